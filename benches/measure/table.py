@@ -24,3 +24,16 @@ class Table:
                 for at, (cell, w) in enumerate(zip(row, widths, strict=True))
             )
             print("  " + "  ".join([first, *others]))
+
+
+class LiveTable:
+    """A table whose rows are printed as they come, so that a run that is broken off shows what it has."""
+
+    def __init__(self, title: str, *headings: str) -> None:
+        self._widths = [max(10, len(heading)) for heading in headings]
+        print(f"\n{title}")
+        self.add(*headings)
+
+    def add(self, *cells: str) -> None:
+        first, *others = zip(cells, self._widths, strict=True)
+        print("  ".join(["", first[0].ljust(first[1]), *(c.rjust(w) for c, w in others)]), flush=True)

@@ -14,7 +14,7 @@ from penstock import Change, delete, insert
 from penstock.expr.types import DATE, INT32, INT64, STR, DataType, DecimalType, Field, Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 Row: TypeAlias = tuple[Any, ...]
 Changes: TypeAlias = dict[str, list[Change[Row]]]
@@ -76,6 +76,25 @@ def read(folder: Path, name: str) -> list[Row]:
 
     columns = pq.read_table(folder / f"{name}.parquet").to_pydict()
     return list(zip(*(columns[column] for column in TABLES[name].names), strict=True))
+
+
+def write_ticks(folder: Path, loaded: Path, tables: Iterable[str], ticks: Iterable[Changes]) -> None:
+    """Write a folder per table with a file for each tick: what `generate` wrote to `loaded`, then changes.
+
+    A tick that leaves a table as it is has an empty file of it.
+    """
+    import pyarrow.parquet as pq
+
+    from penstock.io.arrow import rows_to_table
+
+    for name in tables:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "0000.parquet").hardlink_to(loaded / f"{name}.parquet")
+    for number, changes in enumerate(ticks, 1):
+        for name in tables:
+            rows = [(*change.row, change.weight) for change in changes.get(name, ())]
+            table = rows_to_table(rows, TABLES[name], weighted=True)
+            pq.write_table(table, folder / name / f"{number:04d}.parquet")
 
 
 @dataclass(slots=True)

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         bit_and,
         bit_or,
         bit_xor,
+        histogram_numeric,
         median,
         mode,
         percentile,
@@ -104,7 +105,9 @@ _NAMES_OF = {
     "penstock.flow.aggregates": "collect count count_distinct first last max mean min sum",
     "penstock.flow.flow": "Flow",
     "penstock.flow.moment_aggregates": "corr covariance kurtosis skewness stddev variance",
-    "penstock.flow.value_aggregates": "bit_and bit_or bit_xor median mode percentile string_agg",
+    "penstock.flow.value_aggregates": (
+        "bit_and bit_or bit_xor histogram_numeric median mode percentile string_agg"
+    ),
     "penstock.flow.type_markers": "Append Bounded Changes NoOrder Ordered Unbounded",
     "penstock.flow.signal": "Signal lift",
     "penstock.flow.signal_statistics": "crossed diff ewm lag moving_mean timer",
@@ -182,6 +185,7 @@ __all__ = [
     "functions",
     "greatest",
     "hash",
+    "histogram_numeric",
     "insert",
     "io",
     "kurtosis",

@@ -17,7 +17,7 @@ from penstock.expr.function_bases import FixedFunction, HigherOrderFunction, Par
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.lambdas import lambda_from
 from penstock.expr.tree import Call, Expr, operand
-from penstock.expr.types import DataType
+from penstock.expr.types import STR, DataType
 from penstock.expr.typing_rules import Function
 
 _FUNCTIONS = {name: each for name, each in CATALOGUE.items() if each.meaning}
@@ -44,14 +44,29 @@ def arrays_zip(**lists: Any) -> Expr:
 
 
 def from_json(text: Any, schema: Any, mode: str = "PERMISSIVE") -> Expr:
-    """The value of a JSON text. Takes a text, and the row class or type of the value, a struct or list.
+    """The value of a JSON text. Takes a text, and the row class or type of the value, a struct, list or map.
 
     What does not fit the type is null, or raises in the mode "FAILFAST".
     """
     return Call("from_json", (operand(text),), (as_type(schema), mode))
 
 
-_OTHERS = ("array_append", "array_prepend", "arrays_zip", "from_json", "size")
+def assert_true(condition: Any, message: Any = None) -> Expr:
+    """Null, as a text, where a condition is true; else an error. Takes a condition, and the error's text."""
+    tested = operand(condition)
+    shown = f"'{tested}' is not true!" if message is None else message
+    failed = Call("raise_error", (operand(shown),))
+    return Call("when", (tested, Call("cast", (operand(None),), (STR,)), failed))
+
+
+def try_to_binary(text: Any, format: str = "hex") -> Expr:
+    """The bytes of a text in a format, hex, base64 or utf-8; null where there are none. Takes a text."""
+    return Call("try_eval", (Call("to_binary", (operand(text), operand(format))),))
+
+
+_OTHERS = (
+    *("array_append", "array_prepend", "arrays_zip", "assert_true", "from_json", "size", "try_to_binary"),
+)
 
 
 def __getattr__(name: str) -> Callable[..., Expr]:

@@ -19,6 +19,7 @@ from tests.cli.conftest import ENVIRONMENT, Run
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.verify
 def test_ctrl_c_ends_a_run_that_follows_and_the_next_one_goes_on(penstock: Run, folder: Path) -> None:
     command = [
         "run", "flows:flow", "--on", "spark", "--source", "sales=json:in", "--shards", "2",

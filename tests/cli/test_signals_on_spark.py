@@ -86,6 +86,7 @@ def test_sigterm_ends_a_run_after_the_tick_at_work_and_that_is_committed(folder:
     assert len(list((folder / "out").glob("tick=1/*.parquet"))) == 1
 
 
+@pytest.mark.verify
 def test_a_second_ctrl_c_breaks_the_tick_off_and_nothing_of_it_counts(folder: Path) -> None:
     with at_work(folder) as running:
         os.kill(running.pid, signal.SIGINT)

@@ -603,3 +603,60 @@ def test_text_that_is_no_utf_8_is_refused(count: int) -> None:
     flow.sink("out", flow.source("texts", str))
     with pytest.raises(BadInput, match="no value of Python"):
         ps.Engine(flow).tick(texts=table)
+
+
+# -- columns that nobody reads -------------------------------------------------------------------
+
+
+def counted_by_name(*, table: bool) -> ps.Engine:
+    flow = ps.Flow("counted")
+    items = flow.table("rows", Item) if table else flow.source("rows", Item)
+    flow.sink("out", items.group_by("name").agg(n=ps.count()))
+    return ps.Engine(flow, columnar_rows=100)
+
+
+@pytest.mark.parametrize("size", [1, 70, 300])
+@pytest.mark.parametrize("frame_of", [pl.DataFrame, pa.table])
+@pytest.mark.parametrize("table", [False, True])
+def test_columns_that_nobody_reads_may_be_left_out(size: int, frame_of: Any, table: bool) -> None:
+    engine = counted_by_name(table=table)
+    assert engine.columns_read("rows") == {"name"}
+    frame = frame_of({"name": ["a"] * size})
+    assert list(engine.tick(rows=frame)["out"]) == [ps.insert(("a", size))]
+    assert list(engine.tick(rows=[Item("a", 1.0, None)])["out"])[-1] == ps.insert(("a", size + 1))
+
+
+@pytest.mark.parametrize("frame_of", [pl.DataFrame, pa.table])
+def test_one_that_is_read_is_missed(frame_of: Any) -> None:
+    with pytest.raises(BadRow, match="name"):
+        counted_by_name(table=False).tick(rows=frame_of({"price": [1.0] * 100}))
+
+
+def test_values_that_nobody_reads_are_not_looked_at_but_their_type_is() -> None:
+    bad = pa.StringArray.from_buffers(100, pa.py_buffer(bytes(404)), pa.py_buffer(b"\xff"))
+    names = pa.array(["a"] * 100)
+    flow = ps.Flow("prices")
+    flow.sink("out", flow.source("rows", Item).group_by().agg(total=ps.sum(col.price)))
+    engine = ps.Engine(flow, columnar_rows=100)
+    prices, counts = pa.array([1.0] * 100), pa.array([None] * 100, pa.int64())
+    found = engine.tick(rows=pa.table({"name": bad, "price": prices, "count": counts}))["out"]
+    assert list(found) == [ps.insert((100.0,))]
+    with pytest.raises(BadRow, match="count"):
+        engine.tick(rows=pa.table({"name": names, "price": prices, "count": names}))
+
+
+def test_rows_are_counted_by_their_first_column_where_none_is_read() -> None:
+    flow = ps.Flow("counted")
+    flow.sink("out", flow.source("rows", Item).group_by().agg(n=ps.count()))
+    engine = ps.Engine(flow, columnar_rows=100)
+    frame = pa.table({"name": ["a"] * 300, "price": [1.0] * 300, "count": [1] * 300})
+    assert list(engine.tick(rows=frame)["out"]) == [ps.insert((300,))]
+    assert list(engine.tick(rows=frame.select(["name"]))["out"])[-1] == ps.insert((600,))
+
+
+@pytest.mark.parametrize("size", [5, 100])
+def test_two_columns_of_one_name_are_refused_also_where_nobody_reads_them(size: int) -> None:
+    columns = [pa.array(["a"] * size), pa.array([1.0] * size), *[pa.array([1] * size)] * 2]
+    table = pa.Table.from_arrays(columns, names=["name", "price", "count", "count"])
+    with pytest.raises(BadInput, match="two columns of one name"):
+        counted_by_name(table=False).tick(rows=table)

@@ -54,7 +54,7 @@ def read_by(flow: ps.Flow, sources: dict[str, Any]) -> dict[str, Any]:
     ("ticks", "way", "parameters", "from_files"),
     [
         pytest.param(2, "one task", PARAMETERS, True, id="2 ticks of files in one task"),
-        pytest.param(5, "auto", WITH_LATE_ONES, False, id="5 ticks with late rows"),
+        pytest.param(5, "auto", WITH_LATE_ONES, False, id="5 ticks with late rows", marks=pytest.mark.verify),
         pytest.param(3, "stages", PARAMETERS, False, id="3 ticks by stages"),
     ],
 )

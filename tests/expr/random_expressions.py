@@ -22,9 +22,11 @@ from penstock.expr.dict_keys import nested_key
 from penstock.expr.function_bases import FixedFunction
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.functions.calendar import unit_of, weekday_of, zone_of
+from penstock.expr.functions.encodings import reader_of
 from penstock.expr.functions.regular_expressions import start_at
 from penstock.expr.java_patterns import java_pattern
 from penstock.expr.json_paths import json_path
+from penstock.expr.number_formats import number_writer
 from penstock.expr.row_classes import from_user, schema_of
 from penstock.expr.time_patterns import format_pattern, parse_pattern
 from penstock.expr.tree import Call, Column, Expr, operand
@@ -294,9 +296,12 @@ _TIME_PATTERNS = st.sampled_from(
 _seeds = st.integers(0, 10_000).map(random.Random)
 # Half of a surrogate pair is something else in `json_tuple` on Spark.
 _JSON = _seeds.map(lambda choice: random_json.json_text(choice, 0.3).replace('\\ud83d"', '"'))
+_NUMBER_FORMATS = ("9", "99999.99", "S$000,009.90", "999,999,999,999D999PR", "mi9G999.", "0009S", "999.99MI")
 _PREPARED: dict[Any, st.SearchStrategy[Any]] = {
     json_path: _seeds.map(random_json.json_path),
     start_at: st.integers(1, 9),
+    number_writer: st.sampled_from(_NUMBER_FORMATS),
+    reader_of: st.sampled_from(["hex", "BASE64", "utf-8", "utf8"]),
     java_pattern: _PATTERNS,
     format_pattern: _TIME_PATTERNS | st.sampled_from(["EEE QQQ q", "EEEE K SSS D", "''yy"]),
     parse_pattern: _TIME_PATTERNS,
@@ -370,6 +375,8 @@ class _Drawing:
         ways.append(lambda: ps.struct(a=value(), b=Column("n_")).field("a"))
         ways.append(lambda: self._of_twice(value()))
         ways.append(lambda: Call("only_row", (value(), self.of("int64", d))))
+        ways.append(lambda: Call("try_eval", (value(),)))
+        ways.append(lambda: ps.when(Column("n") == 7, F.raise_error(self.of("str", d))).otherwise(value()))
         if kind in _FIXED:
             # More of them than of other ways.
             ways += [lambda: self.fixed(self.pick(*_FIXED[kind]), d, kind)] * 2
@@ -391,6 +398,10 @@ class _Drawing:
                 arguments.append(self.draw(_SMALL.map(lit)))
             elif "json" in function.name:
                 arguments.append(self.json(d))
+            elif function.name == "format_number" and wanted == "float":
+                # Java before 19 shows some large ones with a digit too many.
+                number = self.of(wanted, d)
+                arguments.append(ps.when(number.abs() < 1e9, number).otherwise(2.5))
             else:
                 arguments.append(self.of(wanted, d))
         call = Call(function.name, tuple(arguments))
@@ -453,6 +464,8 @@ class _Drawing:
             lambda: F.map_zip_with(some(), some(), lambda k, a, b: self.pick(a, ps.coalesce(a, b), a - b)),
             lambda: F.transform_values(Column("ms"), lambda k, v: v % 9).cast(dict[str, int | None]),
             lambda: F.map(1, Column("n_"), 2.5, 7).cast(dict[str, int | None]),
+            lambda: F.from_json(self.json(d), dict[str, int]),
+            lambda: F.from_json(F.to_json(some()), dict[str, int], "FAILFAST"),
         )()
 
     def of_map(self, d: int) -> Expr:
@@ -609,7 +622,7 @@ class _Drawing:
             lambda: self.pick(F.array_min, F.array_max)(self.list(d)),
             lambda: self.map(d)[self.of("str", d)],
             lambda: F.array_position(self.list(d), self.of("int64", d)),
-            lambda: F.aggregate(self.list(d), self.of("int64", d), lambda total, x: total % 9 + x),
+            lambda: F.aggregate(self.list(d), self.of("int64", d).cast(int), lambda a, x: a % 9 + x),
             lambda: F.aggregate(self.list(d), lit(0), lambda a, x: ps.greatest(a, x), lambda a: a - 1),
         ]
 
@@ -674,7 +687,14 @@ class _Drawing:
             lambda: Column("number").cast(target),
             lambda: (self.of("int32", 0) / 8).cast(target),
             lambda: self.from_json(d, "d"),
+            lambda: self.number_in_text(d),
         ]
+
+    def number_in_text(self, d: int) -> Expr:
+        """A number that is read by a format, from a text that was written by one for the most part."""
+        written = F.to_char(self.of("decimal", d), self.pick(*_NUMBER_FORMATS)).trim()
+        text = self.pick(written, written.replace("#", "7"), Column("number"), self.of("str", d))
+        return self.pick(F.to_number, F.try_to_number)(text, self.pick(*_NUMBER_FORMATS))
 
     def _str(self, d: int) -> list[Any]:
         def text() -> Expr:
@@ -708,7 +728,7 @@ class _Drawing:
             lambda: self.from_json(d, "b"),
             lambda: F.json_tuple(self.json(d), "a", text()).field(self.pick("c0", "c1")),
             lambda: F.to_json(
-                self.pick(self.list(d), ps.struct(s=text(), day=Column("day_"), e=Column("e_")))
+                self.pick(self.list(d), self.map(d), ps.struct(s=text(), day=Column("day_"), e=Column("e_")))
             ),
         ]
 
@@ -719,8 +739,8 @@ class _Drawing:
         )  # fmt: skip
         value = self.of(number, d)
         if number == "float":
-            # Java before 19 shows some large ones with a digit too many.
-            value = ps.when(value.abs() < 1e9, value).otherwise(2.5)
+            # Java before 19 shows some large ones with a digit too many, and 5e-324 as 4.9e-324.
+            value = ps.when(value.abs().between(1e-300, 1e9), value).otherwise(2.5)
         values = (value, value) if "x" in directive else (value,)
         return Call("format_string", (lit(f"{directive} %s"), *values, self.of("str", d)))
 

@@ -30,8 +30,10 @@ from penstock.expr.constructors import lit
 from penstock.expr.function_bases import FixedFunction
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.functions.calendar import unit_of, weekday_of, zone_of
+from penstock.expr.functions.encodings import reader_of
 from penstock.expr.functions.regular_expressions import start_at
 from penstock.expr.lambdas import lambda_of, variable
+from penstock.expr.number_formats import number_writer
 from penstock.expr.row_classes import schema_of
 from penstock.expr.time_patterns import format_pattern, parse_pattern
 from penstock.expr.tree import Call, Column, Expr
@@ -501,6 +503,8 @@ _PREPARED: dict[Any, object] = {
     unit_of: "DAY",
     weekday_of: "MO",
     zone_of: "UTC",
+    reader_of: "hex",
+    number_writer: "9",
     format_pattern: "yyyy",
     parse_pattern: "yyyy",
 }
@@ -550,6 +554,8 @@ def _arguments(function: str) -> Iterable[tuple[Expr, ...]]:
     fixed = CATALOGUE[function]
     if isinstance(fixed, FixedFunction):
         return _fixed_arguments(fixed)
+    if function.endswith("to_number"):
+        return itertools.product(_LEAVES[STR], [lit("9"), lit(None)])
     if fixed.meaning:
         of_maps = "map" in function or function.startswith("transform_")
         most = fixed.arity[1] or (2 if of_maps else fixed.arity[0] + 1)
@@ -588,6 +594,8 @@ def test_constants_in_every_position_compile_without_a_warning(function: str) ->
     for arguments, option in itertools.product(_arguments(function), _OPTIONS.get(function, (None,))):
         options = cast("list[object]", option) if isinstance(option, list) else [option]
         expr = Call(function, arguments, () if option is None else tuple(options))
+        if function == "raise_error":
+            expr = expr.cast(int)
         scope = Scope(_COLUMNS, tuple(f"c{at}" for at in range(len(_COLUMNS.fields))), {})
         try:
             sources = [value_source(expr, scope)]

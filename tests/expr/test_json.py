@@ -65,11 +65,11 @@ def test_failfast_raises() -> None:
 @pytest.mark.parametrize(
     ("make", "what"),
     [
-        (lambda: F.from_json(ps.col.text, int), "a struct or a list"),
+        (lambda: F.from_json(ps.col.text, int), "a struct, a list or a map"),
         (lambda: F.from_json(ps.col.text, list[bytes]), "does not read bytes"),
         (lambda: F.from_json(ps.col.text, Item, "DROPMALFORMED"), "no mode 'DROPMALFORMED'"),
         (lambda: F.from_json(ps.col.other, Item), "needs str"),
-        (lambda: F.to_json(ps.col.text), "needs a struct or a list"),
+        (lambda: F.to_json(ps.col.text), "needs a struct, a list or a map"),
         (lambda: F.get_json_object(ps.col.text, f"${'.a' * (MAX_STEPS + 1)}"), "a JSON path has 101 steps"),
     ],
 )

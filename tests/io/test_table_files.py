@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import BadInput
@@ -27,6 +27,7 @@ from penstock.io.delivery.table_keys import build_bucketing
 from penstock.io.files.table_files import bucket_file
 from tests.io.feeds import Everything, Point
 from tests.io.internal_rows import SCHEMAS, rows
+from tests.properties.effort import examples
 
 
 def writer(target: TableFiles, tick: int = 0, *, spool: Path | None = None, schema: Any = None) -> Writer:
@@ -165,7 +166,7 @@ def test_a_second_attempt_at_a_tick_knows_nothing_of_the_first(tmp_path: Path) -
     assert seen(tmp_path) == [(1, "a")]
 
 
-@settings(max_examples=30)  # of files written
+@examples(0.1)  # of files written
 @given(st.data())
 def test_the_table_is_the_sum_of_all_changes(data: st.DataObject) -> None:
     schema: Schema = data.draw(SCHEMAS)

@@ -42,7 +42,7 @@ from penstock.flow.operators.lattice_fold import LatticeFold
 from penstock.flow.operators.lattice_merge import LatticeGrowth
 from penstock.flow.operators.lattice_reduce import LatticeReduce
 from penstock.flow.operators.least_watermark import LeastWatermark
-from penstock.flow.operators.map import Map
+from penstock.flow.operators.map import Map, VectorisedFunction
 from penstock.flow.operators.multiset_delta import MultisetDelta
 from penstock.flow.operators.null import Null
 from penstock.flow.operators.on_time import OnTime
@@ -80,6 +80,17 @@ PAIR = schema_of(Pair)
 
 def double(n: Pair) -> Pair:
     return Pair(2 * n.a, n.b)
+
+
+class Doubled(VectorisedFunction):
+    """`double`, of all rows together."""
+
+    def __call__(self, row: Pair) -> Pair:
+        return double(row)
+
+    def of_rows(self, rows: list[Pair]) -> list[object]:
+        doubled = [2 * row.a for row in rows]
+        return [Pair(a, row.b) for a, row in zip(doubled, rows, strict=True)]
 
 
 def twice(n: Pair) -> list[Pair]:
@@ -140,7 +151,11 @@ def _suffix(how: How) -> dict[str, str]:
 EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStream]]] = {
     Source: {"append": lambda x, y: x, "table": lambda x, y: y},
     Sink: {"sink": lambda x, y: y, "append": lambda x, y: x},
-    Map: {"map": lambda x, y: y.map(double)},
+    Map: {
+        "map": lambda x, y: y.map(double),
+        "vectorised map": lambda x, y: y.map(Doubled(), returns=Pair),
+        "vectorised map of rows that are only added": lambda x, y: x.map(Doubled(), returns=Pair),
+    },
     FlatMap: {"flat_map": lambda x, y: y.flat_map(twice)},
     Filter: {
         "expression": lambda x, y: y.filter(col.a > 1),
@@ -176,6 +191,7 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
         "collect": lambda x, y: y.group_by("a").agg(x=ps.collect(col.b)),
         "of distinct": lambda x, y: y.group_by("a").agg(x=ps.sum(col.b, distinct=True)),
         "percentile": lambda x, y: y.group_by("a").agg(x=ps.percentile(col.b, [0.2, 0.5])),
+        "histogram": lambda x, y: y.group_by("a").agg(x=ps.histogram_numeric(col.b, 2)),
         "mode": lambda x, y: y.group_by("a").agg(x=ps.mode(col.b)),
         "string_agg": lambda x, y: y.group_by("a").agg(x=ps.string_agg(col.b.cast(str), order_by=col.a)),
         "bits": lambda x, y: y.group_by("a").agg(x=ps.bit_or(col.b)),

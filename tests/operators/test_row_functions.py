@@ -9,7 +9,15 @@ import pytest
 
 import penstock as ps
 from penstock import col
-from penstock.errors import BadRow, EvaluationError, UnknownColumn, UnknownPort, WrongType
+from penstock.errors import (
+    BadRow,
+    EvaluationError,
+    UnknownColumn,
+    UnknownPort,
+    UserFunctionFailed,
+    WrongType,
+)
+from penstock.flow.operators.map import VectorisedFunction
 from penstock.testing import Backend, check_ticks
 from tests.operators.test_sequences import in_order
 
@@ -310,3 +318,73 @@ def test_keys_of_maps_that_hold_lists_have_them_as_tuples() -> None:
     flow.sink("out", flow.source("lengths", Lengths))
     row = Lengths({Route((1, 2)): 2})
     assert [change.row for change in ps.Engine(flow).tick(lengths=[row])["out"]] == [row]
+
+
+class Increment(VectorisedFunction):
+    """Adds one, and notes how many rows each call gets. Fails on 7, and on several rows if `alone`."""
+
+    def __init__(self, alone: bool = False) -> None:
+        self.alone = alone
+        self.calls: list[int] = []
+
+    def __call__(self, row: int) -> object:
+        return self.of_rows([row])[0]
+
+    def of_rows(self, rows: list[int]) -> list[object]:
+        self.calls.append(len(rows))
+        if 7 in rows or (self.alone and len(rows) > 1):
+            raise ValueError(f"no seven in {rows}")
+        return [row + 1 for row in rows]
+
+
+def test_a_vectorised_function_answers_row_by_row(backend: Backend) -> None:
+    check_ticks(
+        backend,
+        lambda flow: flow.table("n", int).map(Increment(), returns=int),
+        """
+        tick | n           | out
+        1    | 1; 2; +3 5  | + 2; + 3; +3 6
+        2    | - 1; - 5; 9 | - 2; - 6; + 10
+        3    | - 9         | - 10
+    """,
+    )
+
+
+def test_a_vectorised_function_gets_the_rows_of_a_tick_in_their_order() -> None:
+    function = Increment()
+
+    def build(flow: ps.Flow) -> AnyStream:
+        return flow.source("n", int).filter(col.value > 0).map(function, returns=int).enumerate()
+
+    ticks: list[Any] = [{"n": [3, 0, 1, 2]}, {"n": [0]}, {"n": [5]}]
+    assert in_order(build, ticks) == [[(0, 4), (1, 2), (2, 3)], [], [(3, 6)]]
+    assert function.calls == [3, 1]
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_vectorised_function_may_stand_in_a_loop(changes: bool) -> None:
+    function = Increment()
+    flow = ps.Flow("numbers")
+    start = flow.table("n", int) if changes else flow.source("n", int)
+    back = flow.feedback(int, changes=changes)
+    numbers = start.union(back).distinct()
+    back.close(numbers.filter(col.value < 6).map(function, returns=int))
+    flow.sink("out", numbers)
+    engine = ps.Engine(flow)
+    assert [change.row for change in engine.tick(n=[1, 4])["out"]] in ([1, 4, 2, 5, 3, 6], [1, 2, 3, 4, 5, 6])
+    # A round has all its rows at once, unless rows may be taken back.
+    assert function.calls == ([1] * 5 if changes else [2, 2, 1])
+    if changes:
+        assert sorted(engine.tick(n=[ps.delete(1)])["out"]) == [(1, -1), (2, -1), (3, -1)]
+
+
+def test_a_row_on_which_a_vectorised_function_fails_is_named() -> None:
+    for rows in ([7], [1, 7, 2], list(range(20))):
+        with pytest.raises(UserFunctionFailed, match=r"ValueError: no seven in \[7\]") as failed:
+            in_order(lambda flow: flow.table("n", int).map(Increment(), returns=int), [{"n": rows}])
+        assert failed.value.facts["row"] == (7,)
+        assert failed.value.why == "a function of 'map_1' raised. The row was (7,)."
+    with pytest.raises(UserFunctionFailed, match=r"no seven in \[1, 2\]") as failed:
+        in_order(lambda flow: flow.table("n", int).map(Increment(alone=True), returns=int), [{"n": [1, 2]}])
+    assert failed.value.facts["row"] is None
+    assert failed.value.facts["operator"] == "map_1"

@@ -109,6 +109,27 @@ def test_percentiles_of_nan_and_infinities(backend: Backend) -> None:
     )
 
 
+def test_the_closest_bins_of_a_histogram_become_one(backend: Backend) -> None:
+    def build(flow: ps.Flow) -> Any:
+        made = flow.table("points", Point).group_by().agg(bins=ps.histogram_numeric(col.x, 2))
+        return made.select(
+            x=ps.transform(col.bins, lambda each: each.field("x")),
+            y=ps.transform(col.bins, lambda each: each.field("y")),
+        )
+
+    check_ticks(
+        backend,
+        build,
+        """
+        tick | points               | out
+        1    | null 0               | + null null
+        2    | 1.0 0; 5.0 0; 5.0 0  | - null null; + [1.0,5.0] [1.0,2.0]
+        3    | 2.0 0                | - [1.0,5.0] [1.0,2.0]; + [1.5,5.0] [2.0,2.0]
+        4    | - 1.0 0              | - [1.5,5.0] [2.0,2.0]; + [2.0,5.0] [1.0,2.0]
+    """,
+    )
+
+
 def test_of_several_modes_the_least_or_the_greatest(backend: Backend) -> None:
     of_bids(
         backend,
@@ -257,6 +278,9 @@ AGGREGATIONS: dict[str, Aggregation] = {
     "sum that overflows": NullOnError(ps.sum(col.n)),
     "mean that may": NullOnError(ps.mean(col.d)),
     "distinct sum that overflows": OfDistinct(NullOnError(ps.sum(col.n))),
+    "histogram": ps.histogram_numeric(col.x, 3),
+    "histogram of integers": ps.histogram_numeric(col.n, 2),
+    "histogram of distinct": ps.histogram_numeric(col.m, 2, distinct=True),
     "mode": ps.mode(col.x),
     "text": ps.string_agg(col.s, "-", order_by=[col.x.desc(), col.n]),
     "distinct text": ps.string_agg(col.s, distinct=True),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
@@ -18,6 +18,29 @@ QUERIES = "queries"
 
 LEAST = 50
 """How often each is to be met in a search."""
+
+
+UNMET = {
+    **dict.fromkeys(
+        ("FlatMapGroupsInArrow", "FlatMapGroupsInPandas", "MapInArrow", "MapInPandas"), "DataFrames"
+    ),
+    **dict.fromkeys(("HiveTableRelation", "LogicalRelation"), "tables of DataFrames"),
+    **dict.fromkeys(("AnyValue", "Distinct", "MapContainsKey"), "replaced by Spark's optimiser"),
+    **dict.fromkeys(("ResolvedHint", "SubqueryAlias"), "removed by Spark's optimiser"),
+    **dict.fromkeys(
+        (
+            *("Deduplicate", "DeduplicateWithinWatermark", "EventTimeWatermark"),
+            *("StreamingRelation", "StreamingRelationV2"),
+        ),
+        "streams",
+    ),
+    "KnownNotNull": "functions in Scala",
+    **dict.fromkeys(
+        ("MonotonicallyIncreasingID", "Rand", "RandStr", "Randn", "Shuffle", "SparkPartitionID", "Uuid"),
+        "refused",
+    ),
+}
+"""Kinds with a lowering that the text of a query does not lead to, with the reason."""
 
 
 def kinds_met(value: Any) -> Iterator[str]:
@@ -41,7 +64,13 @@ def kinds_known() -> set[str]:
 
 def summary(met: Counter[str]) -> str:
     """A text of how many queries there were, and of the kinds that were met too rarely."""
-    known = kinds_known()
+    known = kinds_known() - UNMET.keys()
     rare = [f"{kind} {met[kind]}" for kind in sorted(known) if met[kind] < LEAST]
     often = f"{len(known) - len(rare)} kinds of nodes {LEAST} times or more"
-    return f"{met[QUERIES]} random queries; {often}; less: {', '.join(rare) or 'none'}"
+    apart: dict[str, list[str]] = defaultdict(list)
+    for kind, reason in sorted(UNMET.items()):
+        apart[reason].append(f"{kind} {met[kind]}" if met[kind] else kind)
+    others = "; ".join(f"{reason}: {', '.join(kinds)}" for reason, kinds in apart.items())
+    return (
+        f"{met[QUERIES]} random queries; {often}; less: {', '.join(rare) or 'none'}; not in queries: {others}"
+    )

@@ -1,97 +1,54 @@
-"""Random queries of Spark SQL over two tables, with answers that depend on no order left open."""
+"""Random queries of Spark SQL, with answers that depend on no order left open."""
 
 from __future__ import annotations
 
-import random
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
-from tests.queries.test_functions import EXACT, ROWS, V
-
-_INTEGERS = ("-1", "0", "1", "2", "3", "7")
-_TEXTS = ("'a'", "'ab'", "'b'", "''", "'a%'")
+from tests.queries.random_functions import CALLS
+from tests.queries.random_relations import Relation, RelationWriter
 
 
-class Left(NamedTuple):
-    id: int
-    a: int | None
-    s: str | None
-
-
-class Right(NamedTuple):
-    id: int
-    b: int | None
-    t: str | None
-
-
-TABLES = {"l": Left, "r": Right, "v": V}
-
-SPELLINGS = tuple(text for texts in EXACT.values() for text in texts)
-"""Calls of scalar functions on columns of `v`."""
-
-
-def random_row(choice: random.Random, table: str) -> Left | Right | V:
-    if table == "v":
-        return choice.choice(ROWS)
-    number = choice.choice([None, *range(-1, 5)])
-    text = choice.choice([None, "a", "ab", "b", ""])
-    return TABLES[table](choice.randrange(6), number, text)
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """Text of a relation for FROM, with its columns of numbers and of texts."""
-
-    text: str
-    numbers: tuple[str, ...]
-    texts: tuple[str, ...]
-
-
-class QueryWriter:
+class QueryWriter(RelationWriter):
     """Writer of random queries."""
 
-    def __init__(self, seed: int) -> None:
-        self.choice = random.Random(seed)
-        self._names = 0
-
     def query(self) -> str:
-        """Write a query with at most three columns, named x, y and z."""
-        return self.pick(
-            self.rows,
-            self.rows,
-            self.groups,
-            self.groups,
-            self.windows,
-            self.union,
-            self.distinct,
-            self.first,
-            self.totals,
-            self.functions,
+        """Write a query."""
+        return self.pick_in_turn(
+            *[self.rows] * 4,
+            *[self.groups] * 6,
+            *[self.windows] * 4,
+            *(self.union, self.union, self.distinct, self.first, self.first, self.totals),
+            *[self.functions] * 15,
+            *[self.construct] * 8,
         )()
-
-    def pick(self, *choices: Any) -> Any:
-        return self.choice.choice(choices)
-
-    def name(self) -> str:
-        self._names += 1
-        return f"q{self._names}"
 
     # -- queries ----------------------------------------------------------------------------------
 
     def rows(self) -> str:
         relation = self.relation(2)
         number, text = self.number(relation), self.text(relation)
-        return f"SELECT {number} AS x, {text} AS y {self.source(relation)}"
+        hint = self.pick(
+            "",
+            "/*+ REPARTITION(2) */ ",
+            f"/*+ REPARTITION(3, {relation.numbers[0]}) */ ",
+            "/*+ REBALANCE */ ",
+        )
+        return f"SELECT {hint}{number} AS x, {text} AS y {self.source(relation)}"
 
     def groups(self) -> str:
         relation = self.relation(2)
         key = self.pick(self.number, self.text)(relation, 1)
-        having = self.pick("", "", " HAVING count(*) > 1", f" HAVING {self.aggregate(relation)} IS NOT NULL")
-        by = self.pick("GROUP BY {}", "GROUP BY {}", "GROUP BY ROLLUP ({})").format(key)
-        return (
-            f"SELECT {key} AS x, {self.aggregate(relation)} AS y, {self.aggregate(relation)} AS z"
-            f" {self.source(relation)} {by}{having}"
-        )
+        made = [self.aggregate(relation) for _ in range(7)]
+        if all(any(function in each for each in made) for function in ("DISTINCT", "listagg")):
+            # Spark 4.3 fails to plan it beside several kinds of distinct values.
+            alone = self.pick("listagg", "DISTINCT")
+            made = [each for each in made if alone not in each] or ["count(*)"]
+        having = self.pick("", "", " HAVING count(*) > 1", f" HAVING {made[0]} IS NOT NULL")
+        by = self.pick("GROUP BY {}", "GROUP BY {}", "GROUP BY ROLLUP ({})", "GROUP BY CUBE ({})").format(key)
+        if by == f"GROUP BY {key}":
+            made.append(f"{self.pick('first', 'last', 'any_value')}({key})")
+        listed = ", ".join(f"{each} AS y{at}" for at, each in enumerate(made))
+        return f"SELECT {key} AS x, {listed} {self.source(relation)} {by}{having}"
 
     def totals(self) -> str:
         relation = self.relation(1)
@@ -99,15 +56,30 @@ class QueryWriter:
 
     def functions(self) -> str:
         """Write a query of functions that are not drawn elsewhere."""
-        made, other = (f"({self.pick(*SPELLINGS)})" for _ in range(2))
+        table = self.pick_in_turn(*["v"] * 10, *["lists", "maps"] * 3, "texts")
+        calls = [f"({self.pick_next(CALLS[table], 24)})" for _ in range(24)]
+        calls += [f"({self.pick(*CALLS[table])})" for _ in range(4)]
+        self.choice.shuffle(calls)
+        other = calls[1]
+        listed = ", ".join(f"{each} AS x{at}" for at, each in enumerate(calls))
+        rows = self.pick(
+            f"SELECT id, {listed} FROM {table} WHERE id > {self.pick(0, 1, 2)}",
+            f"SELECT {listed} FROM {table} WHERE {other} IS NOT NULL",
+            f"SELECT {listed} FROM {table} JOIN (SELECT id AS other FROM r) ON other = id",
+            f"SELECT {listed} FROM {table} LEFT ANTI JOIN (SELECT a AS other FROM l) ON other = id",
+        )
+        if table == "maps":  # which Spark does not compare
+            return rows
+        aggregates = ", ".join(
+            f"{self.pick('min', 'max')}({one}) AS x{at}, count(DISTINCT {two}) AS y{at}"
+            for at, (one, two) in enumerate(zip(calls[::2], calls[1::2], strict=True))
+        )
         return self.pick(
-            f"SELECT id, {made} AS x, {other} AS y FROM v WHERE id > {self.pick(0, 1, 2)}",
-            f"SELECT {made} AS x FROM v WHERE {other} IS NOT NULL",
-            f"SELECT {made} AS x, count(*) AS y FROM v GROUP BY {made}",
-            f"SELECT b AS x, min({made}) AS y, count(DISTINCT {other}) AS z FROM v GROUP BY b",
-            f"SELECT one.id, {made} AS x FROM v AS one LEFT ANTI JOIN r ON one.id = r.id"
-            if "id" not in made
-            else f"SELECT DISTINCT {made} AS x FROM v",
+            rows,
+            rows,
+            f"SELECT DISTINCT {listed} FROM {table}",
+            f"SELECT {listed}, count(*) AS n FROM {table} GROUP BY {', '.join(calls)}",
+            f"SELECT id % 3 AS k, {aggregates} FROM {table} GROUP BY id % 3",
         )
 
     def windows(self) -> str:
@@ -121,7 +93,7 @@ class QueryWriter:
         over = f"({per}ORDER BY {by}{self.pick('', self.frame())})"
         number = self.pick(*relation.numbers)
         plain = f"({per}ORDER BY {by})"
-        function = self.pick(
+        functions = (
             f"row_number() OVER {plain}",
             f"rank() OVER ({per}ORDER BY {number})",
             f"dense_rank() OVER ({per}ORDER BY {number})",
@@ -143,8 +115,10 @@ class QueryWriter:
             f"median({number}) OVER ({per})",
             f"sum({number}) OVER ({per}ORDER BY {number} RANGE BETWEEN 1 PRECEDING AND 2 FOLLOWING)",
         )
-        inner = f"SELECT {self.pick(*columns)} AS x, {function} AS y {self.source(relation)}"
-        return self.pick(inner, f"SELECT x, y FROM ({inner}) WHERE y > 1")
+        function, *others = [self.pick_next(functions, 3) for _ in range(3)]
+        listed = f"{function} AS y, {others[0]} AS z, {others[1]} AS u"
+        inner = f"SELECT {self.pick(*columns)} AS x, {listed} {self.source(relation)}"
+        return self.pick(inner, f"SELECT x, y, z, u FROM ({inner}) WHERE y {self.pick('> 1', '<= 2')}")
 
     def frame(self) -> str:
         start = self.pick("UNBOUNDED PRECEDING", "2 PRECEDING", "CURRENT ROW")
@@ -153,7 +127,7 @@ class QueryWriter:
 
     def union(self) -> str:
         one, other = self.relation(1), self.relation(1)
-        which = self.pick("UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
+        which = self.pick_in_turn("UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
         return (
             f"SELECT {self.number(one)} AS x {self.source(one)} {which}"
             f" SELECT {self.number(other)} {self.source(other)}"
@@ -173,168 +147,151 @@ class QueryWriter:
         listed = ", ".join(columns)
         return f"SELECT {listed} {self.source(relation)} ORDER BY {by} LIMIT 3{offset}"
 
-    def shuffled(self, items: tuple[str, ...]) -> list[str]:
-        return self.choice.sample(items, len(items))
+    # -- rarer constructs -------------------------------------------------------------------------
 
-    # -- relations --------------------------------------------------------------------------------
+    def construct(self) -> str:
+        return self.pick_in_turn(
+            self.recursion,
+            self.recursion,
+            self.time_windows,
+            *[self.generated] * 3,
+            *[self.pivot] * 2,
+            self.sets,
+            self.of_maps,
+            self.of_maps,
+            self.of_doubles,
+            self.group_limit,
+            self.lateral,
+            self.constants,
+            *[self.python] * 3,
+        )()
 
-    def table(self, table: str) -> Relation:
-        name = self.name()
-        id_, number, text = (f"{name}.{column}" for column in TABLES[table]._fields)
-        return Relation(f"{table} AS {name}", (number, id_), (text,))
-
-    def relation(self, depth: int) -> Relation:
-        if not depth or self.choice.random() < 0.4:
-            return self.table(self.pick("l", "r"))
-        return self.pick(self.join, self.join, self.derived)(depth - 1)
-
-    def join(self, depth: int) -> Relation:
-        left, right = self.relation(depth), self.relation(0)
-        both = Relation("", (*left.numbers, *right.numbers), (*left.texts, *right.texts))
-        mine, theirs = self.pick(*left.numbers), self.pick(*right.numbers)
-        on = self.pick(
-            f"{mine} = {theirs}", f"{mine} = {theirs}", f"{mine} <=> {theirs}", f"{mine} < {theirs}"
-        )
-        on += self.pick("", "", f" AND {self.condition(both, 1)}")
-        how = self.pick(
-            "JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN"
-        )
-        of_left = how in ("LEFT SEMI JOIN", "LEFT ANTI JOIN")
-        text = f"{left.text} {how} {right.text} ON {on}"
-        return Relation(
-            text, left.numbers if of_left else both.numbers, left.texts if of_left else both.texts
+    def recursion(self) -> str:
+        return self.pick_in_turn(
+            "WITH RECURSIVE t(s, d, n) AS (SELECT id, b, 1 FROM r UNION ALL SELECT t.s, r.b, n + 1 FROM t"
+            f" JOIN r ON t.d = r.id WHERE n < {self.pick(2, 3)})"
+            " SELECT s, d, count(*) AS n FROM t GROUP BY s, d",
+            "WITH RECURSIVE t(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM t WHERE n < 4)"
+            f" SELECT n, a, s FROM t {self.pick('JOIN', 'LEFT JOIN')} l ON n = id",
         )
 
-    def derived(self, depth: int) -> Relation:
-        inner, name = self.relation(depth), self.name()
-        key, text = self.number(inner, 0), self.pick(*inner.texts)
-        query = self.pick(
-            f"SELECT {key} AS k, {text} AS u {self.source(inner)}",
-            f"SELECT {key} AS k, max({text}) AS u FROM {inner.text} GROUP BY {key}",
-            f"SELECT DISTINCT {key} AS k, {text} AS u FROM {inner.text}",
-        )
-        return Relation(f"({query}) AS {name}", (f"{name}.k",), (f"{name}.u",))
-
-    def source(self, relation: Relation) -> str:
-        """Write FROM and WHERE."""
-        return f"FROM {relation.text}{self.where(relation)}"
-
-    def where(self, relation: Relation) -> str:
-        if self.choice.random() < 0.4:
-            return ""
-        return f" WHERE {self.pick(self.condition, self.condition, self.subquery)(relation)}"
-
-    def subquery(self, relation: Relation) -> str:
-        other, mine = self.table(self.pick("l", "r")), self.pick(*relation.numbers)
-        theirs = self.pick(*other.numbers)
-        exists = f"EXISTS (SELECT 1 FROM {other.text} WHERE {theirs} = {mine})"
+    def time_windows(self) -> str:
+        made = self.pick("count(*)", "sum(n)", "max(k)", "min(n)")
         return self.pick(
-            exists,
-            f"NOT {exists}",
-            f"{mine} IN (SELECT {theirs} FROM {other.text})",
-            f"{mine} NOT IN (SELECT {theirs} FROM {other.text})",
-            f"{exists} OR {self.condition(relation, 1)}",
-            f"{mine} > (SELECT avg({theirs}) FROM {other.text})",
+            f"SELECT window(ts, '10 minutes') AS w, k, {made} AS y FROM events GROUP BY 1, 2",
+            f"SELECT window.end AS e, {made} AS y FROM events"
+            " GROUP BY window(ts, '10 minutes', '5 minutes', '2 minutes')",
+            f"SELECT session_window(ts, '9 minutes') AS w, k, {made} AS y FROM events GROUP BY 1, 2",
         )
 
-    # -- expressions ------------------------------------------------------------------------------
+    def generated(self) -> str:
+        relation = self.relation(1)
+        a, b = self.number(relation), self.number(relation)
+        text, outer = self.text(relation), self.pick("", "_outer")
+        exploded = self.pick(
+            f"explode{outer}(array({a}, {b}))",
+            f"explode{outer}(split({text}, 'a'))",
+            f"explode{outer}(CASE WHEN {self.condition(relation)} THEN array({a}) END)",
+            f"explode(map(1, {a}, 2, {b}))",
+        )
+        made = self.pick_in_turn(
+            exploded,
+            f"posexplode{outer}(array({a}, {b}))",
+            f"inline{outer}(array(named_struct('p', {a}, 'q', {text}), named_struct('p', {b}, 'q', 'z')))",
+            f"stack(2, {a}, {text}, {b}, 'z')",
+        )
+        return f"SELECT {relation.numbers[0]} AS x, {made} {self.source(relation)}"
 
-    def number(self, relation: Relation, depth: int = 2) -> str:
-        if not depth or self.choice.random() < 0.5:
-            return self.pick(*relation.numbers)
-        a, b = self.number(relation, depth - 1), self.number(relation, depth - 1)
+    def pivot(self) -> str:
+        return self.pick_in_turn(
+            f"SELECT * FROM l PIVOT ({self.pick('sum(a)', 'min(a)', 'count(*)')}"
+            " FOR s IN ('a' AS p, 'ab' AS q, NULL AS z))",
+            "SELECT * FROM r PIVOT (count(*) AS m, max(id) AS n FOR (t, b) IN (('a', 1), ('b', 2)))",
+            f"SELECT * FROM l UNPIVOT {self.pick('', 'INCLUDE NULLS ')}(v FOR n IN (id, a))",
+        )
+
+    def sets(self) -> str:
+        relation = self.relation(1)
+        one, other = self.pick(*relation.numbers), self.pick(*relation.texts)
+        by = self.pick(f"CUBE ({one}, {other})", f"GROUPING SETS (({one}), ({other}), ())")
+        return (
+            f"SELECT {one} AS x, {other} AS y, grouping_id() AS g, {self.aggregate(relation)} AS z"
+            f" {self.source(relation)} GROUP BY {by}"
+        )
+
+    def of_maps(self) -> str:
+        # Spark takes null values of maps that it groups by for zeros.
+        call = self.pick("k", "map_filter(m, (k, v) -> v IS NOT NULL)", "map('b', id % 2, 'a', i)")
+        call = f"map_filter({call}, (key, value) -> value IS NOT NULL)"
         return self.pick(
-            f"({a} + {b})",
-            f"({a} * {self.pick(*_INTEGERS)})",
-            f"-({a})",
-            f"abs({a} - {b})",
-            f"CASE WHEN {self.condition(relation, depth - 1)} THEN {a} ELSE {b} END",
-            f"coalesce({a}, {b}, 0)",
-            f"nullif({a}, {b})",
-            f"least({a}, {b})",
-            f"greatest({a}, {b})",
-            f"pmod({a}, 3)",
-            f"if({self.condition(relation, depth - 1)}, {a}, NULL)",
-            f"CAST(length({self.text(relation, depth - 1)}) AS BIGINT)",
-            f"CAST(regexp_count({self.text(relation, depth - 1)}, '[ab]') AS BIGINT)",
-            f"CAST(regexp_instr({self.text(relation, depth - 1)}, 'b') AS BIGINT)",
-            f"shiftleft({a}, 1)",
-            f"bround({a}, -1)",
-            f"factorial(CAST({self.pick(*relation.numbers)} AS INT))",
-            f"unix_timestamp(timestamp_seconds({self.pick(*relation.numbers)}))",
-            f"timestampdiff(HOUR, timestamp_seconds({self.pick(*relation.numbers)}), timestamp'1971-01-01')",
-            f"CAST(find_in_set({self.pick(*relation.texts)}, 'a,ab,b') AS BIGINT)",
+            f"SELECT {call} AS x, count(*) AS y, max(i) AS z FROM maps GROUP BY {call}",
+            f"SELECT s AS x, count(DISTINCT {call}) AS y FROM maps GROUP BY s",
+            f"SELECT id, key, value FROM maps LATERAL VIEW {self.pick('', 'OUTER ')}explode({call}) e"
+            " AS key, value",
         )
 
-    def text(self, relation: Relation, depth: int = 2) -> str:
-        if not depth or self.choice.random() < 0.6:
-            return self.pick(*relation.texts)
-        a = self.text(relation, depth - 1)
+    def of_doubles(self) -> str:
         return self.pick(
-            f"upper({a})",
-            f"concat({a}, {self.pick(*_TEXTS)})",
-            f"substring({a}, 1, 1)",
-            f"lpad({a}, 3, 'x')",
-            f"reverse({a})",
-            f"coalesce({a}, 'none')",
-            f"replace({a}, 'a', 'b')",
-            f"repeat({a}, 2)",
-            f"CASE WHEN {self.condition(relation, depth - 1)} THEN {a} END",
-            f"initcap({a})",
-            f"regexp_replace({a}, '(a)(b)?', '$1-')",
-            f"regexp_extract({a}, '(a+)(b)', 2)",
-            f"concat_ws('-', {a}, {self.pick(*relation.texts)})",
-            f"hex({a})",
-            f"soundex({a})",
-            f"url_encode({a})",
-            f"format_string('%s|%3d', {a}, {self.pick(*relation.numbers)})",
-            f"date_format(timestamp_seconds({self.pick(*relation.numbers)}), 'yyyy-MM-dd HH:mm:ss')",
-            f"concat_ws(',', split({a}, 'a'))",
-            f"CAST({self.number(relation, depth - 1)} AS STRING)",
+            "SELECT id, count(*) OVER (PARTITION BY x) AS y FROM v",
+            "SELECT id, rank() OVER (PARTITION BY x / 2 ORDER BY id) AS y FROM v",
+            f"SELECT one.id AS x, two.id AS y FROM v AS one {self.pick('JOIN', 'LEFT JOIN')} v AS two"
+            " ON one.x = two.x * 1.0D",
+            f"SELECT id FROM v WHERE x {self.pick('IN', 'NOT IN')} (SELECT x FROM lists)",
         )
 
-    def condition(self, relation: Relation, depth: int = 2) -> str:
-        a, b = self.number(relation, 0), self.number(relation, max(0, depth - 1))
-        text = self.pick(*relation.texts)
-        ways = [
-            f"{a} {self.pick('=', '<', '>=', '<>', '<=>')} {b}",
-            f"{a} {self.pick('<', '>', '=')} {self.pick(*_INTEGERS)}",
-            f"{a} IS NULL",
-            f"{text} IS NOT NULL",
-            f"{text} LIKE {self.pick(*_TEXTS)}",
-            f"{a} IN ({', '.join(self.shuffled(_INTEGERS)[:2])})",
-            f"{text} IN ('a', 'b')",
-            f"{a} BETWEEN 0 AND 3",
-            f"startswith({text}, 'a')",
-            f"{text} RLIKE '^a?b$'",
-            f"{text} ILIKE 'A%'",
-        ]
-        if depth:
-            one, other = (self.condition(relation, depth - 1) for _ in range(2))
-            ways += [f"({one} AND {other})", f"({one} OR {other})", f"NOT ({one})"]
-        return self.pick(*ways)
+    def group_limit(self) -> str:
+        function = self.pick("row_number", "rank", "dense_rank")
+        per, by = self.pick("id", "a", "s"), ", ".join(self.shuffled(("id", "a", "s")))
+        return (
+            "SELECT id, a, s FROM"
+            f" (SELECT *, {function}() OVER (PARTITION BY {per} ORDER BY {by}) AS p FROM l)"
+            f" WHERE p <= {self.pick(1, 2)}"
+        )
+
+    def lateral(self) -> str:
+        return self.pick(
+            f"SELECT l.id, m FROM l, LATERAL (SELECT {self.pick('max(b)', 'count(*)')} AS m FROM r"
+            " WHERE r.id = a)",
+            "SELECT l.id, (SELECT sum(b) FROM r WHERE r.id = l.id) AS m,"
+            f" (SELECT {self.pick('max', 'min')}(t) FROM r) AS n FROM l",
+        )
+
+    def constants(self) -> str:
+        how = self.pick("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN")
+        return (
+            f"SELECT * FROM (SELECT id, {self.pick('a', 's')} FROM l) AS one {how}"
+            " (VALUES (1, 'a'), (2, NULL), (1, 'b'), (NULL, 'z')) AS c(k, u) ON id = k"
+        )
+
+    def python(self) -> str:
+        """Write a call of a function in Python (see `tests.queries.random_checks`)."""
+        relation = self.relation(1)
+        function = self.pick("plus_one", "plus_three", "plus_four")
+        number, other = self.number(relation), self.pick(*relation.numbers)
+        return self.pick(
+            f"SELECT {function}({number}) AS x, {other} AS y {self.source(relation)}",
+            f"SELECT {function}({number}) AS x, plus_two({other}) AS y {self.source(relation)}",
+            f"SELECT plus_two({number}) AS x, count(*) AS y {self.source(relation)} GROUP BY 1",
+            f"SELECT {other} AS x FROM {relation.text} WHERE {function}({number}) > 2",
+            f"SELECT {other} AS x, sum({function}({number})) AS y {self.source(relation)} GROUP BY {other}",
+        )
+
+    # -- aggregates -------------------------------------------------------------------------------
 
     def aggregate(self, relation: Relation) -> str:
         number, text = self.number(relation, 1), self.text(relation, 1)
-        made = self.pick(
-            "count(*)",
-            f"count({number})",
-            f"count({text})",
-            f"sum({number})",
-            f"min({number})",
-            f"max({text})",
-            f"avg({number})",
-            f"count(DISTINCT {number})",
-            f"min({text})",
-            self.further_aggregate(number, text),
-            self.further_aggregate(number, text),
+        usual = (
+            *("count(*)", f"count({number})", f"count({text})", f"sum({number})", f"min({number})"),
+            *(f"max({text})", f"avg({number})", f"count(DISTINCT {number})", f"min({text})"),
         )
-        plain = "DISTINCT" not in made and self.choice.random() < 0.2
+        further = [*self.further_aggregates(number, text), *self.statistics(relation)]
+        made = self.pick(*usual, *[self.pick_next(further, 7)] * 26)
+        plain = "DISTINCT" not in made and "sort_array" not in made and self.choice.random() < 0.2
         return f"{made} FILTER (WHERE {self.condition(relation, 1)})" if plain else made
 
-    def further_aggregate(self, number: str, text: str) -> str:
+    def further_aggregates(self, number: str, text: str) -> Sequence[str]:
         part, descending = self.pick("0.0", "0.3", "0.5", "0.9"), self.pick("", " DESC")
-        return self.pick(
+        return (
             f"count(DISTINCT {number}, {text})",
             f"sum(DISTINCT {number})",
             f"avg(DISTINCT {number})",
@@ -349,4 +306,24 @@ class QueryWriter:
             f"bit_and({number})",
             f"bit_or({number})",
             f"bit_xor({number})",
+            f"try_sum({number})",
+            f"try_avg({number})",
+            f"max_by({text}, struct({number}, {text}))",
+            f"min_by({number}, struct({text}, {number}))",
+            f"sort_array(collect_list({number}))",
+            f"sort_array(collect_set({text}))",
+            f"approx_count_distinct({number})",
+            f"histogram_numeric({number}, 99)",
+            f"count_if({number} > 1)",
+            f"bool_or({number} > 1)",
+            f"bool_and({number} > 1)",
         )
+
+    def statistics(self, relation: Relation) -> Sequence[str]:
+        a, b = self.number(relation, 1), self.number(relation, 1)
+        of_one = ("var_samp", "var_pop", "stddev_samp", "stddev_pop", "skewness", "kurtosis")
+        of_two = (
+            *("covar_samp", "covar_pop", "corr", "regr_slope", "regr_intercept", "regr_r2", "regr_sxx"),
+            *("regr_sxy", "regr_syy", "regr_count", "regr_avgx", "regr_avgy"),
+        )
+        return [f"{each}({a})" for each in of_one] + [f"{each}({a}, {b})" for each in of_two]

@@ -10,7 +10,7 @@ import pytest
 
 import penstock as ps
 from penstock.errors import EvaluationError
-from tests.queries.spark_answers import check_answer
+from tests.queries.spark_answers import check_answer, empty_frame
 
 pytest.importorskip("pyspark.sql.functions")
 
@@ -33,7 +33,6 @@ class Point(NamedTuple):
 
 
 TABLES = {"items": Item}
-DDL = {"items": "id BIGINT NOT NULL, a BIGINT, s STRING"}
 
 
 def draw(choice: random.Random, table: str) -> Any:
@@ -58,6 +57,8 @@ QUERIES = {
     " FROM items GROUP BY id",
     "joined text": "SELECT id, listagg(s, ',') WITHIN GROUP (ORDER BY a DESC NULLS FIRST, s DESC) AS x,"
     " string_agg(DISTINCT a, ', ') WITHIN GROUP (ORDER BY a) AS y FROM items GROUP BY id",
+    "histograms of few values": "SELECT s, histogram_numeric(a, 7) AS x, histogram_numeric(a * 0.5D, 7) AS z,"
+    " histogram_numeric(DISTINCT CAST(a AS INT), 7) FILTER (WHERE id > 2) AS y FROM items GROUP BY s",
     "bits": "SELECT id, bit_and(a) AS x, bit_or(CAST(a AS INT)) AS y, bit_xor(DISTINCT a) AS z"
     " FROM items GROUP BY id",
     "filters": "SELECT bit_and(a) FILTER (WHERE a > 1) AS x, median(a) FILTER (WHERE a > 1) AS y,"
@@ -87,7 +88,7 @@ def test_the_answer_is_that_of_spark(spark: SparkSession, name: str) -> None:
     text = QUERIES[name]
     for seed in range(3):
         flow = ps.sql(text, tables=TABLES, spark=spark)
-        check_answer(spark, flow, lambda _: spark.sql(text), DDL, draw, seed)
+        check_answer(spark, flow, lambda _: spark.sql(text), TABLES, draw, seed)
 
 
 OF_ONE = ("stddev", "stddev_pop", "var_samp", "var_pop", "skewness", "kurtosis")
@@ -143,6 +144,49 @@ def is_near(one: float | None, other: float | None) -> bool:
     return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
 
 
+@pytest.mark.seeds(5)
+def test_a_histogram_of_many_values_has_as_many_bins_and_rows_as_that_of_spark(
+    spark: SparkSession, seed: int
+) -> None:
+    choice = random.Random(seed)
+    rows = [Point(choice.randrange(300), choice.gauss(), float(choice.randrange(50))) for _ in range(400)]
+    text = "SELECT histogram_numeric(x, 9) AS a, histogram_numeric(y, 20) AS b, histogram_numeric(k, 2) AS c"
+    mine, theirs = histograms(spark, f"{text} FROM points", rows)
+    for one, other in zip(mine, theirs, strict=True):
+        assert len(one) == len(other)
+        assert sum(y for _, y in one) == sum(y for _, y in other) == len(rows)
+        assert [x for x, _ in one] == sorted(x for x, _ in one)
+
+
+@pytest.mark.seeds(3)
+def test_a_histogram_is_that_of_spark_where_that_reads_different_values_in_order(
+    spark: SparkSession, seed: int
+) -> None:
+    choice = random.Random(seed)
+    rows = [Point(k, choice.uniform(-5, 5), -(2.0 ** (k % 60)) * choice.random()) for k in range(200)]
+    # No two gaps are equal, of which Spark takes any.
+    rows = [row._replace(k=int(row.x * 2**50)) for row in sorted(rows, key=lambda row: row.x)]
+    text = "SELECT histogram_numeric(x, 7) AS a, histogram_numeric(k, 30) AS b FROM points"
+    mine, theirs = histograms(spark, text, rows)
+    assert mine == theirs
+
+
+def histograms(spark: SparkSession, text: str, rows: list[Point]) -> tuple[list[Any], list[Any]]:
+    """Histograms of rows, those of a flow after deletes, and Spark's."""
+    engine = ps.Engine(ps.sql(text, tables={"points": Point}, spark=spark))
+    passing = [Point(1000, 1000.0, -1000.0), Point(-1000, -1000.0, 0.5)]
+    engine.tick(points=[ps.insert(row) for row in (*rows[::-1], *passing)])
+    changes = engine.tick(points=[ps.delete(row) for row in passing])["answer"]
+    (found,) = (change.row for change in changes if change.weight > 0)
+    given = spark.createDataFrame([tuple(row) for row in rows], "k BIGINT, x DOUBLE, y DOUBLE").coalesce(1)
+    given.createOrReplaceTempView("points")
+    (expected,) = spark.sql(text).collect()
+    return (
+        [[tuple(each) for each in histogram] for histogram in found],
+        [[tuple(each) for each in histogram] for histogram in expected],
+    )
+
+
 def test_a_negative_frequency_stops_the_tick(spark: SparkSession) -> None:
     flow = ps.sql("SELECT percentile(a, 0.5, id) AS x FROM items", tables=TABLES, spark=spark)
     with pytest.raises(EvaluationError, match="negative: -1"):
@@ -150,7 +194,7 @@ def test_a_negative_frequency_stops_the_tick(spark: SparkSession) -> None:
 
 
 def test_functions_in_a_view_are_null_where_they_fail(spark: SparkSession) -> None:
-    spark.createDataFrame([], DDL["items"]).createOrReplaceTempView("items")
+    empty_frame(spark, Item).createOrReplaceTempView("items")
     text = "SELECT try_add(a, 1) AS x, try_cast(s AS INT) AS y, s LIKE '/%' ESCAPE '/' AS z FROM items"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW tried AS {text}")
     flow = ps.sql("SELECT * FROM tried", tables=TABLES, spark=spark)

@@ -11,7 +11,7 @@ import pytest
 
 import penstock as ps
 from penstock.errors import UnsupportedQuery
-from tests.queries.spark_answers import check_answer
+from tests.queries.spark_answers import check_answer, empty_frame
 
 F = pytest.importorskip("pyspark.sql.functions")
 import pandas as pd
@@ -44,11 +44,6 @@ class Event(NamedTuple):
 
 
 TABLES = {"items": Item, "edges": Edge, "events": Event}
-DDL = {
-    "items": "id BIGINT NOT NULL, a BIGINT, s STRING",
-    "edges": "src BIGINT NOT NULL, dst BIGINT NOT NULL",
-    "events": "ts TIMESTAMP, k STRING, v BIGINT",
-}
 START = datetime(2020, 1, 1, tzinfo=UTC)
 
 
@@ -103,6 +98,8 @@ QUERIES = {
     "constants": "SELECT id, array('a,b', 'c') AS x, named_struct('a', 1, 'b', array(1.5, 2)) AS y, null AS z"
     " FROM items",
     "stack": "SELECT s, stack(2, id, a, id) FROM items",
+    "stack of types that differ in nulls": "SELECT id, x, y FROM items LATERAL VIEW stack(3, array('b'), 1,"
+    " slice(array('b'), 1, 0), 2, if(a > 1, array('b'), slice(array('c'), 1, 0))) AS x, y",
     "explode": "SELECT id, explode(array(a, id)) AS e FROM items",
     "posexplode": "SELECT posexplode(array(a, id)) FROM items",
     "inline": "SELECT id, t.* FROM items LATERAL VIEW OUTER"
@@ -121,7 +118,7 @@ def test_the_answer_of_a_query_is_that_of_spark(spark: SparkSession, name: str) 
         spark.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION escaped(s STRING) RETURNS BOOLEAN RETURN {body}")
     for seed in range(3):
         flow = ps.sql(text, tables=TABLES, spark=spark)
-        check_answer(spark, flow, lambda _: spark.sql(text), DDL, draw, seed)
+        check_answer(spark, flow, lambda _: spark.sql(text), TABLES, draw, seed)
 
 
 # -- functions in Python -------------------------------------------------------------------------
@@ -202,12 +199,18 @@ def arrow(function: Callable[..., Any], type: str) -> Any:
     return F.udf(function, type, useArrow=True)
 
 
+def in_two_filters(items: DataFrame, udf: Any) -> DataFrame:
+    one, two = (items.filter(udf("id") == value).select("id", "s") for value in (1, 2))
+    return one.unionAll(two)
+
+
 def mapped() -> Any:
     return F.create_map(F.coalesce("s", F.lit("n")), "id")
 
 
 FRAMES: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
     "udf": lambda i, e: i.filter(arrow(plus, "bigint")("id") > 2).select(arrow(plus, "bigint")("a")),
+    "udf in two filters": lambda i, e: in_two_filters(i, arrow(plus, "bigint")),
     "udf of an udf": lambda i, e: i.select("s", arrow(plus, "bigint")(arrow(plus, "bigint")("a"))),
     "udf of times": lambda i, e: e.select("k", arrow(later, "timestamp")("ts")),
     "pickled udf": lambda i, e: i.select(F.udf(plus, "bigint", useArrow=False)("a")),
@@ -239,11 +242,11 @@ FRAMES: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_the_answer_of_a_dataframe_is_that_of_spark(spark: SparkSession, name: str) -> None:
-    frames = {table: spark.createDataFrame([], ddl) for table, ddl in DDL.items() if table != "edges"}
+    frames = {table: empty_frame(spark, TABLES[table]) for table in ("items", "events")}
     make = FRAMES[name]
     for seed in range(2):
         flow = ps.from_dataframe(make(frames["items"], frames["events"]), tables=frames)
-        check_answer(spark, flow, lambda given: make(given["items"], given["events"]), DDL, draw, seed)
+        check_answer(spark, flow, lambda given: make(given["items"], given["events"]), TABLES, draw, seed)
 
 
 def test_a_query_calls_registered_functions(spark: SparkSession) -> None:
@@ -253,7 +256,7 @@ def test_a_query_calls_registered_functions(spark: SparkSession) -> None:
 
 
 def test_a_function_of_batches_that_waits_for_others_is_refused(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([], DDL["items"])
+    frame = empty_frame(spark, Item)
     together = frame.mapInPandas(widened, "n bigint, s string", barrier=True)
     with pytest.raises(UnsupportedQuery) as error:
         ps.from_dataframe(together, tables={"items": frame})

@@ -36,6 +36,8 @@ QUERIES = {
     "to come": "SELECT id FROM events WHERE ts > current_timestamp()",
     "the last days": "SELECT id, d FROM events WHERE d >= date_sub(current_date(), 3)",
     "the last hours": "SELECT id FROM events WHERE ts BETWEEN now() - INTERVAL 30 HOURS AND now()",
+    "a month": "SELECT id FROM events WHERE ts > now() - INTERVAL 1 MONTH",
+    "in seconds": "SELECT id FROM events WHERE unix_timestamp(ts) > unix_timestamp(now()) - 3600 * 30",
     "today": "SELECT id, d FROM events WHERE d = current_date()",
     "before today": "SELECT id, d FROM events WHERE d < current_date() AND id > 1",
     "ages": "SELECT id, datediff(current_date(), d) AS age FROM events WHERE d <= current_date()",
@@ -49,7 +51,16 @@ QUERIES = {
     " (SELECT 1 FROM events o WHERE o.id = events.id AND o.d = current_date())",
     "or": "SELECT id FROM events WHERE datediff(current_date(), d) < 3 OR d IS NULL",
 }
-FILTERS = ("to come", "the last hours", "the last days", "today", "before today", "groups", "in a subquery")
+FILTERS = (
+    "to come",
+    "in seconds",
+    "the last hours",
+    "the last days",
+    "today",
+    "before today",
+    "groups",
+    "in a subquery",
+)
 """Queries in which time costs the rows that come and go, and nothing else."""
 
 
@@ -85,6 +96,14 @@ def test_after_every_tick_the_answer_is_that_of_its_time(spark: SparkSession, na
         text = QUERIES[name].replace("current_timestamp()", moment).replace("now()", moment)
         text = text.replace("current_date()", f"DATE'{now:%Y-%m-%d}'")
         assert +answer == Counter(comparable(row) for row in spark.sql(text).collect())
+
+
+def test_a_month_before_a_later_time_may_be_earlier(spark: SparkSession) -> None:
+    text = "SELECT id FROM events WHERE ts > now() - INTERVAL 1 MONTH"
+    engine = ps.Engine(ps.sql(text, tables={"events": Event}, spark=spark))
+    row = Event(1, datetime(2020, 2, 29, 11, tzinfo=UTC), None)
+    assert engine.tick(events=[row], now=datetime(2020, 3, 30, 12, tzinfo=UTC))["answer"] == []
+    assert len(engine.tick(now=datetime(2020, 3, 31, 10, tzinfo=UTC))["answer"]) == 1
 
 
 def test_before_there_is_a_time_nothing_is_due(spark: SparkSession) -> None:

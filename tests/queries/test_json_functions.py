@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import random
-from datetime import UTC, date, datetime
-from decimal import Decimal
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import penstock as ps
 from penstock.errors import EvaluationError, PenstockError
-from penstock.expr.annotations import Int32
-from penstock.expr.types import DecimalType
-from tests.expr.random_json import json_path, json_text
+from tests.queries.json_spellings import MAPS, PARTS, READ, WRITTEN, V, rows
 from tests.queries.spark_answers import create_view, equal, value_differences
 
 if TYPE_CHECKING:
@@ -23,105 +19,54 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-class Pair(NamedTuple):
-    a: Int32 | None
-    b: str | None
-
-
-class V(NamedTuple):
-    id: int
-    t: str | None
-    path: str | None
-    name: str | None
-    n: int | None
-    x: float | None
-    d: Annotated[Decimal, DecimalType(38, 10)] | None
-    day: date | None
-    at: datetime | None
-    r: bytes | None
-    b: bool | None
-    p: Pair | None
-    ps: list[Pair | None] | None
-
-
-def rows(seed: int, count: int) -> list[V]:
-    choice = random.Random(seed)
-
-    def perhaps(*values: Any) -> Any:
-        return choice.choice(values) if choice.random() < 0.8 else None
-
-    def text() -> str:
-        return perhaps("", "a", 'q"\\/', "\x00\x1f\x7f\u2028", "é😀", "\n\t\r\b\f")
-
-    def pair() -> Pair | None:
-        return perhaps(Pair(1, "x"), Pair(None, None), Pair(-5, text()))
-
-    return [
-        V(
-            id,
-            json_text(choice, choice.choice((0, 0.3, 1.0))) if choice.random() < 0.95 else None,
-            json_path(choice) if choice.random() < 0.9 else None,
-            perhaps("a", "b", "", "é", "😀"),
-            perhaps(0, -1, 2**62),
-            perhaps(0.0, 1.5, 1e10, 1e-5, float("nan"), float("inf"), float("-inf")),
-            perhaps(*map(Decimal, ("0E-10", "1.0000000000", "-12345678901234567890.5000000000", "1E-10"))),
-            perhaps(date(1, 1, 1), date(2024, 2, 29)),
-            perhaps(datetime(1, 1, 1, tzinfo=UTC), datetime(2024, 2, 29, 1, 2, 3, 999_999, UTC)),
-            perhaps(b"", b"\xff\x00", b"a" * 100),
-            perhaps(True, False),
-            pair(),
-            perhaps([], [pair(), pair()]),
-        )
-        for id in range(count)
-    ]
-
-
-_PARTS = [
-    "get_json_object(t, '$')",
-    "get_json_object(t, '$.a')",
-    "get_json_object(t, '$.a.b[0]')",
-    "get_json_object(t, '$[*].a')",
-    "get_json_object(t, '$[0][*]')",
-    "get_json_object(t, '$.b[*][*]')",
-    "get_json_object(t, path)",
-    "get_json_object('[[1, 2], [3]]', path)",
-    "get_json_object(t, concat('$.', name))",
-    "json_array_length(t)",
-    "json_array_length(get_json_object(t, '$.a'))",
-    "json_object_keys(t)",
-    "size(json_object_keys(get_json_object(t, '$.b')))",
-]
-
-
 @pytest.mark.seeds(3)
 def test_parts_are_those_of_spark(spark: SparkSession, seed: int) -> None:
     some = rows(seed, 400)
     create_view(spark, some)
-    assert not value_differences(spark, some, _PARTS, equal)
-
-
-_SCHEMAS = [
-    "a INT, b STRING, c ARRAY<INT>",
-    "a STRUCT<a: INT, b: STRING, c: ARRAY<STRING>>, b ARRAY<STRUCT<a: INT, b: DOUBLE>>, c DECIMAL(5, 2)",
-    "a BOOLEAN, b BIGINT, c DECIMAL(38, 10), `é` STRING, `😀` INT",
-    "a STRUCT<a: STRUCT<a: STRUCT<a: STRING>>>, b STRUCT<b: INT>, _corrupt_record STRING",
-    "a ARRAY<ARRAY<INT>>, b ARRAY<DOUBLE>, c ARRAY<STRUCT<a: INT>>",
-    "ARRAY<STRUCT<a: STRING, b: ARRAY<INT>>>",
-    "ARRAY<STRING>",
-    "ARRAY<ARRAY<DOUBLE>>",
-]
+    assert not value_differences(spark, some, PARTS, equal)
 
 
 @pytest.mark.seeds(3)
 def test_values_from_json_are_those_of_spark(spark: SparkSession, seed: int) -> None:
     some = rows(seed, 400)
     create_view(spark, some)
-    read = [f"from_json(t, '{schema}')" for schema in _SCHEMAS]
-    read += [
-        "from_json(t, 'a INT, b STRING').b",
-        "from_json(t, 'a INT').a = 1",
-    ]
-    assert not value_differences(spark, some, read, equal)
+    assert not value_differences(spark, some, READ, equal)
+
+
+_NAME = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\w+)\s*:""")
+
+
+@pytest.mark.seeds(3)
+def test_maps_are_those_of_spark(spark: SparkSession, seed: int) -> None:
+    some = [row for row in rows(seed, 600) if repeats_no_name(row.t or "")]
+    create_view(spark, some)
+    assert not value_differences(spark, some, MAPS, equal)
+
+
+def repeats_no_name(text: str) -> bool:
+    names = [name.strip("\"'") for name in _NAME.findall(text)]
+    return len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("type", "text"),
+    [
+        ("MAP<STRING, INT>", '{"a":1,"a":1}'),
+        ("b MAP<STRING, INT>", '{"b":{"a":1,"b":"x"},"b":{"a":1,"\\u0061":2}}'),
+        ("ARRAY<MAP<STRING, MAP<STRING, INT>>>", '[{"a":{"b":1}},null,{"a":null,"b":{"c":1,"d":2,"c":3}}]'),
+        ("MAP<STRING, INT>", '{"\\ud83d":1,"?":2}'),
+    ],
+)
+def test_a_name_that_a_map_has_twice_raises(spark: SparkSession, type: str, text: str) -> None:
+    row = V(1, text, *[None] * 11)
+    with pytest.raises(EvaluationError, match="comes twice in a map"):
+        answer(spark, f"SELECT from_json(t, '{type}') AS c FROM v", [row])
+
+
+def test_a_name_twice_in_a_map_that_is_no_part_of_the_value_does_not_raise(spark: SparkSession) -> None:
+    some = [V(1, '{"a":{"a":1,"a":"x"},"c":{"a":1,"a":2}}', *[None] * 11)]
+    create_view(spark, some)
+    assert not value_differences(spark, some, ["from_json(t, 'a MAP<STRING, INT>, b INT')"], equal)
 
 
 def texts(*values: str) -> list[V]:
@@ -188,26 +133,18 @@ def test_what_does_not_fit_raises_in_the_mode_failfast(spark: SparkSession) -> N
     for value in ('"x"', "tru", "1.5"):
         with pytest.raises(EvaluationError, match="is no JSON of its type"):
             answer(spark, _FAILFAST, texts(value))
-
-
-_WRITTEN = [
-    "to_json(named_struct('t', t, 'n', n, 'd', d, 'day', day, 'at', at, 'r', r, 'b', b, 'p', p, 'ps', ps))",
-    "to_json(named_struct('x', x, 'xs', array(x, 0.1D, -1.5D)))",
-    "to_json(p)",
-    "to_json(ps)",
-    "to_json(array(n, 1))",
-    "to_json(array(array(t), array()))",
-    "to_json(named_struct('a\"\\\\é😀', 1))",
-    "from_json(to_json(p), 'a INT, b STRING')",
-    "to_json(from_json(t, 'a STRING, c ARRAY<STRING>'))",
-]
+    of_maps = _FAILFAST.replace("a INT", "MAP<STRING, INT>")
+    assert answer(spark, of_maps, texts("1", "null")) == [((("a", 1),),), ((("a", None),),)]
+    for value in ('"x"', "tru", '1,"b":{}'):
+        with pytest.raises(EvaluationError, match="is no JSON of its type"):
+            answer(spark, of_maps, texts(value))
 
 
 @pytest.mark.seeds(2)
 def test_written_texts_are_those_of_spark(spark: SparkSession, seed: int) -> None:
     some = rows(seed, 200)
     create_view(spark, some)
-    assert not value_differences(spark, some, _WRITTEN, equal)
+    assert not value_differences(spark, some, WRITTEN, equal)
 
 
 def test_nested_texts_are_those_of_spark_at_any_depth(spark: SparkSession) -> None:
@@ -252,7 +189,7 @@ def test_the_schema_of_a_constant_text_is_a_constant(spark: SparkSession) -> Non
     ("expression", "what"),
     [
         ("from_json(t, 'a DATE', map('dateFormat', 'yyyy'))", "the option 'dateformat'"),
-        ("from_json(t, 'MAP<STRING, INT>')", "makes a struct or a list, not map"),
+        ("to_json(map(p, 1))", "to_json does not write map"),
         ("from_json(t, 'a BINARY')", "from_json does not read bytes"),
         ("to_json(p, map('pretty', 'true'))", "to_json with the options pretty -> true"),
         (f"get_json_object(t, '${'[0]' * 101}')", "a JSON path has 101 steps"),

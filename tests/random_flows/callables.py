@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from penstock.expr.types import Field, Schema
+from penstock.flow.operators.map import VectorisedFunction
 
 
 def weigh(value: Any) -> int:
@@ -48,6 +49,19 @@ def picking(schema: Schema, kept: Any) -> Callable[[Any], Any]:
     """A function to rows of the class `kept`, whose columns `schema` has."""
     picked = [_column(schema, name) for name in kept._fields]
     return lambda row: kept(*(column(row) for column in picked))
+
+
+class Together(VectorisedFunction):
+    """A function of a row, called with all rows of a tick at once."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+
+    def __call__(self, row: Any) -> Any:
+        return self.function(row)
+
+    def of_rows(self, rows: list[Any]) -> list[object]:
+        return [self.function(row) for row in rows]
 
 
 def doubling(schema: Schema, same: Any, name: str) -> Callable[[Any], list[Any]]:

@@ -20,7 +20,7 @@ from penstock.flow.moment_aggregates import Moment, Moments
 from penstock.flow.stream import Stream
 from penstock.graph.node import FlowGraph
 from penstock.graph.operator_declarations import Facts
-from tests.random_flows.callables import class_of, doubling, keeping, picking
+from tests.random_flows.callables import Together, class_of, doubling, keeping, picking
 from tests.random_flows.expressions import (
     column_types,
     columns,
@@ -93,7 +93,10 @@ def _filter_by_callable(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown
 def _map(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
     order = draw(st.permutations(one.schema.fields))
     kept = class_of(order[: draw(st.integers(1, len(order)))])
-    return Grown(one.stream.map(picking(one.schema, kept), returns=kept), one.size)
+    function = picking(one.schema, kept)
+    if len(kept._fields) != 2:
+        function = Together(function)
+    return Grown(one.stream.map(function, returns=kept), one.size)
 
 
 def _flat_map(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
@@ -249,6 +252,8 @@ def aggregates(draw: st.DrawFn, schema: Schema) -> Aggregation:
         choices += [ps.sum(expr, distinct=True), ps.mean(expr, distinct=True), ps.median(expr)]
         moment = draw(st.sampled_from(Moment))
         choices += [Moments(moment, *(expr,) * variables_of(degrees_of(moment)))] * 2
+    if type_ in (INT32, INT64, FLOAT64):
+        choices += [ps.histogram_numeric(expr, draw(st.integers(2, 4)), distinct=draw(st.booleans()))]
     if type_ in (INT32, INT64):
         choices += [ps.bit_and(expr), ps.bit_or(expr), ps.bit_xor(expr)]
     if type_ == STR:

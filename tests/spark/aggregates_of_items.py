@@ -44,6 +44,8 @@ FURTHER = {
     "tried_sum_of_different": OfDistinct(NullOnError(ps.sum(_SMALL + (2**63 - 2000)))),
     "tried_sum_of_prices": NullOnError(ps.sum(col.price)),
     "tried_mean": NullOnError(ps.mean(col.count)),
+    "histogram": ps.histogram_numeric(col.key, 3),
+    "histogram_of_different": ps.histogram_numeric(col.count, 4, distinct=True),
     "mode": ps.mode(col.key),
     "greatest_mode": ps.mode(col.name, greatest=True),
     "text": ps.string_agg(col.name, "{'\\\\"),

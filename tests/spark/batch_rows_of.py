@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from penstock.engine.change import Change
 from penstock.engine.engine import Engine, TickOutput
 from penstock.expr.row_classes import from_user
-from penstock.expr.types import Schema
+from penstock.expr.types import DataType, ListType, Schema, StructType
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
 from penstock.io.arrow import rows_to_table, table_to_rows
@@ -69,12 +69,21 @@ def batch_bags(spark: SparkSession, flow: Flow, inputs: Mapping[str, list[Change
 
 
 def told_in_json(rows: Bag, schema: Schema) -> Counter[str]:
-    """Rows of numbers, text and lists as Spark's `to_json` tells them: without columns that are null."""
+    """Numbers, text, lists and rows as Spark's `to_json` tells them, without columns that are null."""
     told: Counter[str] = Counter()
     for row, count in rows.items():
-        columns = {name: value for name, value in zip(schema.names, row) if value is not None}
+        columns = _told(row, StructType(schema.fields))
         told[json.dumps(columns, separators=(",", ":"))] += count
     return told
+
+
+def _told(value: Any, type: DataType) -> Any:
+    if value is not None and isinstance(type, ListType):
+        return [_told(element, type.element) for element in value]
+    if value is not None and isinstance(type, StructType):
+        parts = zip(type.fields, value, strict=True)
+        return {field.name: _told(part, field.type) for field, part in parts if part is not None}
+    return value
 
 
 def json_of_many(

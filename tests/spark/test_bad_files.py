@@ -196,7 +196,16 @@ def skip_it(runs: Runs, error: PenstockError) -> tuple[int, ...]:
 HEAL = {"removed": remove, "corrected": correct, "replaced": replace, "skipped": skip_it}
 
 
-@pytest.mark.parametrize("heal", HEAL.values(), ids=HEAL)
+def each_healing(on_spark: str) -> pytest.MarkDecorator:
+    """Every way to heal in this process; on Spark one of them, and the others in `make verify`."""
+    cases = [pytest.param("here", heal, id=f"here-{name}") for name, heal in HEAL.items()]
+    for name, heal in HEAL.items():
+        marks = [] if name == on_spark else [pytest.mark.verify]
+        cases.append(pytest.param("spark", heal, id=f"spark-{name}", marks=marks))
+    return pytest.mark.parametrize(("engine", "heal"), cases, indirect=["engine"])
+
+
+@each_healing(on_spark="corrected")
 @pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
 def test_a_bad_file_wedges_no_later_run(form: Format, heal: Any, engine: Any, tmp_path: Path) -> None:
     runs = Runs(tmp_path, form, engine)
@@ -217,7 +226,7 @@ def test_a_bad_file_wedges_no_later_run(form: Format, heal: Any, engine: Any, tm
     assert runs.table == totals_of(1, *healed, 3, 4)
 
 
-@pytest.mark.parametrize("heal", HEAL.values(), ids=HEAL)
+@each_healing(on_spark="removed")
 def test_the_first_file_of_all_may_be_bad(heal: Any, engine: Any, tmp_path: Path) -> None:
     runs = Runs(tmp_path, FORMATS["csv"], engine)
     runs.arrive(2, bad=True)
@@ -241,7 +250,7 @@ def test_a_bad_file_that_was_the_last_one_left_may_be_removed(engine: Any, tmp_p
     assert runs.table == totals_of(1, 3)
 
 
-@pytest.mark.parametrize("heal", HEAL.values(), ids=HEAL)
+@each_healing(on_spark="skipped")
 def test_ticks_of_one_file_stay_ticks_of_one_file(heal: Any, engine: Any, tmp_path: Path) -> None:
     runs = Runs(tmp_path, FORMATS["json"], engine, files_per_tick=1)
     for number in (1, 2, 3, 4):

@@ -33,6 +33,7 @@ def output_of(*command: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.verify
 def test_every_tick_is_what_it_is_in_process_on_executors_with_the_java_of_the_wheel() -> None:
     wheel = find_java({"JAVA_HOME": "", "PATH": ""})
     told = json.loads(output_of("tests.spark.cluster_program", MASTER, JAVA_HOME=str(wheel.home)))

@@ -75,3 +75,37 @@ def test_rows_of_a_table_are_retracted_whatever_the_order_in_their_maps(spark: S
     flow.sink("out", flow.table("orders", Order))
     inputs = {"orders": [Change(ORDERS[0], 1), Change(ORDERS[1], -1), Change(ORDERS[2], 1)]}
     assert sum(batch_bags(spark, flow, inputs)["out"].values()) == 1
+
+
+class Holder(NamedTuple):
+    id: int
+    m: dict[str, int | None] | None
+    ms: list[dict[str, int | None] | None]
+
+
+HOLDERS = [
+    Holder(1, {"b": None, "a": 2}, [{"b": None}, None]),
+    Holder(1, {"a": 2, "b": None}, [{"b": None}, None]),
+    Holder(2, None, []),
+    Holder(2, {"a": 0, "b": 0}, [{"b": 0}, {}]),
+]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda s: s,
+        lambda s: s.select(m=col.m, ms=col.ms),
+        lambda s: s.select(text=F.to_json(col.m)),
+        lambda s: s.group_by("m", "ms").agg(n=ps.count()),
+        lambda s: s.select("ms").distinct(),
+    ],
+)
+def test_a_batch_keeps_nulls_in_maps(spark: SparkSession, build: Callable[[Any], Any]) -> None:
+    flow = ps.Flow("maps")
+    flow.sink("out", build(flow.table("holders", Holder)))
+    found, sources = ps.io.Memory(), {"holders": ps.io.Rows([HOLDERS])}
+    ps.spark.run(flow, spark, sources=sources, sinks={"out": found}, mode="batch")
+    expected = ps.io.Memory()
+    ps.run(flow, sources=sources, sinks={"out": expected})
+    assert sorted(map(repr, found.rows())) == sorted(map(repr, expected.rows()))

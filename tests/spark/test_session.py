@@ -63,6 +63,7 @@ def bare_environment(tmp_path: Path) -> dict[str, str]:
     return {"PATH": str(programs), "PYTHONPATH": str(SRC), "PENSTOCK_CACHE": str(tmp_path / "cache")}
 
 
+@pytest.mark.verify
 def test_without_java_it_runs_on_the_wheel_with_this_python_and_its_jvm_dies_with_it(
     bare_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

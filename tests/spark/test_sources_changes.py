@@ -246,6 +246,7 @@ def numbers(last: int) -> pull.Source:
     return pull.pull(pull.values(range(last)), pull.map(Number))
 
 
+@pytest.mark.verify
 def test_a_pull_stream_is_taken_tick_by_tick_in_order_and_goes_on_after_a_crash(
     spark: Any, tmp_path: Path
 ) -> None:

@@ -250,6 +250,7 @@ def open_sources(
             skip=skip,
             from_user=engine.intake_of(name),
             live=engine.columns_read(name),
+            next_due=engine.next_due,
         )
         # Each value of a signal is a tick of its own.
         rows = 1 if isinstance(operator, SignalSource) else limit_for(tick_rows, name) or TICK_ROWS

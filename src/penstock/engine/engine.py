@@ -27,6 +27,7 @@ from penstock.flow.operators.source import TICK_TIME, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from datetime import datetime
 
     from penstock.engine.progress import Time
     from penstock.engine.slot import SlotMapping
@@ -192,10 +193,7 @@ class Engine(RunsSignals):
 
     @property
     def pending(self) -> bool:
-        """Return whether deferred rows are waiting that will start another tick.
-
-        Rows of a lazy delay start no tick.
-        """
+        """Return whether deferred rows are waiting that will start another tick (of a lazy delay, none)."""
         return self._machine.pending
 
     @property
@@ -442,11 +440,12 @@ class Engine(RunsSignals):
                     source=name,
                 )
 
-    def intake_of(self, name: str) -> Callable[[Iterable[Any]], Rows]:
-        """Return the function that converts a source's user rows to internal rows for `tick_rows`.
+    def next_due(self, time: datetime) -> datetime | None:
+        """Return when temporal filters next have changes, if the last `now=` was `time` (see `DueTimes`)."""
+        return self._machine.next_due(time)
 
-        The function raises `BadRow` like `tick`.
-        """
+    def intake_of(self, name: str) -> Callable[[Iterable[Any]], Rows]:
+        """Return the converter of a source's rows to those of `tick_rows`; it raises `BadRow` like `tick`."""
         return self._intake[name]
 
     def columns_read(self, source: str) -> frozenset[str]:

@@ -62,6 +62,13 @@ def rows_of_frame(frame: Any, schema: Schema, change: type | None) -> list[Any]:
     return [change(row, weight) for row, weight in zip(rows, weights, strict=True)]
 
 
+def absent_columns(frame: Any, schema: Schema) -> frozenset[str]:
+    """Return the columns of `schema` that a frame of pyarrow or Polars lacks; none of other frames."""
+    names = frame.column_names if hasattr(frame, "column_names") else getattr(frame, "columns", None)
+    known = not schema.scalar and isinstance(names, list)
+    return frozenset(schema.names) - frozenset(cast("list[str]", names)) if known else frozenset()
+
+
 def read_whole(given: Any) -> Any:
     """Read a frame completely, so that it can be read again. Raises `BadInput` if that fails."""
     if hasattr(given, "__len__"):

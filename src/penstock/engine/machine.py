@@ -8,9 +8,11 @@ once per tick. A flow with a single part needs no scheduling: its whole tick is 
 from __future__ import annotations
 
 import heapq
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.engine.columnar.columnar_option import NEVER, Columnar
+from penstock.engine.due_times import DueTimes
 from penstock.engine.event_time import end_receivers
 from penstock.engine.explained_errors import explain_in_stream, raise_explained
 from penstock.engine.plan import Schedule
@@ -21,6 +23,7 @@ from penstock.engine.slot import SlotMapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import datetime
 
     from penstock.engine.columnar.columnar_flow import LargeTicks
     from penstock.engine.columnar.columns import Columns
@@ -53,7 +56,8 @@ class Machine:
     ) -> None:
         self.program = program
         transient: dict[str, dict[Any, Any]] = {s.name: {} for s in program.transient}
-        self._names = functions = program.bind({**state, **transient})
+        self._slots = {**state, **transient}
+        self._names = functions = program.bind(self._slots)
         self.context = TickContext()
         self.signal_parts = program.signal_parts(self.context)
         functions.update(self.signal_parts)
@@ -84,6 +88,15 @@ class Machine:
     def rebind(self, slot: str, mapping: SlotMapping) -> None:
         """Replace a slot's mapping with another that has the same values. Not allowed for a delay's slot."""
         self._names.update(slot_names(slot, mapping))
+        self._slots[slot] = mapping
+
+    def next_due(self, time: datetime) -> datetime | None:
+        """Return when temporal filters next have changes, if the last tick's time was `time` (`DueTimes`)."""
+        return self._due_times.after(time, self._slots)
+
+    @cached_property
+    def _due_times(self) -> DueTimes:
+        return DueTimes(self.program.graph, self._slots.keys())
 
     @property
     def pending(self) -> bool:

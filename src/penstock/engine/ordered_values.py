@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import ceil, floor
 from typing import Any
 
@@ -50,6 +50,40 @@ def frequency(given: int) -> int:
     return given
 
 
+def histogram(values: Values, copies: Copies, bins: int, of_floats: bool) -> tuple[tuple[Any, float], ...]:
+    """Return the bins of a non-empty multiset, centers with counts."""
+    found: list[tuple[float, float]] = []
+    ordered = iter(values)
+    pending = next(ordered)
+    center, count = float(pending), copies[pending]
+    for value in ordered:
+        # Several integers may be one float.
+        if float(value) != center:
+            _add_bin(found, center, float(count), bins)
+            center, count = float(value), 0
+        count += copies[value]
+    _add_bin(found, center, float(count), bins)
+    if of_floats:
+        return tuple(found)
+    return tuple((min(int(center), _MAX_INT64), count) for center, count in found)
+
+
+def _add_bin(found: list[tuple[float, float]], center: float, count: float, most: int) -> None:
+    """Add a bin behind all others. If they are too many, the two closest ones become one."""
+    found.append((center, count))
+    if len(found) <= most:
+        return
+    gaps = [after[0] - before[0] for before, after in pairwise(found)]
+    at = min(range(most), key=lambda place: (gaps[place] != gaps[place], gaps[place]))
+    (x, y), (next_x, next_y) = found[at : at + 2]
+    total = y + next_y
+    middle = x * (y / total) + next_x / total * next_y
+    found[at : at + 2] = [(middle if middle == middle else NAN, total)]
+
+
+_MAX_INT64 = 2**63 - 1
+
+
 def mode(values: Values, copies: Copies, greatest: bool) -> Any:
     """Return the most frequent value of a non-empty multiset."""
     return max(list(values)[:: -1 if greatest else 1], key=copies.__getitem__)
@@ -88,6 +122,7 @@ def bits_xor(values: Values, copies: Copies) -> int:
 RUNTIME: dict[str, Any] = {
     "x_percentiles": percentiles,
     "x_frequency": frequency,
+    "x_histogram": histogram,
     "x_mode": mode,
     "x_joined_text": joined_text,
     "x_bits_and": bits_and,

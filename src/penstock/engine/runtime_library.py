@@ -264,6 +264,21 @@ def check_pair(made: object) -> None:
     )
 
 
+def row_failing(function: Callable[[Rows], object], rows: Rows) -> tuple[Any, ...]:
+    """Find by bisection a row for which `function`, which fails on `rows`, fails too.
+
+    Where it fails on none of them alone, any row is returned.
+    """
+    while len(rows) > 1:
+        half = rows[: len(rows) // 2]
+        try:
+            function(half)
+            rows = rows[len(half) :]
+        except Exception:
+            rows = half
+    return rows[0]
+
+
 # -- loops ------------------------------------------------------------------------------------------
 
 
@@ -323,4 +338,5 @@ RUNTIME: dict[str, Any] = {
     "x_no_pair": check_pair,
     "x_unknown_port": unknown_port,
     "x_zip_longest": zip_longest,
+    "x_row_failing": row_failing,
 }

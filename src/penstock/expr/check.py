@@ -64,8 +64,10 @@ def checked_tree(expr: Expr, schema: Schema) -> Term:
         raise WrongType(
             f"the type of {expr} is not known",
             where=[SourceLocation.of_caller()],
-            why="A bare null can be of any type.",
-            fix="name it: ps.lit(None, int)",
+            why="A bare null can be of any type."
+            if isinstance(term, LiteralTerm)
+            else "It can be of any type.",
+            fix="name it: ps.lit(None, int)" if isinstance(term, LiteralTerm) else "name it: .cast(int)",
         )
     return term
 
@@ -249,6 +251,8 @@ def _converted(term: Term, wanted: DataType) -> Term:
     if isinstance(term, CallTerm) and term.function.name == "lambda":
         body = _converted(term.arguments[0], wanted)
         return replace(term, type=wanted, nullable=body.nullable, arguments=(body,))
+    if isinstance(term, CallTerm) and term.function.name == "raise_error":
+        return replace(term, type=wanted)
     if isinstance(term, LiteralTerm):
         constant = _as_constant(term, wanted)
         if constant is not None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from penstock.expr.code_runtime import EPOCH
 from penstock.expr.json_reader import JsonReader, Token
 from penstock.expr.text_casts import of_bool, of_float
 from penstock.expr.types import (
@@ -24,6 +25,7 @@ from penstock.expr.types import (
     Int32Type,
     Int64Type,
     ListType,
+    MapType,
     StrType,
     StructType,
     TimestampType,
@@ -154,6 +156,9 @@ def value_writer(type: DataType) -> _ToText | None:
         case ListType(element):
             each = value_writer(element)
             return None if each is None else _list_writer(each)
+        case MapType(key, value):
+            name, each = _NAMES.get(key.__class__), value_writer(value)
+            return None if name is None or each is None else _map_writer(name, each)
         case _:
             return _WRITERS.get(type.__class__)
 
@@ -175,6 +180,14 @@ def _list_writer(each: _ToText) -> _ToText:
     return write
 
 
+def _map_writer(name: _ToText, each: _ToText) -> _ToText:
+    def write(value: tuple[tuple[Any, Any], ...]) -> str:
+        entries = (f"{quoted(name(key))}:{'null' if part is None else each(part)}" for key, part in value)
+        return "{" + ",".join(entries) + "}"
+
+    return write
+
+
 def _timestamp(value: datetime) -> str:
     return f'"{value.replace(tzinfo=None).isoformat(timespec="milliseconds")}Z"'
 
@@ -190,4 +203,15 @@ _WRITERS: dict[type[DataType], _ToText] = {
     Int64Type: str,
     StrType: quoted,
     TimestampType: _timestamp,
+}
+# Spark writes the numbers that dates and timestamps are inside.
+_NAMES: dict[type[DataType], _ToText] = {
+    BoolType: of_bool,
+    DateType: lambda value: str((value - EPOCH.date()).days),
+    DecimalType: str,
+    Float64Type: of_float,
+    Int32Type: str,
+    Int64Type: str,
+    StrType: str,
+    TimestampType: lambda value: str((value - EPOCH) // timedelta(microseconds=1)),
 }

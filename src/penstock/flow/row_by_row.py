@@ -42,4 +42,4 @@ class RowFunction(RowByRow):
         yield "function", self.function
 
     def describe(self) -> str:
-        return getattr(self.function, "__name__", repr(self.function))
+        return getattr(self.function, "__name__", type(self.function).__name__)

@@ -7,11 +7,11 @@ registered below; all others drop them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from penstock.errors import BadFlow, Step
 from penstock.expr.check import check
@@ -59,7 +59,7 @@ class FutureBound:
 
 
 Times: TypeAlias = "Mapping[str, tuple[FutureBound, ...]]"
-"""Bounds of each timed column; the least of them applies."""
+"""Bounds of each timed column, and of timed fields of structs as "column.field"; the least applies."""
 
 
 def times_of(flow: FlowBuilder, node_id: int) -> Times:
@@ -81,6 +81,11 @@ def watermark_of(stream: Output, time: Expr, what: str, location: SourceLocation
     if not bounds:
         raise _no_watermark(stream, time, what, location)
     return _least(stream, bounds, Field(VALUE, check(time, stream.schema).type, True), location)
+
+
+def has_watermark(stream: Output, time: Expr) -> bool:
+    """Return whether future values of an expression over `stream` are bounded by a watermark."""
+    return bool(_bounds_of(time, stream.schema, times_of(stream.flow, stream.node_id)))
 
 
 def _least(stream: Output, bounds: tuple[FutureBound, ...], field: Field, location: SourceLocation) -> Output:
@@ -144,8 +149,22 @@ def _filter(operator: Filter, node: Node, flow: FlowBuilder) -> Times:
 @_times.register(Select)
 def _select(operator: Select, node: Node, flow: FlowBuilder) -> Times:
     before, schema = times_of(flow, node.inputs[0]), flow.node(node.inputs[0]).schema
-    found = {name: _bounds_of(expr, schema, before) for name, expr in operator.columns}
+    found: dict[str, tuple[FutureBound, ...]] = {}
+    for name, expr in operator.columns:
+        found |= {f"{name}.{field}": bounds for field, bounds in _field_bounds(expr, schema, before)}
+    found |= {name: _bounds_of(expr, schema, before) for name, expr in operator.columns}
     return {name: bounds for name, bounds in found.items() if bounds}
+
+
+def _field_bounds(expr: Expr, schema: Schema, times: Times) -> Iterator[tuple[str, tuple[FutureBound, ...]]]:
+    """Yield the bounds of the fields of a struct."""
+    if isinstance(expr, Column):
+        of = f"{expr.name}."
+        yield from ((name.removeprefix(of), times[name]) for name in times if name.startswith(of))
+    elif isinstance(expr, Call) and expr.function == "struct":
+        fields = cast("tuple[str, ...]", expr.options[0])
+        for field, value in zip(fields, expr.arguments, strict=True):
+            yield field, _bounds_of(value, schema, times)
 
 
 @_times.register(DistinctOnTime)
@@ -222,6 +241,9 @@ def _bounds_of(expr: Expr, schema: Schema, times: Times) -> tuple[FutureBound, .
     """Return the bounds of an expression, derived from those of its only column."""
     if isinstance(expr, Column):
         return times.get(expr.name, ())
+    if isinstance(expr, Call) and expr.function == "field" and isinstance(expr.arguments[0], Column):
+        name = f"{expr.arguments[0].name}.{expr.options[0]}"
+        return times.get(name, ()) if schema.position(name) is None else ()
     columns = columns_of(expr)
     if len(columns) != 1 or columns[0] not in times:
         return ()
@@ -333,6 +355,7 @@ def reaching_sources(flow: FlowBuilder, node_id: int) -> tuple[str, ...]:
 __all__ = [
     "FutureBound",
     "Times",
+    "has_watermark",
     "lost_reason",
     "reaching_sources",
     "rename_columns",

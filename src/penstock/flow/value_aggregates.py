@@ -1,4 +1,4 @@
-"""Aggregates over all values of a group in order: percentiles, mode, joined text, bits.
+"""Aggregates over all values of a group in order: percentiles, histogram, mode, joined text, bits.
 
 Percentiles are exact, of any number of values. Where several values are possible, the least is taken, so that
 no result depends on the order of arrival.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.check import check, check_ordered
 from penstock.expr.tree import Expr, Ordering
-from penstock.expr.types import FLOAT64, INT32, INT64, STR, Field, ListType
+from penstock.expr.types import FLOAT64, INT32, INT64, STR, Field, ListType, StructType
 from penstock.flow.aggregates import Aggregation, number_field, of_distinct
 from penstock.flow.window_functions import orderings_of
 
@@ -64,6 +64,36 @@ class Percentile(Aggregation):
         at = list(self.at) if isinstance(self.at, tuple) else self.at
         often = "" if self.frequency is None else f", frequency {self.frequency}"
         return f"percentile({self.expr}, {at}{', discrete' if self.discrete else ''}{often})"
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram(Aggregation):
+    """List of at most `bins` structs of a center `x` and a count `y`, in order; null if there are no values.
+
+    The bins are those of Ben-Haim and Tom-Tov, of the values in order: where there are too many, the two
+    closest ones become one, at their mean weighted by count; of several such pairs, the first one.
+    """
+
+    expr: Expr
+    bins: int
+
+    def arguments(self) -> tuple[Expr, ...]:
+        return (self.expr,)
+
+    def field(self, name: str, schema: Schema) -> Field:
+        check_bins(self.bins)
+        typed = check(self.expr, schema)
+        if typed.type not in (INT32, INT64, FLOAT64):
+            raise WrongType(
+                f"histogram_numeric needs integers or floats, got {typed.type}: {self.expr}",
+                where=[SourceLocation.of_caller()],
+                fix="cast(float) it",
+            )
+        parts = StructType((Field("x", typed.type, False), Field("y", FLOAT64, False)))
+        return Field(name, ListType(parts, False), typed.nullable)
+
+    def __str__(self) -> str:
+        return f"histogram_numeric({self.expr}, {self.bins})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +182,16 @@ def check_parts(parts: tuple[float, ...]) -> None:
         )
 
 
+def check_bins(bins: object) -> None:
+    """Raise `WrongType` unless a number of bins is an integer from 2 on, as Spark wants it."""
+    if type(bins) is not int or bins < 2:
+        raise WrongType(
+            f"a histogram has 2 bins or more, got {bins!r}",
+            where=[SourceLocation.of_caller()],
+            fix="histogram_numeric(..., 10), say",
+        )
+
+
 def percentile(
     expr: Expr,
     at: float | Sequence[float],
@@ -178,6 +218,15 @@ def percentile(
 def median(expr: Expr, *, distinct: bool = False) -> Aggregation:
     """Median of a numeric expression: the middle value, or the mean of the two in the middle."""
     return percentile(expr, 0.5, distinct=distinct)
+
+
+def histogram_numeric(expr: Expr, bins: int, *, distinct: bool = False) -> Aggregation:
+    """Histogram of integers or floats: at most `bins` structs of a center `x` and a count `y`, in order.
+
+    Exact for as many different values as bins. Raises `WrongType` for less than 2 bins.
+    """
+    check_bins(bins)
+    return of_distinct(Histogram(expr, bins), distinct)
 
 
 def mode(expr: Expr, *, greatest: bool = False) -> Mode:

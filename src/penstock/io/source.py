@@ -18,11 +18,14 @@ from collections.abc import Callable, Mapping, MutableMapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import singledispatch
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from penstock.errors import BadInput, BadRow
 from penstock.expr.types import Field, Schema
 from penstock.io.delivery.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 Row: TypeAlias = tuple[Any, ...]
 Rows: TypeAlias = list[Row]
@@ -38,6 +41,10 @@ def printable(path: object) -> str:
     """Format a path for people, quoted if it holds line breaks or invalid characters."""
     text = str(path)
     return text if text.isprintable() else repr(text)
+
+
+NextDue: TypeAlias = "Callable[[datetime], datetime | None]"
+"""Function from the time of the last tick to the next one at which rows come or go, if any do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +116,7 @@ class Feed:
                null record. It raises `Unfit`.
     live:      columns that the flow reads, or None for all. A reader may give None for any other column
                without looking at it.
+    next_due:  see `Engine.next_due`.
     """
 
     name: str
@@ -121,6 +129,7 @@ class Feed:
     from_user: Callable[[list[Any]], list[tuple[Any, ...]]] | None = None
     decode: Callable[[tuple[Any, ...] | None], list[tuple[Any, ...]]] | None = None
     live: AbstractSet[str] | None = None
+    next_due: NextDue | None = None
 
     @property
     def live_fields(self) -> list[Field]:

@@ -204,7 +204,8 @@ def _kafka(uri: Uri, known: tuple[str, ...]) -> Source:
 
 def _clock(uri: Uri, known: tuple[str, ...]) -> Source:
     uri.refuse_rest(*known)
-    return TickTime(uri.need_path())
+    every = uri.need_path()
+    return TickTime(every, soonest=every)
 
 
 _SOURCES: Mapping[str, Make] = {

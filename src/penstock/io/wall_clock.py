@@ -10,10 +10,11 @@ from typing import Any
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.durations import duration, format_duration
 from penstock.io.in_process import convert_rows
-from penstock.io.source import Batch, Feed, Reader, Source, open_source
+from penstock.io.source import Batch, Feed, NextDue, Reader, Source, open_source
 
 _LAST = "last"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_POLL = timedelta(seconds=1)
 _LONGEST = 60.0
 """Limit on the seconds between polls, because clocks may be set forward and machines may sleep."""
 
@@ -53,7 +54,9 @@ class WallClock(Source):
 class TickTime(Source):
     """Time of this machine (UTC), for answers that depend on it: once as a run begins, then while it follows.
 
-    every: least time between two of them. A run that does not follow its sources has one time.
+    every:   time between two of them. A run that does not follow its sources has one time.
+    soonest: in this process, a time comes also when the next row falls due by it, this long after the one
+             before at the soonest.
 
     Times never decrease, even if the clock is set back. Runs feed it to a source `tick_time` for which
     nothing is given. Raises `WrongType` unless `every` is a positive time span.
@@ -61,27 +64,40 @@ class TickTime(Source):
 
     every: timedelta | str = "10s"
     now: Callable[[], datetime] = field(default=_system_time, repr=False)
+    soonest: timedelta | str = "100ms"
 
     def __post_init__(self) -> None:
         _check_span(self.every)
+        _check_span(self.soonest)
 
-    def take(self, taken: MutableMapping[Any, Any], *, begins: bool) -> datetime | None:
-        """Return the time if it is due, and record it in `taken`. begins: none was taken in this run."""
+    def take(
+        self, taken: MutableMapping[Any, Any], *, begins: bool, next_due: NextDue | None = None
+    ) -> datetime | None:
+        """Return the time if there is to be one, and record it in `taken`.
+
+        begins: none was taken in this run.
+        """
         last: datetime | None = taken.get(_LAST)
         now = self.now()
-        if last is not None and now < (last if begins else last + duration(self.every)):
+        if last is not None and now < (last if begins else self._next(last, next_due)):
             return None
         taken[_LAST] = now
         return now
+
+    def _next(self, last: datetime, next_due: NextDue | None) -> datetime:
+        following = last + duration(self.every)
+        due = None if next_due is None else next_due(last)
+        return following if due is None else min(following, max(due, last + duration(self.soonest)))
 
 
 class TickTimeReader(Reader):
     def __init__(self, clock: TickTime, feed: Feed) -> None:
         self._clock, self._feed, self._begins = clock, feed, True
-        self.look_again = min(duration(clock.every).total_seconds() / 10, 1.0)
+        poll = min(duration(clock.every) / 10, duration(clock.soonest), _LONGEST_POLL)
+        self.look_again = poll.total_seconds()
 
     def read(self, limit: int | None) -> Batch | None:
-        time = self._clock.take(self._feed.taken, begins=self._begins)
+        time = self._clock.take(self._feed.taken, begins=self._begins, next_due=self._feed.next_due)
         self._begins, self.done = False, not self._feed.follow
         return None if time is None else convert_rows([time], self._feed, "the time")
 

@@ -13,7 +13,7 @@ from penstock.expr.types import FLOAT64
 from penstock.flow import aggregates
 from penstock.flow.aggregates import Aggregation, NullOnError, of_distinct
 from penstock.flow.moment_aggregates import Moment, Moments
-from penstock.flow.value_aggregates import BitOperation, Bits, Mode, Percentile, StringAgg
+from penstock.flow.value_aggregates import BitOperation, Bits, Histogram, Mode, Percentile, StringAgg
 from penstock.queries.catalyst_plan import CONSTANT, CatalystNode, refusals_of
 from penstock.queries.expressions import Scope, orderings
 
@@ -58,6 +58,13 @@ def _parts(node: CatalystNode) -> float | tuple[float, ...]:
     return float(parts.fields["value"])
 
 
+def _histogram(node: CatalystNode, lower: Lower) -> Aggregation:
+    value, bins = node.children
+    if bins.kind != "Literal":
+        raise UnsupportedQuery("the number of bins of a histogram is no constant", function=node.kind)
+    return Histogram(lower(value), int(bins.fields["value"]))
+
+
 def _string_agg(node: CatalystNode, lower: Lower) -> Aggregation:
     delimiter = node.child("delimiter")
     if delimiter.kind != "Literal":
@@ -89,6 +96,7 @@ _LOWERINGS: dict[str, Lowering] = {
     "PercentileDisc": _percentile_disc,
     # Of several, Spark leaves open which one, unless asked for the least (reversed) or the greatest.
     "Mode": lambda node, lower: Mode(lower(node.child("child")), node.fields.get("reverseOpt") is False),
+    "HistogramNumeric": _histogram,
     "ListAgg": _string_agg,
     "BitAndAgg": _of_one(lambda expr: Bits(expr, BitOperation.AND)),
     "BitOrAgg": _of_one(lambda expr: Bits(expr, BitOperation.OR)),

@@ -9,7 +9,8 @@ from penstock.expr.lambdas import fresh_names, lambda_of, variable
 from penstock.expr.tree import Call, Expr, Literal
 from penstock.queries.catalyst_plan import CatalystNode, parse_tree
 from penstock.queries.expressions import Scope, lowers, lowers_plainly
-from penstock.queries.scalar_functions import Interval, mixed_interval, refuse
+from penstock.queries.intervals import Interval, constant_interval, is_of_months
+from penstock.queries.scalar_functions import refuse
 
 lowers_plainly(
     {
@@ -141,8 +142,7 @@ def _zipped(node: CatalystNode, scope: Scope) -> Expr:
 
 def _days(step: CatalystNode) -> int:
     """Return the days of a constant interval. Raises `UnsupportedQuery` for other intervals."""
-    of_months = "month" in step.fields["dataType"] or "year" in step.fields["dataType"]
-    interval = Interval(1, 0, timedelta()) if of_months else mixed_interval(step)
+    interval = Interval(1, 0, timedelta()) if is_of_months(step) else constant_interval(step)
     span = interval.time + timedelta(days=interval.days)
     if interval.months or span != timedelta(days=span.days):
         refuse("a sequence by steps that are no days", "sequence", "make one of days, and filter it")

@@ -61,6 +61,9 @@ UNREAD = "unread columns"
 ESCAPE = "escape character"
 """Field of a `Like`."""
 
+DELAY = "delay in ms"
+"""Field of an `EventTimeWatermark`."""
+
 SESSION = "session window"
 """Field of the attribute that is the key of session windows."""
 
@@ -184,7 +187,7 @@ def registrar(table: dict[str, T]) -> Callable[..., Callable[[T], T]]:
 _NOT_COMPARED = frozenset(
     {"class", "num-children", "exprId", "resultId", "name", "qualifier", "nullable"}
 ) | {
-    *("metadata", "explicitMetadata", "nonInheritableMetadataKeys", "hint", "isStreaming"),
+    *("metadata", "explicitMetadata", "nonInheritableMetadataKeys", "hint", "isStreaming", "nodeId"),
     *("sameOrderExpressions", "outputOrdering", "outputPartitioning"),
 }
 

@@ -48,10 +48,14 @@ def with_tick_time(plan: Any, session: SparkSession, location: SourceLocation) -
 # -- comparisons -------------------------------------------------------------------------------
 
 _RISING = frozenset({"ScalarSubquery", "DateAdd", "DateSub", "AddMonths", "TimeAdd"}) | {
-    *("TimestampAddInterval", "TimestampAddYMInterval", "DateAddYMInterval", "DateAddInterval"),
+    *("TimestampAddInterval", "DateAddYMInterval", "DateAddInterval"),
     *("TruncDate", "TruncTimestamp", "UnixSeconds", "UnixTimestamp", "KnownNullable", "Cast"),
+    *("Add", "Subtract"),
 }
-"""Functions that never fall as their one argument that is no constant rises."""
+"""Functions that never fall as their one argument that is no constant rises; of a difference, the first.
+
+Not times plus months: a month before 30 March 12:00 is later than a month before 31 March 10:00.
+"""
 
 _PRESENCES: dict[str, tuple[Presence, ...]] = {
     "GreaterThan": (Presence.AFTER,),
@@ -92,6 +96,10 @@ def _is_time(node: CatalystNode) -> bool:
         return reads_table(node, TICK_TIME)
     if node.kind == "Cast" and node.fields["dataType"] not in ("date", "timestamp"):
         return False
+    if node.kind == "Subtract" and node.children[0] not in varying:
+        return False
+    if node.kind == "TimestampAddInterval" and node.children[1].fields.get("dataType") == "interval":
+        return False  # of months, days and less
     return node.kind in _RISING and len(varying) == 1 and _is_time(varying[0])
 
 

@@ -194,7 +194,29 @@ def _attribute(node: CatalystNode, scope: Scope) -> Expr:
 
 @lowers("Alias")
 def _alias(node: CatalystNode, scope: Scope) -> Expr:
-    return scope.lower(node.child("child"))
+    child = node.child("child")
+    # A column that is nothing but an error has a type all the same.
+    return _error_as_text(child, scope) if _is_error(child) else scope.lower(child)
+
+
+def _is_error(node: CatalystNode) -> bool:
+    """Return whether an expression has no value but null, and an error."""
+    if node.kind in ("CaseWhen", "If"):
+        values = [*node.children[1::2], *(node.children[-1:] if len(node.children) % 2 else ())]
+        return all(_is_error(value) or _is_null(value) for value in values) and any(map(_is_error, values))
+    return node.kind == "RaiseError"
+
+
+def _is_null(node: CatalystNode) -> bool:
+    return node.kind == "Literal" and node.fields["value"] is None
+
+
+def _error_as_text(node: CatalystNode, scope: Scope) -> Expr:
+    if node.kind == "RaiseError":
+        return Call("cast", (scope.lower(node),), (STR,))
+    if not _is_error(node):
+        return Literal(None) if _is_null(node) else scope.lower(node)
+    return _choice(tuple(_error_as_text(child, scope) for child in node.children))
 
 
 @lowers("ScalarSubquery")
@@ -293,8 +315,11 @@ def _item(node: CatalystNode, scope: Scope) -> Expr:
 
 @lowers("CaseWhen", "If")
 def _when(node: CatalystNode, scope: Scope) -> Expr:
-    # Conditions and values by turns, and perhaps a value for all other rows.
-    parts = scope.lower_all(node.children)
+    return _choice(scope.lower_all(node.children))
+
+
+def _choice(parts: tuple[Expr, ...]) -> Expr:
+    """Return a conditional of conditions and values by turns, and perhaps a value for all other rows."""
     return Call("when", parts if len(parts) % 2 else (*parts, Literal(None)))
 
 

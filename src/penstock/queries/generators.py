@@ -10,7 +10,7 @@ from penstock.expr.tree import Call, Column, Literal
 from penstock.expr.types import INT32, MapType
 from penstock.queries.catalyst_plan import CatalystNode
 from penstock.queries.expressions import typed_constant
-from penstock.queries.relations import AnyStream, Planner, Relation, lowers, output_of
+from penstock.queries.relations import AnyStream, Planner, Relation, lowers, output_of, united
 
 
 @lowers("Generate")
@@ -44,12 +44,13 @@ def _stacked(generator: CatalystNode, below: Relation, columns: list[str]) -> An
         **dict(zip(columns, below.scope.lower_all(tuple(values[:width])), strict=True))
     )
     types = [field.type for field in first.schema.fields]
-    branches: list[AnyStream] = []
+    branches: list[Relation] = []
     for at in range(int(count.fields["value"])):
         cells = below.scope.lower_all(tuple(values[at * width : (at + 1) * width]))
         missing = tuple(typed_constant(None, type) for type in types[len(cells) :])
-        branches.append(below.stream.with_columns(**dict(zip(columns, (*cells, *missing), strict=True))))
-    return branches[0].union(*branches[1:]) if len(branches) > 1 else branches[0]
+        rows = below.stream.with_columns(**dict(zip(columns, (*cells, *missing), strict=True)))
+        branches.append(Relation(rows, dict(enumerate(rows.schema.names))))
+    return united(branches)
 
 
 def _exploded(

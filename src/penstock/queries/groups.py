@@ -11,10 +11,10 @@ from penstock.flow import aggregates
 from penstock.flow.aggregates import Aggregation
 from penstock.queries.aggregates import lower_aggregate
 from penstock.queries.catalyst_plan import PIVOT, CatalystNode, parse_type, same_expression
+from penstock.queries.event_time import closing_sessions, first_of_each, grouped, session_key, with_session
 from penstock.queries.expressions import Scope, typed_constant
 from penstock.queries.python_functions import collected, with_aggregate
 from penstock.queries.relations import Planner, Relation, lowers
-from penstock.queries.time_windows import session_key, with_session
 
 
 def _is_first(node: CatalystNode) -> bool:
@@ -31,28 +31,27 @@ def _is_first(node: CatalystNode) -> bool:
 def _aggregate(node: CatalystNode, planner: Planner) -> Relation:
     keys, results = node.trees("groupingExpressions"), node.trees("aggregateExpressions")
     below = planner.relation(node.children[0])
-    session = session_key(keys)
-    if session is not None:
-        below = with_session(below, session, keys)
     found: list[CatalystNode] = []
     for result in results:
         for part in result.walk():
             if part.kind == "AggregateExpression" and not any(same_expression(part, f) for f in found):
                 found.append(part)
     below, scope = planner.with_subqueries(below, [*keys, *found])
+    session = session_key(keys)
+    closing = None if session is None else closing_sessions(below, session)
+    if session is not None and closing is None:
+        below = with_session(
+            below, session, scope.lower_all(tuple(key for key in keys if key is not session))
+        )
     named_keys = {f"key {at}": scope.lower(key) for at, key in enumerate(keys)}
     if keys and found and all(map(_is_first, found)):
         # Of all columns the same row: the least one.
-        per = tuple(named_keys.values())
-        first = Relation(below.stream.top_k(1, by=[], per=per), below.columns)
+        first = first_of_each(below, tuple(named_keys.values()))
         of_row = [(part, scope.lower(part.child("aggregateFunction").children[0])) for part in found]
         return planner.projected(first, results, Scope(scope.columns, tuple(of_row)))
     parts = [_part(part, f"aggregate {at}", scope) for at, part in enumerate(found)]
     aggregations = {name: each for part in parts for name, each in part.aggregations.items()}
-    if found or not keys:
-        groups = below.stream.group_by(**named_keys).agg(**aggregations)
-    else:
-        groups = below.stream.select(**named_keys).distinct()
+    groups = grouped(below.stream, named_keys, aggregations, closing)
     for part in parts:
         if part.function is not None:
             (rows,) = part.aggregations

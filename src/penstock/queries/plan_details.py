@@ -19,6 +19,7 @@ from penstock.expr.code_runtime import EPOCH
 from penstock.expr.types import DateType, DecimalType, ListType, MapType, StrType, StructType, TimestampType
 from penstock.queries.catalyst_plan import (
     CONSTANT,
+    DELAY,
     ESCAPE,
     FUNCTION,
     KIND,
@@ -103,6 +104,8 @@ RELATIONS: Mapping[str, Callable[[Any], Any]] = {
     "LogicalRelation": lambda leaf: leaf.relation(),
     "HiveTableRelation": lambda leaf: leaf.tableMeta(),
     "LocalRelation": lambda leaf: leaf.data(),
+    "StreamingRelation": lambda leaf: leaf.dataSource(),
+    "StreamingRelationV2": lambda leaf: leaf.table(),
 }
 """What makes relations of a kind the same: Spark makes a new one where a table is joined with itself."""
 
@@ -170,6 +173,12 @@ def _pivot_values(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any
     yield PIVOT, [_internal(value, type) for value in items(node.tree.pivotColumnValues())]
 
 
+def _delay(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield how much later than others a row may come, in milliseconds."""
+    watermarks = java_class(inputs.session, "org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark")
+    yield DELAY, watermarks.getDelayMs(node.tree.delay())
+
+
 def _options(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
     """Yield the options of a `from_json`."""
     pairs = node.tree.options().iterator()
@@ -188,6 +197,7 @@ _DETAILS: dict[str, Detail] = {
     "Generate": lambda node, inputs: iter([(UNREAD, items(node.tree.unrequiredChildIndex()))]),
     "Literal": _nested_constant,
     "AttributeReference": _session_window,
+    "EventTimeWatermark": _delay,
     "PythonUDF": _function,
     "PythonUDAF": _function,
     "PivotFirst": _pivot_values,

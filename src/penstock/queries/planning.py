@@ -7,7 +7,9 @@ statistics nor values play a part. A DataFrame's relations are compared with tho
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -47,20 +49,35 @@ _CONFIGURATION = {
 }
 
 
+_WATERMARK = re.compile(r"^\W*UnresolvedEventTimeWatermark", re.MULTILINE)
+"""A node in the text of a parsed plan."""
+
+
 def plan_query(
-    query: QueryText, tables: Mapping[str, Schema], spark: SparkSession, location: SourceLocation
+    query: QueryText,
+    tables: Mapping[str, Schema],
+    append: AbstractSet[str],
+    spark: SparkSession,
+    location: SourceLocation,
 ) -> PlannedQuery:
-    """Plan a query over tables. Raises `UnsupportedQuery` with Spark's message if Spark refuses it."""
+    """Plan a query over tables. append: those whose rows are only added.
+
+    Raises `UnsupportedQuery` with Spark's message if Spark refuses it.
+    """
     from penstock.spark.lowering.types import spark_schema
 
     inputs: dict[str, Any] = {}
     with _session(spark) as session:
-        for name, schema in tables.items():
-            placeholder = session.createDataFrame(session.sparkContext.emptyRDD(), spark_schema(schema))
-            placeholder.createOrReplaceTempView("`" + name.replace("`", "``") + "`")
-            inputs[name] = _java(placeholder).queryExecution().analyzed()
         with _spark_errors(location):
             parsed = java_session(session).sessionState().sqlParser().parsePlan(query.text)
+        # The analyser drops a watermark over what is no stream, and takes fewer queries over streams.
+        streams = append if _WATERMARK.search(parsed.toString()) else frozenset[str]()
+        for name, schema in tables.items():
+            empty = _java(session.createDataFrame(session.sparkContext.emptyRDD(), spark_schema(schema)))
+            placeholder = _streaming(empty, session) if name in streams else empty
+            placeholder.createOrReplaceTempView("`" + name.replace("`", "``") + "`")
+            inputs[name] = placeholder.queryExecution().analyzed()
+        with _spark_errors(location):
             analysed = _execution(session, parsed).analyzed()
         return _optimised(analysed, PlanInputs(inputs, session, query, location))
 
@@ -68,7 +85,7 @@ def plan_query(
 def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: SourceLocation) -> PlannedQuery:
     """Plan a DataFrame over those that it was made from, each as it was read.
 
-    Raises `UnsupportedQuery` for one of Spark Connect, for one that streams, and for computed inputs.
+    Raises `UnsupportedQuery` for one of Spark Connect, and for computed inputs.
     """
     for each in (frame, *inputs.values()):
         if not hasattr(each, "_jdf"):
@@ -77,13 +94,6 @@ def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: Sour
                 where=[location],
                 why="Its plan is on the server.",
                 fix="make it in a session of this process: SparkSession.builder.master(...)",
-            )
-        if each.isStreaming:
-            raise UnsupportedQuery(
-                "the DataFrame is a stream",
-                where=[location],
-                why="Spark plans a stream only as it starts it.",
-                fix="make the same one of spark.read, and give what is only added to as sources={...}",
             )
     leaves = {name: _leaf(name, _java(each), location) for name, each in inputs.items()}
     with _session(frame.sparkSession) as session:
@@ -107,7 +117,8 @@ def _optimised(analysed: Any, inputs: PlanInputs) -> PlannedQuery:
         inputs = replace(inputs, relations=relations)
         analysed = with_tick_time(analysed, session, location)
     with _spark_errors(location):
-        plan = _execution(session, analysed).optimizedPlan()
+        # Of its execution Spark gives no plan of a stream that was not started.
+        plan = java_session(session).sessionState().optimizer().execute(analysed)
     listed = json.loads(plan.toJSON())
     complete(listed, plan, inputs)
     return PlannedQuery(parse_tree(listed), listed, plan, inputs.text)
@@ -117,6 +128,12 @@ def _execution(session: SparkSession, plan: Any) -> Any:
     """Return Spark's execution of a plan, which runs no command in it."""
     mode = java_class(session, "org.apache.spark.sql.execution.CommandExecutionMode").SKIP()
     return java_session(session).sessionState().executePlan(plan, mode)
+
+
+def _streaming(empty: Any, session: SparkSession) -> Any:
+    """Return an empty frame as a stream."""
+    rows = empty.queryExecution().toRdd()
+    return java_session(session).internalCreateDataFrame(rows, empty.schema(), True)
 
 
 @contextmanager

@@ -1,27 +1,37 @@
 """Lowering of functions written in Python, of values, groups (`applyInPandas`) and batches (`mapInPandas`).
 
 The plan names a function only; Spark has it pickled. It is called with the values that Spark would give it:
-timestamps without a zone, in UTC; nested rows as tuples with names; for pandas and Arrow, series and arrays.
-How Spark divides rows into batches is open: here, a batch is one row.
+timestamps without a zone, in UTC; nested rows as `Row`; for pandas and Arrow, series and arrays.
+How Spark divides rows into batches is open. Here, scalar functions get the rows of a tick, and functions of
+batches one row, since nothing tells which of a batch's rows led to which result.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.errors import SourceLocation, UnsupportedQuery
+from penstock.errors import SourceLocation, UnsupportedQuery, UserFunctionFailed
 from penstock.expr.row_classes import computed_schema
 from penstock.expr.tree import Call
 from penstock.expr.types import DataType, Field, Schema, StructType
 from penstock.flow import aggregates
 from penstock.flow.operators.flat_map import FlatMap
-from penstock.flow.operators.map import Map
+from penstock.flow.operators.map import Map, VectorisedFunction
 from penstock.queries.catalyst_plan import FUNCTION, CatalystNode, parse_type
 from penstock.queries.relations import AnyStream, Planner, Relation, lowers
+from penstock.queries.udf_columns import (
+    from_pandas,
+    null_finder,
+    numbered,
+    to_batch,
+    to_frame,
+    to_series,
+    to_values,
+)
+from penstock.queries.udf_values import from_result, to_argument
 
 if TYPE_CHECKING:
     from penstock.queries.expressions import Scope
@@ -32,6 +42,9 @@ _PANDAS, _PANDAS_ITERATOR, _ARROW, _ARROW_ITERATOR = 200, 204, 250, 251
 _PANDAS_GROUP, _ARROW_GROUP = 201, 209
 _PANDAS_AGGREGATE, _ARROW_AGGREGATE = 202, 252
 _PANDAS_MAP, _ARROW_MAP = 205, 207
+
+_MAX_PIECE = 10_000
+"""Limit on rows per call, Spark's default for `spark.sql.execution.arrow.maxRecordsPerBatch`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +109,9 @@ def _evaluated(udf: CatalystNode, stream: AnyStream, scope: Scope, planner: Plan
     positions = tuple(stream.schema.names.index(name) for name in arguments)
     result = Field(planner.fresh(function.name), function.result, True)
     step: Callable[[Any], Any] = (
-        WithValue(function, positions)
+        WithValue(function, tuple((at, fields[at].type) for at in positions))
         if function.evaluation in _ROWS
-        else WithColumnValue(function, positions, tuple(fields[at] for at in positions))
+        else WithColumnValue(function, positions, numbered(fields[at].type for at in positions))
     )
     return _added(Map(step), (*fields, result), stream), result.name
 
@@ -109,75 +122,109 @@ def _added(operator: Any, fields: tuple[Field, ...], stream: AnyStream) -> AnySt
 
 @dataclass(frozen=True, slots=True)
 class WithValue:
-    """Function of rows that appends `function` of some values. arguments: their positions."""
+    """Function of rows that appends `function` of some values. arguments: their positions and types."""
 
     function: PythonFunction
-    arguments: tuple[int, ...]
+    arguments: tuple[tuple[int, DataType], ...]
+
+    @property
+    def __name__(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.function.name
 
     def __call__(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        values = (_without_zone(row[at]) for at in self.arguments)
-        return (*row, _with_zone(self.function.call(*values)))
+        values = (to_argument(type)(row[at]) for at, type in self.arguments)
+        return (*row, from_result(self.function.result)(self.function.call(*values)))
 
 
 @dataclass(frozen=True, slots=True)
-class WithColumnValue:
-    """Function of rows that appends a vectorised `function` of some values, given as columns of one row."""
+class WithColumnValue(VectorisedFunction):
+    """Function of rows that appends a vectorised `function` of some values, given as columns."""
 
     function: PythonFunction
     arguments: tuple[int, ...]
     fields: tuple[Field, ...]
 
+    @property
+    def __name__(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.function.name
+
     def __call__(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        columns = [
-            _column(self.function, [row[at]], field)
-            for at, field in zip(self.arguments, self.fields, strict=True)
-        ]
-        call = self.function.call
-        if self.function.evaluation in (_PANDAS_ITERATOR, _ARROW_ITERATOR):
-            batch: Any = columns[0] if len(columns) == 1 else tuple(columns)
-            (made,) = call(iter([batch]))
-        else:
-            made = call(*columns)
-        (value,) = _values(self.function, made)
+        columns = _columns(self.function, [[row[at]] for at in self.arguments], self.fields, frames=True)
+        (value,) = self._results((columns,), (1,))
         return (*row, value)
 
+    def of_rows(self, rows: list[tuple[Any, ...]]) -> list[Any]:
+        if len(rows) == 1:
+            return [self(rows[0])]
+        values = [[row[at] for row in rows] for at in self.arguments]
+        pieces = _pieces(self.function, values, self.fields, len(rows))
+        parts = ([[column[at] for at in piece] for column in values] for piece in pieces)
+        columns = (_columns(self.function, part, self.fields, frames=True) for part in parts)
+        made = self._results(columns, list(map(len, pieces)))
+        places = (at for piece in pieces for at in piece)
+        appended: list[Any] = [None] * len(rows)
+        for at, value in zip(places, made, strict=True):
+            appended[at] = (*rows[at], value)
+        return appended
 
-def _without_zone(value: Any) -> Any:
-    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
+    def _results(self, pieces: Iterable[tuple[Any, ...]], sizes: Sequence[int]) -> list[Any]:
+        """Call the function on the columns of each piece, and return the values of all."""
+        call, function = self.function.call, self.function
+        made: list[Any] = []
+        if function.evaluation in (_PANDAS_ITERATOR, _ARROW_ITERATOR):
+            for result in call(piece[0] if len(piece) == 1 else piece for piece in pieces):
+                made += _values(function, result)
+            _check_count(function, len(made), sum(sizes))
+            return made
+        for piece, size in zip(pieces, sizes, strict=True):
+            part = list(_values(function, call(*piece)))
+            _check_count(function, len(part), size)
+            made += part
+        return made
 
 
-def _with_zone(value: Any) -> Any:
-    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
+def _pieces(
+    function: PythonFunction, columns: list[list[Any]], fields: tuple[Field, ...], count: int
+) -> list[Sequence[int]]:
+    """Divide rows, by position, into those that a function gets in one call.
+
+    A row must look to it as it does alone, or its result could not be taken back; so for pandas, rows are
+    divided by where they have nulls that change the types of columns.
+    """
+    nulls: list[Iterable[object]] = []
+    if not function.uses_arrow:
+        pairs = zip(columns, fields, strict=True)
+        nulls = [map(find, values) for values, field in pairs if (find := null_finder(field.type))]
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for at, found in enumerate(zip(*nulls, strict=True)):
+        alike.setdefault(found, []).append(at)
+    groups: Iterable[Sequence[int]] = alike.values() if nulls else [range(count)]
+    return [g[at : at + _MAX_PIECE] for g in groups for at in range(0, len(g), _MAX_PIECE)]
 
 
-def _column(function: PythonFunction, values: list[Any], field: Field) -> Any:
-    """Return values as a series, or as an array."""
-    import pyarrow as pa
+def _check_count(function: PythonFunction, made: int, given: int) -> None:
+    if made != given:
+        raise UserFunctionFailed(
+            f"function {function.name!r} returned {made} values for {given} rows",
+            why="A function of series or arrays returns one value for each row, in their order.",
+            fix="return as many values as it is given, or use an aggregate",
+            function=function.name,
+        )
 
-    from penstock.io.arrow import arrow_type
 
+def _columns(
+    function: PythonFunction, columns: Iterable[Sequence[Any]], fields: tuple[Field, ...], *, frames: bool
+) -> tuple[Any, ...]:
+    """Return columns of values as arrays, or as series; `frames`: those of structs as frames."""
     if function.uses_arrow:
-        return pa.array(values, arrow_type(field.type))
-    array = pa.array(list(map(_without_zone, values)), _naive(arrow_type(field.type)))
-    return array.to_pandas(date_as_object=True, maps_as_pydicts="strict")
+        return tuple(to_batch(columns, fields).columns)
+    return tuple(to_series(columns, fields, frames=frames))
 
 
-def _naive(type: Any) -> Any:
-    """Return an Arrow type with timestamps that have no zone."""
-    import pyarrow as pa
-
-    return pa.timestamp("us") if pa.types.is_timestamp(type) else type
-
-
-def _values(function: PythonFunction, made: Any, of: DataType | None = None) -> list[Any]:
+def _values(function: PythonFunction, made: Any, of: DataType | None = None) -> Iterable[Any]:
     """Return what a function made, a series or an array, as values of a type: by default that it declares."""
-    import pyarrow as pa
-
-    from penstock.io.arrow import arrow_type
-
-    type = arrow_type(function.result if of is None else of)
-    array = made.cast(type) if function.uses_arrow else pa.Array.from_pandas(made, type=_naive(type))
-    return [_with_zone(value) for value in array.to_pylist(maps_as_pydicts="strict")]
+    type = function.result if of is None else of
+    return to_values(made if function.uses_arrow else from_pandas(made, type), type)
 
 
 # -- groups ------------------------------------------------------------------------------------
@@ -195,7 +242,7 @@ def with_aggregate(udf: CatalystNode, stream: AnyStream, rows: str, name: str) -
     """Replace the list of a group's rows in column `rows` by the value of an aggregate, as `name`."""
     function = _function(udf, _PANDAS_AGGREGATE, _ARROW_AGGREGATE)
     at = stream.schema.names.index(rows)
-    step = WithGroupValue(function, at, _element_of(stream.schema, at).fields)
+    step = WithGroupValue(function, at, numbered(f.type for f in _element_of(stream.schema, at).fields))
     return _added(Map(step), (*stream.schema.fields, Field(name, function.result, True)), stream)
 
 
@@ -213,8 +260,8 @@ class WithGroupValue:
     fields: tuple[Field, ...]
 
     def __call__(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        columns = zip(self.fields, zip(*row[self.rows], strict=True), strict=True)
-        made = self.function.call(*(_column(self.function, list(values), f) for f, values in columns))
+        columns = zip(*row[self.rows], strict=True)
+        made = self.function.call(*_columns(self.function, columns, self.fields, frames=False))
         (value,) = _values(self.function, _one(made, self.function))
         return (*row, value)
 
@@ -224,7 +271,7 @@ def _one(value: Any, function: PythonFunction) -> Any:
     if function.uses_arrow:
         import pyarrow as pa
 
-        return pa.array([value.as_py() if isinstance(value, pa.Scalar) else value])
+        return pa.repeat(value, 1) if isinstance(value, pa.Scalar) else pa.array([value])
     import pandas as pd
 
     return pd.Series([value])
@@ -244,7 +291,7 @@ def _flat_map_groups(node: CatalystNode, planner: Planner) -> Relation:
     result = cast("StructType", function.result)
     made = tuple(Field(name, f.type, True) for name, f in zip(columns.values(), result.fields, strict=True))
     element = _element_of(groups.schema, len(named))
-    step = GroupRows(function, element.fields, result.fields)
+    step = GroupRows(function, groups.schema.fields[: len(named)], element.fields, result.fields)
     return Relation(_added(FlatMap(step), made, groups), columns)
 
 
@@ -253,27 +300,28 @@ class GroupRows:
     """Function from a group, its keys and the list of its rows, to the rows of the table made of it."""
 
     function: PythonFunction
+    keys: tuple[Field, ...]
     fields: tuple[Field, ...]
     made: tuple[Field, ...]
 
     def __call__(self, row: tuple[Any, ...]) -> Iterable[tuple[Any, ...]]:
-        import pyarrow as pa
-
         *key, rows = row
-        columns = [
-            _column(self.function, list(c), f)
-            for f, c in zip(self.fields, zip(*rows, strict=True), strict=True)
-        ]
-        names = [field.name for field in self.fields]
-        group: Any
+        group = self._table(list(zip(*rows, strict=True)))
+        if len(inspect.getfullargspec(self.function.call).args) != 2:
+            return _rows(self.function, self.function.call(group), self.made)
+        columns = _columns(self.function, [[value] for value in key], self.keys, frames=False)
+        keys = tuple(column[0] for column in columns)
+        return _rows(self.function, self.function.call(keys, group), self.made)
+
+    def _table(self, columns: list[Sequence[Any]]) -> Any:
         if self.function.uses_arrow:
-            group = pa.Table.from_arrays(columns, names=names)
-            key = [pa.scalar(value) for value in key]
-        else:
-            group = _frame(columns, names)
-        takes_key = len(inspect.getfullargspec(self.function.call).args) == 2
-        made = self.function.call(tuple(key), group) if takes_key else self.function.call(group)
-        return _rows(self.function, made, self.made)
+            import pyarrow as pa
+
+            batch = to_batch(columns, self.fields)
+            return pa.Table.from_arrays(batch.columns, names=batch.schema.names)
+        import pandas as pd
+
+        return pd.concat(to_series(columns, self.fields), axis=1)
 
 
 def _rows(function: PythonFunction, made: Any, fields: tuple[Field, ...]) -> Iterator[tuple[Any, ...]]:
@@ -281,25 +329,16 @@ def _rows(function: PythonFunction, made: Any, fields: tuple[Field, ...]) -> Ite
 
     Others have them by name, or in order if they have no names. A table of nothing may be without columns.
     """
-    labels = made.column_names if function.uses_arrow else list(made.columns)
-    if not labels and not len(made):
+    if not function.uses_arrow:
+        columns = from_pandas(made, StructType(fields)).flatten()
+    elif not made.num_columns and not made.num_rows:
         return iter(())
-    if function.evaluation == _ARROW_MAP:
-        made, labels = made.columns, range(made.num_columns)
-    named = any(isinstance(label, str) for label in labels)
-    columns = (
-        _values(function, made[field.name if named else labels[at]], field.type)
-        for at, field in enumerate(fields)
-    )
-    return zip(*columns, strict=True)
-
-
-def _frame(columns: list[Any], names: list[str]) -> Any:
-    import pandas as pd
-
-    frame = pd.concat(columns, axis=1)
-    frame.columns = pd.Index(names)
-    return frame
+    elif function.evaluation == _ARROW_MAP:
+        columns = made.columns
+    else:
+        columns = [made[field.name] for field in fields]
+    values = (to_values(column, field.type) for column, field in zip(columns, fields, strict=True))
+    return zip(*values, strict=True)
 
 
 # -- batches -----------------------------------------------------------------------------------
@@ -320,33 +359,26 @@ def _map_in_batches(node: CatalystNode, planner: Planner) -> Relation:
     names = tuple(child.fields["name"] for child in udf.children)
     given = {planner.fresh(name): below.scope.lower(e) for name, e in zip(names, udf.children, strict=True)}
     stream = below.stream.select(**given)
+    fields = tuple(Field(n, f.type, f.nullable) for n, f in zip(names, stream.schema.fields, strict=True))
     columns = {a.expr_id: planner.name(a.expr_id, a.fields["name"]) for a in node.trees("output")}
     result = cast("StructType", function.result)
     made = tuple(Field(name, f.type, True) for name, f in zip(columns.values(), result.fields, strict=True))
-    step = BatchRows(function, stream.schema.fields, names, result.fields)
+    step = BatchRows(function, fields, result.fields)
     return Relation(_added(FlatMap(step), made, stream), columns)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRows:
-    """Function from a row to the rows that `function` makes of it as its only batch.
-
-    names: of the batch's columns.
-    """
+    """Function from a row to the rows that `function` makes of it as its only batch."""
 
     function: PythonFunction
     fields: tuple[Field, ...]
-    names: tuple[str, ...]
     made: tuple[Field, ...]
 
     def __call__(self, row: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-        import pyarrow as pa
-
-        columns = [_column(self.function, [v], field) for v, field in zip(row, self.fields, strict=True)]
-        batch: Any
         if self.function.uses_arrow:
-            batch = pa.RecordBatch.from_arrays(columns, names=list(self.names))
+            batch = to_batch([[value] for value in row], self.fields)
         else:
-            batch = _frame(columns, list(self.names))
+            batch = to_frame(row, self.fields)
         for made in self.function.call(iter([batch])):
             yield from _rows(self.function, made, self.made)

@@ -14,6 +14,7 @@ from penstock.flow.operators.source import TICK_TIME, Source
 from penstock.queries import array_functions as array_functions  # registers functions of lists
 from penstock.queries import generators as generators  # registers generators
 from penstock.queries import groups as groups  # registers groups
+from penstock.queries import intervals as intervals  # registers sums of times and intervals
 from penstock.queries import joins as joins  # registers joins
 from penstock.queries import json_functions as json_functions  # registers functions of JSON
 from penstock.queries import python_functions as python_functions  # registers Python functions
@@ -70,7 +71,7 @@ def plan_flow(
 
         spark = session()
     try:
-        plan = plan_query(query, schemas, spark, location)
+        plan = plan_query(query, schemas, append, spark, location)
         with caller_at(location):
             return _flow_of(plan, schemas, append, name, location)
     except RecursionError:
@@ -90,11 +91,11 @@ def from_dataframe(
 
     tables:  the DataFrames that it was made from whose rows may be taken back, by a name for each: as they
              were read, before anything is computed.
-    sources: those whose rows are only added.
+    sources: those whose rows are only added, such as streaming ones.
     name:    of the flow's one sink.
 
     What is read is not kept: a flow's rows come when it runs. Raises `UnsupportedQuery` for a DataFrame of
-    Spark Connect, for a streaming one, and for what has no incremental form.
+    Spark Connect, and for what has no incremental form.
     """
     location = SourceLocation.of_caller()
     given = {**(tables or {}), **(sources or {})}

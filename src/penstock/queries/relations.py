@@ -34,6 +34,7 @@ from penstock.queries.catalyst_plan import (
 )
 from penstock.queries.current_time import Comparison, comparisons_with_time
 from penstock.queries.expressions import Scope, orderings, typed_constant
+from penstock.queries.plan_details import RELATIONS
 
 AnyStream: TypeAlias = Stream[Any, Any, Any, Any]
 
@@ -166,7 +167,7 @@ class Planner:
             values = zip(names, types, row, strict=True)
             stream = self.one_row().select(**{name: typed_constant(v, type) for name, type, v in values})
             made.append(Relation(stream, dict(enumerate(names))))
-        whole = _united(made)
+        whole = united(made)
         return whole if rows else whole.filter(Literal(False))
 
     def one_row(self) -> AnyStream:
@@ -193,14 +194,19 @@ lowers = registrar(_LOWERINGS)
 # -- attributes of an operator ------------------------------------------------------------------
 
 _OUTPUTS: dict[str, str] = {"Project": "projectList", "Aggregate": "aggregateExpressions"}
+_APPENDED: dict[str, str] = {
+    "Window": "windowExpressions",
+    **dict.fromkeys(("ArrowEvalPython", "BatchEvalPython"), "resultAttrs"),
+}
+"""Operators that add columns to those of their input, with the names of these lists."""
 
 
 def output_of(node: CatalystNode) -> list[int]:
     """Return the ids of an operator's attributes, in order."""
     if node.kind in _OUTPUTS:
         return [e.expr_id for e in node.trees(_OUTPUTS[node.kind])]
-    if node.kind == "Window":
-        return output_of(node.children[0]) + [e.expr_id for e in node.trees("windowExpressions")]
+    if node.kind in _APPENDED:
+        return output_of(node.children[0]) + [e.expr_id for e in node.trees(_APPENDED[node.kind])]
     if node.kind == "Generate":
         unread = node.fields[UNREAD]
         kept = [each for at, each in enumerate(output_of(node.children[0])) if at not in unread]
@@ -220,7 +226,7 @@ def _attributes(node: CatalystNode) -> Iterator[CatalystNode]:
     """Yield all expressions with a name below an operator."""
     for child in node.children:
         yield from _attributes(child)
-    for listed in (*_OUTPUTS.values(), "output", "windowExpressions", "generatorOutput"):
+    for listed in (*_OUTPUTS.values(), *sorted({*_APPENDED.values()}), "output", "generatorOutput"):
         if listed in node.fields:
             yield from node.trees(listed)
 
@@ -245,7 +251,7 @@ def exists_column(node: CatalystNode) -> CatalystNode | None:
 # -- rows by row ------------------------------------------------------------------------------
 
 
-@lowers("LogicalRDD", "LogicalRelation", "HiveTableRelation", "LocalRelation")
+@lowers(*RELATIONS)
 def _table(node: CatalystNode, planner: Planner) -> Relation:
     attributes = node.trees("output")
     if TABLE in node.fields:
@@ -312,10 +318,10 @@ def _same_rows(node: CatalystNode, planner: Planner) -> Relation:
 @lowers("Union")
 def _union(node: CatalystNode, planner: Planner) -> Relation:
     parts = [planner.relation(child) for child in node.children]
-    return Relation(_united(parts), parts[0].columns)
+    return Relation(united(parts), parts[0].columns)
 
 
-def _united(parts: Sequence[Relation]) -> AnyStream:
+def united(parts: Sequence[Relation]) -> AnyStream:
     """Return the rows of relations, named as those of the first. Types may differ in nulls within them."""
     first, *others = parts
     types: list[DataType] = [reduce(wider_type, each) for each in zip(*map(_types, parts), strict=True)]
@@ -357,7 +363,7 @@ def _expand(node: CatalystNode, planner: Planner) -> Relation:
         )
         for exprs in node.fields["projections"]
     ]
-    return Relation(branches[0].union(*branches[1:]) if len(branches) > 1 else branches[0], columns)
+    return Relation(united([Relation(branch, columns) for branch in branches]), columns)
 
 
 # -- recursion -----------------------------------------------------------------------------------

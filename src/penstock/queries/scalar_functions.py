@@ -6,15 +6,13 @@ cases by CASE. Some are calls of static methods of Spark (`StaticInvoke`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
-from decimal import Decimal
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from penstock.errors import UnsupportedQuery
 from penstock.expr.tree import Call, Expr
-from penstock.expr.types import INT32, INT64, STR
-from penstock.queries.catalyst_plan import CatalystNode, simple_name
+from penstock.expr.types import STR
+from penstock.queries.catalyst_plan import CONSTANT, CatalystNode, simple_name
 from penstock.queries.expressions import Scope, lowers, lowers_plainly, rounded, typed_constant
 
 lowers_plainly(
@@ -29,10 +27,12 @@ lowers_plainly(
         "Overlay": "overlay",
         "FormatString": "format_string",
         "FormatNumber": "format_number",
+        "ToCharacter": "to_char",
+        "ToNumber": "to_number",
+        "TryToNumber": "try_to_number",
         "Chr": "chr",
         "Sha2": "sha2",
         "XxHash64": "hash",
-        "UnBase64": "unbase64",
         "Hex": "hex",
         "SoundEx": "soundex",
         "StringSpace": "space",
@@ -80,6 +80,7 @@ lowers_plainly(
         "TryMultiply": "try_multiply",
         "TryDivide": "try_divide",
         "TryRemainder": "try_modulo",
+        "TryEval": "try_eval",
         # time
         "DateFormatClass": "date_format",
         "FromUnixTime": "from_unixtime",
@@ -137,11 +138,23 @@ def _instr(node: CatalystNode, scope: Scope) -> Expr:
     return Call("regexp_instr", scope.lower_all(node.children[:2]))
 
 
-@lowers("Unhex")
-def _unhex(node: CatalystNode, scope: Scope) -> Expr:
-    if node.fields.get("failOnError"):
-        refuse("to_binary, which has no incremental form yet", "to_binary", "use unhex")
-    return Call("unhex", scope.lower_all(node.children))
+@lowers("Unhex", "UnBase64")
+def _to_bytes(node: CatalystNode, scope: Scope) -> Expr:
+    value, name = scope.lower(node.child("child")), node.kind.lower()
+    if not node.fields["failOnError"]:
+        return Call(name, (value,))
+    return Call("to_binary", (value, typed_constant(name.removeprefix("un"), STR)))
+
+
+@lowers("RaiseError")
+def _raise_error(node: CatalystNode, scope: Scope) -> Expr:
+    kind, parameters = node.children
+    if kind.kind != "Literal" or kind.fields["value"] != "USER_RAISED_EXCEPTION":
+        refuse("raise_error with a class of errors", "raise_error", "give it a text")
+    if parameters.kind == "CreateMap":
+        return Call("raise_error", (scope.lower(parameters.children[1]),))
+    ((_, message),) = cast("tuple[tuple[str, str | None]]", parameters.fields[CONSTANT])
+    return Call("raise_error", (typed_constant(message, STR),))
 
 
 @lowers("NaNvl")
@@ -206,80 +219,6 @@ def _of_unit(node: CatalystNode, scope: Scope) -> Expr:
     name = "timestampdiff" if node.kind == "TimestampDiff" else "timestampadd"
     unit = node.fields["unit"].upper()
     return Call(name, (typed_constant(unit, STR), *scope.lower_all(node.children)))
-
-
-def _constant_interval(node: CatalystNode) -> str:
-    if node.kind != "Literal" or node.fields["value"] is None:
-        refuse("an interval that is no constant", "interval", "use timestampadd or date_add")
-    return node.fields["value"]
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Interval of months, days and time, which are added in this order."""
-
-    months: int
-    days: int
-    time: timedelta
-
-
-_MONTHS = {"years": 12, "months": 1}
-_TIME = ("hours", "minutes", "seconds")
-
-
-def mixed_interval(node: CatalystNode) -> Interval:
-    """Return a constant interval: microseconds, or a text such as `1 months 2 days -3.5 seconds`."""
-    text = _constant_interval(node)
-    if node.fields["dataType"] != "interval":
-        return Interval(0, 0, timedelta(microseconds=int(text)))
-    words = text.split()
-    parts = {unit: Decimal(amount) for amount, unit in zip(words[::2], words[1::2], strict=True)}
-    return Interval(
-        months=sum(int(parts.get(unit, 0)) * length for unit, length in _MONTHS.items()),
-        days=int(parts.get("days", 0)),
-        time=timedelta(
-            microseconds=sum(
-                int(parts.get(unit, 0) * length)
-                for unit, length in zip(_TIME, (3_600_000_000, 60_000_000, 1_000_000), strict=True)
-            )
-        ),
-    )
-
-
-@lowers("TimestampAddInterval")
-def _plus_time(node: CatalystNode, scope: Scope) -> Expr:
-    # Months come first: the 30th of January and a month and a day are the 1st of March.
-    moment, interval = scope.lower(node.children[0]), mixed_interval(node.children[1])
-    if interval.months:
-        moment = _months_later(moment, interval.months)
-    span = timedelta(days=interval.days) + interval.time
-    return Call("shift", (moment,), (span,)) if span or not interval.months else moment
-
-
-@lowers("DateAddInterval")
-def _date_plus(node: CatalystNode, scope: Scope) -> Expr:
-    day, interval = scope.lower(node.children[0]), mixed_interval(node.children[1])
-    if interval.time:
-        refuse("hours added to a date", "interval", "cast the date to a timestamp")
-    if interval.months:
-        day = Call("add_months", (day, typed_constant(interval.months, INT32)))
-    return Call("date_add", (day, typed_constant(interval.days, INT32)))
-
-
-def _months_later(moment: Expr, months: int) -> Expr:
-    return Call("timestampadd", (typed_constant("MONTH", STR), typed_constant(months, INT64), moment))
-
-
-@lowers("TimestampAddYMInterval")
-def _plus_months(node: CatalystNode, scope: Scope) -> Expr:
-    moment, interval = node.children
-    return _months_later(scope.lower(moment), int(_constant_interval(interval)))
-
-
-@lowers("DateAddYMInterval")
-def _date_plus_months(node: CatalystNode, scope: Scope) -> Expr:
-    day, interval = node.children
-    return Call("add_months", (scope.lower(day), typed_constant(int(_constant_interval(interval)), INT32)))
 
 
 # -- refused ------------------------------------------------------------------------------------

@@ -11,6 +11,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, MutableSequence
+from datetime import date
+from decimal import Decimal
+from functools import lru_cache
 from itertools import accumulate, chain
 from math import isqrt
 from typing import Any, ClassVar, TypeAlias, cast
@@ -24,6 +27,7 @@ again.
 """
 _ENTRIES = 64
 _LEAST_RUN = 128
+_SHORT = 64
 
 LoadPiece: TypeAlias = Callable[[int], bytes | None]
 Thaw: TypeAlias = Callable[[Any], Any]
@@ -175,18 +179,26 @@ def _hashing() -> Callable[[Any], int]:
     """Create a hash function that is stable across processes; equal keys have equal hashes."""
     encode = key_encoder()
 
+    def of_encoding(key: Any) -> int:
+        return crc32(encode(key))
+
+    # Short texts and days recur in rows.
+    recurring = lru_cache(1 << 10)(of_encoding)
+
     def hashing(key: Any) -> int:
         kind = type(key)
-        if kind is int or kind is float or kind is bool:
-            # Python's hash of NaN differs from object to object.
+        if kind is date or (kind is str and len(key) <= _SHORT):
+            return recurring(key)
+        # Decimals hash as the numbers they equal. Python's hash of NaN differs from object to object.
+        if kind is int or kind is float or kind is bool or kind is Decimal:
             return hash(key) & 0xFFFFFFFF if key == key else 0
         if kind is tuple:
             found = 0
             for part in cast("tuple[Any, ...]", key):
                 found = (found * 1_000_003 ^ hashing(part)) & 0xFFFFFFFF
             return found ^ found >> 15
-        # Decimals hash as the numbers they equal; what is neither has one encoding.
-        return hash(key) & 0xFFFFFFFF if kind.__name__ == "Decimal" else crc32(encode(key))
+        # What is neither has one encoding.
+        return of_encoding(key)
 
     return hashing
 

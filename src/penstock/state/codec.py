@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Context, Decimal
-from functools import partial
+from functools import lru_cache, partial
 from types import NoneType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -73,28 +73,37 @@ hostile bytes would crash the process.
 _may_hold_nan = re.compile(rb"\xf8\x00{6}").search
 
 
+_ext_type = partial(tuple.__new__, _msgpack.ExtType)
+"""Makes an ExtType of code and bytes without its checks, which take longer than all else."""
+
+
 def _extension(value: object, depth: int = 0) -> Any:
+    kind = type(value)
+    if kind is Decimal:
+        return _decimal(value)
+    if kind is date:
+        return _day(value)
     match value:
         case frozenset() | Exact() if depth == _DEEPEST:
             raise NotPlainData(
                 f"sets nested more than {_DEEPEST} deep cannot be stored", type=type(value).__name__
             )
         case int():
-            return _msgpack.ExtType(_BIG_INT, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
+            return _ext_type((_BIG_INT, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)))
         case Decimal():
-            return _msgpack.ExtType(_DECIMAL, str(value).encode())
+            return _decimal(value)
         case datetime() if value.tzinfo is not None:
             # Of a subclass: the packer itself takes plain ones.
             return _msgpack.Timestamp.from_datetime(value)
         case date() if not isinstance(value, datetime):
-            return _msgpack.ExtType(_DATE, value.toordinal().to_bytes(4, "big"))
+            return _day(value)
         case frozenset():
             below = partial(_extension, depth=depth + 1)
-            return _msgpack.ExtType(_SET, _members(cast("frozenset[object]", value), below))
+            return _ext_type((_SET, _members(cast("frozenset[object]", value), below)))
         case Exact():
             check_exact(value.value)
             below = partial(_extension, depth=depth + 1)
-            return _msgpack.ExtType(_EXACTLY, _pack(below)(value.value))
+            return _ext_type((_EXACTLY, _pack(below)(value.value)))
         case _:
             raise NotPlainData(
                 f"a {type(value).__name__} cannot be stored: {value!r:.100}",
@@ -103,6 +112,15 @@ def _extension(value: object, depth: int = 0) -> Any:
                 "or run without a checkpoint and without a bound of memory",
                 type=type(value).__name__,
             )
+
+
+def _decimal(value: object) -> Any:
+    return _ext_type((_DECIMAL, str(value).encode()))
+
+
+@lru_cache(1 << 14)  # 45 years, in 2 MB
+def _day(value: date) -> Any:
+    return _ext_type((_DATE, value.toordinal().to_bytes(4, "big")))
 
 
 def _members(value: frozenset[object], extension: Callable[[object], Any]) -> bytes:
@@ -117,7 +135,7 @@ def _key_extension(value: object, depth: int = 0) -> Any:
         value = _EXACT.normalize(value) if value else Decimal(0)
     if isinstance(value, frozenset) and depth < _DEEPEST:
         below = partial(_key_extension, depth=depth + 1)
-        return _msgpack.ExtType(_SET, _members(cast("frozenset[object]", value), below))
+        return _ext_type((_SET, _members(cast("frozenset[object]", value), below)))
     return _extension(value, depth)
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import NAN
-from penstock.expr.types import FLOAT64, DataType, DecimalType
+from penstock.expr.types import FLOAT64, DataType, DecimalType, ListType, StructType
 from penstock.flow.aggregates import (
     Aggregation,
     Collect,
@@ -27,7 +27,7 @@ from penstock.flow.aggregates import (
     Sum,
 )
 from penstock.flow.moment_aggregates import Moments
-from penstock.flow.value_aggregates import BitOperation, Bits, Mode, Percentile, StringAgg
+from penstock.flow.value_aggregates import BitOperation, Bits, Histogram, Mode, Percentile, StringAgg
 from penstock.testing.oracle_statistics import statistic_of
 
 _Arguments: TypeAlias = Sequence[tuple[Any, ...]]
@@ -168,6 +168,24 @@ def _percentile_at(values: list[Any], at: float, *, discrete: bool) -> Any:
         return float(before)
     found = float(before) + (place - math.floor(place)) * (float(behind) - float(before))
     return NAN if math.isnan(found) else found
+
+
+@answer_of.register
+def _histogram(aggregation: Histogram, result: DataType, rows: _Arguments) -> Any:
+    values = [float(value) for value in _present(rows)]
+    bins: list[tuple[float, float]] = []
+    for center in sorted({rank(value): value for value in values}.values(), key=rank):
+        bins.append((center, float(sum(rank(value) == rank(center) for value in values))))
+        if len(bins) > aggregation.bins:
+            at = min(range(len(bins) - 1), key=lambda at: rank(bins[at + 1][0] - bins[at][0]))
+            (x, y), (next_x, next_y) = bins[at], bins[at + 1]
+            middle = x * (y / (y + next_y)) + next_x / (y + next_y) * next_y
+            bins[at : at + 2] = [(NAN if math.isnan(middle) else middle, y + next_y)]
+    assert isinstance(result, ListType)
+    assert isinstance(result.element, StructType)
+    if result.element.fields[0].type != FLOAT64:
+        bins = [(min(int(x), 2**63 - 1), y) for x, y in bins]
+    return tuple(bins) or None
 
 
 @answer_of.register

@@ -16,7 +16,12 @@ from penstock.compute.replica.runtime import Runtime
 from penstock.compute.replica.workers.runtime import Workers
 from tests.compute.runtimes.stage import Make, Stage
 
-ALL = ["here", "workers", pytest.param("spark", marks=pytest.mark.spark)]
+ALL = [
+    "here",
+    pytest.param("workers", marks=pytest.mark.verify),
+    pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.verify]),
+]
+"""In `make test` the runtimes of several processes are compared with the one here (`test_agreement`)."""
 _NAMES = count()
 
 

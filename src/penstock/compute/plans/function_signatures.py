@@ -65,7 +65,7 @@ def _of(least: int, most: int | None, names: str, step: int = 1) -> dict[str, Ca
 
 SHAPES: Mapping[str, CallSignature] = MappingProxyType(
     {
-        **_of(1, 1, "abs ceil floor negate not is_null is_not_null is_nan upper lower trim length"),
+        **_of(1, 1, "abs ceil floor negate not is_null is_not_null is_nan upper lower trim length try_eval"),
         **_of(1, 1, "year quarter month day day_of_week weekday day_of_year hour minute second microsecond"),
         **_of(2, 2, "add subtract multiply divide div modulo eq ne lt le gt ge eq_null_safe and or element"),
         **_of(2, 2, "array_repeat only_row"),

@@ -219,6 +219,7 @@ _PARTS: Mapping[str, type[Any]] = {
     "aggregate.count_distinct": aggregates.CountDistinct,
     "aggregate.distinct": aggregates.OfDistinct,
     "aggregate.first": aggregates.First,
+    "aggregate.histogram": value_aggregates.Histogram,
     "aggregate.last": aggregates.Last,
     "aggregate.max": aggregates.Max,
     "aggregate.mean": aggregates.Mean,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
 
@@ -37,26 +37,42 @@ def columns_of_frame(
 ) -> Columns | None:
     """Convert a frame to internal columns; None unless they can hold it and every value is valid.
 
-    unread: columns that may be null although their fields are not nullable, since nobody reads them.
+    unread: columns that nobody reads: they may be absent, or null although their fields are not nullable.
     """
     if not can_hold(schema):
         return None
-    if hasattr(given, "validate") and not _is_valid(given):
-        return None
     try:
-        frame = given if isinstance(given, pl.DataFrame) else pl.DataFrame(given)
-        return _columns_of(schema, append, frame, unread)
+        if hasattr(given, "validate") and hasattr(given, "column_names"):
+            frame = _frame_of_table(given, schema, unread)
+        else:
+            frame = given if isinstance(given, pl.DataFrame) else pl.DataFrame(given)
+        return None if frame is None else _columns_of(schema, append, frame, unread)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return None
 
 
-def _is_valid(table: Any) -> bool:
-    """Return whether a table of pyarrow holds what it says; Polars takes text for granted."""
+def _frame_of_table(table: Any, schema: Schema, unread: AbstractSet[str]) -> pl.DataFrame | None:
+    """Convert a table of pyarrow without the columns in `unread`; None unless it holds what it says.
+
+    Of those only the types are looked at, which takes no time.
+    """
+    names = table.column_names
+    if len(set(names)) < len(names):
+        return None
+    # A frame without columns has no rows.
+    passed = [name for name in names if name in unread and unread < set(names)]
+    types = pl.DataFrame(table.slice(0, 0).select(passed))
+    if any(
+        _accepted(field.type, types[field.name]) is None for field in schema.fields if field.name in passed
+    ):
+        return None
+    read = table.drop_columns(passed)
     try:
-        table.validate(full=True)
+        # Polars takes text for granted.
+        read.validate(full=True)
     except ValueError:
-        return False
-    return True
+        return None
+    return cast("pl.DataFrame", pl.from_arrow(read, rechunk=False))  # pyright: ignore[reportUnknownMemberType]
 
 
 def columns_of_values(schema: Schema, values: list[Any]) -> Columns | None:
@@ -80,10 +96,14 @@ def _columns_of(
     if weighted:
         names.remove(WEIGHT_COLUMN)
     own: Sequence[str] = names if schema.scalar and len(names) == 1 else schema.names
-    if set(own) != set(names):
+    absent = set(own) - set(names)
+    if set(names) - set(own) or absent - unread:
         return None
     taken: dict[str, pl.Series] = {}
     for at, (field, name) in enumerate(zip(schema.fields, own, strict=True)):
+        if name in absent:
+            taken[str(at)] = pl.repeat(None, frame.height, dtype=dtype_of(field.type), eager=True)
+            continue
         series = _accepted(field.type, frame[name])
         if series is None or (series.null_count() and not field.nullable and name not in unread):
             return None
@@ -94,7 +114,7 @@ def _columns_of(
             return None
         taken[WEIGHT] = weights.cast(pl.Int64)
     made = pl.DataFrame(taken)
-    if not append:
+    if weighted:
         made = made.filter(pl.col(WEIGHT) != 0)
     return Columns(schema, append, made, unread=unread)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.analysis import analyse
 from penstock.analysis.node_labels import label
+from penstock.engine.frames import absent_columns
 from penstock.engine.plan import Schedule, live_consumers, plan_parts
 from penstock.errors import BadInput
 
@@ -80,9 +81,9 @@ def internal_rows_of_frame(
 ) -> list[tuple[Any, ...]] | None:
     """Convert a frame to internal rows, checked as columns; None if they must be validated one by one.
 
-    unread: columns that nobody reads, whose values may be null.
+    unread: columns that nobody reads: they may be absent, or null.
     """
-    if len(frame) < CHECKED_IN_COLUMNS:
+    if len(frame) < CHECKED_IN_COLUMNS and not absent_columns(frame, schema):
         return None
     try:
         from penstock.engine.columnar.columnar_intake import columns_of_frame

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.row_codegen import Row
+from penstock.engine.row_codegen import Row, item_sources
 from penstock.engine.steps.step import Step, register_step, step_for
 from penstock.engine.steps.user_rows import user_form, write_received
-from penstock.expr.row_classes import from_user
+from penstock.expr.row_classes import from_user, to_user
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import AnyType
 from penstock.flow.operators.assume_ordered import AssumeOrdered
@@ -16,13 +16,14 @@ from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.filter_map import FilterMap
 from penstock.flow.operators.flat_map import FlatMap
 from penstock.flow.operators.inspect import Inspect
-from penstock.flow.operators.map import Map
+from penstock.flow.operators.map import Map, VectorisedFunction
 from penstock.flow.operators.partition import Partition
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.union import Union
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
@@ -69,6 +70,58 @@ class MapStep(OpaqueStep):
         self.emit(write_received(self.writer, self.node.schema, call, self._checked, row.weight))
 
 
+class VectorisedMapStep(Step):
+    """Step of map with a vectorised function, which is called once with the tick's rows.
+
+    If it fails, it is called again with a row on which it fails alone, so that the error names that row.
+    """
+
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: StepWriter, function: VectorisedFunction) -> None:
+        super().__init__(node, writer)
+        seen = to_user(self.input_schema())
+        checked = from_user(node.schema, what=f"a row made by {node.name!r}")
+
+        def images(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+            return checked(function.of_rows(list(map(seen, rows))))
+
+        self._images = writer.constant("f", images)
+        self._rows = writer.node_variable("pending", node.id)
+        self._weights = writer.node_variable("weights", node.id)
+        self._appends = writer.is_append(node.inputs[0])
+
+    def begin(self) -> None:
+        self.code.line(f"{self._rows} = []")
+        if not self._appends:
+            self.code.line(f"{self._weights} = []")
+
+    def consume(self, port: int, row: Row) -> None:
+        self.code.line(f"{self._rows}.append({row.source})")
+        if not self._appends:
+            self.code.line(f"{self._weights}.append({row.copies})")
+
+    def finish(self) -> None:
+        images, row, image = (self.writer.fresh(name) for name in ("images", "row", "image"))
+        weight = None if self._appends else self.writer.fresh("weight")
+        with self.code.block(f"if {self._rows}:"):
+            with self.code.block("try:"):
+                self.code.line(f"{images} = {self._images}({self._rows})")
+            with self.code.block("except Exception:"):
+                self.code.line(f"{row} = x_row_failing({self._images}, {self._rows})")
+                columns = item_sources(row, len(self.input_schema().fields))
+                with self.code.attribute_lines(self.node.id, columns):
+                    self.code.line(f"{self._images}([{row}])")
+                self.code.line("raise")
+            each, among = (
+                (image, images)
+                if weight is None
+                else (f"{image}, {weight}", f"zip({images}, {self._weights}, strict=True)")
+            )
+            with self.code.block(f"for {each} in {among}:"):
+                self.emit_unpacked(image, weight)
+
+
 class FlatMapStep(OpaqueStep):
     def consume(self, port: int, row: Row) -> None:
         out = self.writer.fresh("row")
@@ -112,6 +165,8 @@ def _filter(operator: Filter, node: Node, writer: StepWriter) -> Step:
 
 @step_for.register(Map)
 def _map(operator: Map, node: Node, writer: StepWriter) -> Step:
+    if isinstance(operator.function, VectorisedFunction):
+        return VectorisedMapStep(node, writer, operator.function)
     return MapStep(node, writer, operator.function)
 
 

@@ -10,9 +10,10 @@ from penstock.engine.row_codegen import tuple_source
 from penstock.engine.slot import thaw_dict
 from penstock.engine.steps.accumulator import Accumulator, Extreme, Field, Target, accumulator_of
 from penstock.expr.sort_keys import Key, order_key
+from penstock.expr.types import FLOAT64
 from penstock.flow.aggregates import NullOnError, OfDistinct
 from penstock.flow.moment_aggregates import Moments
-from penstock.flow.value_aggregates import BitOperation, Bits, Mode, Percentile, StringAgg
+from penstock.flow.value_aggregates import BitOperation, Bits, Histogram, Mode, Percentile, StringAgg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -173,6 +174,11 @@ def _percentile(aggregation: Percentile, types: Types, append: bool) -> Accumula
     how = aggregation.at, aggregation.discrete, aggregation.descending
     kind = SortedValues if aggregation.frequency is None else WeightedValues
     return kind(types, append, "x_percentiles", *how)
+
+
+@accumulator_of.register(Histogram)
+def _histogram(aggregation: Histogram, types: Types, append: bool) -> Accumulator:
+    return SortedValues(types, append, "x_histogram", aggregation.bins, types[0].type == FLOAT64)
 
 
 @accumulator_of.register(Mode)

@@ -6,12 +6,14 @@ import base64
 import hashlib
 import re
 import string
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote_plus
 
 from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import raise_overflow
 from penstock.expr.function_bases import fixed
+from penstock.expr.number_formats import JAVA_SPACES
 from penstock.expr.types import BYTES, INT32, INT64, STR
 from penstock.expr.typing_rules import Function
 
@@ -20,6 +22,8 @@ _BASE64 = frozenset(string.ascii_letters + string.digits + "+/")
 _DIGITS = string.digits + string.ascii_lowercase
 _ESCAPED = re.compile(r"%(.{0,2})", re.DOTALL)
 _HEX = re.compile(r"[0-9a-fA-F]*", re.ASCII)
+_SPACES = re.compile(JAVA_SPACES)
+_STRICT_BASE64 = re.compile(r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}(==)?|[A-Za-z0-9+/]{3}=?)?")
 _BITS = 64
 
 
@@ -56,6 +60,33 @@ def of_base64(text: str) -> bytes:
     if len(letters) < len(kept) and (not missing or rest != "=" * (missing - 1)):
         raise EvaluationError(f"the base64 text {text[:60]!r} is filled up at the wrong place")
     return base64.b64decode(letters + "=" * missing)
+
+
+def of_hex_or_raise(text: str) -> bytes:
+    found = of_hex(text)
+    if found is None:
+        raise EvaluationError(f"{text[:60]!r} has characters that are no hexadecimal digits")
+    return found
+
+
+def of_strict_base64(text: str) -> bytes:
+    """Return the bytes of a base64 text, perhaps without padding; spaces before the padding are left out."""
+    letters, *padding = text.partition("=")
+    kept = "".join((_SPACES.sub("", letters), *padding))
+    if not _STRICT_BASE64.fullmatch(kept):
+        raise EvaluationError(f"{text[:60]!r} is no base64 text")
+    return of_base64(kept)
+
+
+_READERS = {"hex": of_hex_or_raise, "base64": of_strict_base64, "utf-8": str.encode, "utf8": str.encode}
+
+
+def reader_of(format: str) -> Callable[[str], bytes]:
+    """Return the function that reads the bytes of a text in a format. Raises `EvaluationError` for others."""
+    reader = _READERS.get(format.lower())
+    if reader is None:
+        raise EvaluationError(f"the format {format!r} of bytes", fix="take hex, base64 or utf-8")
+    return reader
 
 
 def url_encode(text: str) -> str:
@@ -182,6 +213,16 @@ FUNCTIONS: tuple[Function, ...] = (
     fixed("bin", "The bits of an integer.", (INT64,), STR, "format({0} & 0xFFFFFFFFFFFFFFFF, 'b')"),
     fixed("base64", "Bytes in base64, in lines of 76 characters.", (BYTES,), STR, "x_base64({0})"),
     fixed("unbase64", "The bytes of a base64 text.", (STR,), BYTES, "x_unbase64({0})", fallible=True),
+    fixed(
+        "to_binary",
+        "The bytes of a text in a format: hex, base64 or utf-8.",
+        (STR, STR),
+        BYTES,
+        "{1}({0})",
+        fallible=True,
+        prepared={1: reader_of},
+        constant=(1,),
+    ),
     fixed(
         "sha2",
         "The SHA-2 digest of some bits, in hexadecimal; null for other sizes than 0, 224, 256, 384, 512.",

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
 from typing import Any
 
 from penstock.errors import EvaluationError
-from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, fixed
+from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, fixed
+from penstock.expr.number_formats import NumberFormat, number_format, number_writer
 from penstock.expr.text_casts import of_float
 from penstock.expr.types import BOOL, FLOAT64, INT32, INT64, STR, DecimalType
-from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature
+from penstock.expr.typing_rules import (
+    NULL,
+    Arguments,
+    CallTerm,
+    Function,
+    LiteralTerm,
+    Mismatch,
+    Signature,
+    Term,
+)
 
 _DIRECTIVE = re.compile(r"%(?:(\d+)\$)?([-#+ 0,(]*)(\d+)?(?:\.(\d+))?([a-zA-Z%])", re.ASCII)
 _EXACT = 1e15
@@ -220,6 +231,33 @@ def _plain(value: Any) -> str:
     return of_float(value) if isinstance(value, float) else str(value)
 
 
+# -- formats of numbers ----------------------------------------------------------------------------
+
+
+def _format_of(name: str, given: Term) -> NumberFormat:
+    if not isinstance(given, LiteralTerm) or not isinstance(given.value, str):
+        raise Mismatch(f"argument 2 of {name} must be a constant")
+    try:
+        return number_format(given.value)
+    except EvaluationError as error:
+        raise Mismatch(f"{name}: {error.what}", why=error.why, fix=error.fix) from error
+
+
+def _of_format(name: str, meaning: str, parse: Callable[[NumberFormat], object], **how: Any) -> Function:
+    """Build a function that reads numbers by a format. parse: the function of texts that a format is."""
+
+    def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+        text, format = arguments
+        if text.type not in (STR, NULL):
+            raise Mismatch(f"{name} needs str, got {text.type}", fix="cast it: .cast(str)")
+        return Signature((STR, STR), _format_of(name, format).type, True if how.get("nullable") else None)
+
+    def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+        return f"{emitter.constant(parse(_format_of(name, call.arguments[1])))}({operands[0]})"
+
+    return StrictFunction(name, rule, python, fallible=True, arity=(2, 2), meaning=meaning, **how)
+
+
 NAMES: dict[str, Any] = {"x_format_number": format_number, "x_format_string": format_string}
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -231,5 +269,21 @@ FUNCTIONS: tuple[Function, ...] = (
         STR,
         "x_format_number({0}, {1})",
         nullable=True,
+    ),
+    _of_format("to_number", "The number in a text, by a format.", lambda format: format.parse),
+    _of_format(
+        "try_to_number",
+        "The number in a text, by a format; null if it does not follow it.",
+        lambda format: format.parse_or_none,
+        nullable=True,
+    ),
+    fixed(
+        "to_char",
+        "The number as text, by a format; with # for its digits if it has more than the format.",
+        ((DecimalType, DecimalType(38, 18)), STR),
+        STR,
+        "{1}({0})",
+        prepared={1: number_writer},
+        constant=(1,),
     ),
 )

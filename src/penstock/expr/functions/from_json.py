@@ -1,9 +1,10 @@
 """Spark's `from_json`: values of a type from the text of a JSON object or array.
 
 Fields are found by name, the last one of repeated names. What has another type than its field is null, and
-so is a list with one such element; a struct with such a field keeps its others. Of a text that is not JSON,
-all fields of a struct are null, and a list is null itself. In the mode FAILFAST all of these raise. After an
-error within a field, reading goes on from where the parser stands: see `penstock.expr.json_reader`.
+so is a list or map with one such value; a struct with such a field keeps its others. Of a text that is not
+JSON, all fields of a struct are null, and a list or map is null itself. In the mode FAILFAST all of these
+raise. After an error within a field, reading goes on from where the parser stands: see
+`penstock.expr.json_reader`. A name that is repeated in a map raises: a map has each key once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from penstock.expr.code_runtime import NAN
 from penstock.expr.decimal_arithmetic import DecimalSpec, round_to_scale
 from penstock.expr.function_bases import Emitter, StrictFunction, fitting_type
 from penstock.expr.functions.json_times import date_of, timestamp_of, timestamp_of_seconds
+from penstock.expr.functions.maps import map_of
 from penstock.expr.json_reader import SURROGATE, JsonReader, MalformedJson, Token
 from penstock.expr.json_writer import JsonWriter, float_of, quoted_in_bytes
 from penstock.expr.types import (
@@ -35,7 +37,9 @@ from penstock.expr.types import (
     DecimalType,
     Field,
     ListType,
+    MapType,
     StructType,
+    holds_maps,
     parts_of,
 )
 from penstock.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature
@@ -58,7 +62,7 @@ class _Unfit(Exception):
 
 
 class _Partial(Exception):
-    """Raised for a struct or list in which something does not fit: `value` is the rest of it."""
+    """Raised for a struct, list or map in which something does not fit: `value` is the rest of it."""
 
     def __init__(self, value: tuple[Any, ...]) -> None:
         super().__init__()
@@ -86,9 +90,25 @@ _Fields: TypeAlias = dict[str | None, tuple[int, _Convert]]
 
 
 def json_parser(type: DataType, mode: ParseMode) -> Callable[[str], Any]:
-    """Return the function from a text to its value of a type, a struct or list."""
-    if isinstance(type, ListType):
-        return partial(_parsed, _list_at_top(type), None, lambda value, text: value, mode)
+    """Return the function from a text to its value of a type, a struct, list or map."""
+    parse = _parser(type, mode)
+    check = _key_check(type)
+    if check is None:
+        return parse
+
+    def checked(text: str) -> Any:
+        value = parse(text)
+        if value is not None:
+            check(value)
+        return value
+
+    return checked
+
+
+def _parser(type: DataType, mode: ParseMode) -> Callable[[str], Any]:
+    if isinstance(type, ListType | MapType):
+        read = _list_at_top(type) if isinstance(type, ListType) else _converter(type)
+        return partial(_parsed, read, None, lambda value, text: value, mode)
     assert isinstance(type, StructType)
     names = tuple(field.name for field in type.fields)
     corrupt = names.index(CORRUPT_RECORD) if CORRUPT_RECORD in names else None
@@ -134,7 +154,7 @@ def _parsed(
     return with_text(found, text)
 
 
-# -- structs and lists --------------------------------------------------------------------
+# -- structs, lists and maps --------------------------------------------------------------
 
 
 def _fields_of(struct: StructType) -> _Fields:
@@ -175,6 +195,59 @@ def _array(element: _Convert, reader: _Reader) -> tuple[Any, ...]:
     if unfit:
         raise _Partial(tuple(values))
     return tuple(values)
+
+
+def _map(convert: _Convert, reader: _Reader) -> tuple[tuple[str, Any], ...]:
+    entries: list[tuple[str, Any]] = []
+    unfit = lost = False
+    while reader.advance() not in (None, Token.END_OBJECT):
+        name = SURROGATE.sub("?", reader.name or "")
+        try:
+            entries.append((name, convert(reader)))
+        except _Partial as found:
+            unfit = True
+            entries.append((name, found.value))
+        except (_Unfit, MalformedJson):
+            lost = True
+            reader.skip_children()
+    if lost:
+        raise _Unfit
+    if unfit:
+        raise _Partial(tuple(entries))
+    return tuple(entries)
+
+
+def _key_check(type: DataType) -> Callable[[Any], None] | None:
+    """Return the function that raises for a map in which a key comes twice; None for types without maps."""
+    match type:
+        case StructType(fields):
+            checks = [(at, check) for at, field in enumerate(fields) if (check := _key_check(field.type))]
+            return partial(_check_fields, checks) if checks else None
+        case ListType(element):
+            check = _key_check(element)
+            return None if check is None else partial(_check_elements, check)
+        case MapType():
+            return partial(_check_entries, _key_check(type.value))
+        case _:
+            return None
+
+
+def _check_fields(checks: list[tuple[int, Callable[[Any], None]]], value: tuple[Any, ...]) -> None:
+    for at, check in checks:
+        if value[at] is not None:
+            check(value[at])
+
+
+def _check_elements(check: Callable[[Any], None], value: tuple[Any, ...]) -> None:
+    for each in value:
+        if each is not None:
+            check(each)
+
+
+def _check_entries(check: Callable[[Any], None] | None, value: tuple[tuple[str, Any], ...]) -> None:
+    map_of(value)
+    if check is not None:
+        _check_elements(check, tuple(part for _, part in value))
 
 
 def _list_at_top(type: ListType) -> _Convert:
@@ -238,6 +311,8 @@ def _converter(type: DataType) -> _Convert:
             return _checked(partial(_object, _fields_of(type), len(fields)), Token.START_OBJECT)
         case ListType(element):
             return _checked(partial(_array, _converter(element)), Token.START_ARRAY)
+        case MapType():
+            return _checked(partial(_map, _converter(type.value)), Token.START_OBJECT)
         case DecimalType():
             return _checked(partial(_decimal, DecimalSpec.of(type)), *_NUMBERS, Token.STRING)
         case _:
@@ -343,6 +418,10 @@ def _nullable(type: DataType) -> DataType:
             return StructType(named, type.row_class)
         case ListType(element):
             return ListType(_nullable(element), nullable=True)
+        case MapType():
+            if type.key != STR:
+                raise Mismatch(f"from_json reads maps with keys of type str, not {type}")
+            return MapType(STR, _nullable(type.value), nullable=True)
         case DecimalType():
             return type
         case _ if type in _CONVERTERS:
@@ -353,8 +432,8 @@ def _nullable(type: DataType) -> DataType:
 
 def _rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     type, mode = options
-    if not isinstance(type, StructType | ListType):
-        raise Mismatch(f"from_json makes a struct or a list, not {type}")
+    if not isinstance(type, StructType | ListType | MapType):
+        raise Mismatch(f"from_json makes a struct, a list or a map, not {type}")
     if mode not in ParseMode.__members__:
         raise Mismatch(f"from_json has no mode {mode!r}", fix=f"one of {', '.join(ParseMode.__members__)}")
     result = _nullable(type)
@@ -371,7 +450,7 @@ def _python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
 
 
 def _fallible(call: CallTerm) -> bool:
-    return call.options[1] == ParseMode.FAILFAST.value or _holds_times(call.type)
+    return call.options[1] == ParseMode.FAILFAST.value or _holds_times(call.type) or holds_maps(call.type)
 
 
 def _holds_times(type: DataType) -> bool:

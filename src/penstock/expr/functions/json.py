@@ -20,7 +20,7 @@ from penstock.expr.json_paths import (
     json_tuple,
 )
 from penstock.expr.json_writer import value_writer
-from penstock.expr.types import INT32, STR, Field, ListType, StructType
+from penstock.expr.types import INT32, STR, Field, ListType, MapType, StructType
 from penstock.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature
 
 
@@ -37,8 +37,8 @@ def _tuple(emitter: Emitter, call: CallTerm) -> GuardedSource:
 
 def _to_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     (argument,) = arguments
-    if not isinstance(argument.type, StructType | ListType):
-        raise Mismatch(f"to_json needs a struct or a list, got {argument.type}")
+    if not isinstance(argument.type, StructType | ListType | MapType):
+        raise Mismatch(f"to_json needs a struct, a list or a map, got {argument.type}")
     if value_writer(argument.type) is None:
         raise Mismatch(f"to_json does not write {argument.type}")
     return Signature((argument.type,), STR)
@@ -88,5 +88,7 @@ FUNCTIONS: tuple[Function, ...] = (
         arity=(2, None),
         meaning="The struct of the fields of a JSON object with some names, as texts in c0, c1 ...",
     ),
-    StrictFunction("to_json", _to_rule, _to, arity=(1, 1), meaning="The JSON text of a struct or a list."),
+    StrictFunction(
+        "to_json", _to_rule, _to, arity=(1, 1), meaning="The JSON text of a struct, a list or a map."
+    ),
 )

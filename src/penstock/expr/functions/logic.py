@@ -1,9 +1,12 @@
-"""Three-valued logic, null tests, and conditionals."""
+"""Three-valued logic, null tests, conditionals, and errors."""
 
 from __future__ import annotations
 
-from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction
-from penstock.expr.types import BOOL, FLOAT64
+from typing import Any, NoReturn
+
+from penstock.errors import EvaluationError
+from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, fitting_type
+from penstock.expr.types import BOOL, FLOAT64, STR
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.widening import common_type
 
@@ -132,6 +135,24 @@ def _when(emitter: Emitter, call: CallTerm) -> GuardedSource:
     return GuardedSource(f"({source}{emitter.value(otherwise)})")
 
 
+def _raise_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    # It has no value, so it stands where any type is wanted: `check` gives it that type.
+    return Signature((fitting_type("raise_error", arguments[0].type, STR),), NULL, nullable=True)
+
+
+def _raise(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    return GuardedSource(f"x_raise_error({emitter.value(call.arguments[0])})")
+
+
+def raise_error(message: str | None) -> NoReturn:
+    """Raise an `EvaluationError` with a text, `null` for null as on Spark."""
+    raise EvaluationError(
+        "null" if message is None else message, fix="change the row, or keep it out by a filter before"
+    )
+
+
+NAMES: dict[str, Any] = {"x_raise_error": raise_error}
+
 FUNCTIONS: tuple[Function, ...] = (
     LazyFunction("and", _logic_rule, _and, _and_true, _and_false),
     LazyFunction("or", _logic_rule, _or, _or_true, _or_false),
@@ -141,4 +162,12 @@ FUNCTIONS: tuple[Function, ...] = (
     LazyFunction("is_nan", _nan_rule, _is_nan),
     LazyFunction("coalesce", _coalesce_rule, _coalesce),
     LazyFunction("when", _when_rule, _when),
+    LazyFunction(
+        "raise_error",
+        _raise_rule,
+        _raise,
+        fallible=True,
+        arity=(1, 1),
+        meaning="No value, but an error with a text. It stands for a value of any type.",
+    ),
 )

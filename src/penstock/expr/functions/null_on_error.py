@@ -1,6 +1,7 @@
-"""Functions that are null where others raise: `try_add`, `try_cast`.
+"""Functions that are null where others raise: `try_add`, `try_cast`, `try_eval`.
 
-Only an error of the function itself becomes null. Errors of its arguments are raised, as in Spark.
+Of most, only an error of the function itself becomes null, and errors of its arguments are raised, as in
+Spark. `try_eval` is Spark's `TryEval`: null where evaluating its argument fails anywhere.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.errors import EvaluationError
-from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction
+from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, may_raise
 from penstock.expr.functions import arithmetic, casts
 from penstock.expr.literals import literal_source
 from penstock.expr.types import BOOL, BYTES, FLOAT64, STR, TIMESTAMP, DecimalType, ListType, MapType
@@ -108,6 +109,18 @@ def _refuse_without_failure(name: str, arguments: Arguments, signature: Signatur
         )
 
 
+def _try_eval_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    (value,) = arguments
+    return Signature((value.type,), value.type, True if may_raise(value) else None)
+
+
+def _try_eval(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    (value,) = call.arguments
+    if not may_raise(value):
+        return emitter.code(value)
+    return GuardedSource(f"x_try(lambda: {emitter.value(value)})")
+
+
 def null_on_error(function: Callable[..., Any], *arguments: Any) -> Any:
     """Return the value, or None where it fails. Raises for a time that Spark has and Python has not."""
     try:
@@ -130,4 +143,7 @@ def _strict(name: str) -> StrictFunction:
     return function
 
 
-FUNCTIONS: tuple[Function, ...] = tuple(_of_failing(_strict(name)) for name in _TRIED)
+FUNCTIONS: tuple[Function, ...] = (
+    *(_of_failing(_strict(name)) for name in _TRIED),
+    LazyFunction("try_eval", _try_eval_rule, _try_eval),
+)

@@ -81,17 +81,37 @@ def parts(path: Path, size: int) -> list[Part]:
 
 
 def whole_table(batch: pa.RecordBatch, fields: list[Field]) -> pa.Table | None:
-    """Build a table of some fields from a batch, or return None if a value is not exactly as declared."""
+    """Build a table of some fields from a batch, or return None if a value may not be as declared.
+
+    A nullable column that is missing, as a weight may be, is null. Integers of another width and text in
+    another layout are converted.
+    """
+    columns: list[pa.Array] = []
     for f in fields:
-        if f.name not in batch.schema.names:
+        if f.name in batch.schema.names:
+            column = _as_declared(batch.column(f.name), f.type)
+        else:
+            column = pa.nulls(batch.num_rows, arrow_type(f.type))
+        if column is None or (column.null_count and not f.nullable) or not is_valid(column, f.type):
             return None
-        column = batch.column(f.name)
-        if column.type != arrow_type(f.type) or (column.null_count and not f.nullable):
-            return None
-        if not is_valid(column, f.type):
-            return None
-    columns = [batch.column(f.name) for f in fields]
+        columns.append(column)
     return pa.Table.from_arrays(columns, schema=pa.schema([arrow_field(f) for f in fields]))
+
+
+def _as_declared(column: Any, data_type: DataType) -> Any:
+    """Return a column with the Arrow type of `data_type`; None if a value may have no place in it."""
+    wanted = arrow_type(data_type)
+    if column.type == wanted:
+        return column
+    is_number = isinstance(data_type, Int32Type | Int64Type) and types.is_integer(column.type)
+    is_text = isinstance(data_type, StrType) and _HOLDS[StrType](column.type)
+    if not (is_number or is_text):
+        return None
+    try:
+        column.validate(full=True)
+        return column.cast(wanted)
+    except pa.ArrowInvalid:
+        return None
 
 
 def _records(file_format: FileFormat, path: Path, row: int, batch: pa.RecordBatch) -> Iterator[Record]:

@@ -36,10 +36,11 @@ from penstock.flow.aggregates import (
 )
 from penstock.flow.moment_aggregates import Moments
 from penstock.flow.operators.aggregate import Aggregate
-from penstock.flow.value_aggregates import Bits, Mode, Percentile, StringAgg
+from penstock.flow.value_aggregates import Bits, Histogram, Mode, Percentile, StringAgg
 from penstock.spark.batch.operators import Site, exact_column, lower_operator
 from penstock.spark.lowering import exact_sums
-from penstock.spark.lowering.signed_zero import representative
+from penstock.spark.lowering.histograms import histogram_of
+from penstock.spark.lowering.signed_zero import from_hashable, hashable, representative
 from penstock.spark.lowering.types import nullable_type, spark_type
 
 if TYPE_CHECKING:
@@ -93,10 +94,17 @@ class AggregateArguments:
 @lower_operator.register(Aggregate)
 def _(operator: Aggregate, site: Site) -> DataFrame:
     fields = site.node.schema.fields
-    keys = [site.column(expr).alias(f"key {at}") for at, (_, expr) in enumerate(operator.keys)]
+    of_keys = [check(expr, site.schemas[0]).type for _, expr in operator.keys]
+    keys = [
+        hashable(type, site.column(expr)).alias(f"key {at}")
+        for at, (type, (_, expr)) in enumerate(zip(of_keys, operator.keys, strict=True))
+    ]
     columns = list(keys)
     measures: list[Column] = []
-    answers = [exact_column(f"key {at}").alias(name) for at, (name, _) in enumerate(operator.keys)]
+    answers = [
+        from_hashable(type, exact_column(f"key {at}")).alias(name)
+        for at, (type, (name, _)) in enumerate(zip(of_keys, operator.keys, strict=True))
+    ]
     for number, (name, aggregation) in enumerate(operator.aggregations):
         types = tuple(check(expr, site.schemas[0]).type for expr in aggregation.arguments())
         given = [
@@ -170,7 +178,8 @@ def _pair(to: AggregateArguments) -> Column:
 @measure.register(OfDistinct)
 def _(aggregation: OfDistinct, to: AggregateArguments) -> NativeAggregates:
     if not isinstance(
-        aggregation.of, Sum | Mean | NullOnError | Collect | Percentile | StringAgg | Bits | Moments
+        aggregation.of,
+        Sum | Mean | NullOnError | Collect | Percentile | Histogram | StringAgg | Bits | Moments,
     ):
         raise NotOnSpark(f"{aggregation} has no form as a batch on Spark")
     return measure(aggregation.of, replace(to, distinct=True))
@@ -262,6 +271,11 @@ def _interpolated(ordered: Column, at: float) -> Column:
     start = least.cast("double")
     between = start + (place - before) * (most.cast("double") - start)
     return f.when(least == most, start).otherwise(between)
+
+
+@measure.register(Histogram)
+def _(aggregation: Histogram, to: AggregateArguments) -> NativeAggregates:
+    return NativeAggregates((to.values(),), histogram_of(aggregation.bins, to.types[0]))
 
 
 @measure.register(Mode)

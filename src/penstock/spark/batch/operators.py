@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import NotOnSpark
 from penstock.spark.lowering.expressions import to_column
+from penstock.spark.lowering.signed_zero import from_hashable, hashable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -53,3 +54,15 @@ def exact_column(name: str) -> Column:
 def renamed(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     """Rename all columns by position."""
     return frame.toDF(*names)
+
+
+def grouped_rows(frame: DataFrame, schema: Schema, *aggregates: Column) -> DataFrame:
+    """Group equal rows, and return each once, with aggregates of its copies.
+
+    Spark 4.3 groups maps, too, but takes null values in them for zeros and gives the column another name.
+    """
+    keys = (hashable(field.type, exact_column(field.name)).alias(field.name) for field in schema.fields)
+    grouped = frame.groupBy(*keys).agg(*aggregates)
+    rows = (from_hashable(field.type, exact_column(field.name)).alias(field.name) for field in schema.fields)
+    made = grouped.columns[len(schema.fields) :]
+    return grouped.select(*rows, *map(exact_column, made))

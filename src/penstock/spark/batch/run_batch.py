@@ -35,7 +35,7 @@ from penstock.io.source import WEIGHT, BadRecord
 from penstock.spark.batch.batch_plan import plan_batch
 from penstock.spark.batch.loops import LoopBound
 from penstock.spark.batch.lower_flow import lower_plan
-from penstock.spark.batch.operators import exact_column
+from penstock.spark.batch.operators import exact_column, grouped_rows
 from penstock.spark.batch.sources import ORDINAL, checked_columns
 from penstock.spark.local.session_properties import is_local
 from penstock.spark.lowering.types import spark_schema
@@ -167,9 +167,8 @@ class _Run:
     def write(self, outlet: DriverSink, target: object, bag: DataFrame) -> int:
         """Prepare the output of a sink, each row with its multiplicity; return the number of changes."""
         schema = self.graph.nodes[self.graph.sinks[outlet.name]].schema
-        names = schema.names
-        changes = bag.groupBy(*(exact_column(n) for n in names)).agg(f.count(f.lit(1)).alias(WEIGHT))
-        if not names:  # of a group of everything there is a count, also where there is nothing
+        changes = grouped_rows(bag, schema, f.count(f.lit(1)).alias(WEIGHT))
+        if not schema.fields:  # of a group of everything there is a count, also where there is nothing
             changes = changes.filter(exact_column(WEIGHT) > 0)
         if isinstance(target, TableFiles):
             # Each bucket of a table is one file: one task makes all of them.

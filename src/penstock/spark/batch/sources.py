@@ -18,7 +18,7 @@ from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.source import Source
 from penstock.io.source import WEIGHT
-from penstock.spark.batch.operators import Site, exact_column, lower_operator
+from penstock.spark.batch.operators import Site, exact_column, grouped_rows, lower_operator
 from penstock.spark.lowering.expressions import to_column
 from penstock.spark.lowering.types import spark_type
 
@@ -100,7 +100,7 @@ def _bag(frame: DataFrame, operator: Source) -> DataFrame:
     """
     names = operator.schema.names
     total = f.sum(_COPIES).alias(_COPIES)
-    sums = frame.groupBy(*(exact_column(n) for n in names)).agg(total)
+    sums = grouped_rows(frame, operator.schema, total)
     # As JSON a row is one line, without tabs; `ticks.errors` knows this form.
     row = f.to_json(f.struct(*(exact_column(n) for n in names))) if names else f.lit("{}")
     refusal = f.concat(

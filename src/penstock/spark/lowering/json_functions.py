@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812
 
 from penstock.expr.types import StructType
+from penstock.spark.lowering.signed_zero import rebuilt
 from penstock.spark.lowering.types import spark_type
 
 if TYPE_CHECKING:
@@ -24,9 +25,11 @@ _AS_OTHER_FUNCTIONS = {"allowUnquotedControlChars": "true", "allowNonNumericNumb
 
 
 def _from(call: CallTerm, arguments: tuple[Any, ...]) -> Column:
-    # Spark wants a struct or array here, which the typing rule guarantees.
+    # Spark wants a struct, an array or a map here, which the typing rule guarantees.
     type: Any = spark_type(call.type)
-    return F.from_json(arguments[0], type, {**_UTC, "mode": str(call.options[1])})
+    read = F.from_json(arguments[0], type, {**_UTC, "mode": str(call.options[1])})
+    # A map in which a key comes twice, as Spark makes them here, is an error when it is made of entries.
+    return rebuilt(call.type, read, before=F.map_entries, after=F.map_from_entries)
 
 
 def _tuple(call: CallTerm, arguments: tuple[Any, ...]) -> Column:

@@ -7,7 +7,7 @@ sort. Maps get their entries in the order of the keys.
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import functions as f
 
@@ -15,9 +15,13 @@ from penstock.expr.dict_keys import has_representatives
 from penstock.expr.types import DataType, Float64Type, ListType, MapType, StructType, holds_maps
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import Column, DataFrame
 
     from penstock.expr.types import Schema
+
+    ConvertMap: TypeAlias = Callable[[Column], Column]
 
 
 @singledispatch
@@ -65,30 +69,41 @@ def _by_key(one: Column, other: Column) -> Column:
     return f.when(a < b, f.lit(-1)).when(a > b, f.lit(1)).otherwise(f.lit(0))
 
 
-def hashable(type: DataType, column: Column) -> Column:
-    """Replace a value by one that Spark hashes, alike for equal values: maps by their sorted entries."""
-    return _without_maps(type, representative(type, column)) if holds_maps(type) else column
-
-
-@singledispatch
-def _without_maps(type: DataType, column: Column) -> Column:
+def _as_it_is(column: Column) -> Column:
     return column
 
 
-@_without_maps.register(StructType)
-def _struct_without_maps(type: StructType, column: Column) -> Column:
-    parts = (_without_maps(each.type, column.getField(each.name)).alias(each.name) for each in type.fields)
-    return f.when(column.isNotNull(), f.struct(*parts))
+def hashable(type: DataType, column: Column) -> Column:
+    """Replace a value by one that Spark hashes, alike for equal values: maps by their sorted entries."""
+    if not holds_maps(type):
+        return column
+    return rebuilt(type, representative(type, column), before=f.map_entries)
 
 
-@_without_maps.register(ListType)
-def _list_without_maps(type: ListType, column: Column) -> Column:
-    return f.transform(column, lambda element: _without_maps(type.element, element))
+def from_hashable(type: DataType, column: Column) -> Column:
+    """Return the representative of the value that `hashable` replaced."""
+    return rebuilt(type, column, after=f.map_from_entries)
 
 
-@_without_maps.register(MapType)
-def _map_without_maps(type: MapType, column: Column) -> Column:
-    return _without_maps(type.entries, f.map_entries(column))
+def rebuilt(
+    type: DataType, column: Column, *, before: ConvertMap = _as_it_is, after: ConvertMap = _as_it_is
+) -> Column:
+    """Convert maps, at any depth: `before` to their entries, and `after` from the converted entries."""
+    match type:
+        case _ if not holds_maps(type):
+            return column
+        case StructType(fields):
+            parts = (
+                rebuilt(each.type, column.getField(each.name), before=before, after=after).alias(each.name)
+                for each in fields
+            )
+            return f.when(column.isNotNull(), f.struct(*parts))
+        case ListType(element):
+            return f.transform(column, lambda each: rebuilt(element, each, before=before, after=after))
+        case MapType():
+            return after(rebuilt(type.entries, before(column), before=before, after=after))
+        case _:
+            raise TypeError(type)
 
 
 def with_representatives(frame: DataFrame, schema: Schema) -> DataFrame:

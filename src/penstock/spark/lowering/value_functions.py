@@ -129,6 +129,21 @@ def _try_cast(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
     return arguments[0].try_cast(spark_type(target)) if special is None else special(arguments[0])
 
 
+def _raise_error(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    return F.raise_error(arguments[0]).cast(spark_type(call.type))
+
+
+def _try_eval(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    """Lower to a `TryEval` of Spark, which it makes for sums with dates, around a list of the value.
+
+    Within a function of elements, Spark does not compute what occurs twice before, outside of the `TryEval`.
+    """
+    (value,) = arguments
+    values = F.transform(F.array(F.lit(0)), lambda _: value)
+    evaluated = F.try_add(F.date_from_unix_date(F.lit(0)), F.size(values)).isNotNull()
+    return F.when(evaluated, value)
+
+
 def _decimal_of_float(value: Column, target: DataType) -> Column:
     # Spark makes null of NaN and infinities even in ANSI mode; the norm here is that a bad cast raises.
     finite = F.abs(value) < F.lit(float("inf"))
@@ -146,6 +161,9 @@ _CASTS: dict[tuple[type[DataType], type[DataType]], Callable[[Column, DataType],
     (BytesType, StrType): _str_of_bytes,
     **TIME_CASTS,
 }
+
+_BY_NAME = ("concat_ws", "elt", "format_string", "to_number", "try_to_number")
+"""Functions without fixed types that are Spark's."""
 
 VALUES: dict[str, Lowering] = {
     "add": _add,
@@ -201,6 +219,8 @@ VALUES: dict[str, Lowering] = {
     "only_row": _only_row,
     "cast": _cast,
     "try_cast": _try_cast,
+    "try_eval": _try_eval,
+    "raise_error": _raise_error,
     "try_add": _plain(F.try_add),
     "try_subtract": _plain(F.try_subtract),
     "try_multiply": _plain(F.try_multiply),
@@ -217,5 +237,5 @@ VALUES: dict[str, Lowering] = {
         if isinstance(function, FixedFunction) and not name.startswith(("btrim", "bitwise"))
     },
     "bround": lambda call, arguments: F.bround(arguments[0], _option(call)),
-    **{name: _plain(partial(F.call_function, name)) for name in ("concat_ws", "elt", "format_string")},
+    **{name: _plain(partial(F.call_function, name)) for name in _BY_NAME},
 }

@@ -1,0 +1,135 @@
+"""Lowering of intervals: constants, their products and quotients with numbers, and their sums with times.
+
+An interval that is computed is an amount: of microseconds, as int64, or of months, as int32. It is no
+value of a column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+
+from penstock.expr.tree import Call, Expr
+from penstock.expr.types import INT32, INT64, STR, DecimalType
+from penstock.queries.catalyst_plan import CatalystNode
+from penstock.queries.expressions import Scope, lowers, typed_constant
+from penstock.queries.scalar_functions import refuse
+
+
+def _interval_text(node: CatalystNode) -> str:
+    if node.kind != "Literal" or node.fields["value"] is None:
+        refuse(
+            "an interval that is neither a constant nor a number times a constant",
+            "interval",
+            "use timestampadd or date_add",
+        )
+    return node.fields["value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Interval of months, days and time, which are added in this order."""
+
+    months: int
+    days: int
+    time: timedelta
+
+
+_MONTHS = {"years": 12, "months": 1}
+_TIME = ("hours", "minutes", "seconds")
+
+
+def constant_interval(node: CatalystNode) -> Interval:
+    """Return a constant interval: microseconds, or a text such as `1 months 2 days -3.5 seconds`."""
+    text = _interval_text(node)
+    if node.fields["dataType"] != "interval":
+        return Interval(0, 0, timedelta(microseconds=int(text)))
+    words = text.split()
+    parts = {unit: Decimal(amount) for amount, unit in zip(words[::2], words[1::2], strict=True)}
+    return Interval(
+        months=sum(int(parts.get(unit, 0)) * length for unit, length in _MONTHS.items()),
+        days=int(parts.get("days", 0)),
+        time=timedelta(
+            microseconds=sum(
+                int(parts.get(unit, 0) * length)
+                for unit, length in zip(_TIME, (3_600_000_000, 60_000_000, 1_000_000), strict=True)
+            )
+        ),
+    )
+
+
+# -- computed ---------------------------------------------------------------------------------
+
+_SCALED = {
+    "MultiplyDTInterval": "multiply",
+    "DivideDTInterval": "divide",
+    "MultiplyYMInterval": "multiply",
+    "DivideYMInterval": "divide",
+}
+_COMPUTED = frozenset({*_SCALED, "TryEval", "UnaryMinus"})
+_DIGITS_OF_INT64 = 19
+
+
+def _amount(node: CatalystNode, scope: Scope) -> Expr:
+    """Lower an interval to its months or microseconds."""
+    function = _SCALED.get(node.kind)
+    if function is not None:
+        interval, number = node.children
+        # With a float, they become floats as on Spark; with other numbers, the result is exact.
+        whole = Call("cast", (_amount(interval, scope),), (DecimalType(_DIGITS_OF_INT64, 0),))
+        scaled = Call("round", (Call(function, (whole, scope.lower(number))),), (0,))
+        return Call("cast", (scaled,), (INT32 if "YM" in node.kind else INT64,))
+    if node.kind == "TryEval":
+        return Call("try_eval", (_amount(node.child("child"), scope),))
+    if node.kind == "UnaryMinus":
+        return Call("negate", (_amount(node.child("child"), scope),))
+    given = _interval_text(node)
+    return typed_constant(int(given), INT32 if is_of_months(node) else INT64)
+
+
+def is_of_months(constant: CatalystNode) -> bool:
+    """Return whether the type of a constant interval is one of years and months."""
+    return "year" in constant.fields["dataType"] or "month" in constant.fields["dataType"]
+
+
+# -- sums with times --------------------------------------------------------------------------
+
+
+@lowers("TimestampAddInterval")
+def _plus_time(node: CatalystNode, scope: Scope) -> Expr:
+    # Months come first: the 30th of January and a month and a day are the 1st of March.
+    moment, added = scope.lower(node.children[0]), node.children[1]
+    if added.kind in _COMPUTED:
+        return Call("timestampadd", (typed_constant("MICROSECOND", STR), _amount(added, scope), moment))
+    interval = constant_interval(added)
+    if interval.months:
+        moment = _months_later(moment, typed_constant(interval.months, INT64))
+    span = timedelta(days=interval.days) + interval.time
+    return Call("shift", (moment,), (span,)) if span or not interval.months else moment
+
+
+@lowers("DateAddInterval")
+def _date_plus(node: CatalystNode, scope: Scope) -> Expr:
+    day, interval = scope.lower(node.children[0]), constant_interval(node.children[1])
+    if interval.time:
+        refuse("hours added to a date", "interval", "cast the date to a timestamp")
+    if interval.months:
+        day = Call("add_months", (day, typed_constant(interval.months, INT32)))
+    return Call("date_add", (day, typed_constant(interval.days, INT32)))
+
+
+def _months_later(moment: Expr, months: Expr) -> Expr:
+    return Call("timestampadd", (typed_constant("MONTH", STR), months, moment))
+
+
+@lowers("TimestampAddYMInterval")
+def _plus_months(node: CatalystNode, scope: Scope) -> Expr:
+    moment, interval = scope.lower(node.children[0]), node.children[1]
+    return _months_later(moment, _amount(interval, scope))
+
+
+@lowers("DateAddYMInterval")
+def _date_plus_months(node: CatalystNode, scope: Scope) -> Expr:
+    day, interval = scope.lower(node.children[0]), node.children[1]
+    return Call("add_months", (day, _amount(interval, scope)))
