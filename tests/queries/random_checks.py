@@ -1,4 +1,4 @@
-"""Checks of random queries under random changes: in the end the answer is that of Spark's batch query.
+"""Checks of random queries under random changes: the answer is that of Spark's batch query.
 
 Two sessions serve all queries. One has empty tables, over which queries are planned. The other one answers,
 over rows in one partition, and interprets expressions: compiling code for each query would take longer.
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import penstock as ps
 from tests.queries.random_queries import QueryWriter
 from tests.queries.random_tables import TABLES, random_row
-from tests.queries.spark_answers import check_answer, empty_frame
+from tests.queries.spark_answers import TICKS, check_answer, empty_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +30,9 @@ _ANSWERING = {
 }
 _FROM_TEXT = 8
 """Every so many queries, one is planned by `ps.sql`, which makes tables of its own; others are DataFrames."""
+
+_BETWEEN = 3
+"""Every so many queries, the answer of one is compared between two ticks too."""
 
 _STATISTICS = re.compile(r"\b(var|stddev|covar|corr|skewness|kurtosis|regr)(_|\b)")
 """Functions that Spark computes with rounding errors of many steps, and Penstock with one."""
@@ -77,6 +80,7 @@ class QueryChecker:
             random_row,
             seed,
             nearly=bool(_STATISTICS.search(text)),
+            between=1 + seed // _BETWEEN % (TICKS - 1) if seed % _BETWEEN == 0 else None,
         )
 
 

@@ -1,11 +1,11 @@
-"""Flows under random changes: in the end the answer is that of Spark over the rows that are there."""
+"""Flows under random changes: the answer is that of Spark over the rows that are there."""
 
 from __future__ import annotations
 
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,18 +15,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock import Flow
+    from penstock.expr.types import Schema
 
 Draw = Callable[[random.Random, str], Any]
 """Draws a row of a table."""
 
+TICKS = 5
+
 
 def random_ticks(
     choice: random.Random, tables: Iterable[str], draw: Draw
-) -> tuple[list[dict[str, list[ps.Change[Any]]]], dict[str, list[Any]]]:
-    """Ticks in which rows come and go, and the rows that are there in the end."""
+) -> Iterator[tuple[dict[str, list[ps.Change[Any]]], dict[str, list[Any]]]]:
+    """Ticks in which rows come and go, each with the rows that are there after it."""
     there: dict[str, list[Any]] = {table: [] for table in tables}
-    ticks: list[dict[str, list[ps.Change[Any]]]] = []
-    for _ in range(5):
+    for _ in range(TICKS):
         tick: dict[str, list[ps.Change[Any]]] = {}
         for table, rows in there.items():
             new = [draw(choice, table) for _ in range(choice.randrange(5))]
@@ -35,8 +37,7 @@ def random_ticks(
             gone = choice.randrange(1 + len(rows) // 2)
             tick[table] = [ps.insert(row) for row in new] + [ps.delete(row) for row in rows[:gone]]
             del rows[:gone]
-        ticks.append(tick)
-    return ticks, there
+        yield tick, there
 
 
 def check_answer(
@@ -48,12 +49,31 @@ def check_answer(
     seed: int,
     *,
     nearly: bool = False,
+    between: int | None = None,
 ) -> None:
-    """Run a flow over random changes, and compare its answer with Spark's.
+    """Run a flow over random changes, and compare its answer after the last of them with Spark's.
 
     query: makes Spark's answer of the tables. tables: the row class of each. nearly: floats may differ in
-    their last digits.
+    their last digits. between: the number of a tick after which the answer is compared too.
     """
+    from penstock.expr.dict_keys import with_representatives
+
+    engine, answer = ps.Engine(flow), Counter[Any]()
+    schema = engine.program.graph.nodes[engine.program.graph.sinks["answer"]].schema
+    for number, (tick, there) in enumerate(random_ticks(random.Random(seed), tables, draw), start=1):
+        given = {table: rows for table, rows in tick.items() if table in engine.program.graph.sources}
+        for *row, weight in with_representatives(engine.tick(**given)["answer"].raw, schema):
+            answer[comparable(row)] += weight
+        assert min(answer.values(), default=0) >= 0
+        if number in (between, TICKS):
+            frames = {table: frame_of(spark, tables[table], rows) for table, rows in there.items()}
+            for table, frame in frames.items():
+                frame.createOrReplaceTempView(table)
+            _check_rows(answer, schema, query(frames), nearly=nearly)
+
+
+def _check_rows(answer: Counter[Any], schema: Schema, found: DataFrame, *, nearly: bool) -> None:
+    """Compare rows, which have a schema, with those of a DataFrame, and their types too."""
     from pyspark.sql.types import NullType
 
     from penstock.expr.dict_keys import with_representatives
@@ -61,24 +81,13 @@ def check_answer(
     from penstock.queries.catalyst_plan import parse_schema
     from penstock.spark.lowering.types import nullable_type, spark_type
 
-    ticks, there = random_ticks(random.Random(seed), tables, draw)
-    frames = {table: frame_of(spark, tables[table], rows) for table, rows in there.items()}
-    for table, frame in frames.items():
-        frame.createOrReplaceTempView(table)
-    found = query(frames)
-    schema = parse_schema(found.schema.jsonValue())
-    engine, answer = ps.Engine(flow), Counter[Any]()
-    ours = engine.program.graph.nodes[engine.program.graph.sinks["answer"]].schema
-    for mine, its in zip(ours.fields, found.schema.fields, strict=True):
+    for mine, its in zip(schema.fields, found.schema.fields, strict=True):
         assert (
             nullable_type(spark_type(mine.type)) == nullable_type(its.dataType) or its.dataType == NullType()
         )
-    for tick in ticks:
-        given = {table: rows for table, rows in tick.items() if table in engine.program.graph.sources}
-        for *row, weight in with_representatives(engine.tick(**given)["answer"].raw, schema):
-            answer[comparable(row)] += weight
-        assert min(answer.values(), default=0) >= 0
-    expected = Counter(map(comparable, with_representatives(table_to_rows(found.toArrow(), schema), schema)))
+    its_schema = parse_schema(found.schema.jsonValue())
+    its_rows = with_representatives(table_to_rows(found.toArrow(), its_schema), its_schema)
+    expected = Counter(map(comparable, its_rows))
     more, missing = +answer - expected, expected - answer
     assert (not more and not missing) or (nearly and _nearly_equal(more, missing)), (more, missing)
 
