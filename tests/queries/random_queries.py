@@ -8,8 +8,8 @@ from tests.queries.random_functions import CALLS
 from tests.queries.random_relations import Relation, RelationWriter
 
 _OF_ARRAYS = ("sort_array", "array_distinct", "aggregate")
-"""Functions of the arrays that aggregates make, which take no FILTER. Of histograms, what does not depend on Spark
-showing a value in several bins."""
+"""Functions of the arrays that aggregates make, which take no FILTER. What is read of histograms does not
+depend on how many bins Spark gives a value."""
 
 
 class QueryWriter(RelationWriter):
