@@ -190,6 +190,12 @@ class BadRow(PenstockError):
     code = "P201"
 
 
+class RecordMisfit(BadRow):
+    """A record contradicts the row that is held for its key."""
+
+    code = "P209"
+
+
 class BadInput(PenstockError):
     """A tick or a run received input that the flow does not accept."""
 

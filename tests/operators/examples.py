@@ -43,6 +43,7 @@ from penstock.flow.operators.lattice_merge import LatticeGrowth
 from penstock.flow.operators.lattice_reduce import LatticeReduce
 from penstock.flow.operators.least_watermark import LeastWatermark
 from penstock.flow.operators.map import Map, VectorisedFunction
+from penstock.flow.operators.misfits import Misfits
 from penstock.flow.operators.multiset_delta import MultisetDelta
 from penstock.flow.operators.null import Null
 from penstock.flow.operators.on_time import OnTime
@@ -60,6 +61,7 @@ from penstock.flow.operators.temporal_filter import TemporalFilter
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
 from penstock.flow.operators.unique import Unique
+from penstock.flow.operators.upsert import Upsert
 from penstock.flow.operators.watermark import Watermark
 from penstock.flow.operators.window import Window
 from penstock.flow.operators.zip import Zip
@@ -76,6 +78,7 @@ class Pair(NamedTuple):
 
 
 PAIR = schema_of(Pair)
+AT = ps.coalesce(col.b, 0)
 
 
 def double(n: Pair) -> Pair:
@@ -203,6 +206,19 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
     TopK: {
         "top_k": lambda x, y: y.top_k(2, by=col.b.desc(), per="a"),
         "of all": lambda x, y: y.top_k(2, by=col.a),
+    },
+    Upsert: {
+        "in order": lambda x, y: x.upsert("a", deleted=col.b == 1),
+        "of rows before": lambda x, y: x.upsert(
+            "a", before=ps.when(col.b > 1, ps.struct(a=col.a, b=col.b - 1)), on_misfit="dead_letter"
+        ),
+        "by sequence": lambda x, y: x.upsert("a", row=ps.struct(a=col.a, at=AT), sequence=AT),
+        "by sequence, trusted": lambda x, y: x.upsert(
+            "a", row=ps.struct(b=col.b), sequence=AT // 2, deleted=col.b == 3, on_misfit="trust_key"
+        ),
+    },
+    Misfits: {
+        "misfits": lambda x, y: x.upsert("a", sequence=AT // 2, on_misfit="dead_letter").misfits(),
     },
     TemporalFilter: {
         "until": lambda x, y: y.valid(x.select(t=col.a), until=col.b),

@@ -13,6 +13,7 @@ from typing import Any, cast
 from penstock.engine.loops.round_runtime import RUNTIME as LOOPS
 from penstock.engine.ordered_values import RUNTIME as ORDERED_VALUES
 from penstock.engine.power_sums import RUNTIME as POWER_SUMS
+from penstock.engine.upserts import RUNTIME as UPSERTS
 from penstock.errors import EvaluationError, NoFixpoint, UnknownPort, UserFunctionFailed
 from penstock.expr.code_runtime import NAN
 from penstock.expr.sort_keys import any_key
@@ -317,6 +318,7 @@ RUNTIME: dict[str, Any] = {
     **LOOPS,
     **ORDERED_VALUES,
     **POWER_SUMS,
+    **UPSERTS,
     "x_sort": sort,
     "x_no_fixpoint": no_fixpoint,
     "x_consolidate": consolidate,

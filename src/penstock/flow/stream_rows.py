@@ -20,9 +20,10 @@ from penstock.flow.operators.map import Map
 from penstock.flow.operators.partition import Partition
 from penstock.flow.operators.select import Select
 from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
-from penstock.flow.type_markers import Ordered
+from penstock.flow.type_markers import Append, Changes, NoOrder, Ordered
 
 if TYPE_CHECKING:
+    from penstock.flow.keyed_tables import OnMisfitName
     from penstock.flow.output_handle import AnyStream, Output
     from penstock.flow.stream import Stream
 
@@ -34,6 +35,55 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     """Stateless, non-blocking stream methods."""
 
     __slots__ = ()
+
+    def upsert(
+        self,
+        by: Expr | str | Sequence[Expr | str],
+        *,
+        row: Expr | None = None,
+        deleted: Expr | None = None,
+        before: Expr | None = None,
+        sequence: Expr | str | None = None,
+        on_misfit: OnMisfitName = "error",
+        name: str | None = None,
+    ) -> Stream[Any, B, Changes, NoOrder]:
+        """Hold the latest row of each key (see `operators.upsert`). Rows of this stream are records.
+
+        by:        columns of the key.
+        row:       the row that a record sets, a struct; by default the record. Null deletes the key's row.
+        deleted:   condition of records that delete the row of their key.
+        before:    the row that a record replaces, a struct like `row`, or null where it does not say.
+        sequence:  column that orders the records of a key, in whatever order they come; by default they count
+                   in the order in which they come. Not together with `before`.
+        on_misfit: what becomes of a record whose `before` is not the row held, or whose row differs from that
+                   of a record with the same sequence. "error": `RecordMisfit` is raised. "dead_letter": it is
+                   left out; `misfits()` has it. "trust_key": it is applied; of records with the same
+                   sequence, the one with the greatest row.
+
+        Raises `WrongType` for arguments that do not fit the records.
+        """
+        from penstock.flow.keyed_tables import add_upsert
+
+        return add_upsert(
+            self,
+            by,
+            row=row,
+            deleted=deleted,
+            before=before,
+            sequence=sequence,
+            on_misfit=on_misfit,
+            name=name,
+            location=SourceLocation.of_caller(),
+        )
+
+    def misfits(self, *, name: str | None = None) -> Stream[Any, B, Append, Ordered]:
+        """Return the records that `upsert(on_misfit="dead_letter")` leaves out, with the reason in `misfit`.
+
+        Raises `BadFlow` for any other stream (see `operators.misfits`).
+        """
+        from penstock.flow.keyed_tables import add_misfits
+
+        return add_misfits(self, name, SourceLocation.of_caller())
 
     def filter_map(
         self,

@@ -41,6 +41,7 @@ from penstock.flow.operators.source import Source
 from penstock.flow.operators.temporal_filter import Presence, TemporalFilter
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
+from penstock.flow.operators.upsert import OnMisfit, Upsert
 from penstock.graph.node import FlowGraph, Node, Operator
 from penstock.testing.oracle_aggregates import answer_of, rank
 
@@ -317,6 +318,26 @@ def _aggregate(operator: Aggregate, node: Node, inputs: _Inputs) -> Bag:
             values.append(answer_of(aggregation, field.type, [arguments(row) for row in rows]))
         out[(*group, *values)] += 1
     return out
+
+
+@answer_of_bags.register
+def _upsert(operator: Upsert, node: Node, inputs: _Inputs) -> Bag:
+    rule = operator.rule
+    if rule.sequence is None:
+        raise NotOfBags("records count in the order in which they come")
+    [(schema, bag)] = inputs
+    key, row, sequence = functions_of(rule.keys, schema), function_of(rule.row, schema), rule.sequence
+    latest: dict[Row, list[Any]] = {}
+    for record in bag:
+        at = rank(function_of(sequence, schema)(record))
+        last = latest.setdefault(key(record), [at, row(record)])
+        if at > last[0]:
+            last[:] = [at, row(record)]
+        elif at == last[0] and rule.on_misfit is OnMisfit.TRUST_KEY:
+            last[1] = max(last[1], row(record), key=rank)
+        elif at == last[0] and last[1] != row(record):
+            raise NotOfBags("records of one sequence differ")
+    return Counter(made for _, made in latest.values() if made is not None)
 
 
 @answer_of_bags.register

@@ -65,6 +65,7 @@ from penstock.flow.operators.lattice_fold import LatticeFold
 from penstock.flow.operators.lattice_reduce import LatticeReduce
 from penstock.flow.operators.least_watermark import LeastWatermark, Move
 from penstock.flow.operators.map import Map
+from penstock.flow.operators.misfits import Misfits
 from penstock.flow.operators.multiset_delta import MultisetDelta
 from penstock.flow.operators.null import Null
 from penstock.flow.operators.on_time import OnTime
@@ -94,6 +95,7 @@ from penstock.flow.operators.temporal_filter import Presence, TemporalFilter
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
 from penstock.flow.operators.unique import Unique
+from penstock.flow.operators.upsert import OnMisfit, Upsert, UpsertRule
 from penstock.flow.operators.watermark import Watermark
 from penstock.flow.operators.window import Emit, Window
 from penstock.flow.operators.zip import Zip
@@ -146,6 +148,7 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
         "lattice_reduce": LatticeReduce,
         "least_watermark": LeastWatermark,
         "map": Map,
+        "misfits": Misfits,
         "multiset_delta": MultisetDelta,
         "null": Null,
         "on_time": OnTime,
@@ -175,6 +178,7 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
         "top_k": TopK,
         "union": Union,
         "unique": Unique,
+        "upsert": Upsert,
         "watermark": Watermark,
         "window": Window,
         "zip": Zip,
@@ -256,6 +260,7 @@ _PARTS: Mapping[str, type[Any]] = {
     "window.count": value_windows.CountWindow,
     "window.expanding": value_windows.Expanding,
     "window.time": value_windows.TimeWindow,
+    "upsert_rule": UpsertRule,
     "windows.grid": event_time_windows.Grid,
     "windows.sessions": event_time_windows.Sessions,
 }
@@ -283,6 +288,7 @@ CHOICES: Mapping[str, type[Enum]] = MappingProxyType(
         "interpolation": ordering.Interpolation,
         "lifetime": Lifetime,
         "moment": moment_aggregates.Moment,
+        "on_misfit": OnMisfit,
         "ties": ordering.Ties,
         "times": value_kinds.Times,
     }

@@ -18,6 +18,7 @@ from penstock.engine.steps import (
     state_expiry,
     temporal_filter,
     ticks,
+    upsert,
     value_accumulators,
 )
 
@@ -39,5 +40,6 @@ __all__ = [
     "state_expiry",
     "temporal_filter",
     "ticks",
+    "upsert",
     "value_accumulators",
 ]

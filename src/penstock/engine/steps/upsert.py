@@ -1,0 +1,113 @@
+"""Steps of upsert and misfits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.row_codegen import Row
+from penstock.engine.slot import Slot
+from penstock.engine.steps.step import Step, register_step
+from penstock.flow.operators.misfits import Misfits
+from penstock.flow.operators.upsert import OnMisfit, Upsert
+
+if TYPE_CHECKING:
+    from penstock.engine.step_writer import StepWriter
+    from penstock.graph.node import Node
+
+
+class KeyedRecordsStep(Step):
+    """Base of the steps that hold the latest row of each key.
+
+    Slot: key -> its row, or with a sequence (sequence, row or None). Within a tick the keys of its records
+    have [row before the tick, row, sequence].
+    """
+
+    operator: Upsert | Misfits
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.rule = self.operator.rule
+        self.held = writer.node_variable("held", node.id)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.rows"),)
+
+    def begin(self) -> None:
+        self.code.line(f"{self.held} = {{}}")
+
+    def consume(self, port: int, row: Row) -> None:
+        code, writer, rule = self.code, self.writer, self.rule
+        key, own, stored, new = (writer.fresh(n) for n in ("key", "own", "stored", "new"))
+        schema = self.input_schema()
+        writer.assign_key(key, rule.keys, schema, row.columns)
+        code.line(f"{new} = {writer.value(rule.row, schema, row.columns)}")
+        code.line(f"{own} = {self.held}.get({key})")
+        with code.block(f"if {own} is None:"):
+            code.line(f"{stored} = {self.slot_getter('rows')}({key})")
+            held = f"[{stored}, {stored}]"
+            if rule.sequence is not None:
+                held = f"[None, None, None] if {stored} is None else [{stored}[1], {stored}[1], {stored}[0]]"
+            code.line(f"{own} = {self.held}[{key}] = {held}")
+        if rule.sequence is not None:
+            sequence = writer.value(rule.sequence, schema, row.columns)
+            fits = f"x_upsert_by_sequence({own}, {new}, {sequence}, {rule.on_misfit is OnMisfit.TRUST_KEY})"
+        elif rule.before is not None and rule.on_misfit is not OnMisfit.TRUST_KEY:
+            fits = f"x_upsert_in_order({own}, {new}, {writer.value(rule.before, schema, row.columns)})"
+        else:
+            code.line(f"{own}[1] = {new}")
+            return
+        reason = writer.fresh("reason")
+        code.line(f"{reason} = {fits}")
+        if rule.on_misfit is OnMisfit.ERROR:
+            with code.block(f"if {reason} is not None:"):
+                code.line(f"x_record_misfit({reason}, {key}, {own}[1])")
+        else:
+            self.take_misfit(row, reason)
+
+    def take_misfit(self, row: Row, reason: str) -> None:
+        """Write the code for a record that is left out, with the variable of the reason, None if it fits."""
+
+    def finish(self) -> None:
+        code, writer = self.code, self.writer
+        key, own, before, after = (writer.fresh(n) for n in ("key", "own", "before", "after"))
+        with code.block(f"for {key}, {own} in {self.held}.items():"):
+            code.line(f"{before}, {after} = {own}[:2]")
+            self.store(key, own, after, f"{before} is not None")
+            self.changed(before, after)
+
+    def store(self, key: str, own: str, after: str, was_held: str) -> None:
+        """Write code that stores the row of a key."""
+        code, slot = self.code, self.slot("rows")
+        if self.rule.sequence is not None:
+            code.line(f"{slot}[{key}] = ({own}[2], {after})")
+            return
+        with code.block(f"if {after} is not None:"):
+            code.line(f"{slot}[{key}] = {after}")
+        with code.block(f"elif {was_held}:"):
+            code.line(f"del {slot}[{key}]")
+
+    def changed(self, before: str, after: str) -> None:
+        """Write the code for a key with the row it had before the tick and the one it has now."""
+
+
+@register_step(Upsert)
+class UpsertStep(KeyedRecordsStep):
+    """Step of upsert."""
+
+    sites = 2
+
+    def changed(self, before: str, after: str) -> None:
+        with self.code.block(f"if {before} != {after}:"):
+            for row, weight in ((before, "-1"), (after, "1")):
+                with self.code.block(f"if {row} is not None:"):
+                    self.emit_unpacked(row, weight)
+
+
+@register_step(Misfits)
+class MisfitsStep(KeyedRecordsStep):
+    """Step of misfits."""
+
+    def take_misfit(self, row: Row, reason: str) -> None:
+        with self.code.block(f"if {reason} is not None:"):
+            self.emit(Row((*row.columns, reason)))

@@ -1,0 +1,112 @@
+"""Tables held by key: upserts of records, and the records that do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from penstock.errors import BadFlow, WrongType
+from penstock.expr.check import check
+from penstock.expr.constructors import struct, when
+from penstock.expr.tree import Column, Expr
+from penstock.expr.types import STR, BoolType, Field, Schema, StructType
+from penstock.flow.column_arguments import render_argument
+from penstock.flow.fold_arguments import key_columns
+from penstock.flow.operators.misfits import REASON, Misfits
+from penstock.flow.operators.upsert import SEQUENCE_TYPES, OnMisfit, Upsert, UpsertRule
+
+if TYPE_CHECKING:
+    from penstock.errors import SourceLocation
+    from penstock.flow.output_handle import AnyStream, Output
+
+Key: TypeAlias = "Expr | str"
+OnMisfitName: TypeAlias = Literal["error", "dead_letter", "trust_key"]
+
+
+def add_upsert(
+    stream: Output,
+    by: Key | Sequence[Key],
+    *,
+    row: Expr | None,
+    deleted: Expr | None,
+    before: Expr | None,
+    sequence: Key | None,
+    on_misfit: OnMisfitName,
+    name: str | None,
+    location: SourceLocation,
+) -> AnyStream:
+    """Add an upsert of the records of a stream. Raises `WrongType` for arguments that do not fit."""
+    schema = stream.schema
+    keys = tuple(expr for _, expr in key_columns("upsert", by, schema, location))
+    whole = row is None
+    made = struct(**{each: Column(each) for each in schema.names}) if row is None else row
+    rows = _type_of("row", made, schema, location)
+    if deleted is not None:
+        if not isinstance(_type_of("deleted", deleted, schema, location), BoolType):
+            raise _wrong("deleted", deleted, "true or false", location, 'deleted=col.op == "D"')
+        made = when(~deleted | deleted.is_null(), made)
+    if not isinstance(rows, StructType):
+        raise _wrong("row", made, "a struct", location, "row=ps.struct(id=col.id, name=col.name)")
+    if before is not None and _type_of("before", before, schema, location) != rows:
+        raise _wrong("before", before, f"a row like the one it sets, {rows}", location, "before=col.before")
+    order = Column(sequence) if isinstance(sequence, str) else sequence
+    if order is not None and not isinstance(_type_of("sequence", order, schema, location), SEQUENCE_TYPES):
+        raise _wrong(
+            "sequence",
+            order,
+            "a whole number, a decimal, a time or a text",
+            location,
+            'sequence="at"',
+        )
+    if before is not None and order is not None:
+        raise WrongType(
+            "upsert is given the row before and a sequence",
+            where=[location],
+            why="Records with a sequence may come in any order, so the one before may still be missing.",
+            fix="leave out one of them",
+        )
+    operator = Upsert(UpsertRule(keys, made, before, order, _policy(on_misfit, location)))
+    output = Schema(rows.fields, schema.row_class if whole else rows.row_class)
+    return stream.flow.add(operator, output, (stream,), name, location)
+
+
+def add_misfits(stream: Output, name: str | None, location: SourceLocation) -> AnyStream:
+    """Add the records that the upsert `stream` leaves out. Raises `BadFlow` for any other stream."""
+    node = stream.flow.node(stream.node_id)
+    operator = node.operator
+    if not isinstance(operator, Upsert) or operator.rule.on_misfit is not OnMisfit.DEAD_LETTER:
+        raise BadFlow(
+            "misfits() is asked of a stream that sets no records aside",
+            where=[node.location, location],
+            why='They are the records that upsert(on_misfit="dead_letter") leaves out.',
+            fix="keep what upsert(...) gives, and ask that for misfits()",
+        )
+    records = stream.output_of(node.inputs[0])
+    if REASON in records.schema.names:
+        raise BadFlow(
+            f"the records have a column {REASON!r} of their own",
+            where=[location],
+            why="misfits() puts the reason under that name.",
+            fix="rename the column before the upsert",
+        )
+    schema = Schema((*records.schema.fields, Field(REASON, STR)))
+    return stream.flow.add(Misfits(operator.rule), schema, (records,), name, location)
+
+
+def _type_of(what: str, given: object, schema: Schema, location: SourceLocation) -> Any:
+    if not isinstance(given, Expr):
+        raise _wrong(what, given, "an expression", location, f"{what}=col.{what}")
+    return check(given, schema).type
+
+
+def _policy(given: object, location: SourceLocation) -> OnMisfit:
+    try:
+        return OnMisfit(given)
+    except ValueError:
+        known = ", ".join(f'"{each.value}"' for each in OnMisfit)
+        raise _wrong("on_misfit", given, f"one of {known}", location, 'on_misfit="error"') from None
+
+
+def _wrong(what: str, given: object, wanted: str, location: SourceLocation, fix: str) -> WrongType:
+    shown = str(given) if isinstance(given, Expr) else render_argument(given)
+    return WrongType(f"{what} of an upsert is {shown}, not {wanted}", where=[location], fix=fix)

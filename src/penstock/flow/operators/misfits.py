@@ -1,0 +1,53 @@
+"""Misfits operator: the records that an upsert leaves out, with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.expr.types import STR, Field
+from penstock.flow.operators.upsert import KeyedRecords, OnMisfit, UpsertRule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Facts
+
+REASON = "misfit"
+"""Column with the reason why a record does not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misfits(KeyedRecords):
+    """The records that contradict the row held for their key, which `upsert` leaves out, with the reason.
+
+    It holds the rows of all keys a second time.
+
+    >>> from dataclasses import dataclass
+    >>> import penstock as ps
+    >>> from penstock.testing import show
+    >>> @dataclass(frozen=True)
+    ... class Price:
+    ...     item: str
+    ...     price: int
+    ...     at: int
+    >>> def misfits(prices):
+    ...     latest = prices.upsert("item", sequence="at", on_misfit="dead_letter")
+    ...     return latest.misfits().select("price", "misfit")
+    >>> show(misfits, prices=[Price("tea", 3, 1), Price("tea", 4, 1)])
+    + (price=4, misfit="the record with sequence 1 has another row: ('tea', 3, 1)")
+    """
+
+    kind: ClassVar[str] = "misfits"
+    rule: UpsertRule
+
+    def output(self, context: CheckContext) -> Columns:
+        self.rule.check(context)
+        context.require(self.rule.on_misfit is OnMisfit.DEAD_LETTER, "nothing is left out by its policy")
+        context.require(context.input.position(REASON) is None, f"there is a column {REASON!r} already")
+        return (*context.input.fields, Field(REASON, STR))
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0]

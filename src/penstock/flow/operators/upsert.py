@@ -1,0 +1,175 @@
+"""Upsert operator: the latest row of each key, from records that set or delete it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.expr.types import (
+    DateType,
+    DecimalType,
+    Int32Type,
+    Int64Type,
+    StrType,
+    StructType,
+    TimestampType,
+)
+from penstock.flow.unservable import IN_ORDER
+from penstock.graph.node import Operator
+from penstock.graph.operator_declarations import KeyedSlot, Need, Placement, Port, place_by_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.expr.tree import Expr
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Facts, SlotLayout, Unservable
+
+SEQUENCE_TYPES = (Int32Type, Int64Type, DecimalType, DateType, TimestampType, StrType)
+"""Types of values that may order the records of a key."""
+
+
+class OnMisfit(Enum):
+    """Policy for a record that contradicts the row held for its key.
+
+    ERROR:       raise `RecordMisfit`.
+    DEAD_LETTER: leave the record out; `misfits` has it.
+    TRUST_KEY:   apply it. Of records with equal sequences the greatest row wins, and any row over a deletion.
+    """
+
+    ERROR = "error"
+    DEAD_LETTER = "dead_letter"
+    TRUST_KEY = "trust_key"
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertRule:
+    """How records change the row held for their key.
+
+    keys:     of a record; null is a key like any other.
+    row:      the row that the record sets, a struct; null deletes the key's row.
+    before:   the row that the record replaces, a struct like `row`, null where the record does not say.
+    sequence: position of the record among those of its key, of one of `SEQUENCE_TYPES`. None: records count
+              in the order in which they come.
+
+    With a sequence, a record below the last one applied to its key is passed over, also after a deletion, and
+    a record that is delivered again changes nothing. One with the same sequence and another row is a misfit.
+    Without a sequence, a record whose row is already held changes nothing, and one whose `before` is another
+    row than the held one is a misfit.
+    """
+
+    keys: tuple[Expr, ...]
+    row: Expr
+    before: Expr | None = None
+    sequence: Expr | None = None
+    on_misfit: OnMisfit = OnMisfit.ERROR
+
+    def check(self, context: CheckContext) -> StructType:
+        """Return the type of the rows. Raises unless all expressions fit the input."""
+        context.check_keys(self.keys)
+        rows = context.type_of(self.row)
+        if not isinstance(rows, StructType):
+            raise context.unbuildable_error(f"its rows are {rows}, which is no struct")
+        if self.before is not None:
+            context.require(context.type_of(self.before) == rows, "rows before and after differ in type")
+            context.require(self.sequence is None, "rows before are compared in order of arrival only")
+        if self.sequence is not None:
+            type_ = context.type_of(self.sequence)
+            context.require(isinstance(type_, SEQUENCE_TYPES), f"{type_} is no sequence")
+        return rows
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the rows held, or the misfits, depend on the order of records."""
+        return self.sequence is None or self.on_misfit is OnMisfit.DEAD_LETTER
+
+    def unservable(self) -> Unservable | None:
+        return IN_ORDER if self.in_order else None
+
+    def needs(self) -> tuple[Need, ...]:
+        append = Need(
+            0,
+            "append",
+            "a record is an event; it can be followed by another one, but not taken back",
+            "upsert the records as they come, before what takes rows back",
+        )
+        if not self.in_order:
+            return (append,)
+        fix = 'give sequence="...", or say what the order is by .assume_ordered(nondet="why it is kept")'
+        if self.sequence is not None:
+            fix = 'on_misfit="error" or "trust_key"; or .assume_ordered(nondet="why it is kept")'
+        return append, Need(0, "ordered", "of two records of a key, the later one decides", fix)
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        for expr in self.keys:
+            yield "by", expr
+        yield "row", self.row
+        if self.before is not None:
+            yield "before", self.before
+        if self.sequence is not None:
+            yield "sequence", self.sequence
+
+    def __str__(self) -> str:
+        order = "in order of arrival" if self.sequence is None else f"by {self.sequence}"
+        return f"by ({', '.join(map(str, self.keys))}), {order}"
+
+
+class KeyedRecords(Operator):
+    """Base of the operators that hold the latest row of each key."""
+
+    __slots__ = ()
+    rule: UpsertRule
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input", blocking=True, why="a further record could replace a row"),)
+
+    def unservable(self) -> Unservable | None:
+        return self.rule.unservable()
+
+    def needs(self) -> tuple[Need, ...]:
+        return self.rule.needs()
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"rows": KeyedSlot()}
+
+    def placement(self) -> Placement:
+        return place_by_key(self.rule.keys)
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        return self.rule.expressions()
+
+    def describe(self) -> str:
+        return str(self.rule)
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert(KeyedRecords):
+    """The latest row of each key. A tick emits the difference between a key's rows before and after it.
+
+    State: the row of each key, and with a sequence that of its last record, which is kept when the row is
+    deleted (a tombstone), so that an older record cannot bring it back. An empty tick emits nothing.
+
+    >>> from dataclasses import dataclass
+    >>> import penstock as ps
+    >>> from penstock.testing import show
+    >>> @dataclass(frozen=True)
+    ... class Price:
+    ...     item: str
+    ...     price: int
+    ...     at: int
+    >>> prices = [Price("tea", 3, 1), Price("tea", 5, 4), Price("tea", 4, 2), Price("tea", 5, 4)]
+    >>> show(lambda prices: prices.upsert("item", sequence="at"), prices=prices)
+    + Price(item='tea', price=5, at=4)
+    """
+
+    kind: ClassVar[str] = "upsert"
+    rule: UpsertRule
+
+    def output(self, context: CheckContext) -> Columns:
+        return self.rule.check(context).fields
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(append=False, ordered=False)
