@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock import functions, io, lattice, spark
     from penstock.analysis import explain
-    from penstock.engine.change import Change, delete, insert
+    from penstock.engine.change import Change, delete, delete_key, insert, update
     from penstock.engine.engine import Engine
     from penstock.engine.run import arun, run
     from penstock.errors import PenstockError
@@ -92,7 +92,7 @@ __version__ = "0.1.0"
 # loads only its part of the package. Type checkers read the same names above.
 _NAMES_OF = {
     "penstock.analysis": "explain",
-    "penstock.engine.change": "Change delete insert",
+    "penstock.engine.change": "Change delete delete_key insert update",
     "penstock.engine.engine": "Engine",
     "penstock.engine.run": "arun run",
     "penstock.errors": "PenstockError",
@@ -172,6 +172,7 @@ __all__ = [
     "cume_dist",
     "date",
     "delete",
+    "delete_key",
     "dense_rank",
     "diff",
     "ewm",
@@ -227,6 +228,7 @@ __all__ = [
     "timestamp",
     "transform",
     "tumbling",
+    "update",
     "variance",
     "when",
     "zip_with",

@@ -18,6 +18,7 @@ from penstock.engine.change import Change
 from penstock.errors import NotOnSpark
 from penstock.expr.row_classes import from_user
 from penstock.flow import operators
+from penstock.flow.operators.keyed_source import KeyedSource
 from penstock.graph.node import Operator
 from penstock.spark import run
 from penstock.spark.batch.batch_plan import plan_batch
@@ -43,7 +44,8 @@ def all_operators() -> Iterator[type[Operator]]:
 
 
 def test_every_operator_has_an_example() -> None:
-    assert set(all_operators()) == set(EXAMPLES)
+    # What is given to it are records, not pairs: tests/io/test_keyed_tables.py.
+    assert set(all_operators()) - {KeyedSource} == set(EXAMPLES)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -88,8 +88,9 @@ def test_records_that_do_not_fit_are_set_aside(backend: Backend) -> None:
         """
         tick | records                     | out
         1    | 1 ann 5 I; 1 eve 5 I        | + 1 eve true
-        2    | 1 ann 5 I; 1 ann 5 D        | + 1 ann true
-        3    | 1 amy 6 D; 1 ann 6 I        | + 1 ann true
+        2    | 1 ann 5 I; 1 amy 5 U        | + 1 amy true
+        3    | 1 amy 6 D; 1 ann 6 I        |
+        4    | 1 ann 7 I; 1 eve 5 I        |
     """,
     )
 
@@ -101,9 +102,10 @@ def test_of_trusted_records_the_greatest_row_counts(backend: Backend) -> None:
         """
         tick | records                     | out
         1    | 1 ann 5 I; 1 eve 5 I        | + 1 eve
-        2    | 1 amy 5 I; 1 eve 5 D        |
-        3    | 1 amy 6 D                   | - 1 eve
-        4    | 1 amy 6 I                   | + 1 amy
+        2    | 1 amy 5 I; 1 eve 4 D        |
+        3    | 1 amy 5 D                   | - 1 eve
+        4    | 1 zoe 5 I                   |
+        5    | 1 zoe 6 I                   | + 1 zoe
     """,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 from penstock.engine.frames import ColumnarRows
@@ -30,6 +31,36 @@ def insert(row: T) -> Change[T]:
 def delete(row: T) -> Change[T]:
     """Create the deletion of one copy of `row`, for a table source."""
     return Change(row, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Generic[T]):
+    """One row of a table with a key in place of another."""
+
+    before: T
+    after: T
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDeletion:
+    """Deletion of the row with a key. sequence: of the deletion, for a table with a sequence."""
+
+    key: Any
+    sequence: Any = None
+
+
+def update(before: T, after: T) -> Update[T]:
+    """Create the replacement of a row by another one, for a table with a key."""
+    return Update(before, after)
+
+
+def delete_key(key: Any, *, sequence: Any = None) -> KeyDeletion:
+    """Create the deletion of the row with a key, for a table with a key.
+
+    key:      a value, or a tuple of them for a key of several columns.
+    sequence: orders it among the records of the key, for a table with a sequence.
+    """
+    return KeyDeletion(key, sequence)
 
 
 def rows_to_frame(schema: Schema, append: bool, rows: Rows) -> ColumnarRows:

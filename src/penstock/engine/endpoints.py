@@ -29,6 +29,7 @@ from penstock.engine.queue import PerSource, limit_for
 from penstock.errors import BadInput
 from penstock.expr.row_classes import to_user
 from penstock.expr.types import TIMESTAMP
+from penstock.flow.operators.keyed_source import KeyedSource
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import TICK_TIME
 from penstock.flow.operators.source import Source as SourceOperator
@@ -238,6 +239,7 @@ def open_sources(
         node = engine.program.graph.nodes[engine.program.graph.sources[name]]
         operator = node.operator
         assert isinstance(operator, SourceOperator | SignalSource)
+        source = as_read_by(operator, source)
         bounded = isinstance(operator, SourceOperator) and operator.bounded
         positions = None if slots is None else slots[positions_slot(name)]
         feed = Feed(
@@ -258,6 +260,16 @@ def open_sources(
         letters = dead_letters_of(name, source, durable=slots is not None)
         opened.append(OpenSource(name, stream, bounded, positions, letters))
     return opened
+
+
+def as_read_by(operator: object, source: Any) -> Any:
+    """Return the source that reads what is given for a source of the flow. Raises `BadInput`."""
+    if not isinstance(operator, KeyedSource):
+        return source
+    # Imported here, so that flows without such tables need not load it.
+    from penstock.io.keyed_records import keyed_source
+
+    return keyed_source(operator.name, source, operator.keyed)
 
 
 def _batches(source: Any, feed: Feed, limit: int | None, closing: ExitStack) -> pull.Source:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
 from penstock.analysis.column_liveness import live_columns, live_graph
@@ -17,11 +17,11 @@ from penstock.engine.plan import Schedule
 from penstock.engine.program import compile_program, limit_loop_rounds
 from penstock.engine.queue import QUEUE_ROWS, PerSource, Queues, check_limits, limit_for
 from penstock.engine.signals.engine_mixin import RunsSignals
-from penstock.engine.signals.row_values import rows_of_signal
+from penstock.engine.source_intake import source_intake
 from penstock.engine.spilling import StateInMemory, parse_memory_limit
 from penstock.errors import BadInput, EngineStopped, SourceLocation
-from penstock.expr.row_classes import from_user, to_user
-from penstock.expr.row_conversion import from_trusted
+from penstock.expr.row_classes import to_user
+from penstock.flow.operators.keyed_source import KeyedSource
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import TICK_TIME, Source
 
@@ -130,7 +130,7 @@ class Engine(RunsSignals):
         self._bounded_memory = memory is not None
         self._until_settled = 0
         self._intake: dict[str, Callable[[Iterable[Any]], Rows]] = {
-            name: _intake(graph.nodes[node].operator, self.program.source_append[name], name in trusted)
+            name: source_intake(graph.nodes[node].operator, self.program.source_append[name], name in trusted)
             for name, node in graph.sources.items()
         }
         for name in trusted:
@@ -253,6 +253,9 @@ class Engine(RunsSignals):
     def _from_frame(self, name: str, frame: Any, *, in_columns: bool) -> Any:
         graph = self.program.graph
         frame = read_whole(frame)
+        operator = graph.nodes[graph.sources[name]].operator
+        if isinstance(operator, KeyedSource):
+            return self._intake[name](rows_of_frame(frame, operator.keyed.rows, None))
         if in_columns and len(frame) >= self._machine.least:
             columns = self._in_columns(name, frame)
             if columns is not None:  # rows of weight 0 are no rows
@@ -487,13 +490,3 @@ def _check_iterable(name: str, rows: object) -> None:
 
 def _is_bounded(operator: object) -> bool:
     return isinstance(operator, Source) and operator.bounded
-
-
-def _intake(operator: object, append: bool, trusted: bool) -> Callable[[Iterable[Any]], Rows]:
-    """Create the function from user input to internal rows."""
-    if isinstance(operator, SignalSource):
-        return rows_of_signal(operator)
-    assert isinstance(operator, Source)
-    what = f"source {operator.name!r}"
-    make = from_trusted if trusted else partial(from_user, what=what)
-    return make(operator.schema, change=None if append else Change)

@@ -24,9 +24,9 @@ def upsert_in_order(held: Held, row: Any, before: Any) -> str | None:
 
 
 def upsert_by_sequence(held: Held, row: Any, sequence: Any, trust: bool) -> str | None:
-    """Apply a record unless a later one was; return the reason if one of the same sequence differs.
+    """Apply a record unless a later one was; return the reason if one of its sequence has another row.
 
-    trust: apply it then if its row is the greater one.
+    Of one sequence, a deletion is later than rows. trust: apply the record then if its row is greater.
     """
     if sequence is None:
         raise EvaluationError(
@@ -36,11 +36,11 @@ def upsert_by_sequence(held: Held, row: Any, sequence: Any, trust: bool) -> str 
         )
     _, now, last = held
     if last is not None and sequence <= last:
-        if sequence == last and row != now:
-            if not trust:
-                there = "deletes the row" if now is None else f"has another row: {now!r}"
-                return f"the record with sequence {sequence} {there}"
-            held[1] = max(row, now, key=any_key)
+        if sequence < last or now is None or row == now:
+            return None
+        if row is not None and not trust:
+            return f"the record with sequence {sequence} has another row: {now!r}"
+        held[1] = row if row is None else max(row, now, key=any_key)
         return None
     held[1], held[2] = row, sequence
     return None

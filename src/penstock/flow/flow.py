@@ -25,6 +25,7 @@ from penstock.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordere
 from penstock.graph.node import FlowGraph, Node, Operator, inside_loops
 
 if TYPE_CHECKING:
+    from penstock.flow.keyed_tables import OnMisfitName
     from penstock.flow.operators.signals.signal_source import SignalSource
     from penstock.flow.signal import Signal
     from penstock.flow.timed_columns import Times
@@ -75,9 +76,31 @@ class Flow:
         """
         return self._source(name, rows, bounded=bounded, append=True)
 
-    def table(self, name: str, rows: type[T]) -> Stream[T, Unbounded, Changes, NoOrder]:
-        """Add a source of rows that may be retracted. Each input row has a weight."""
-        return self._source(name, rows, bounded=False, append=False)
+    def table(
+        self,
+        name: str,
+        rows: type[T],
+        *,
+        key: str | Sequence[str] | None = None,
+        sequence: str | None = None,
+        on_misfit: OnMisfitName = "error",
+    ) -> Stream[T, Unbounded, Changes, NoOrder]:
+        """Add a source of rows that may be retracted. Each input row has a weight, unless there is a key.
+
+        key: columns by which rows are held. The source is then given records: a row sets the row of its key
+             whatever it was before, a deletion needs no more than the key, and what is delivered again
+             changes nothing.
+        sequence, on_misfit: see `Stream.upsert`. Of one sequence, a deletion comes after a row.
+
+        Raises `UnknownColumn` and `WrongType` for columns that cannot be a key or a sequence.
+        """
+        if key is None and sequence is None:
+            return self._source(name, rows, bounded=False, append=False)
+        from penstock.flow.keyed_tables import add_keyed_table
+
+        location = SourceLocation.of_caller()
+        self._check_source_name(name, location)
+        return add_keyed_table(self, name, schema_of(rows), key or (), sequence, on_misfit, location)
 
     def signal(self, name: str, values: type[T]) -> Signal[T]:
         """Add a signal source called `name`, with at most one value per tick.

@@ -3,24 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from penstock.errors import BadFlow, WrongType
 from penstock.expr.check import check
 from penstock.expr.constructors import struct, when
+from penstock.expr.keyed_rows import KeyedRows
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import STR, BoolType, Field, Schema, StructType
 from penstock.flow.column_arguments import render_argument
-from penstock.flow.fold_arguments import key_columns
+from penstock.flow.operators.keyed_source import KeyedSource
 from penstock.flow.operators.misfits import REASON, Misfits
 from penstock.flow.operators.upsert import SEQUENCE_TYPES, OnMisfit, Upsert, UpsertRule
 
 if TYPE_CHECKING:
     from penstock.errors import SourceLocation
+    from penstock.flow.flow import Flow
     from penstock.flow.output_handle import AnyStream, Output
 
 Key: TypeAlias = "Expr | str"
 OnMisfitName: TypeAlias = Literal["error", "dead_letter", "trust_key"]
+
+
+def add_keyed_table(
+    flow: Flow,
+    name: str,
+    rows: Schema,
+    key: str | Sequence[str],
+    sequence: str | None,
+    on_misfit: OnMisfitName,
+    location: SourceLocation,
+) -> AnyStream:
+    """Add a source of records, and the rows that they leave for each key."""
+    names = (key,) if isinstance(key, str) else tuple(key)
+    if not names or rows.scalar:
+        raise WrongType(
+            f"table {name!r} is held by no key"
+            if not names
+            else f"table {name!r} holds {rows.fields[0].type}",
+            where=[location],
+            why="Its rows are found by the values of some of their columns.",
+            fix='table("customers", Customer, key="id")',
+        )
+    for each in (*names, *([] if sequence is None else [sequence])):
+        check(Column(each), rows)
+    keyed = KeyedRows(rows, names, sequence)
+    source = flow.add_source(KeyedSource(name, keyed.records, keyed=keyed), location)
+    return add_upsert(
+        source,
+        [Column("key").field(each) for each in names],
+        row=Column("row"),
+        deleted=None,
+        before=Column("before") if sequence is None else None,
+        sequence=None if sequence is None else Column("sequence"),
+        on_misfit=on_misfit,
+        name=None,
+        location=location,
+    )
 
 
 def add_upsert(
@@ -37,7 +76,7 @@ def add_upsert(
 ) -> AnyStream:
     """Add an upsert of the records of a stream. Raises `WrongType` for arguments that do not fit."""
     schema = stream.schema
-    keys = tuple(expr for _, expr in key_columns("upsert", by, schema, location))
+    keys = _keys(by, schema, location)
     whole = row is None
     made = struct(**{each: Column(each) for each in schema.names}) if row is None else row
     rows = _type_of("row", made, schema, location)
@@ -91,6 +130,14 @@ def add_misfits(stream: Output, name: str | None, location: SourceLocation) -> A
         )
     schema = Schema((*records.schema.fields, Field(REASON, STR)))
     return stream.flow.add(Misfits(operator.rule), schema, (records,), name, location)
+
+
+def _keys(by: object, schema: Schema, location: SourceLocation) -> tuple[Expr, ...]:
+    listed = cast("Sequence[object]", by) if isinstance(by, list | tuple) else [by]
+    keys = [Column(each) if isinstance(each, str) else each for each in listed]
+    for each in keys:
+        _type_of("by", each, schema, location)
+    return tuple(cast("list[Expr]", keys))
 
 
 def _type_of(what: str, given: object, schema: Schema, location: SourceLocation) -> Any:

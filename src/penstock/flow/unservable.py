@@ -34,6 +34,10 @@ BOUNDED = Unservable(
     "A collection can always be written to, and this source ends with its first tick.",
     "leave out bounded=True",
 )
+RECORDS = Unservable(
+    "A collection holds rows, and what a table with a key is given are records that set or delete them.",
+    "declare a source of records, and hold their rows by upsert(..., sequence=...)",
+)
 LOOP_OF_LATTICES = Unservable(
     "In a loop, which of its growing values are shown depends on ticks.",
     "put the lattice_fold behind the loop",

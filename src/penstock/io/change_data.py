@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 from penstock.errors import BadInput
 from penstock.expr.types import STR, Field, Schema, StructType
@@ -30,6 +30,8 @@ Decode: TypeAlias = Callable[[Row | None], list[Row]]
 class ChangeData(Source):
     """Base class of change data sources. records: `JsonFiles(...)` or other files; a `Frame(df)` on Spark."""
 
+    gives_weights: ClassVar[bool] = True
+    """Whether its rows have weights, as the rows of a table."""
     records: Any
 
     def of(self, records: Any) -> Self:
@@ -187,22 +189,36 @@ IMAGES: dict[str, tuple[bool, bool]] = {
 """Map from Debezium operations to whether each deletes `before` and whether it inserts `after`."""
 
 
+def envelope_reader(source: Debezium, rows: Schema) -> Callable[[Row], tuple[str, Row | None, Row | None]]:
+    """Build a function from an envelope to its operation and both images; it raises `Unfit`."""
+    restore = epoch_row_restorer(rows.fields, source.epoch) if source.epoch else None
+
+    def image(found: Row | None) -> Row | None:
+        return found if found is None or restore is None else restore(found)
+
+    def read(record: Row) -> tuple[str, Row | None, Row | None]:
+        before, after, op = record[3] or record[:3]
+        if op not in IMAGES:
+            raise Unfit(f"op: {shortened(repr(op))} is not one of {', '.join(map(repr, IMAGES))}")
+        return op, image(before), image(after)
+
+    return read
+
+
 @build_decoder.register
 def _(source: Debezium, rows: Schema) -> Decode:
-    restore = epoch_row_restorer(rows.fields, source.epoch) if source.epoch else None
+    read = envelope_reader(source, rows)
 
     def image(found: Row | None, name: str, op: str, weight: int) -> Row:
         if found is None:
             why = f"; {_OLD_ROWS}" if weight < 0 else ""
             raise Unfit(f"{name}: it is null or missing, but op {op!r} needs it{why}")
-        return (*(found if restore is None else restore(found)), weight)
+        return (*found, weight)
 
     def decode(record: Row | None) -> list[Row]:
         if record is None:
             return []
-        before, after, op = record[3] or record[:3]
-        if op not in IMAGES:
-            raise Unfit(f"op: {shortened(repr(op))} is not one of {', '.join(map(repr, IMAGES))}")
+        op, before, after = read(record)
         deletes, inserts = IMAGES[op]
         found = [image(before, "before", op, -1)] if deletes else []
         return [*found, image(after, "after", op, 1)] if inserts else found
@@ -215,7 +231,7 @@ def _(source: Debezium, rows: Schema) -> Decode:
 
 def refuse_rows_only(source: ChangeData, name: str, append: bool) -> None:
     """Raise `BadInput` if the flow's source is append-only."""
-    if append:
+    if append and source.gives_weights:
         raise BadInput(
             f"source {name!r} gets change data, but is append-only",
             why=f"{type(source).__name__} brings rows with weights, -1 for deletions.",

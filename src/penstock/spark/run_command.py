@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from penstock.analysis.column_liveness import live_graph
 from penstock.engine.endpoints import (
+    as_read_by,
     as_sink,
     check_names,
     dead_letters_of,
@@ -303,7 +304,8 @@ class _Run:
             operator = cast("SourceOperator", self._graph.nodes[self._graph.sources[name]].operator)
             spool = subfolder_for(self._folder / GIVEN, name)
             # Of what Spark reads itself, Spark keeps the positions.
-            own = {} if sends_rows(sources[name]) else positions.of(name)
+            source = as_read_by(operator, sources[name])
+            own = {} if sends_rows(source) else positions.of(name)
             opening = Opening(
                 spark=self._spark,
                 engine=self._engine,
@@ -319,7 +321,7 @@ class _Run:
                 native=native.get(name, ()),
                 named=named,
             )
-            opened.append(open_on_spark(sources[name], opening))
+            opened.append(open_on_spark(source, opening))
         return opened
 
     def _open_dead_letters(self, sources: Mapping[str, Any], tick: int) -> dict[str, DeadLetters]:

@@ -327,17 +327,19 @@ def _upsert(operator: Upsert, node: Node, inputs: _Inputs) -> Bag:
         raise NotOfBags("records count in the order in which they come")
     [(schema, bag)] = inputs
     key, row, sequence = functions_of(rule.keys, schema), function_of(rule.row, schema), rule.sequence
-    latest: dict[Row, list[Any]] = {}
+    rows: dict[Row, list[tuple[Any, Any]]] = {}
     for record in bag:
-        at = rank(function_of(sequence, schema)(record))
-        last = latest.setdefault(key(record), [at, row(record)])
-        if at > last[0]:
-            last[:] = [at, row(record)]
-        elif at == last[0] and rule.on_misfit is OnMisfit.TRUST_KEY:
-            last[1] = max(last[1], row(record), key=rank)
-        elif at == last[0] and last[1] != row(record):
+        rows.setdefault(key(record), []).append((rank(function_of(sequence, schema)(record)), row(record)))
+    out: Bag = Counter()
+    for held in rows.values():
+        top = max(at for at, _ in held)
+        last = [each for at, each in held if at == top]
+        if None in last:
+            continue
+        if len(set(last)) > 1 and rule.on_misfit is not OnMisfit.TRUST_KEY:
             raise NotOfBags("records of one sequence differ")
-    return Counter(made for _, made in latest.values() if made is not None)
+        out[max(last, key=rank)] += 1
+    return out
 
 
 @answer_of_bags.register

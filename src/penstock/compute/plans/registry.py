@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from penstock import lattice
+from penstock.expr.keyed_rows import KeyedRows
 from penstock.expr.tree import Expr, Ordering
 from penstock.expr.types import DataType, Schema
 from penstock.flow import (
@@ -60,6 +61,7 @@ from penstock.flow.operators.fold_tick import FoldTick
 from penstock.flow.operators.initialize import Initialize
 from penstock.flow.operators.inspect import Inspect
 from penstock.flow.operators.join import How, Join
+from penstock.flow.operators.keyed_source import KeyedSource
 from penstock.flow.operators.late_rows import LateRows
 from penstock.flow.operators.lattice_fold import LatticeFold
 from penstock.flow.operators.lattice_reduce import LatticeReduce
@@ -142,6 +144,7 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
         "initialize": Initialize,
         "inspect": Inspect,
         "join": Join,
+        "keyed_source": KeyedSource,
         "join_on_time": JoinOnTime,
         "late_rows": LateRows,
         "lattice_fold": LatticeFold,
@@ -245,6 +248,7 @@ _PARTS: Mapping[str, type[Any]] = {
     "lattice.min": lattice.Min,
     "lattice.pair": lattice.Pair,
     "lattice.set_union": lattice.SetUnion,
+    "keyed_rows": KeyedRows,
     "move": Move,
     "ordering": Ordering,
     "over": window_functions.Over,

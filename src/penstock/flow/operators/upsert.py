@@ -37,7 +37,7 @@ class OnMisfit(Enum):
 
     ERROR:       raise `RecordMisfit`.
     DEAD_LETTER: leave the record out; `misfits` has it.
-    TRUST_KEY:   apply it. Of records with equal sequences the greatest row wins, and any row over a deletion.
+    TRUST_KEY:   apply it. Of records with equal sequences, the greatest row wins.
     """
 
     ERROR = "error"
@@ -56,7 +56,8 @@ class UpsertRule:
               in the order in which they come.
 
     With a sequence, a record below the last one applied to its key is passed over, also after a deletion, and
-    a record that is delivered again changes nothing. One with the same sequence and another row is a misfit.
+    a record that is delivered again changes nothing. One with the same sequence and another row is a misfit;
+    but a deletion follows the rows of its sequence, since it may carry that of the row it deletes.
     Without a sequence, a record whose row is already held changes nothing, and one whose `before` is another
     row than the held one is a misfit.
     """

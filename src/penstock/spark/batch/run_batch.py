@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pyspark.sql import functions as f
 
 from penstock.analysis.column_liveness import live_columns, live_graph
-from penstock.engine.endpoints import as_sink, dead_letters_of
+from penstock.engine.endpoints import as_read_by, as_sink, dead_letters_of
 from penstock.engine.engine import Engine
 from penstock.engine.progress import Progress
 from penstock.engine.run import RunResult
@@ -142,6 +142,7 @@ class _Run:
             follow=False,
             positions={},
         )
+        source = as_read_by(operator, source)
         if sends_rows(source):
             frame = source_frame(source, opening, operator.schema)
             if frame.isStreaming:

@@ -1,0 +1,44 @@
+"""Rows held by key, and the columns of the records that change them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from penstock.expr.types import Field, Schema, StructType
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRows:
+    """Rows of a table that are held by key.
+
+    sequence: column that orders the records of a key; None if they count in the order in which they come.
+    """
+
+    rows: Schema
+    key: tuple[str, ...]
+    sequence: str | None = None
+
+    @property
+    def records(self) -> Schema:
+        """Columns of records: key, row before, row, and the sequence if there is one."""
+        whole = StructType(self.rows.fields, self.rows.row_class)
+        fields = [
+            Field("key", StructType(self.key_fields)),
+            Field("before", whole, nullable=True),
+            Field("row", whole, nullable=True),
+        ]
+        if self.sequence is not None:
+            fields.append(Field("sequence", self._field(self.sequence).type, nullable=True))
+        return Schema(tuple(fields))
+
+    @property
+    def key_fields(self) -> tuple[Field, ...]:
+        return tuple(map(self._field, self.key))
+
+    @property
+    def relaxed(self) -> Schema:
+        """Columns of rows of which only the key need be known."""
+        return Schema(tuple(f if f.name in self.key else replace(f, nullable=True) for f in self.rows.fields))
+
+    def _field(self, name: str) -> Field:
+        return next(f for f in self.rows.fields if f.name == name)

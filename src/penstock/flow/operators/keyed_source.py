@@ -1,0 +1,35 @@
+"""Keyed-source operator: entry point of the records of a table with a key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.expr.keyed_rows import KeyedRows
+from penstock.flow.operators.source import Source
+from penstock.flow.unservable import RECORDS
+
+if TYPE_CHECKING:
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.node import Columns
+    from penstock.graph.operator_declarations import Unservable
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedSource(Source):
+    """The records of a table with a key: each sets or deletes the row of its key.
+
+    keyed: rows of the table. What is given to the source is converted to records of them.
+    """
+
+    keyed: KeyedRows = field(kw_only=True)
+
+    def output(self, context: CheckContext) -> Columns:
+        context.require(self.append and self.schema == self.keyed.records, "the records are not of its rows")
+        return Source.output(self, context)
+
+    def unservable(self) -> Unservable | None:
+        return RECORDS
+
+    def describe(self) -> str:
+        return f"records by ({', '.join(self.keyed.key)})"

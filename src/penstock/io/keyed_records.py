@@ -1,0 +1,192 @@
+"""Records of tables held by key: each sets or deletes the row of its key.
+
+A source of a keyed table takes rows, which are set, and change data, of which neither rows before a change
+nor more than the key of a deleted row are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import singledispatch
+from operator import itemgetter
+from typing import Any, ClassVar, TypeAlias
+
+from penstock.errors import BadInput
+from penstock.expr.keyed_rows import KeyedRows
+from penstock.expr.types import Field, Schema
+from penstock.io.change_data import (
+    IMAGES,
+    ChangeData,
+    Debezium,
+    Decode,
+    DeltaChanges,
+    Operations,
+    build_decoder,
+    envelope_reader,
+    record_schema,
+)
+from penstock.io.files.file_source import Files
+from penstock.io.files.text_values import Unfit, unfit
+from penstock.io.in_process import Rows
+from penstock.io.source import Source, set_fields
+
+Row: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBuilder:
+    """Builder of records from rows of which columns other than the key may be missing."""
+
+    keyed: KeyedRows
+    key_of: Callable[[Row], Row]
+    at: int | None
+
+    @classmethod
+    def of(cls, keyed: KeyedRows) -> RecordBuilder:
+        names = keyed.rows.names
+        places = [names.index(name) for name in keyed.key]
+        (first, *more) = places
+        get: Callable[[Row], Row] = itemgetter(*places) if more else lambda row: (row[first],)
+        return cls(keyed, get, None if keyed.sequence is None else names.index(keyed.sequence))
+
+    def sets(self, row: Row) -> Row:
+        """Build the record that sets a row."""
+        return self._record(self.key_of(row), None, row, row)
+
+    def replaces(self, before: Row | None, row: Row) -> list[Row]:
+        """Build the records that set a row in place of one of which more than the key may be unknown."""
+        if before is None:
+            return [self.sets(row)]
+        key = self.key_of(row)
+        if self.key_of(before) != key:
+            return [self.deletes(before), self.sets(row)]
+        return [self._record(key, self.whole_or_none(before), row, row)]
+
+    def deletes(self, row: Row) -> Row:
+        """Build the record that deletes a row, of which more than the key may be unknown."""
+        return self._record(self.key_of(row), self.whole_or_none(row), None, row)
+
+    def deletes_key(self, key: Row, sequence: Any) -> Row:
+        """Build the record that deletes the row of a key."""
+        return (key, None, None) if self.at is None else (key, None, None, sequence)
+
+    def _record(self, key: Row, before: Row | None, row: Row | None, dated: Row) -> Row:
+        return (key, before, row) if self.at is None else (key, before, row, dated[self.at])
+
+    def whole_or_none(self, row: Row) -> Row | None:
+        """Return a row unless it is known by its key alone, or lacks a column that is never null."""
+        others = [v for v, f in zip(row, self.keyed.rows.fields, strict=True) if f.name not in self.keyed.key]
+        if others and all(value is None for value in others):
+            return None
+        return None if self._missing(row) else row
+
+    def check(self, row: Row) -> Row:
+        """Return a row. Raises `Unfit` if a column is null that never is."""
+        missing = self._missing(row)
+        if missing is not None:
+            raise Unfit(f"{missing.name}: expected {missing.type}, found None")
+        return row
+
+    def _missing(self, row: Row) -> Field | None:
+        pairs = zip(row, self.keyed.rows.fields, strict=True)
+        return next((f for value, f in pairs if value is None and not f.nullable), None)
+
+
+@dataclass(frozen=True, init=False)
+class KeyedFiles(ChangeData):
+    """Files of records of a keyed table. source: the files, or the change data that reads them, as given."""
+
+    gives_weights: ClassVar[bool] = False
+    source: Files | ChangeData
+    keyed: KeyedRows
+
+    def __init__(self, source: Files | ChangeData, keyed: KeyedRows) -> None:
+        records = source.records if isinstance(source, ChangeData) else source
+        set_fields(self, records=records, source=source, keyed=keyed)
+
+
+def keyed_source(name: str, source: object, keyed: KeyedRows) -> object:
+    """Return the source of a keyed table that reads a given one; rows in Python are left as they are.
+
+    Raises `BadInput` for a source whose rows cannot be read by key.
+    """
+    if isinstance(source, Files) or (isinstance(source, ChangeData) and isinstance(source.records, Files)):
+        return KeyedFiles(source, keyed)
+    if isinstance(source, Rows) or not isinstance(source, Source):
+        return source
+    raise BadInput(
+        f"source {name!r} is a table with a key, and cannot read {type(source).__name__}",
+        why="Records by key are read from files and from rows in Python.",
+        fix="give JsonFiles, CsvFiles, ParquetFiles, or change data in them; or read the records by"
+        " flow.source(...) and hold them by upsert(...)",
+        source=name,
+    )
+
+
+@record_schema.register
+def _(source: KeyedFiles, rows: Schema) -> Schema:
+    inner, relaxed = source.source, source.keyed.relaxed
+    return record_schema(inner, relaxed) if isinstance(inner, ChangeData) else relaxed
+
+
+@build_decoder.register
+def _(source: KeyedFiles, rows: Schema) -> Decode:
+    return _decoder(source.source, RecordBuilder.of(source.keyed))
+
+
+@singledispatch
+def _decoder(source: object, build: RecordBuilder) -> Decode:
+    """Build a decoder from records as they are read to those of a keyed table."""
+
+    def decode(record: Row | None) -> list[Row]:
+        if record is None:
+            raise unfit("a row", None)
+        return [build.sets(build.check(record))]
+
+    return decode
+
+
+@_decoder.register
+def _(source: Operations, build: RecordBuilder) -> Decode:
+    weighted = build_decoder(source, build.keyed.relaxed)
+
+    def decode(record: Row | None) -> list[Row]:
+        return [
+            build.sets(build.check(row)) if weight > 0 else build.deletes(row)
+            for *values, weight in weighted(record)
+            for row in [tuple(values)]
+        ]
+
+    return decode
+
+
+@_decoder.register
+def _(source: DeltaChanges, build: RecordBuilder) -> Decode:
+    # The row before an update is not deleted: the row after it takes its place.
+    return _decoder(
+        Operations(source.records, source.column, source.insert, "delete", ignore="update_preimage"),
+        build,
+    )
+
+
+@_decoder.register
+def _(source: Debezium, build: RecordBuilder) -> Decode:
+    read = envelope_reader(source, build.keyed.relaxed)
+
+    def decode(record: Row | None) -> list[Row]:
+        if record is None:
+            return []
+        op, before, after = read(record)
+        deletes, sets = IMAGES[op]
+        if sets:
+            if after is None:
+                raise Unfit(f"after: it is null or missing, but op {op!r} needs it")
+            return build.replaces(before if deletes else None, build.check(after))
+        if not deletes:
+            return []
+        if before is None:
+            raise Unfit(f"before: it is null or missing, but op {op!r} needs the key of the row")
+        return [build.deletes(before)]
+
+    return decode

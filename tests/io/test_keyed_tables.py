@@ -1,0 +1,272 @@
+"""Tables held by key: what sets and deletes their rows, in Python and in files, on both engines."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import penstock as ps
+from penstock import io
+from penstock.errors import BadInput, BadRow, RecordMisfit, UnknownColumn, WrongType
+from tests.io.feeds import write
+
+
+class Customer(NamedTuple):
+    id: int
+    name: str
+    city: str | None
+
+
+class Dated(NamedTuple):
+    shop: str
+    item: int
+    price: int
+    at: int
+
+
+ANN, BOB, AMY = Customer(1, "ann", "Rome"), Customer(2, "bob", None), Customer(1, "amy", "Rome")
+
+
+def customers(**options: Any) -> ps.Flow:
+    flow = ps.Flow("customers")
+    flow.sink("out", flow.table("customers", Customer, key="id", **options))
+    return flow
+
+
+def prices(**options: Any) -> ps.Flow:
+    flow = ps.Flow("prices")
+    flow.sink("out", flow.table("prices", Dated, key=["shop", "item"], sequence="at", **options))
+    return flow
+
+
+def weights(flow: ps.Flow, *ticks: Any) -> list[list[Any]]:
+    engine, (source,) = ps.Engine(flow), flow.graph().sources
+    return [sorted(engine.tick(**{source: tick})["out"].raw) for tick in ticks]
+
+
+def test_a_row_sets_the_row_of_its_key() -> None:
+    assert weights(customers(), [ANN, ps.insert(BOB)], [AMY, AMY], [AMY]) == [
+        [(*ANN, 1), (*BOB, 1)],
+        [(*AMY, 1), (*ANN, -1)],
+        [],
+    ]
+
+
+def test_a_deletion_needs_no_more_than_the_key() -> None:
+    ticks = [ANN, BOB], [ps.delete_key(2), ps.delete_key(2), ps.delete_key(9)], [ps.delete(ANN)]
+    assert weights(customers(), *ticks)[1:] == [[(*BOB, -1)], [(*ANN, -1)]]
+
+
+def test_an_update_may_move_a_row_to_another_key() -> None:
+    moved = ANN._replace(id=7)
+    assert weights(customers(), [ANN], [ps.update(ANN, moved)])[1] == [(*ANN, -1), (*moved, 1)]
+
+
+def test_a_frame_sets_its_rows() -> None:
+    table = pa.table({"id": [1, 2], "name": ["ann", "bob"], "city": ["Rome", None]})
+    assert weights(customers(), table) == [[(*ANN, 1), (*BOB, 1)]]
+
+
+def test_an_update_that_does_not_fit_is_found() -> None:
+    engine = ps.Engine(customers())
+    engine.tick(customers=[ANN])
+    with pytest.raises(RecordMisfit, match="the record replaces the row"):
+        engine.tick(customers=[ps.update(ANN._replace(name="ana"), AMY)])
+
+
+def test_an_update_that_does_not_fit_is_trusted() -> None:
+    flow = customers(on_misfit="trust_key")
+    assert weights(flow, [ANN], [ps.update(ANN._replace(name="ana"), AMY)])[1] == [(*AMY, 1), (*ANN, -1)]
+
+
+def test_misfits_are_set_aside() -> None:
+    flow = ps.Flow("customers")
+    held = flow.table("customers", Customer, key="id", on_misfit="dead_letter")
+    flow.sink("out", held)
+    flow.sink("misfits", held.misfits().select("key", "row"))
+    engine = ps.Engine(flow)
+    engine.tick(customers=[ANN])
+    made = engine.tick(customers=[ps.delete(ANN._replace(name="ana")), ps.update(BOB, BOB)])
+    assert made["out"].raw == []
+    assert made["misfits"].raw == [((1,), None, 1), ((2,), tuple(BOB), 1)]
+
+
+def test_rows_with_a_sequence_come_in_any_order() -> None:
+    new, old = Dated("a", 1, 30, 5), Dated("a", 1, 20, 4)
+    key = ("a", 1)
+    ticks = [new, old], [ps.delete_key(key, sequence=4)], [ps.delete_key(key, sequence=6), new], [old]
+    assert weights(prices(), *ticks) == [[(*new, 1)], [], [(*new, -1)], []]
+
+
+def test_a_deletion_with_the_sequence_of_its_row_deletes_it() -> None:
+    row = Dated("a", 1, 30, 5)
+    assert weights(prices(), [row], [ps.delete(row)], [row]) == [[(*row, 1)], [(*row, -1)], []]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ps.delete_key((1, 2)),
+        ps.delete_key("one"),
+        ps.delete_key(None),
+        ps.delete_key(1, sequence=3),
+        ps.Change(ANN, 2),
+        ps.insert(("1", "ann", None)),
+        ps.update(ANN, ("x", "y", "z")),
+        7,
+    ],
+)
+def test_what_is_no_record_is_refused(given: Any) -> None:
+    with pytest.raises(BadRow):
+        weights(customers(), [given])
+
+
+@pytest.mark.parametrize(
+    ("columns", "error"),
+    [
+        ({"key": "nobody"}, UnknownColumn),
+        ({"key": "id", "sequence": "nobody"}, UnknownColumn),
+        ({"sequence": "id"}, WrongType),
+        ({"key": ()}, WrongType),
+        ({"key": "id", "on_misfit": "no"}, WrongType),
+    ],
+)
+def test_columns_that_are_no_key_are_refused(columns: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        ps.Flow("f").table("customers", Customer, **columns)
+
+
+def test_bare_values_have_no_key() -> None:
+    with pytest.raises(WrongType, match="table 'n' holds int64"):
+        ps.Flow("f").table("n", int, key="value")
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def json_lines(records: list[Any]) -> str:
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def envelope(op: str, before: Any, after: Any) -> Any:
+    return {"before": before, "after": after, "op": op}
+
+
+KEY_ALONE = {"id": 2, "name": None, "city": None}
+ROWS = {
+    "rows": lambda at: io.JsonFiles(at),
+    "operations": lambda at: io.Operations(io.CsvFiles(at), "op", ["I", "U"], "D", ignore="?"),
+    "envelopes": lambda at: io.Debezium(io.JsonFiles(at)),
+    "delta": lambda at: io.DeltaChanges(io.ParquetFiles(at)),
+}
+ENVELOPES = [
+    envelope("r", None, BOB._asdict()),
+    envelope("c", None, ANN._asdict()),
+    envelope("c", None, ANN._asdict()),
+    envelope("u", None, AMY._asdict()),
+    envelope("u", {"id": 1}, AMY._asdict()),
+    envelope("u", AMY._asdict(), AMY._replace(id=3)._asdict()),
+    envelope("d", KEY_ALONE, None),
+    None,
+]
+OPERATIONS = (
+    "id,name,city,op\n2,bob,,I\n1,ann,Rome,I\n1,amy,Rome,U\n3,amy,Rome,I\n1,,,D\n2,bob,,D\n2,bob,,D\n9,,,?\n"
+)
+
+
+def written(form: str, folder: Path) -> Any:
+    """A source of files of one form, and which rows they leave."""
+    if form == "delta":
+        folder.mkdir()
+        kinds = ["insert", "insert", "update_preimage", "update_postimage", "delete", "insert"]
+        rows = [ANN, BOB, ANN, AMY, BOB, AMY._replace(id=3)]
+        named = [{**row._asdict(), "_change_type": kind} for row, kind in zip(rows, kinds, strict=True)]
+        pq.write_table(pa.Table.from_pylist(named), folder / "1.parquet")
+        return ROWS[form](folder), [AMY, AMY._replace(id=3)]
+    if form == "rows":
+        write(folder / "1.json", json_lines([r._asdict() for r in (ANN, BOB, AMY, AMY)]))
+        write(folder / "2.json", json_lines([r._asdict() for r in (BOB, AMY)]))
+        return ROWS[form](folder), [AMY, BOB]
+    if form == "operations":
+        write(folder / "1.csv", OPERATIONS)
+        return ROWS[form](folder), [AMY._replace(id=3)]
+    write(folder / "1.json", json_lines(ENVELOPES))
+    return ROWS[form](folder), [AMY._replace(id=3)]
+
+
+@pytest.mark.parametrize("form", ROWS)
+@pytest.mark.parametrize("tick_rows", [1, 3, 1000])
+def test_files_set_and_delete_rows(form: str, tick_rows: int, tmp_path: Path) -> None:
+    source, left = written(form, tmp_path / "in")
+    memory = io.Memory()
+    ps.run(customers(), {"customers": source}, {"out": memory}, tick_rows=tick_rows)
+    assert sorted(memory.rows()) == left
+
+
+def test_a_run_goes_on_with_the_rows_that_are_held(tmp_path: Path) -> None:
+    source, checkpoint = io.JsonFiles(tmp_path / "in"), tmp_path / "checkpoint"
+    changes: list[Any] = []
+    for number, rows in enumerate(([ANN, BOB], [AMY, BOB])):
+        write(tmp_path / "in" / f"{number}.json", json_lines([row._asdict() for row in rows]))
+        ps.run(customers(), {"customers": source}, {"out": changes}, checkpoint=checkpoint)
+    assert sorted(changes[2:]) == [ps.insert(AMY), ps.delete(ANN)]
+
+
+@pytest.mark.parametrize(
+    ("source", "record", "said"),
+    [
+        (io.JsonFiles, {"id": 1, "name": None, "city": None}, "name: expected str, found None"),
+        (io.JsonFiles, {"name": "ann", "city": None}, "id"),
+        (io.JsonFiles, None, "expected a row, found None"),
+        (lambda at: io.Debezium(io.JsonFiles(at)), envelope("u", None, None), "after: it is null or missing"),
+        (lambda at: io.Debezium(io.JsonFiles(at)), envelope("d", None, None), "needs the key of the row"),
+        (lambda at: io.Debezium(io.JsonFiles(at)), envelope("t", None, None), "op: 't' is not one of"),
+    ],
+)
+def test_records_that_cannot_be_read_have_a_place(
+    source: Any, record: Any, said: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "1.json", json_lines([record]))
+    with pytest.raises(BadRow, match=said) as error:
+        ps.run(customers(), {"customers": source(tmp_path)}, {"out": io.Memory()})
+    assert (error.value.facts["row"], error.value.facts["line"]) == (1, 1)
+
+
+def test_sources_without_records_by_key_are_refused() -> None:
+    for source in (io.Debezium(io.Kafka("a", "b")), io.Kafka("a", "b")):
+        with pytest.raises(BadInput, match="is a table with a key, and cannot read"):
+            ps.run(customers(), {"customers": source}, {"out": io.Memory()})
+
+
+# -- Spark ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("form", ROWS)
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+def test_files_mean_the_same_on_spark(form: str, mode: Any, spark: Any, tmp_path: Path) -> None:
+    source, left = written(form, tmp_path / "in")
+    memory = io.Memory()
+    ps.spark.run(customers(), spark, sources={"customers": source}, sinks={"out": memory}, mode=mode)
+    assert sorted(memory.rows()) == left
+
+
+@pytest.mark.spark
+def test_rows_in_python_mean_the_same_on_spark(spark: Any) -> None:
+    ticks = [ANN, BOB], [ps.update(ANN, AMY), ps.delete_key(2)], [AMY]
+    memory = io.Memory()
+    ps.spark.run(customers(), spark, sources={"customers": io.Rows(ticks)}, sinks={"out": memory})
+    assert Counter(memory.rows()) == Counter([AMY])
+
+
+@pytest.mark.spark
+def test_a_dataframe_is_refused(spark: Any) -> None:
+    frame = ps.spark.Frame(spark.range(3))
+    with pytest.raises(BadInput, match="is a table with a key, and cannot read Frame"):
+        ps.spark.run(customers(), spark, sources={"customers": frame}, sinks={"out": io.Memory()})
