@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,7 @@ pytest.importorskip("google.protobuf")
 import penstock as ps
 from penstock.cli.load_flow import load_flow
 from penstock.compute.errors import BadPlan, CallableRefused
-from penstock.errors import UnsupportedQuery
+from penstock.errors import BadInput, UnsupportedQuery
 from penstock.queries.query_file import QueryFile
 
 if TYPE_CHECKING:
@@ -115,6 +116,20 @@ def test_a_flow_with_functions_is_not_saved(tmp_path: Path) -> None:
     flow.sink("out", flow.source("numbers", int).map(lambda n: n + 1, returns=int))
     with pytest.raises(CallableRefused):
         ps.save_flow(flow, tmp_path / "functions.plan")
+
+
+def test_without_protobuf_a_plan_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = ps.Flow("saved")
+    flow.sink("out", flow.source("numbers", int))
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    for attempt in (
+        lambda: ps.save_flow(flow, tmp_path / "a.plan"),
+        lambda: ps.load_flow(tmp_path / "a.plan"),
+    ):
+        with pytest.raises(BadInput, match=r"a plan needs google.protobuf(.|\n)*penstock\[serve\]"):
+            attempt()
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:

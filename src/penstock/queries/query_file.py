@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from penstock.errors import SourceLocation, UnsupportedQuery
+from penstock.io.requirements import require_package
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from penstock.flow.flow import Flow
 
 _FORMAT = 1
+_PROTOBUF = ("google.protobuf", "serve")
 _LARGEST = 1 << 23
 """Limit on the bytes of a file, several times what a plan and its places may have."""
 _DECLARED = re.compile(r"^--\s*(source|table)\s+(\w+)\s*:\s*(.+?)\s*$", re.MULTILINE)
@@ -111,9 +113,12 @@ def save_flow(flow: Flow, path: str | Path, *, query: str | None = None) -> None
 
     query: the text that it was made of, for readers.
 
-    Needs `penstock[serve]`. Raises `CallableRefused` for a flow with Python functions.
+    Needs `penstock[serve]`. Raises `CallableRefused` for a flow with Python functions, `BadInput` without
+    protobuf.
     """
     from penstock import __version__
+
+    require_package("a plan", *_PROTOBUF)
     from penstock.compute.plans import encode
 
     plan, graph = encode(flow), flow.graph()
@@ -130,7 +135,8 @@ def save_flow(flow: Flow, path: str | Path, *, query: str | None = None) -> None
 
 
 def load_flow(path: str | Path) -> Flow:
-    """Load a flow that `save_flow` saved. Raises `BadPlan` for what is no such file."""
+    """Load a flow that `save_flow` saved. Raises `BadPlan` for other files, `BadInput` without protobuf."""
+    require_package("a plan", *_PROTOBUF)
     return _decoded(_read(Path(path)), Path(path))
 
 
