@@ -15,14 +15,12 @@ from penstock.source_location import Step as Step
 
 
 class Origin(Enum):
-    """Cause of an error.
-
-    DATA:    the request or its rows; every process fails in the same way.
-    PROCESS: the process or its surroundings, such as memory, disk or network; another may succeed.
-    """
+    """Cause of an error."""
 
     DATA = "data"
+    """The request or its rows; every process fails in the same way."""
     PROCESS = "process"
+    """The process or its surroundings, such as memory, disk or network; another may succeed."""
 
 
 def causes(error: BaseException, *, implicit: bool = False) -> Iterator[BaseException]:
@@ -78,16 +76,14 @@ class PenstockError(Exception):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = (self.what, self.where, self.why, self.fix, self.facts)
-        return (_rebuild, (type(self), *state))
+        return (_rebuild, (type(self), self.what, self.where, self.why, self.fix, self.facts))
 
     def _text(self) -> str:
         parts = [f"{self.code} {type(self).__name__}: {self.what}"]
         if self.where:
             width = max(len(str(step.location)) for step in self.where)
             parts.append("\n".join(step.line(width) for step in self.where))
-        parts += [self.why] * bool(self.why)
-        parts += [f"Fix: {self.fix}"] * bool(self.fix)
+        parts += [self.why] * bool(self.why) + [f"Fix: {self.fix}"] * bool(self.fix)
         return "\n\n".join(parts)
 
 

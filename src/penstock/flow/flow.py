@@ -96,11 +96,12 @@ class Flow:
         """
         if key is None and sequence is None:
             return self._source(name, rows, bounded=False, append=False)
-        from penstock.flow.keyed_tables import add_keyed_table
+        from penstock.flow.keyed_tables import add_rows, keyed_source
 
         location = SourceLocation.of_caller()
         self._check_source_name(name, location)
-        return add_keyed_table(self, name, schema_of(rows), key or (), sequence, on_misfit, location)
+        source = keyed_source(name, schema_of(rows), key or (), sequence, location)
+        return add_rows(self.add_source(source, location), source.keyed, on_misfit, location)
 
     def signal(self, name: str, values: type[T]) -> Signal[T]:
         """Add a signal source called `name`, with at most one value per tick.

@@ -18,29 +18,21 @@ from penstock.flow.operators.upsert import SEQUENCE_TYPES, OnMisfit, Upsert, Ups
 
 if TYPE_CHECKING:
     from penstock.errors import SourceLocation
-    from penstock.flow.flow import Flow
     from penstock.flow.output_handle import AnyStream, Output
 
 Key: TypeAlias = "Expr | str"
 OnMisfitName: TypeAlias = Literal["error", "dead_letter", "trust_key"]
 
 
-def add_keyed_table(
-    flow: Flow,
-    name: str,
-    rows: Schema,
-    key: str | Sequence[str],
-    sequence: str | None,
-    on_misfit: OnMisfitName,
-    location: SourceLocation,
-) -> AnyStream:
-    """Add a source of records, and the rows that they leave for each key."""
+def keyed_source(
+    name: str, rows: Schema, key: str | Sequence[str], sequence: str | None, location: SourceLocation
+) -> KeyedSource:
+    """Build the source of the records of a table. Raises `UnknownColumn`, `WrongType`."""
     names = (key,) if isinstance(key, str) else tuple(key)
     if not names or rows.scalar:
+        held = f"holds {rows.fields[0].type}" if names else "is held by no key"
         raise WrongType(
-            f"table {name!r} is held by no key"
-            if not names
-            else f"table {name!r} holds {rows.fields[0].type}",
+            f"table {name!r} {held}",
             where=[location],
             why="Its rows are found by the values of some of their columns.",
             fix='table("customers", Customer, key="id")',
@@ -48,14 +40,20 @@ def add_keyed_table(
     for each in (*names, *([] if sequence is None else [sequence])):
         check(Column(each), rows)
     keyed = KeyedRows(rows, names, sequence)
-    source = flow.add_source(KeyedSource(name, keyed.records, keyed=keyed), location)
+    return KeyedSource(name, keyed.records, keyed=keyed)
+
+
+def add_rows(
+    records: Output, keyed: KeyedRows, on_misfit: OnMisfitName, location: SourceLocation
+) -> AnyStream:
+    """Add the upsert of the records of a keyed source."""
     return add_upsert(
-        source,
-        [Column("key").field(each) for each in names],
+        records,
+        [Column("key").field(each) for each in keyed.key],
         row=Column("row"),
         deleted=None,
-        before=Column("before") if sequence is None else None,
-        sequence=None if sequence is None else Column("sequence"),
+        before=Column("before") if keyed.sequence is None else None,
+        sequence=None if keyed.sequence is None else Column("sequence"),
         on_misfit=on_misfit,
         name=None,
         location=location,
