@@ -76,7 +76,7 @@ def test_a_frame_sets_its_rows() -> None:
 def test_an_update_that_does_not_fit_is_found() -> None:
     engine = ps.Engine(customers())
     engine.tick(customers=[ANN])
-    with pytest.raises(RecordMisfit, match="the record replaces the row"):
+    with pytest.raises(RecordMisfit, match="it replaces"):
         engine.tick(customers=[ps.update(ANN._replace(name="ana"), AMY)])
 
 
@@ -236,6 +236,18 @@ def test_records_that_cannot_be_read_have_a_place(
     with pytest.raises(BadRow, match=said) as error:
         ps.run(customers(), {"customers": source(tmp_path)}, {"out": io.Memory()})
     assert (error.value.facts["row"], error.value.facts["line"]) == (1, 1)
+
+
+@pytest.mark.parametrize("tick_rows", [1, 1000])
+def test_a_misfit_has_a_place(tmp_path: Path, tick_rows: int) -> None:
+    write(tmp_path / "1.json", json_lines([envelope("c", None, ANN._asdict())]))
+    there, file = ANN._replace(name="ana")._asdict(), tmp_path / "2.json"
+    write(file, json_lines([None, envelope("c", None, BOB._asdict()), envelope("d", there, None)]))
+    source = io.Debezium(io.JsonFiles(tmp_path))
+    with pytest.raises(RecordMisfit, match=r"It is row 3 of .*2\.json") as error:
+        ps.run(customers(), {"customers": source}, {"out": io.Memory()}, tick_rows=tick_rows)
+    facts = error.value.facts
+    assert (facts["file"], facts["number"], facts["key"], facts["held"]) == (str(file), 3, 1, tuple(ANN))
 
 
 def test_sources_without_records_by_key_are_refused() -> None:

@@ -326,7 +326,7 @@ def upsert_in_order(held: Held, row: Any, before: Any) -> str | None:
         return None  # delivered again
     if before is not None and before != now:
         there = "none is" if now is None else f"{now!r} is"
-        return f"the record replaces the row {before!r}, but {there} held"
+        return f"it replaces {before!r}, but {there} held"
     held[1] = row
     return None
 
@@ -347,20 +347,24 @@ def upsert_by_sequence(held: Held, row: Any, sequence: Any, trust: bool) -> str 
         if sequence < last or now is None or row == now:
             return None
         if row is not None and not trust:
-            return f"the record with sequence {sequence} has another row: {now!r}"
+            return f"of sequence {sequence!r}, it sets {row!r}, but {now!r} is held"
         held[1] = row if row is None else max(row, now, key=any_key)
         return None
     held[1], held[2] = row, sequence
     return None
 
 
-def record_misfit(reason: str, key: Any, held: Any) -> NoReturn:
+def record_misfit(reason: str, key: Any, held: Any, place: tuple[str, int] | None) -> NoReturn:
     """Raise the error for a record that does not fit."""
+    file, row = place or (None, None)
     raise RecordMisfit(
         f"a record does not fit the row of its key {key!r}: {reason}",
         fix='on_misfit="dead_letter" sets such records aside, "trust_key" applies them',
+        why="" if place is None else f"It is row {row} of {file}.",
         key=key,
         held=held,
+        file=file,
+        number=row,
     )
 
 

@@ -84,6 +84,6 @@ def _keyed_intake(keyed: KeyedRows, what: str) -> Intake:
             else:
                 plain.append(each)
         made += map(build.sets, rows(plain))
-        return made
+        return [(*record, None) for record in made]  # in no file
 
     return intake

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from penstock.expr.types import Field, Schema, StructType
+from penstock.expr.types import INT64, STR, Field, Schema, StructType
+
+PLACE = StructType((Field("file", STR), Field("row", INT64)))
+"""Type of the place of a record: path of its file, and its number in it from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,7 @@ class KeyedRows:
 
     @property
     def records(self) -> Schema:
-        """Columns of records: key, row before, row, and the sequence if there is one."""
+        """Columns of records: key, row before, row, the sequence if there is one, and place in a file."""
         whole = StructType(self.rows.fields, self.rows.row_class)
         fields = [
             Field("key", StructType(self.key_fields)),
@@ -29,7 +32,7 @@ class KeyedRows:
         ]
         if self.sequence is not None:
             fields.append(Field("sequence", self._field(self.sequence).type, nullable=True))
-        return Schema(tuple(fields))
+        return Schema((*fields, Field("place", PLACE, nullable=True)))
 
     @property
     def key_fields(self) -> tuple[Field, ...]:

@@ -55,6 +55,7 @@ def add_rows(
         before=Column("before") if keyed.sequence is None else None,
         sequence=None if keyed.sequence is None else Column("sequence"),
         on_misfit=on_misfit,
+        place=Column("place"),
         name=None,
         location=location,
     )
@@ -71,6 +72,7 @@ def add_upsert(
     on_misfit: OnMisfitName,
     name: str | None,
     location: SourceLocation,
+    place: Expr | None = None,
 ) -> AnyStream:
     """Add an upsert of the records of a stream. Raises `WrongType` for arguments that do not fit."""
     schema = stream.schema
@@ -102,7 +104,7 @@ def add_upsert(
             why="Records with a sequence may come in any order, so the one before may still be missing.",
             fix="leave out one of them",
         )
-    operator = Upsert(UpsertRule(keys, made, before, order, _policy(on_misfit, location)))
+    operator = Upsert(UpsertRule(keys, made, before, order, _policy(on_misfit, location), place))
     output = Schema(rows.fields, schema.row_class if whole else rows.row_class)
     return stream.flow.add(operator, output, (stream,), name, location)
 

@@ -30,8 +30,8 @@ Decode: TypeAlias = Callable[[Row | None], list[Row]]
 class ChangeData(Source):
     """Base class of change data sources. records: `JsonFiles(...)` or other files; a `Frame(df)` on Spark."""
 
-    gives_weights: ClassVar[bool] = True
-    """Whether its rows have weights, as the rows of a table."""
+    by_key: ClassVar[bool] = False
+    """Whether it gives records of a table with a key, not rows with weights."""
     records: Any
 
     def of(self, records: Any) -> Self:
@@ -231,7 +231,7 @@ def _(source: Debezium, rows: Schema) -> Decode:
 
 def refuse_rows_only(source: ChangeData, name: str, append: bool) -> None:
     """Raise `BadInput` if the flow's source is append-only."""
-    if append and source.gives_weights:
+    if append and not source.by_key:
         raise BadInput(
             f"source {name!r} gets change data, but is append-only",
             why=f"{type(source).__name__} brings rows with weights, -1 for deletions.",
@@ -257,6 +257,7 @@ def _(source: ChangeData, feed: Feed) -> Reader:
         append=True,
         decode=build_decoder(source, feed.schema),
         live=None,
+        placed=source.by_key,
     )
     return open_source(source.records, records)
 

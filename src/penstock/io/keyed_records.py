@@ -36,7 +36,7 @@ Row: TypeAlias = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class RecordBuilder:
-    """Builder of records from rows of which columns other than the key may be missing."""
+    """Builder of records, without their place, from rows of which only the key need be known."""
 
     keyed: KeyedRows
     key_of: Callable[[Row], Row]
@@ -97,7 +97,7 @@ class RecordBuilder:
 class KeyedFiles(ChangeData):
     """Files of records of a keyed table. source: the files, or the change data that reads them, as given."""
 
-    gives_weights: ClassVar[bool] = False
+    by_key: ClassVar[bool] = True
     source: Files | ChangeData
     keyed: KeyedRows
 

@@ -114,6 +114,7 @@ class Feed:
     from_user: converter of user rows to internal rows, for sources that hold Python objects.
     decode:    decoder from a file's records to lists of rows, weight last, if records are not rows. None is a
                null record. It raises `Unfit`.
+    placed:    `decode`'s rows get a last field: the path of their file, and the number of their record in it.
     live:      columns that the flow reads, or None for all. A reader may give None for any other column
                without looking at it.
     next_due:  see `Engine.next_due`.
@@ -128,6 +129,7 @@ class Feed:
     skip: frozenset[str] = frozenset()
     from_user: Callable[[list[Any]], list[tuple[Any, ...]]] | None = None
     decode: Callable[[tuple[Any, ...] | None], list[tuple[Any, ...]]] | None = None
+    placed: bool = False
     live: AbstractSet[str] | None = None
     next_due: NextDue | None = None
 

@@ -61,7 +61,8 @@ class KeyedRecordsStep(Step):
         code.line(f"{reason} = {fits}")
         if rule.on_misfit is OnMisfit.ERROR:
             with code.block(f"if {reason} is not None:"):
-                code.line(f"x_record_misfit({reason}, {key}, {own}[1])")
+                place = "None" if rule.place is None else writer.value(rule.place, schema, row.columns)
+                code.line(f"x_record_misfit({reason}, {key}, {own}[1], {place})")
         else:
             self.take_misfit(row, reason)
 

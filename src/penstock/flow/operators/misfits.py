@@ -37,7 +37,7 @@ class Misfits(KeyedRecords):
     ...     latest = prices.upsert("item", sequence="at", on_misfit="dead_letter")
     ...     return latest.misfits().select("price", "misfit")
     >>> show(misfits, prices=[Price("tea", 3, 1), Price("tea", 4, 1)])
-    + (price=4, misfit="the record with sequence 1 has another row: ('tea', 3, 1)")
+    + (price=4, misfit="of sequence 1, it sets ('tea', 4, 1), but ('tea', 3, 1) is held")
     """
 
     kind: ClassVar[str] = "misfits"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.expr.keyed_rows import PLACE
 from penstock.expr.types import (
     DateType,
     DecimalType,
@@ -54,6 +55,7 @@ class UpsertRule:
     before:   the row that the record replaces, a struct like `row`, null where the record does not say.
     sequence: position of the record among those of its key, of one of `SEQUENCE_TYPES`. None: records count
               in the order in which they come.
+    place:    file of the record and its number in it, a struct, or null; for errors.
 
     With a sequence, a record below the last one applied to its key is passed over, also after a deletion, and
     a record that is delivered again changes nothing. One with the same sequence and another row is a misfit;
@@ -67,6 +69,7 @@ class UpsertRule:
     before: Expr | None = None
     sequence: Expr | None = None
     on_misfit: OnMisfit = OnMisfit.ERROR
+    place: Expr | None = None
 
     def check(self, context: CheckContext) -> StructType:
         """Return the type of the rows. Raises unless all expressions fit the input."""
@@ -80,6 +83,8 @@ class UpsertRule:
         if self.sequence is not None:
             type_ = context.type_of(self.sequence)
             context.require(isinstance(type_, SEQUENCE_TYPES), f"{type_} is no sequence")
+        if self.place is not None:
+            context.require(context.type_of(self.place) == PLACE, "its place is no file and number")
         return rows
 
     @property
@@ -112,6 +117,8 @@ class UpsertRule:
             yield "before", self.before
         if self.sequence is not None:
             yield "sequence", self.sequence
+        if self.place is not None:
+            yield "place", self.place
 
     def __str__(self) -> str:
         order = "in order of arrival" if self.sequence is None else f"by {self.sequence}"

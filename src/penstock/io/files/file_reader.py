@@ -245,7 +245,10 @@ class FilesReader(Reader):
         """
         assert self._open is not None
         with reported(self._feed.name, Path(self._file.path)):
-            count = add_records(batch, islice(self._open, room), self._feed, set_aside=self._set_aside)
+            records = islice(self._open, room)
+            if self._feed.placed:
+                records = self._placed(records)
+            count = add_records(batch, records, self._feed, set_aside=self._set_aside)
         self._rows_taken += count
         ended = room is None or count < room
         self._feed.taken[self._file.name] = self._file.position(DONE if ended else self._rows_taken)
@@ -253,6 +256,12 @@ class FilesReader(Reader):
             self._open = None
             self._files.finished(self._file)
         return count, ended
+
+    def _placed(self, records: Iterator[Record]) -> Iterator[Record]:
+        """Add to rows the path of the file and the number of their record in it."""
+        path = self._file.path
+        for number, record in enumerate(records, self._rows_taken + 1):
+            yield [(*row, (path, number)) for row in record] if isinstance(record, list) else record
 
     def close(self) -> None:
         super().close()
