@@ -194,16 +194,16 @@ def test_records_cannot_be_taken_back() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"sequence": col.at / 2}, "sequence of an upsert is"),
-        ({"sequence": 7}, "sequence of an upsert is 7, not an expression"),
-        ({"row": col.id}, "row of an upsert is id, not a struct"),
-        ({"deleted": col.id}, "deleted of an upsert is id, not true or false"),
-        ({"before": ps.struct(a=col.id)}, "before of an upsert is"),
+        ({"sequence": col.at / 2}, "sequence of the records is"),
+        ({"sequence": 7}, "sequence of the records is 7, not an expression"),
+        ({"row": col.id}, "row of the records is id, not a struct"),
+        ({"deleted": col.id}, "deleted of the records is id, not true or false"),
+        ({"before": ps.struct(a=col.id)}, "before of the records is"),
         (
             {"before": ps.struct(id=col.id), "row": ps.struct(id=col.id), "sequence": "at"},
             "the row before and a",
         ),
-        ({"on_misfit": "ignore"}, "on_misfit of an upsert is 'ignore', not one of"),
+        ({"on_misfit": "ignore"}, "on_misfit of the records is 'ignore', not one of"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(options: dict[str, Any], said: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from penstock.errors import BadFlow, WrongType
 from penstock.expr.check import check
-from penstock.expr.constructors import struct, when
+from penstock.expr.constructors import coalesce, lit, struct, when
 from penstock.expr.keyed_rows import KeyedRows
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import STR, BoolType, Field, Schema, StructType
@@ -15,12 +15,16 @@ from penstock.flow.column_arguments import render_argument
 from penstock.flow.operators.keyed_source import KeyedSource
 from penstock.flow.operators.misfits import REASON, Misfits
 from penstock.flow.operators.upsert import SEQUENCE_TYPES, OnMisfit, Upsert, UpsertRule
+from penstock.flow.window_functions import lagged, lead
 
 if TYPE_CHECKING:
     from penstock.errors import SourceLocation
     from penstock.flow.output_handle import AnyStream, Output
 
 Key: TypeAlias = "Expr | str"
+START, END = "start_at", "end_at"
+"""Columns of a version: from which sequence on it holds, and up to which."""
+
 OnMisfitName: TypeAlias = Literal["error", "dead_letter", "trust_key"]
 
 
@@ -109,6 +113,70 @@ def add_upsert(
     return stream.flow.add(operator, output, (stream,), name, location)
 
 
+def add_history(
+    stream: Any,
+    by: Key | Sequence[Key],
+    *,
+    sequence: Key,
+    row: Expr | None,
+    deleted: Expr | None,
+    track: Sequence[str] | None,
+    on_misfit: OnMisfitName,
+    location: SourceLocation,
+) -> AnyStream:
+    """Add the versions of each key's row. Raises `WrongType` for arguments that do not fit the records."""
+    schema: Schema = stream.schema
+    keys = {f"key_{at}": key for at, key in enumerate(_keys(by, schema, location))}
+    at = Column(sequence) if isinstance(sequence, str) else sequence
+    made = struct(**{each: Column(each) for each in schema.names}) if row is None else row
+    rows = _type_of("row", made, schema, location)
+    if not isinstance(rows, StructType):
+        raise _wrong("row", made, "a struct", location, "row=ps.struct(id=col.id, name=col.name)")
+    names = [f.name for f in rows.fields]
+    order = at.name if isinstance(at, Column) else None
+    tracked = [each for each in names if each != order] if track is None else list(track)
+    for name in tracked:
+        if name not in names:
+            raise _wrong("track", name, f"one of {', '.join(names)}", location, f'track=["{names[-1]}"]')
+    if on_misfit == "dead_letter":
+        raise _wrong("on_misfit", on_misfit, '"error" or "trust_key"', location, 'on_misfit="error"')
+    for name in (START, END):
+        if name in names:
+            raise _wrong("row", name, "another name, since versions have that column", location, "rename it")
+    gone = lit(False) if deleted is None else coalesce(deleted, lit(False))
+    gone = gone | made.is_null()
+    # A deletion follows the rows of its sequence: they make a version without extent.
+    records: Any = add_upsert(
+        stream,
+        [*keys.values(), at, gone],
+        row=struct(**keys, at=at, gone=gone, row=made),
+        deleted=None,
+        before=None,
+        sequence=at,
+        on_misfit=on_misfit,
+        name=None,
+        location=location,
+    )
+    value = struct(**{f"v_{n}": Column("row").field(name) for n, name in enumerate(tracked)})
+    partition: Any = {"partition_by": list(keys), "order_by": ["at", "gone"]}
+    beside = records.with_columns(value=when(~Column("gone"), value)).with_columns(
+        before=lagged(Column("value")).over(**partition), after=lead(Column("value")).over(**partition)
+    )
+    # Records that change nothing tracked belong to one version: its first starts it, its last is shown.
+    ends = beside.with_columns(
+        first=~Column("value").eq_null_safe(Column("before")),
+        last=~Column("value").eq_null_safe(Column("after")),
+    ).filter(Column("first") | Column("last"))
+    dated = ends.with_columns(
+        at_before=lagged(Column("at")).over(**partition), at_after=lead(Column("at")).over(**partition)
+    )
+    start = when(Column("first"), Column("at")).otherwise(coalesce(Column("at_before"), Column("at")))
+    shown = dated.filter(~Column("gone") & Column("last")).select(
+        **{name: Column("row").field(name) for name in names}, **{START: start, END: Column("at_after")}
+    )
+    return shown.filter(~Column(START).eq_null_safe(Column(END)))
+
+
 def add_misfits(stream: Output, name: str | None, location: SourceLocation) -> AnyStream:
     """Add the records that the upsert `stream` leaves out. Raises `BadFlow` for any other stream."""
     node = stream.flow.node(stream.node_id)
@@ -156,4 +224,4 @@ def _policy(given: object, location: SourceLocation) -> OnMisfit:
 
 def _wrong(what: str, given: object, wanted: str, location: SourceLocation, fix: str) -> WrongType:
     shown = str(given) if isinstance(given, Expr) else render_argument(given)
-    return WrongType(f"{what} of an upsert is {shown}, not {wanted}", where=[location], fix=fix)
+    return WrongType(f"{what} of the records is {shown}, not {wanted}", where=[location], fix=fix)

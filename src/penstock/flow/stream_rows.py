@@ -76,6 +76,44 @@ class StreamRows(StreamBase[T_co, B, G, O]):
             location=SourceLocation.of_caller(),
         )
 
+    def history(
+        self,
+        by: Expr | str | Sequence[Expr | str],
+        *,
+        sequence: Expr | str,
+        row: Expr | None = None,
+        deleted: Expr | None = None,
+        track: Sequence[str] | None = None,
+        on_misfit: OnMisfitName = "error",
+    ) -> Stream[Any, B, Changes, NoOrder]:
+        """Hold all versions of each key's row (a slowly changing dimension of type 2).
+
+        A version has the columns of its row, `start_at`, the sequence of the record that made it, and
+        `end_at`, that of the record that replaced or deleted it, null while it holds. Records may come in any
+        order.
+
+        track: columns of which a change makes a new version; by default all but `sequence`. Others are shown
+               as the last record of the version has them.
+        by, sequence, row, deleted: as in `upsert`.
+        on_misfit: "error" or "trust_key", as in `upsert`, for records of a key with one sequence and
+               different rows.
+
+        Raises `WrongType` for arguments that do not fit the records.
+        """
+        from penstock.flow.keyed_tables import add_history
+
+        location = SourceLocation.of_caller()
+        return add_history(
+            self,
+            by,
+            sequence=sequence,
+            row=row,
+            deleted=deleted,
+            track=track,
+            on_misfit=on_misfit,
+            location=location,
+        )
+
     def misfits(self, *, name: str | None = None) -> Stream[Any, B, Append, Ordered]:
         """Return the records that `upsert(on_misfit="dead_letter")` leaves out, with the reason in `misfit`.
 
