@@ -238,6 +238,70 @@ def test_records_that_cannot_be_read_have_a_place(
     assert (error.value.facts["row"], error.value.facts["line"]) == (1, 1)
 
 
+class Logged(NamedTuple):
+    id: int
+    name: str
+    lsn: int
+    day: int | None
+
+
+def logged(op: str, before: Any, after: Any, lsn: int | None) -> Any:
+    return {**envelope(op, before, after), "source": {"lsn": lsn, "db": "shop"}, "ts_ms": 86_400_000}
+
+
+ANN_1, AMY_1 = {"id": 1, "name": "ann"}, {"id": 1, "name": "amy"}
+LOGGED = [
+    logged("c", None, ANN_1, 1),
+    logged("d", {"id": 1}, None, 7),
+    logged("u", ANN_1, AMY_1, 5),
+    logged("c", None, {"id": 2, "name": "bob"}, 3),
+]
+
+
+@pytest.mark.parametrize("payload", [False, True])
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_position_in_the_log_is_read_from_the_envelope(payload: bool, order: int, tmp_path: Path) -> None:
+    records = [{"payload": record} if payload else record for record in LOGGED[::order]]
+    write(tmp_path / "1.json", json_lines(records))
+    flow, memory = ps.Flow("f"), io.Memory()
+    flow.sink("out", flow.table("rows", Logged, key="id", sequence="lsn"))
+    source = io.Debezium(io.JsonFiles(tmp_path), columns={"lsn": "source.lsn", "day": "ts_ms"})
+    ps.run(flow, {"rows": source}, {"out": memory})
+    assert memory.rows() == [Logged(2, "bob", 3, 86_400_000)]
+
+
+def test_an_envelope_without_its_position_is_unreadable(tmp_path: Path) -> None:
+    write(tmp_path / "1.json", json_lines([logged("c", None, ANN_1, None)]))
+    flow = ps.Flow("f")
+    flow.sink("out", flow.table("rows", Logged, key="id", sequence="lsn"))
+    source = io.Debezium(io.JsonFiles(tmp_path), columns={"lsn": "source.lsn"})
+    with pytest.raises(BadRow, match="lsn: expected int64, found None"):
+        ps.run(flow, {"rows": source}, {"out": io.Memory()})
+
+
+@pytest.mark.parametrize(
+    ("options", "columns"),
+    [
+        ({}, {"lsn": "source.lsn"}),
+        ({"key": "id"}, {"lsn": "source.lsn"}),
+        ({"key": "id", "sequence": "lsn"}, {"id": "source.id"}),
+        ({"key": "id", "sequence": "lsn"}, {"nobody": "source.lsn"}),
+    ],
+)
+def test_columns_of_envelopes_need_a_key_and_a_sequence(options: Any, columns: Any, tmp_path: Path) -> None:
+    flow = ps.Flow("f")
+    flow.sink("out", flow.table("rows", Logged, **options))
+    source = io.Debezium(io.JsonFiles(tmp_path), columns=columns)
+    with pytest.raises(BadInput, match="envelopes"):
+        ps.run(flow, {"rows": source}, {"out": io.Memory()})
+
+
+@pytest.mark.parametrize("path", ["", "op", "source.", "a b", "before.id", "source"])
+def test_a_path_that_is_none_is_refused(path: str) -> None:
+    with pytest.raises(BadInput, match="of an envelope"):
+        io.Debezium(io.JsonFiles("in"), columns={"lsn": path, "name": "source.name"})
+
+
 @pytest.mark.parametrize("tick_rows", [1, 1000])
 def test_a_misfit_has_a_place(tmp_path: Path, tick_rows: int) -> None:
     write(tmp_path / "1.json", json_lines([envelope("c", None, ANN._asdict())]))

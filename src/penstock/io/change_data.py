@@ -9,14 +9,14 @@ Retractions need the whole old row. Configure the database to log full old rows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import Any, ClassVar, Self, TypeAlias
 
 from penstock.errors import BadInput
-from penstock.expr.types import STR, Field, Schema, StructType
+from penstock.expr.types import STR, DataType, Field, Schema, StructType
 from penstock.io.epoch_times import EPOCH_UNITS, EpochUnit, epoch_row_restorer, with_integer_times
 from penstock.io.files.file_source import Files
 from penstock.io.files.text_values import Unfit, shortened, unfit
@@ -24,6 +24,7 @@ from penstock.io.source import Feed, Reader, Source, dead_letter_folder, open_so
 
 Row: TypeAlias = tuple[Any, ...]
 Decode: TypeAlias = Callable[[Row | None], list[Row]]
+_ENVELOPE = ("before", "after", "op", "payload")
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ class Debezium(ChangeData):
 
     epoch: unit of timestamps, "millis", "micros" or "nanos", if times are integers since 1970 (dates in
            days), as set by the connector's `time.precision.mode`. None: times as in other files of this kind.
+    columns: columns of the rows that stand in the envelope, with their paths: `{"lsn": "source.lsn"}`. For
+           tables with a key and a sequence only, since they are not known of the row before a change.
 
     c, r and u insert the row `after`; u and d delete the row `before`; m (a message) and a tombstone
     (null) are skipped. t (truncate) names no rows, so it is unreadable. Decimals must be written as text
@@ -107,13 +110,25 @@ class Debezium(ChangeData):
     """
 
     epoch: EpochUnit | None
+    columns: tuple[tuple[str, str], ...]
 
-    def __init__(self, records: Any, *, epoch: EpochUnit | None = None) -> None:
+    def __init__(
+        self, records: Any, *, epoch: EpochUnit | None = None, columns: Mapping[str, str] | None = None
+    ) -> None:
         if epoch is not None and epoch not in EPOCH_UNITS:
             raise BadInput(
                 f"epoch is {epoch!r}", fix=f"give {', '.join(map(repr, EPOCH_UNITS))}, or leave it out"
             )
-        set_fields(self, records=records, epoch=epoch)
+        given = tuple((columns or {}).items())
+        for name, path in given:
+            parts = path.split(".")
+            within = any(other.startswith(f"{path}.") for _, other in given)
+            if within or parts[0] in _ENVELOPE or not all(map(str.isidentifier, parts)):
+                raise BadInput(
+                    f"column {name!r} is to be found at {path!r} of an envelope",
+                    fix='give the names of fields of the envelope: columns={"lsn": "source.lsn"}',
+                )
+        set_fields(self, records=records, epoch=epoch, columns=given)
 
 
 # --- schema and meaning of records --------------------------------------------------------
@@ -170,12 +185,37 @@ def row_fields(source: Debezium, rows: Schema) -> tuple[Field, ...]:
 @record_schema.register
 def _(source: Debezium, rows: Schema) -> Schema:
     image = StructType(row_fields(source, rows))
+    types = {f.name: f.type for f in image.fields}
+    beside = _nested_fields([(path.split("."), types[name]) for name, path in source.columns])
     envelope = (
         Field("before", image, nullable=True),
         Field("after", image, nullable=True),
         Field("op", STR, nullable=True),
+        *beside,
     )
     return Schema((*envelope, Field("payload", StructType(envelope), nullable=True)))
+
+
+def _nested_fields(paths: Sequence[tuple[list[str], DataType]]) -> tuple[Field, ...]:
+    """Build nullable fields that hold values of these types at these paths."""
+    below: dict[str, list[tuple[list[str], DataType]]] = {}
+    for (first, *rest), type_ in paths:
+        below.setdefault(first, []).append((rest, type_))
+    return tuple(
+        Field(name, found[0][1] if not found[0][0] else StructType(_nested_fields(found)), nullable=True)
+        for name, found in below.items()
+    )
+
+
+def _value_at(fields: Sequence[Field], path: list[str]) -> Callable[[Row], Any]:
+    """Build a function from a row of these fields to the value at a path; null where there is none."""
+    at = next(number for number, f in enumerate(fields) if f.name == path[0])
+    if len(path) == 1:
+        return lambda row: row[at]
+    below = fields[at].type
+    assert isinstance(below, StructType)
+    deeper = _value_at(below.fields, path[1:])
+    return lambda row: None if row[at] is None else deeper(row[at])
 
 
 _OLD_ROWS = "the database must write whole old rows (PostgreSQL: REPLICA IDENTITY FULL)"
@@ -192,15 +232,23 @@ IMAGES: dict[str, tuple[bool, bool]] = {
 def envelope_reader(source: Debezium, rows: Schema) -> Callable[[Row], tuple[str, Row | None, Row | None]]:
     """Build a function from an envelope to its operation and both images; it raises `Unfit`."""
     restore = epoch_row_restorer(rows.fields, source.epoch) if source.epoch else None
+    fields = record_schema(source, rows).fields
+    beside = [(rows.names.index(name), _value_at(fields, path.split("."))) for name, path in source.columns]
 
-    def image(found: Row | None) -> Row | None:
+    def image(found: Row | None, envelope: Row) -> Row | None:
+        if found is not None and beside:
+            values = list(found)
+            for at, value_of in beside:
+                values[at] = value_of(envelope)
+            found = tuple(values)
         return found if found is None or restore is None else restore(found)
 
     def read(record: Row) -> tuple[str, Row | None, Row | None]:
-        before, after, op = record[3] or record[:3]
+        envelope = record[-1] or record[:-1]
+        before, after, op = envelope[:3]
         if op not in IMAGES:
             raise Unfit(f"op: {shortened(repr(op))} is not one of {', '.join(map(repr, IMAGES))}")
-        return op, image(before), image(after)
+        return op, image(before, envelope), image(after, envelope)
 
     return read
 
@@ -236,6 +284,13 @@ def refuse_rows_only(source: ChangeData, name: str, append: bool) -> None:
             f"source {name!r} gets change data, but is append-only",
             why=f"{type(source).__name__} brings rows with weights, -1 for deletions.",
             fix=f'declare it as flow.table("{name}", ...)',
+            source=name,
+        )
+    if isinstance(source, Debezium) and source.columns:
+        raise BadInput(
+            f"source {name!r} reads columns of envelopes, and is no table with a key",
+            why="A row is taken back as it was, and of the row before a change those columns are not known.",
+            fix=f'declare it as flow.table("{name}", ..., key="id", sequence="{source.columns[0][0]}")',
             source=name,
         )
 

@@ -112,6 +112,8 @@ def keyed_source(name: str, source: object, keyed: KeyedRows) -> object:
     Raises `BadInput` for a source whose rows cannot be read by key.
     """
     if isinstance(source, Files) or (isinstance(source, ChangeData) and isinstance(source.records, Files)):
+        if isinstance(source, Debezium):
+            _check_columns(name, source, keyed)
         return KeyedFiles(source, keyed)
     if isinstance(source, Rows) or not isinstance(source, Source):
         return source
@@ -122,6 +124,21 @@ def keyed_source(name: str, source: object, keyed: KeyedRows) -> object:
         " flow.source(...) and hold them by upsert(...)",
         source=name,
     )
+
+
+def _check_columns(name: str, source: Debezium, keyed: KeyedRows) -> None:
+    """Raise `BadInput` for columns of the envelope that the rows lack, or without a sequence."""
+    names = [f.name for f in keyed.rows.fields if f.name not in keyed.key]
+    for column, path in source.columns:
+        if column not in names or keyed.sequence is None:
+            raise BadInput(
+                f"source {name!r} reads {column!r} from {path!r} of its envelopes",
+                why=f"The columns of its rows beside the key are {', '.join(names) or 'none'}."
+                if column not in names
+                else "Rows before a change lack it, and without a sequence they are compared.",
+                fix=f'flow.table("{name}", ..., sequence="{names[0] if names else column}"), or leave it out',
+                source=name,
+            )
 
 
 @record_schema.register
