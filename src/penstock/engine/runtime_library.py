@@ -316,7 +316,7 @@ def sort(pending: list[tuple[Any, Any]]) -> None:
 # -- upserts ----------------------------------------------------------------------------------------
 
 Held = list[Any]
-"""[row before the tick, row, sequence of the last record]; a row is None where the key has none."""
+"""[row before the tick, row, sequence of the last record, that before the tick]; None where the key has none."""
 
 
 def upsert_in_order(held: Held, row: Any, before: Any) -> str | None:
@@ -342,7 +342,7 @@ def upsert_by_sequence(held: Held, row: Any, sequence: Any, trust: bool) -> str 
             why="Without one it is neither before nor after the other records of its key.",
             fix="filter such records out before the upsert, or coalesce the sequence",
         )
-    _, now, last = held
+    _, now, last, _ = held
     if last is not None and sequence <= last:
         if sequence < last or now is None or row == now:
             return None

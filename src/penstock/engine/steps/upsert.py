@@ -19,7 +19,7 @@ class KeyedRecordsStep(Step):
     """Base of the steps that hold the latest row of each key.
 
     Slot: key -> its row, or with a sequence (sequence, row or None). Within a tick the keys of its records
-    have [row before the tick, row, sequence].
+    have [row before the tick, row, sequence, sequence before the tick], without a sequence the first two.
     """
 
     operator: Upsert | Misfits
@@ -47,7 +47,8 @@ class KeyedRecordsStep(Step):
             code.line(f"{stored} = {self.slot_getter('rows')}({key})")
             held = f"[{stored}, {stored}]"
             if rule.sequence is not None:
-                held = f"[None, None, None] if {stored} is None else [{stored}[1], {stored}[1], {stored}[0]]"
+                old, last = f"{stored}[1]", f"{stored}[0]"
+                held = f"[None] * 4 if {stored} is None else [{old}, {old}, {last}, {last}]"
             code.line(f"{own} = {self.held}[{key}] = {held}")
         if rule.sequence is not None:
             sequence = writer.value(rule.sequence, schema, row.columns)
@@ -70,26 +71,24 @@ class KeyedRecordsStep(Step):
         """Write the code for a record that is left out, with the variable of the reason, None if it fits."""
 
     def finish(self) -> None:
-        code, writer = self.code, self.writer
+        code, writer, slot = self.code, self.writer, self.slot("rows")
         key, own, before, after = (writer.fresh(n) for n in ("key", "own", "before", "after"))
         with code.block(f"for {key}, {own} in {self.held}.items():"):
             code.line(f"{before}, {after} = {own}[:2]")
-            self.store(key, own, after, f"{before} is not None")
-            self.changed(before, after)
+            if self.rule.sequence is not None:
+                with code.block(f"if {own}[2] != {own}[3] or {before} != {after}:"):
+                    code.line(f"{slot}[{key}] = ({own}[2], {after})")
+            with code.block(f"if {before} != {after}:"):
+                if self.rule.sequence is None:
+                    with code.block(f"if {after} is not None:"):
+                        code.line(f"{slot}[{key}] = {after}")
+                    with code.block("else:"):
+                        code.line(f"del {slot}[{key}]")
+                self.emit_change(before, after)
 
-    def store(self, key: str, own: str, after: str, was_held: str) -> None:
-        """Write code that stores the row of a key."""
-        code, slot = self.code, self.slot("rows")
-        if self.rule.sequence is not None:
-            code.line(f"{slot}[{key}] = ({own}[2], {after})")
-            return
-        with code.block(f"if {after} is not None:"):
-            code.line(f"{slot}[{key}] = {after}")
-        with code.block(f"elif {was_held}:"):
-            code.line(f"del {slot}[{key}]")
-
-    def changed(self, before: str, after: str) -> None:
-        """Write the code for a key with the row it had before the tick and the one it has now."""
+    def emit_change(self, before: str, after: str) -> None:
+        """Write the code for a key whose row a tick has changed."""
+        self.code.line("pass")
 
 
 @register_step(Upsert)
@@ -98,11 +97,10 @@ class UpsertStep(KeyedRecordsStep):
 
     sites = 2
 
-    def changed(self, before: str, after: str) -> None:
-        with self.code.block(f"if {before} != {after}:"):
-            for row, weight in ((before, "-1"), (after, "1")):
-                with self.code.block(f"if {row} is not None:"):
-                    self.emit_unpacked(row, weight)
+    def emit_change(self, before: str, after: str) -> None:
+        for row, weight in ((before, "-1"), (after, "1")):
+            with self.code.block(f"if {row} is not None:"):
+                self.emit_unpacked(row, weight)
 
 
 @register_step(Misfits)
