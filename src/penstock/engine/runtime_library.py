@@ -316,7 +316,7 @@ def sort(pending: list[tuple[Any, Any]]) -> None:
 # -- upserts ----------------------------------------------------------------------------------------
 
 Held = list[Any]
-"""[row before the tick, row, sequence of the last record, that before the tick]; None where the key has none."""
+"""[row before the tick, row, sequence of the last record, that before the tick]; None where there is none."""
 
 
 def upsert_in_order(held: Held, row: Any, before: Any) -> str | None:
