@@ -170,6 +170,25 @@ def test_what_has_no_incremental_form_is_refused_by_name(spark: SparkSession, te
         sql(text, tables={"items": Item, "sales": Sale}, spark=spark)
 
 
+@pytest.mark.parametrize(
+    ("text", "why", "fix"),
+    [
+        ("SELECT nope FROM items", "cannot be resolved", "correct the query"),
+        ("SELECT * FROM missing", "cannot be found", "give the table in tables= or sources="),
+        ("SELECT * FROM items TABLESAMPLE (10 PERCENT)", "", "let Spark compute it into a table"),
+        ("SELECT count_min_sketch(id, 0.5d, 0.5d, 1) FROM items", "", "let Spark compute it into a table"),
+    ],
+)
+def test_a_refusal_says_a_way_out_and_shows_no_plan(
+    spark: SparkSession, text: str, why: str, fix: str
+) -> None:
+    with pytest.raises(UnsupportedQuery) as refused:
+        sql(text, tables={"items": Item}, spark=spark)
+    assert why in refused.value.why
+    assert fix in refused.value.fix
+    assert "'Project" not in str(refused.value)
+
+
 def test_commands_are_refused_and_not_run(spark: SparkSession) -> None:
     spark.sql("SELECT 1 AS one").createOrReplaceTempView("kept")
     with pytest.raises(UnsupportedQuery, match=r"plans to Drop|cannot plan"):

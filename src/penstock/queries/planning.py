@@ -171,15 +171,18 @@ def _spark_errors(location: SourceLocation) -> Generator[None]:
     try:
         yield
     except PySparkException as error:
-        why = str(error).partition("\n\nJVM stacktrace")[0].strip()
-        raise _unplanned(why, location) from None
+        # The plan as far as Spark made it comes after the message.
+        why = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n'")[0].strip()
+        unknown = "TABLE_OR_VIEW_NOT_FOUND" in why
+        fix = "give the table in tables= or sources=, or correct its name" if unknown else "correct the query"
+        raise _unplanned(why, location, fix) from None
     except Py4JJavaError as error:
         failure: Any = error.java_exception
-        raise _unplanned(str(failure.toString()).partition("\n")[0], location) from None
+        raise _unplanned(str(failure.toString()).partition("\n")[0], location, "") from None
 
 
-def _unplanned(why: str, location: SourceLocation) -> UnsupportedQuery:
-    return UnsupportedQuery("Spark cannot plan the query", where=[location], why=why)
+def _unplanned(why: str, location: SourceLocation, fix: str) -> UnsupportedQuery:
+    return UnsupportedQuery("Spark cannot plan the query", where=[location], why=why, fix=fix)
 
 
 def _java(frame: Any) -> Any:

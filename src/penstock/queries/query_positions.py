@@ -18,6 +18,9 @@ from penstock.queries.plan_nodes import PlanNode, UnpairedNode, plan_nodes
 _TEXT = "<query>"
 """Name of a text that is in no file."""
 
+_FIX = "write it by what docs/queries.md lists, or let Spark compute it into a table"
+"""Way out where nothing better is known."""
+
 _LONGEST = 120
 """Characters shown of a piece of text."""
 
@@ -68,7 +71,7 @@ def located(
     location: of the query. nodes: of which the error speaks, the innermost first.
     """
     where = _steps_to(query, location, nodes)
-    return UnsupportedQuery(error.what, where=where, why=error.why, fix=error.fix, **error.facts)
+    return UnsupportedQuery(error.what, where=where, why=error.why, fix=error.fix or _FIX, **error.facts)
 
 
 def _steps_to(query: QueryText | None, location: SourceLocation, nodes: Iterable[PlanNode]) -> list[Step]:
