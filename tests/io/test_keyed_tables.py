@@ -342,7 +342,24 @@ def test_rows_in_python_mean_the_same_on_spark(spark: Any) -> None:
 
 
 @pytest.mark.spark
-def test_a_dataframe_is_refused(spark: Any) -> None:
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+def test_a_dataframe_sets_its_rows(mode: Any, spark: Any) -> None:
+    rows = [Dated("a", 1, 30, 5), Dated("a", 1, 20, 4), Dated("b", 1, 7, 1), Dated("b", 1, 7, 1)]
+    frame = ps.spark.Frame(spark.createDataFrame(rows).select("at", "price", "item", "shop").coalesce(1))
+    memory = io.Memory()
+    ps.spark.run(prices(), spark, sources={"prices": frame}, sinks={"out": memory}, mode=mode)
+    assert sorted(memory.rows()) == [rows[0], rows[2]]
+
+
+@pytest.mark.spark
+def test_a_dataframe_without_a_column_is_refused(spark: Any) -> None:
     frame = ps.spark.Frame(spark.range(3))
-    with pytest.raises(BadInput, match="is a table with a key, and cannot read Frame"):
+    with pytest.raises(WrongType, match="name"):
+        ps.spark.run(customers(), spark, sources={"customers": frame}, sinks={"out": io.Memory()})
+
+
+@pytest.mark.spark
+def test_change_data_in_a_dataframe_is_refused(spark: Any) -> None:
+    frame = io.Debezium(ps.spark.Frame(spark.range(3)))
+    with pytest.raises(BadInput, match="is a table with a key, and cannot read Debezium"):
         ps.spark.run(customers(), spark, sources={"customers": frame}, sinks={"out": io.Memory()})

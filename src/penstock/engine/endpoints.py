@@ -269,7 +269,7 @@ def as_read_by(operator: object, source: Any) -> Any:
     # Imported here, so that flows without such tables need not load it.
     from penstock.io.keyed_records import keyed_source
 
-    return keyed_source(operator.name, source, operator.keyed)
+    return keyed_source(source, operator.name, operator.keyed)
 
 
 def _batches(source: Any, feed: Feed, limit: int | None, closing: ExitStack) -> pull.Source:

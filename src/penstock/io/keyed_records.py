@@ -106,24 +106,40 @@ class KeyedFiles(ChangeData):
         set_fields(self, records=records, source=source, keyed=keyed)
 
 
-def keyed_source(name: str, source: object, keyed: KeyedRows) -> object:
+@singledispatch
+def keyed_source(source: object, name: str, keyed: KeyedRows) -> object:
     """Return the source of a keyed table that reads a given one; rows in Python are left as they are.
 
     Raises `BadInput` for a source whose rows cannot be read by key.
     """
-    if isinstance(source, Files) or (isinstance(source, ChangeData) and isinstance(source.records, Files)):
-        if isinstance(source, Debezium):
-            _check_columns(name, source, keyed)
-        return KeyedFiles(source, keyed)
-    if isinstance(source, Rows) or not isinstance(source, Source):
+    if not isinstance(source, Source):
         return source
     raise BadInput(
         f"source {name!r} is a table with a key, and cannot read {type(source).__name__}",
-        why="Records by key are read from files and from rows in Python.",
+        why="Records by key are read from files, from rows in Python and, on Spark, from a Frame of rows.",
         fix="give JsonFiles, CsvFiles, ParquetFiles, or change data in them; or read the records by"
         " flow.source(...) and hold them by upsert(...)",
         source=name,
     )
+
+
+@keyed_source.register
+def _(source: Rows, name: str, keyed: KeyedRows) -> object:
+    return source
+
+
+@keyed_source.register
+def _(source: Files, name: str, keyed: KeyedRows) -> object:
+    return KeyedFiles(source, keyed)
+
+
+@keyed_source.register
+def _(source: ChangeData, name: str, keyed: KeyedRows) -> object:
+    if not isinstance(source.records, Files):
+        return keyed_source.dispatch(object)(source, name, keyed)
+    if isinstance(source, Debezium):
+        _check_columns(name, source, keyed)
+    return KeyedFiles(source, keyed)
 
 
 def _check_columns(name: str, source: Debezium, keyed: KeyedRows) -> None:

@@ -6,12 +6,15 @@ from functools import reduce, singledispatch
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import WrongType
+from penstock.expr.keyed_rows import KeyedRows
 from penstock.expr.types import DataType, DateType, ListType, MapType, Schema, StructType, TimestampType
 from penstock.io.change_data import IMAGES, ChangeData, Debezium, Operations, record_schema, refuse_rows_only
 from penstock.io.epoch_times import EpochUnit, with_integer_times
+from penstock.io.keyed_records import keyed_source
 from penstock.io.source import WEIGHT
+from penstock.spark.lowering.types import spark_type
 from penstock.spark.sources.kafka import RECORD, Kafka
-from penstock.spark.sources.opening import Opening, sends_rows, source_frame
+from penstock.spark.sources.opening import Frame, Opening, sends_rows, source_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -20,6 +23,22 @@ if TYPE_CHECKING:
 @sends_rows.register
 def _(source: ChangeData) -> bool:
     return sends_rows(source.records)
+
+
+@keyed_source.register
+def _(source: Frame, name: str, keyed: KeyedRows) -> Frame:
+    """Each row of the DataFrame is a record that sets it."""
+    from pyspark.sql import functions as f
+
+    _need(name, source.frame.columns, keyed.rows.names, "the DataFrame")
+    given = {each.name: f.col(_quoted(each.name)) for each in keyed.rows.fields}
+    columns = {
+        "key": f.struct(*(given[each] for each in keyed.key)),
+        "row": f.struct(*given.values()),
+        **({} if keyed.sequence is None else {"sequence": given[keyed.sequence]}),
+    }
+    nothing = {each.name: f.lit(None).cast(spark_type(each.type)) for each in keyed.records.fields}
+    return Frame(source.frame.select(*({**nothing, **columns}[n].alias(n) for n in keyed.records.names)))
 
 
 @source_frame.register(ChangeData)
