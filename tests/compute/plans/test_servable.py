@@ -96,6 +96,7 @@ REFUSED: dict[str, tuple[Callable[[AnyStream], AnyStream], str]] = {
     "an order": (lambda rows: rows.enumerate(), "order"),
     "an order that is declared": (lambda rows: rows.assume_ordered(nondet="so"), "order"),
     "a fold in order": (lambda rows: rows.fold(0, lambda n, row: n * 2 + row.value), "order"),
+    "upserts in order": (lambda rows: rows.upsert("at"), "order"),
     "pairs by place": (lambda rows: rows.zip(rows, suffix="_y"), "order"),
     "a tick": (lambda rows: rows.distinct(lifetime="tick", nondet="so"), "ticks"),
     "a tick in which a lattice grew": (
@@ -156,3 +157,17 @@ def test_folds_are_served_that_claim_that_order_does_not_matter() -> None:
     flow = ps.Flow("claimed")
     flow.sink("out", flow.source("rows", Row).fold(0, lambda n, row: n + row.value, commutative=True))
     check_servable(flow)
+
+
+def test_records_of_a_table_with_a_key_are_refused() -> None:
+    flow = ps.Flow("keyed")
+    flow.sink("out", flow.table("rows", Row, key="at"))
+    with pytest.raises(NotServable, match=r"upsert\(\.\.\., sequence"):
+        check_servable(flow)
+
+
+def test_upserts_are_served_that_read_no_order() -> None:
+    for name, build in (("latest", "upsert"), ("versions", "history")):
+        flow = ps.Flow(name)
+        flow.sink("out", getattr(flow.source("rows", Row), build)("value", sequence="at"))
+        check_servable(flow)
