@@ -267,9 +267,9 @@ def as_read_by(operator: object, source: Any) -> Any:
     if not isinstance(operator, KeyedSource):
         return source
     # Imported here, so that flows without such tables need not load it.
-    from penstock.io.keyed_records import keyed_source
+    from penstock.io.keyed_records import record_source
 
-    return keyed_source(source, operator.name, operator.keyed)
+    return record_source(source, operator.name, operator.keyed)
 
 
 def _batches(source: Any, feed: Feed, limit: int | None, closing: ExitStack) -> pull.Source:

@@ -39,22 +39,20 @@ def _keyed_intake(keyed: KeyedRows, what: str) -> Intake:
 
     build = RecordBuilder.of(keyed)
     rows = from_user(keyed.rows, what=what)
-    sequence = next((f for f in keyed.records.fields if f.name == "sequence"), None)
-    of_key = Schema((*keyed.key_fields, *([] if sequence is None else [sequence])))
-    keys = from_user(of_key, what=f"keys of {what}")
+    keys = from_user(Schema((*keyed.key_fields, *keyed.sequence_fields)), what=f"keys of {what}")
 
     def deletion(given: KeyDeletion) -> tuple[Any, ...]:
         one: object = given.key
         key = cast("tuple[Any, ...]", one) if isinstance(one, tuple) else (one,)
-        if len(key) != len(keyed.key) or (sequence is None and given.sequence is not None):
-            of = "no sequence" if sequence is None else f"the sequence {keyed.sequence!r}"
+        if len(key) != len(keyed.key) or (keyed.sequence is None and given.sequence is not None):
+            of = "no sequence" if keyed.sequence is None else f"the sequence {keyed.sequence!r}"
             raise BadRow(
                 f"{what} is given {given!r}",
                 why=f"Its key is ({', '.join(keyed.key)}), and its records have {of}.",
                 fix="delete_key(7), delete_key((7, 'tea')), delete_key(7, sequence=12)",
             )
-        (checked,) = keys([key if sequence is None else (*key, given.sequence)])
-        return build.deletes_key(checked[: len(key)], None if sequence is None else checked[-1])
+        (checked,) = keys([key if keyed.sequence is None else (*key, given.sequence)])
+        return build.deletes_key(checked[: len(key)], None if keyed.sequence is None else checked[-1])
 
     def records_of(given: Any) -> Rows:
         if isinstance(given, KeyDeletion):

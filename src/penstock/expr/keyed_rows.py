@@ -25,14 +25,21 @@ class KeyedRows:
     def records(self) -> Schema:
         """Columns of records: key, row before, row, the sequence if there is one, and place in a file."""
         whole = StructType(self.rows.fields, self.rows.row_class)
-        fields = [
+        fields = (
             Field("key", StructType(self.key_fields)),
             Field("before", whole, nullable=True),
             Field("row", whole, nullable=True),
-        ]
-        if self.sequence is not None:
-            fields.append(Field("sequence", self._field(self.sequence).type, nullable=True))
-        return Schema((*fields, Field("place", PLACE, nullable=True)))
+            *self.sequence_fields,
+            Field("place", PLACE, nullable=True),
+        )
+        return Schema(fields)
+
+    @property
+    def sequence_fields(self) -> tuple[Field, ...]:
+        """The field of the sequence of a record, if there is one."""
+        if self.sequence is None:
+            return ()
+        return (Field("sequence", self._field(self.sequence).type, nullable=True),)
 
     @property
     def key_fields(self) -> tuple[Field, ...]:

@@ -81,15 +81,11 @@ def add_upsert(
     """Add an upsert of the records of a stream. Raises `WrongType` for arguments that do not fit."""
     schema = stream.schema
     keys = _keys(by, schema, location)
-    whole = row is None
-    made = struct(**{each: Column(each) for each in schema.names}) if row is None else row
-    rows = _type_of("row", made, schema, location)
+    made, rows = _row(row, schema, location)
     if deleted is not None:
         if not isinstance(_type_of("deleted", deleted, schema, location), BoolType):
             raise _wrong("deleted", deleted, "true or false", location, 'deleted=col.op == "D"')
         made = when(~deleted | deleted.is_null(), made)
-    if not isinstance(rows, StructType):
-        raise _wrong("row", made, "a struct", location, "row=ps.struct(id=col.id, name=col.name)")
     if before is not None and _type_of("before", before, schema, location) != rows:
         raise _wrong("before", before, f"a row like the one it sets, {rows}", location, "before=col.before")
     order = Column(sequence) if isinstance(sequence, str) else sequence
@@ -109,7 +105,7 @@ def add_upsert(
             fix="leave out one of them",
         )
     operator = Upsert(UpsertRule(keys, made, before, order, _policy(on_misfit, location), place))
-    output = Schema(rows.fields, schema.row_class if whole else rows.row_class)
+    output = Schema(rows.fields, schema.row_class if row is None else rows.row_class)
     return stream.flow.add(operator, output, (stream,), name, location)
 
 
@@ -128,10 +124,7 @@ def add_history(
     schema: Schema = stream.schema
     keys = {f"key_{at}": key for at, key in enumerate(_keys(by, schema, location))}
     at = Column(sequence) if isinstance(sequence, str) else sequence
-    made = struct(**{each: Column(each) for each in schema.names}) if row is None else row
-    rows = _type_of("row", made, schema, location)
-    if not isinstance(rows, StructType):
-        raise _wrong("row", made, "a struct", location, "row=ps.struct(id=col.id, name=col.name)")
+    made, rows = _row(row, schema, location)
     names = [f.name for f in rows.fields]
     order = at.name if isinstance(at, Column) else None
     tracked = [each for each in names if each != order] if track is None else list(track)
@@ -206,6 +199,15 @@ def _keys(by: object, schema: Schema, location: SourceLocation) -> tuple[Expr, .
     for each in keys:
         _type_of("by", each, schema, location)
     return tuple(cast("list[Expr]", keys))
+
+
+def _row(given: Expr | None, schema: Schema, location: SourceLocation) -> tuple[Expr, StructType]:
+    """Return the row that a record sets, by default all its columns, with its type."""
+    row = struct(**{each: Column(each) for each in schema.names}) if given is None else given
+    rows = _type_of("row", row, schema, location)
+    if not isinstance(rows, StructType):
+        raise _wrong("row", row, "a struct", location, "row=ps.struct(id=col.id, name=col.name)")
+    return row, rows
 
 
 def _type_of(what: str, given: object, schema: Schema, location: SourceLocation) -> Any:

@@ -36,11 +36,17 @@ Row: TypeAlias = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class RecordBuilder:
-    """Builder of records, without their place, from rows of which only the key need be known."""
+    """Builder of records, without their place, from rows of which only the key need be known.
+
+    at: position of the sequence. others: positions beside the key. needed: columns that are never null, with
+    their positions.
+    """
 
     keyed: KeyedRows
     key_of: Callable[[Row], Row]
     at: int | None
+    others: tuple[int, ...]
+    needed: tuple[tuple[int, Field], ...]
 
     @classmethod
     def of(cls, keyed: KeyedRows) -> RecordBuilder:
@@ -48,7 +54,13 @@ class RecordBuilder:
         places = [names.index(name) for name in keyed.key]
         (first, *more) = places
         get: Callable[[Row], Row] = itemgetter(*places) if more else lambda row: (row[first],)
-        return cls(keyed, get, None if keyed.sequence is None else names.index(keyed.sequence))
+        return cls(
+            keyed,
+            get,
+            None if keyed.sequence is None else names.index(keyed.sequence),
+            tuple(at for at in range(len(names)) if at not in places),
+            tuple((at, f) for at, f in enumerate(keyed.rows.fields) if not f.nullable),
+        )
 
     def sets(self, row: Row) -> Row:
         """Build the record that sets a row."""
@@ -76,8 +88,7 @@ class RecordBuilder:
 
     def whole_or_none(self, row: Row) -> Row | None:
         """Return a row unless it is known by its key alone, or lacks a column that is never null."""
-        others = [v for v, f in zip(row, self.keyed.rows.fields, strict=True) if f.name not in self.keyed.key]
-        if others and all(value is None for value in others):
+        if self.others and all(row[at] is None for at in self.others):
             return None
         return None if self._missing(row) else row
 
@@ -89,8 +100,7 @@ class RecordBuilder:
         return row
 
     def _missing(self, row: Row) -> Field | None:
-        pairs = zip(row, self.keyed.rows.fields, strict=True)
-        return next((f for value, f in pairs if value is None and not f.nullable), None)
+        return next((f for at, f in self.needed if row[at] is None), None)
 
 
 @dataclass(frozen=True, init=False)
@@ -107,7 +117,7 @@ class KeyedFiles(ChangeData):
 
 
 @singledispatch
-def keyed_source(source: object, name: str, keyed: KeyedRows) -> object:
+def record_source(source: object, name: str, keyed: KeyedRows) -> object:
     """Return the source of a keyed table that reads a given one; rows in Python are left as they are.
 
     Raises `BadInput` for a source whose rows cannot be read by key.
@@ -123,20 +133,20 @@ def keyed_source(source: object, name: str, keyed: KeyedRows) -> object:
     )
 
 
-@keyed_source.register
+@record_source.register
 def _(source: Rows, name: str, keyed: KeyedRows) -> object:
     return source
 
 
-@keyed_source.register
+@record_source.register
 def _(source: Files, name: str, keyed: KeyedRows) -> object:
     return KeyedFiles(source, keyed)
 
 
-@keyed_source.register
+@record_source.register
 def _(source: ChangeData, name: str, keyed: KeyedRows) -> object:
     if not isinstance(source.records, Files):
-        return keyed_source.dispatch(object)(source, name, keyed)
+        return record_source.dispatch(object)(source, name, keyed)
     if isinstance(source, Debezium):
         _check_columns(name, source, keyed)
     return KeyedFiles(source, keyed)
@@ -184,14 +194,11 @@ def _decoder(source: object, build: RecordBuilder) -> Decode:
 def _(source: Operations, build: RecordBuilder) -> Decode:
     weighted = build_decoder(source, build.keyed.relaxed)
 
-    def decode(record: Row | None) -> list[Row]:
-        return [
-            build.sets(build.check(row)) if weight > 0 else build.deletes(row)
-            for *values, weight in weighted(record)
-            for row in [tuple(values)]
-        ]
+    def changed(change: Row) -> Row:
+        row, weight = change[:-1], change[-1]
+        return build.sets(build.check(row)) if weight > 0 else build.deletes(row)
 
-    return decode
+    return lambda record: list(map(changed, weighted(record)))
 
 
 @_decoder.register

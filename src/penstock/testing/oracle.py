@@ -326,10 +326,11 @@ def _upsert(operator: Upsert, node: Node, inputs: _Inputs) -> Bag:
     if rule.sequence is None:
         raise NotOfBags("records count in the order in which they come")
     [(schema, bag)] = inputs
-    key, row, sequence = functions_of(rule.keys, schema), function_of(rule.row, schema), rule.sequence
+    key, row = functions_of(rule.keys, schema), function_of(rule.row, schema)
+    sequence = function_of(rule.sequence, schema)
     rows: dict[Row, list[tuple[Any, Any]]] = {}
     for record in bag:
-        rows.setdefault(key(record), []).append((rank(function_of(sequence, schema)(record)), row(record)))
+        rows.setdefault(key(record), []).append((rank(sequence(record)), row(record)))
     out: Bag = Counter()
     for held in rows.values():
         top = max(at for at, _ in held)

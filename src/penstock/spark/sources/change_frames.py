@@ -10,7 +10,7 @@ from penstock.expr.keyed_rows import KeyedRows
 from penstock.expr.types import DataType, DateType, ListType, MapType, Schema, StructType, TimestampType
 from penstock.io.change_data import IMAGES, ChangeData, Debezium, Operations, record_schema, refuse_rows_only
 from penstock.io.epoch_times import EpochUnit, with_integer_times
-from penstock.io.keyed_records import keyed_source
+from penstock.io.keyed_records import record_source
 from penstock.io.source import WEIGHT
 from penstock.spark.lowering.types import spark_type
 from penstock.spark.sources.kafka import RECORD, Kafka
@@ -25,7 +25,7 @@ def _(source: ChangeData) -> bool:
     return sends_rows(source.records)
 
 
-@keyed_source.register
+@record_source.register
 def _(source: Frame, name: str, keyed: KeyedRows) -> Frame:
     """Each row of the DataFrame is a record that sets it."""
     from pyspark.sql import functions as f
