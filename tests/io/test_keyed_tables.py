@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -236,6 +237,76 @@ def test_records_that_cannot_be_read_have_a_place(
     with pytest.raises(BadRow, match=said) as error:
         ps.run(customers(), {"customers": source(tmp_path)}, {"out": io.Memory()})
     assert (error.value.facts["row"], error.value.facts["line"]) == (1, 1)
+
+
+def delta_file(at: Path, *changes: tuple[str, Any]) -> io.DeltaChanges:
+    """Write an exported change data feed: the type of each change, and its row."""
+    at.parent.mkdir(exist_ok=True)
+    named = [{**row._asdict(), "_change_type": kind} for kind, row in changes]
+    columns = pa.schema(
+        [("id", pa.int64()), ("name", pa.string()), ("city", pa.string()), ("_change_type", pa.string())]
+    )
+    pq.write_table(pa.Table.from_pylist(named, columns), at)
+    return io.DeltaChanges(io.ParquetFiles(at.parent))
+
+
+@pytest.mark.parametrize("tick_rows", [1, 2, 1000])
+def test_an_update_of_a_change_feed_moves_a_row(tmp_path: Path, tick_rows: int) -> None:
+    moved = AMY._replace(id=3)
+    source = delta_file(
+        tmp_path / "1.parquet",
+        ("insert", ANN),
+        ("update_preimage", ANN),
+        ("update_postimage", AMY),
+        ("update_preimage", AMY),
+        ("update_postimage", moved),
+    )
+    memory = io.Memory()
+    ps.run(customers(), {"customers": source}, {"out": memory}, tick_rows=tick_rows)
+    assert memory.rows() == [moved]
+
+
+def test_a_run_goes_on_between_the_images_of_an_update(tmp_path: Path) -> None:
+    moved, checkpoint = AMY._replace(id=3), tmp_path / "checkpoint"
+    source = delta_file(
+        tmp_path / "in" / "1.parquet",
+        ("insert", ANN),
+        ("update_preimage", ANN),
+        ("update_postimage", moved),
+    )
+    changes: list[Any] = []
+
+    def stop(_: ps.Progress) -> None:
+        raise InterruptedError
+
+    for on_tick in (stop, None):
+        with suppress(InterruptedError):
+            ps.run(
+                customers(),
+                {"customers": source},
+                {"out": changes},
+                tick_rows=2,
+                on_tick=on_tick,
+                checkpoint=checkpoint,
+            )
+    assert changes == [ps.insert(ANN), ps.delete(ANN), ps.insert(moved)]
+
+
+def test_a_preimage_that_is_not_held_is_found(tmp_path: Path) -> None:
+    ana = ANN._replace(name="ana")
+    source = delta_file(
+        tmp_path / "1.parquet", ("insert", ANN), ("update_preimage", ana), ("update_postimage", AMY)
+    )
+    with pytest.raises(RecordMisfit, match=r"It is row 3 of .*1\.parquet"):
+        ps.run(customers(), {"customers": source}, {"out": io.Memory()})
+
+
+@pytest.mark.parametrize("after", [[], [("insert", BOB)], [("update_preimage", BOB)]])
+def test_a_preimage_without_a_postimage_is_unreadable(tmp_path: Path, after: list[Any]) -> None:
+    source = delta_file(tmp_path / "1.parquet", ("insert", ANN), ("update_preimage", ANN), *after)
+    with pytest.raises(BadRow, match="update_postimage") as error:
+        ps.run(customers(), {"customers": source}, {"out": io.Memory()})
+    assert (error.value.facts["row"], error.value.facts["file"]) == (2, str(tmp_path / "1.parquet"))
 
 
 class Logged(NamedTuple):

@@ -9,7 +9,7 @@ Retractions need the whole old row. Configure the database to log full old rows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import singledispatch
@@ -24,6 +24,7 @@ from penstock.io.source import Feed, Reader, Source, dead_letter_folder, open_so
 
 Row: TypeAlias = tuple[Any, ...]
 Decode: TypeAlias = Callable[[Row | None], list[Row]]
+Join: TypeAlias = Callable[[Iterator[Any], str], Iterator[Any]]
 _ENVELOPE = ("before", "after", "op", "payload")
 
 
@@ -144,6 +145,12 @@ def record_schema(source: ChangeData, rows: Schema) -> Schema:
 def build_decoder(source: ChangeData, rows: Schema) -> Decode:
     """Build a decoder from internal records (None for a null record) to weighted rows; it raises `Unfit`."""
     raise NotImplementedError(type(source))
+
+
+@singledispatch
+def build_joiner(source: ChangeData) -> Join | None:
+    """Build a joiner of the decoded records of a file (see `Feed.joined`); None if each stands for itself."""
+    return None
 
 
 @record_schema.register
@@ -311,6 +318,7 @@ def _(source: ChangeData, feed: Feed) -> Reader:
         schema=record_schema(source, feed.schema),
         append=True,
         decode=build_decoder(source, feed.schema),
+        joined=build_joiner(source),
         live=None,
         placed=source.by_key,
     )

@@ -6,9 +6,10 @@ nor more than the key of a deleted row are needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import singledispatch
+from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Any, ClassVar, TypeAlias
 
@@ -21,15 +22,17 @@ from penstock.io.change_data import (
     Debezium,
     Decode,
     DeltaChanges,
+    Join,
     Operations,
     build_decoder,
+    build_joiner,
     envelope_reader,
     record_schema,
 )
 from penstock.io.files.file_source import Files
-from penstock.io.files.text_values import Unfit, unfit
+from penstock.io.files.text_values import Unfit, shortened, unfit
 from penstock.io.in_process import Rows
-from penstock.io.source import Source, set_fields
+from penstock.io.source import BadRecord, Source, set_fields
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -190,8 +193,8 @@ def _decoder(source: object, build: RecordBuilder) -> Decode:
     return decode
 
 
-@_decoder.register
-def _(source: Operations, build: RecordBuilder) -> Decode:
+@_decoder.register(Operations)
+def _operations_decoder(source: Operations, build: RecordBuilder) -> Decode:
     weighted = build_decoder(source, build.keyed.relaxed)
 
     def changed(change: Row) -> Row:
@@ -201,13 +204,57 @@ def _(source: Operations, build: RecordBuilder) -> Decode:
     return lambda record: list(map(changed, weighted(record)))
 
 
+class Preimage(list[Row]):
+    """The row before an update, whose postimage is the next record of the file."""
+
+
+class Postimage(list[Row]):
+    """The record that sets the row after an update."""
+
+
 @_decoder.register
 def _(source: DeltaChanges, build: RecordBuilder) -> Decode:
-    # The row before an update is not deleted: the row after it takes its place.
-    return _decoder(
-        Operations(source.records, source.column, source.insert, "delete", ignore="update_preimage"),
-        build,
-    )
+    decode_operation = _operations_decoder(source, build)
+    at = record_schema(source, build.keyed.relaxed).names.index(source.column)
+    width = len(build.keyed.rows.fields)
+
+    def decode(record: Row | None) -> list[Row]:
+        kind = None if record is None else record[at]
+        if record is not None and kind == "update_preimage":
+            return Preimage([record[:width]])
+        made = decode_operation(record)
+        return Postimage(made) if kind == "update_postimage" else made
+
+    return decode
+
+
+@build_joiner.register
+def _(source: KeyedFiles) -> Join | None:
+    return _join_images(RecordBuilder.of(source.keyed)) if isinstance(source.source, DeltaChanges) else None
+
+
+def _join_images(build: RecordBuilder) -> Join:
+    """Build the joiner of the two images of each update, which are one record in place of the second."""
+
+    def join(records: Iterator[Any], path: str) -> Iterator[Any]:
+        before: Row | None = None
+        for number, (record, following) in enumerate(pairwise(chain(records, [None])), 1):
+            if isinstance(record, Preimage):
+                (before,) = record
+                yield [] if isinstance(following, Postimage) else unpaired(before, path, number)
+                continue
+            if isinstance(record, Postimage):
+                [(_, _, row, *_)] = record
+                record = build.replaces(before, row)
+            before = None
+            yield record
+
+    def unpaired(before: Row, path: str, number: int) -> BadRecord:
+        text = str(dict(zip(build.keyed.rows.names, before, strict=True)))
+        why = "_change_type: the record after an 'update_preimage' is not its 'update_postimage'"
+        return BadRecord(path, number, why, shortened(text, 200))
+
+    return join
 
 
 @_decoder.register

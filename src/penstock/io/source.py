@@ -14,7 +14,7 @@ costs only the files it touched.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import singledispatch
@@ -114,6 +114,8 @@ class Feed:
     from_user: converter of user rows to internal rows, for sources that hold Python objects.
     decode:    decoder from a file's records to lists of rows, weight last, if records are not rows. None is a
                null record. It raises `Unfit`.
+    joined:    function from a file's decoded records, in order, and its path to as many records. It joins
+               those that belong together.
     placed:    `decode`'s rows get a last field: the path of their file, and the number of their record in it.
     live:      columns that the flow reads, or None for all. A reader may give None for any other column
                without looking at it.
@@ -129,6 +131,7 @@ class Feed:
     skip: frozenset[str] = frozenset()
     from_user: Callable[[list[Any]], list[tuple[Any, ...]]] | None = None
     decode: Callable[[tuple[Any, ...] | None], list[tuple[Any, ...]]] | None = None
+    joined: Callable[[Iterator[Any], str], Iterator[Any]] | None = None
     placed: bool = False
     live: AbstractSet[str] | None = None
     next_due: NextDue | None = None

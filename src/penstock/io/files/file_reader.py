@@ -228,6 +228,8 @@ class FilesReader(Reader):
         self._rows_taken = self._file.rows
         self._blocks = self._format.blocks(Path(self._file.path))
         records = chain.from_iterable(records_of(block, self._feed) for block in self._blocks)
+        if self._feed.joined is not None:
+            records = self._feed.joined(records, self._file.path)
         self._open = self._unread(records)
         return True
 
