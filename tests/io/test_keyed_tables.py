@@ -86,6 +86,27 @@ def test_an_update_that_does_not_fit_is_trusted() -> None:
     assert weights(flow, [ANN], [ps.update(ANN._replace(name="ana"), AMY)])[1] == [(*AMY, 1), (*ANN, -1)]
 
 
+class Tagged(NamedTuple):
+    id: int
+    tags: dict[str, float]
+
+
+def tagged() -> ps.Flow:
+    flow = ps.Flow("tagged")
+    flow.sink("out", flow.table("tagged", Tagged, key="id"))
+    return flow
+
+
+def test_maps_before_a_change_have_no_order() -> None:
+    held, same = Tagged(1, {"a": 0.0, "b": 1.0}), Tagged(1, {"b": 1.0, "a": -0.0})
+    engine = ps.Engine(tagged())
+    engine.tick(tagged=[held])
+    assert list(engine.tick(tagged=[same])["out"]) == []
+    assert list(engine.tick(tagged=[ps.update(same, Tagged(1, {})), ps.delete(Tagged(1, {}))])["out"]) == [
+        ps.delete(held)
+    ]
+
+
 def test_misfits_are_set_aside() -> None:
     flow = ps.Flow("customers")
     held = flow.table("customers", Customer, key="id", on_misfit="dead_letter")
@@ -402,6 +423,17 @@ def test_files_mean_the_same_on_spark(form: str, mode: Any, spark: Any, tmp_path
     memory = io.Memory()
     ps.spark.run(customers(), spark, sources={"customers": source}, sinks={"out": memory}, mode=mode)
     assert sorted(memory.rows()) == left
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+def test_maps_before_a_change_have_no_order_on_spark(mode: Any, spark: Any, tmp_path: Path) -> None:
+    images = [(None, {"a": 0.0, "b": 1.0}), ({"b": 1.0, "a": -0.0}, {"b": 7.0})]
+    rows = [[None if tags is None else {"id": 1, "tags": tags} for tags in pair] for pair in images]
+    write(tmp_path / "1.json", json_lines([envelope("u", *pair) for pair in rows]))
+    source, memory = io.Debezium(io.JsonFiles(tmp_path)), io.Memory()
+    ps.spark.run(tagged(), spark, sources={"tagged": source}, sinks={"out": memory}, mode=mode)
+    assert memory.rows() == [Tagged(1, {"b": 7.0})]
 
 
 @pytest.mark.spark

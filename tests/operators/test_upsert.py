@@ -217,6 +217,63 @@ def test_misfits_are_of_an_upsert_that_sets_them_aside() -> None:
         rows(records(flow)).misfits()
 
 
+class Tagged(NamedTuple):
+    """A record whose row has parts with several forms of one value."""
+
+    id: int
+    tags: dict[str, float]
+    at: int
+    op: str
+
+
+ENTRIES = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from([0.0, -0.0, 1.0])), unique_by=lambda e: e[0]
+)
+TAGGED = st.builds(
+    Tagged,
+    st.integers(1, 2),
+    ENTRIES.flatmap(st.permutations).map(dict),
+    st.integers(0, 3),
+    st.sampled_from("IUD"),
+)
+
+
+def tagged(**options: Any) -> ps.Engine:
+    flow = ps.Flow("f")
+    records: AnyStream = flow.source("records", Tagged)
+    row = ps.struct(id=col.id, tags=col.tags)
+    flow.sink("out", records.upsert("id", row=row, deleted=col.op == "D", **options))
+    return ps.Engine(flow)
+
+
+@pytest.mark.parametrize("options", [{}, {"sequence": "at"}])
+def test_entries_of_maps_have_no_order(options: dict[str, Any]) -> None:
+    engine = tagged(**options)
+    first, again = Tagged(1, {"a": 0.0, "b": 1.0}, 1, "I"), Tagged(1, {"b": 1.0, "a": -0.0}, 1, "U")
+    assert len(engine.tick(records=[first])["out"]) == 1
+    assert list(engine.tick(records=[again])["out"]) == []
+
+
+@pytest.mark.parametrize("by_sequence", [False, True])
+@given(ticks=st.lists(st.lists(TAGGED, max_size=4), max_size=6))
+def test_rows_of_equal_maps_are_those_of_a_dict(by_sequence: bool, ticks: list[list[Tagged]]) -> None:
+    options: dict[str, Any] = {"sequence": "at", "on_misfit": "trust_key"} if by_sequence else {}
+    engine, held, shown = tagged(**options), dict[int, Tagged](), Counter[Any]()
+
+    def order(record: Tagged) -> Any:
+        return record.at, record.op == "D", record.op != "D" and sorted(record.tags.items())
+
+    for tick in ticks:
+        for record in tick:
+            if not by_sequence or record.id not in held or order(held[record.id]) <= order(record):
+                held[record.id] = record
+        for id, tags, weight in engine.tick(records=tick)["out"].raw:
+            shown[id, frozenset(tags)] += weight
+        rows = [(record.id, frozenset(record.tags.items())) for record in held.values() if record.op != "D"]
+        assert +shown == Counter(rows)
+        assert min(shown.values(), default=0) >= 0
+
+
 RECORDS = st.builds(
     Record, st.integers(1, 3), st.sampled_from(["a", "b"]), st.integers(0, 9), st.sampled_from("IUD")
 )

@@ -282,6 +282,11 @@ class StepWriter(ABC):
             return key_of(field.type, field.nullable, columns[0])
         return self.row_key(schema, columns)
 
+    def representative(self, expr: Expr, schema: Schema, columns: tuple[str, ...]) -> str:
+        """Return the source of a value that stands for all that are equal to it."""
+        typed, source = check(expr, schema), self.value(expr, schema, columns)
+        return key_of(typed.type, typed.nullable, source) if has_representatives(typed.type) else source
+
     # -- rows --------------------------------------------------------------------------------------
 
     def unpack(self, schema: Schema, row: str) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ class KeyedRecordsStep(Step):
         key, own, stored, new = (writer.fresh(n) for n in ("key", "own", "stored", "new"))
         schema = self.input_schema()
         writer.assign_key(key, rule.keys, schema, row.columns)
-        code.line(f"{new} = {writer.value(rule.row, schema, row.columns)}")
+        code.line(f"{new} = {writer.representative(rule.row, schema, row.columns)}")
         code.line(f"{own} = {self.held}.get({key})")
         with code.block(f"if {own} is None:"):
             code.line(f"{stored} = {self.slot_getter('rows')}({key})")
@@ -54,7 +54,8 @@ class KeyedRecordsStep(Step):
             sequence = writer.value(rule.sequence, schema, row.columns)
             fits = f"x_upsert_by_sequence({own}, {new}, {sequence}, {rule.on_misfit is OnMisfit.TRUST_KEY})"
         elif rule.before is not None and rule.on_misfit is not OnMisfit.TRUST_KEY:
-            fits = f"x_upsert_in_order({own}, {new}, {writer.value(rule.before, schema, row.columns)})"
+            before = writer.representative(rule.before, schema, row.columns)
+            fits = f"x_upsert_in_order({own}, {new}, {before})"
         else:
             code.line(f"{own}[1] = {new}")
             return

@@ -179,5 +179,8 @@ class Upsert(KeyedRecords):
     def output(self, context: CheckContext) -> Columns:
         return self.rule.check(context).fields
 
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return True
+
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(append=False, ordered=False)
