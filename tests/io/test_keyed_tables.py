@@ -371,6 +371,64 @@ def test_an_envelope_without_its_position_is_unreadable(tmp_path: Path) -> None:
         ps.run(flow, {"rows": source}, {"out": io.Memory()})
 
 
+class Versioned(NamedTuple):
+    id: int
+    name: str
+    version: int | None
+
+
+def versioned() -> ps.Flow:
+    flow = ps.Flow("f")
+    flow.sink("out", flow.table("rows", Versioned, key="id", sequence="version"))
+    return flow
+
+
+def test_a_row_that_moves_from_a_key_alone_leaves_it(tmp_path: Path) -> None:
+    first, moved = {"id": 1, "name": "ann", "version": 4}, {"id": 2, "name": "ann", "version": 5}
+    late = {"id": 1, "name": "ana", "version": 3}
+    given = [envelope("c", None, first), envelope("u", {"id": 1}, moved), envelope("c", None, late)]
+    write(tmp_path / "1.json", json_lines(given))
+    memory = io.Memory()
+    ps.run(versioned(), {"rows": io.Debezium(io.JsonFiles(tmp_path))}, {"out": memory})
+    assert memory.rows() == [Versioned(2, "ann", 5)]
+
+
+def test_rows_that_move_along_with_one_sequence_stay() -> None:
+    rows = [Versioned(1, "ann", 1), Versioned(2, "bob", 1)]
+    moves = [ps.update(row, row._replace(id=row.id + 1, version=5)) for row in rows]
+    assert weights(versioned(), rows, moves)[1] == [
+        (1, "ann", 1, -1),
+        (2, "ann", 5, 1),
+        (2, "bob", 1, -1),
+        (3, "bob", 5, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        envelope("d", {"id": 1}, None),
+        envelope("c", None, {"id": 1, "name": "ann"}),
+        envelope("u", {"id": 1}, {"id": 2, "name": "ann"}),
+    ],
+)
+def test_a_record_without_a_sequence_is_unreadable(record: Any, tmp_path: Path) -> None:
+    write(tmp_path / "1.json", json_lines([None, record]))
+    with pytest.raises(BadRow, match="version: it is null, but orders the records of a key") as error:
+        ps.run(versioned(), {"rows": io.Debezium(io.JsonFiles(tmp_path))}, {"out": io.Memory()})
+    assert error.value.facts["row"] == 2
+
+
+@pytest.mark.parametrize(
+    "given", [ps.delete_key(1), ps.delete(Versioned(1, "ann", None)), Versioned(1, "ann", None)]
+)
+def test_a_record_in_python_without_a_sequence_is_refused(given: Any) -> None:
+    with pytest.raises(BadRow, match="'rows', row 1") as error:
+        weights(versioned(), [Versioned(1, "ann", 1), given])
+    assert "sequence=" in (error.value.fix or "")
+    assert error.value.facts["row"] == 1
+
+
 @pytest.mark.parametrize(
     ("options", "columns"),
     [

@@ -255,7 +255,7 @@ class Engine(RunsSignals):
         frame = read_whole(frame)
         operator = graph.nodes[graph.sources[name]].operator
         if isinstance(operator, KeyedSource):
-            return self._intake[name](rows_of_frame(frame, operator.keyed.rows, None))
+            return self._intake[name](rows_of_frame(frame, operator.keyed.rows, Change))
         if in_columns and len(frame) >= self._machine.least:
             columns = self._in_columns(name, frame)
             if columns is not None:  # rows of weight 0 are no rows

@@ -48,7 +48,8 @@ class KeyedRows:
     @property
     def relaxed(self) -> Schema:
         """Columns of rows of which only the key need be known."""
-        return Schema(tuple(f if f.name in self.key else replace(f, nullable=True) for f in self.rows.fields))
+        fields = (f if f.name in self.key else replace(f, nullable=True) for f in self.rows.fields)
+        return Schema(tuple(fields), self.rows.row_class)
 
     def _field(self, name: str) -> Field:
         return next(f for f in self.rows.fields if f.name == name)

@@ -89,8 +89,9 @@ def _trusting_source(schema: Schema, *, weighted: bool) -> str:
     if schema.scalar:
         whole, fields = "zip(rows)", "row"
     elif schema.row_class is not None and dataclasses.is_dataclass(schema.row_class):
-        fields = ", ".join(f"row.{name}" for name in schema.names)
-        whole = f"[({fields},) for row in rows]"
+        values = ", ".join(f"row.{name}" for name in schema.names)
+        one = f"row if type(row) is tuple else ({values},)"  # a tuple: of a frame
+        whole, fields = f"[{one} for row in rows]", f"*({one})"
     else:
         whole, fields = "rows", "*row"
     if not weighted:

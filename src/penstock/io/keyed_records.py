@@ -41,6 +41,8 @@ Row: TypeAlias = tuple[Any, ...]
 class RecordBuilder:
     """Builder of records, without their place, from rows of which only the key need be known.
 
+    A record without a sequence, in a table with one, raises `Unfit`.
+
     at: position of the sequence. others: positions beside the key. needed: columns that are never null, with
     their positions.
     """
@@ -67,27 +69,37 @@ class RecordBuilder:
 
     def sets(self, row: Row) -> Row:
         """Build the record that sets a row."""
-        return self._record(self.key_of(row), None, row, row)
+        return self._record(self.key_of(row), None, row, None if self.at is None else row[self.at])
 
     def replaces(self, before: Row | None, row: Row) -> list[Row]:
         """Build the records that set a row in place of one of which more than the key may be unknown."""
         if before is None:
             return [self.sets(row)]
-        key = self.key_of(row)
+        key, sequence = self.key_of(row), None if self.at is None else row[self.at]
         if self.key_of(before) != key:
-            return [self.deletes(before), self.sets(row)]
-        return [self._record(key, self.whole_or_none(before), row, row)]
+            return [self.deletes(before, sequence), self.sets(row)]
+        return [self._record(key, self.whole_or_none(before), row, sequence)]
 
-    def deletes(self, row: Row) -> Row:
-        """Build the record that deletes a row, of which more than the key may be unknown."""
-        return self._record(self.key_of(row), self.whole_or_none(row), None, row)
+    def deletes(self, row: Row, otherwise: Any = None) -> Row:
+        """Build the record that deletes a row, of which more than the key may be unknown.
+
+        otherwise: its sequence if that of the row is unknown.
+        """
+        # That of the row comes first: rows that move along within one sequence delete no row of it.
+        sequence = otherwise if self.at is None or row[self.at] is None else row[self.at]
+        return self._record(self.key_of(row), self.whole_or_none(row), None, sequence)
 
     def deletes_key(self, key: Row, sequence: Any) -> Row:
         """Build the record that deletes the row of a key."""
-        return (key, None, None) if self.at is None else (key, None, None, sequence)
+        return self._record(key, None, None, sequence)
 
-    def _record(self, key: Row, before: Row | None, row: Row | None, dated: Row) -> Row:
-        return (key, before, row) if self.at is None else (key, before, row, dated[self.at])
+    def _record(self, key: Row, before: Row | None, row: Row | None, sequence: Any) -> Row:
+        """Build a record. Raises `Unfit` if its sequence is null."""
+        if self.at is None:
+            return key, before, row
+        if sequence is None:
+            raise Unfit(f"{self.keyed.sequence}: it is null, but orders the records of a key")
+        return key, before, row, sequence
 
     def whole_or_none(self, row: Row) -> Row | None:
         """Return a row unless it is known by its key alone, or lacks a column that is never null."""
@@ -260,6 +272,9 @@ def _join_images(build: RecordBuilder) -> Join:
 @_decoder.register
 def _(source: Debezium, build: RecordBuilder) -> Decode:
     read = envelope_reader(source, build.keyed.relaxed)
+    hint = (
+        f'the position in the log dates deletions by key: columns={{"{build.keyed.sequence}": "source.lsn"}}'
+    )
 
     def decode(record: Row | None) -> list[Row]:
         if record is None:
@@ -274,6 +289,9 @@ def _(source: Debezium, build: RecordBuilder) -> Decode:
             return []
         if before is None:
             raise Unfit(f"before: it is null or missing, but op {op!r} needs the key of the row")
-        return [build.deletes(before)]
+        try:
+            return [build.deletes(before)]
+        except Unfit as problem:
+            raise Unfit(f"before: {problem}; {hint}") from None
 
     return decode
