@@ -183,6 +183,7 @@ def envelope(op: str, before: Any, after: Any) -> Any:
 KEY_ALONE = {"id": 2, "name": None, "city": None}
 ROWS = {
     "rows": lambda at: io.JsonFiles(at),
+    "weights": lambda at: io.CsvFiles(at),
     "operations": lambda at: io.Operations(io.CsvFiles(at), "op", ["I", "U"], "D", ignore="?"),
     "envelopes": lambda at: io.Debezium(io.JsonFiles(at)),
     "delta": lambda at: io.DeltaChanges(io.ParquetFiles(at)),
@@ -215,6 +216,10 @@ def written(form: str, folder: Path) -> Any:
         write(folder / "1.json", json_lines([r._asdict() for r in (ANN, BOB, AMY, AMY)]))
         write(folder / "2.json", json_lines([r._asdict() for r in (BOB, AMY)]))
         return ROWS[form](folder), [AMY, BOB]
+    if form == "weights":
+        rows = "id,name,city,weight\n1,ann,Rome,1\n2,bob,,\n1,amy,Rome,1\n2,,,-1\n9,,,-1\n"
+        write(folder / "1.csv", rows)
+        return ROWS[form](folder), [AMY]
     if form == "operations":
         write(folder / "1.csv", OPERATIONS)
         return ROWS[form](folder), [AMY._replace(id=3)]
@@ -246,6 +251,9 @@ def test_a_run_goes_on_with_the_rows_that_are_held(tmp_path: Path) -> None:
         (io.JsonFiles, {"id": 1, "name": None, "city": None}, "name: expected str, found None"),
         (io.JsonFiles, {"name": "ann", "city": None}, "id"),
         (io.JsonFiles, None, "expected a row, found None"),
+        (io.JsonFiles, {**AMY._asdict(), "weight": 2}, r"weight: .*sets \(1\) or deletes \(-1\).*, found 2"),
+        (io.JsonFiles, {**AMY._asdict(), "weight": 0}, "weight: .*, found 0"),
+        (io.JsonFiles, {**AMY._asdict(), "weight": "one"}, "weight: .*one"),
         (lambda at: io.Debezium(io.JsonFiles(at)), envelope("u", None, None), "after: it is null or missing"),
         (lambda at: io.Debezium(io.JsonFiles(at)), envelope("d", None, None), "needs the key of the row"),
         (lambda at: io.Debezium(io.JsonFiles(at)), envelope("t", None, None), "op: 't' is not one of"),
@@ -510,6 +518,40 @@ def test_a_dataframe_sets_its_rows(mode: Any, spark: Any) -> None:
     memory = io.Memory()
     ps.spark.run(prices(), spark, sources={"prices": frame}, sinks={"out": memory}, mode=mode)
     assert sorted(memory.rows()) == [rows[0], rows[2]]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+def test_weights_of_a_dataframe_set_and_delete(mode: Any, spark: Any) -> None:
+    rows = [(1, "ann", "Rome", 1), (2, "bob", None, 1), (1, None, None, -1), (9, None, None, -1)]
+    given = spark.createDataFrame(rows, "id long, name string, city string, weight long").coalesce(1)
+    memory, sources = io.Memory(), {"customers": ps.spark.Frame(given)}
+    ps.spark.run(customers(), spark, sources=sources, sinks={"out": memory}, mode=mode)
+    assert memory.rows() == [BOB]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("weight", ["2", "0", "null"])
+def test_another_weight_in_a_dataframe_is_refused(weight: str, spark: Any) -> None:
+    frame = spark.sql(f"SELECT 1L id, 'ann' name, 'Rome' city, CAST({weight} AS BIGINT) weight")
+    with pytest.raises(BadRow, match=f"weight: .*, found {weight}"):
+        ps.spark.run(
+            customers(), spark, sources={"customers": ps.spark.Frame(frame)}, sinks={"out": io.Memory()}
+        )
+
+
+@pytest.mark.spark
+def test_a_null_in_a_row_of_a_dataframe_is_refused(spark: Any) -> None:
+    frame = ps.spark.Frame(spark.sql("SELECT 1L id, CAST(NULL AS STRING) name, 'Rome' city"))
+    with pytest.raises(BadRow, match="null"):
+        ps.spark.run(customers(), spark, sources={"customers": frame}, sinks={"out": io.Memory()})
+
+
+@pytest.mark.spark
+def test_a_row_of_a_dataframe_without_a_sequence_is_refused(spark: Any) -> None:
+    frame = ps.spark.Frame(spark.sql("SELECT 1L id, 'ann' name, CAST(NULL AS BIGINT) version"))
+    with pytest.raises(BadRow, match="version: it is null, but orders the records of a key"):
+        ps.spark.run(versioned(), spark, sources={"rows": frame}, sinks={"out": io.Memory()})
 
 
 @pytest.mark.spark

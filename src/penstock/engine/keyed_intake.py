@@ -14,7 +14,8 @@ from penstock.expr.row_conversion import from_trusted
 from penstock.expr.row_validation import RowValidator
 from penstock.expr.types import Schema
 from penstock.io.files.text_values import Unfit
-from penstock.io.keyed_records import RecordBuilder
+from penstock.io.keyed_records import SET_OR_DELETE, RecordBuilder
+from penstock.io.source import WEIGHT
 
 Row: TypeAlias = "tuple[Any, ...]"
 
@@ -75,11 +76,10 @@ class KeyedIntake:
             elif kind is Change:
                 if item.weight not in (1, -1):
                     raise BadRow(
-                        f"{self._what}, row {number}: its weight is {item.weight!r}",
-                        why="A key has one row, which a change sets (1) or deletes (-1).",
+                        f"{self._what}, row {number}: {WEIGHT}: {SET_OR_DELETE}, found {item.weight!r}",
                         fix="insert(row) or delete(row)",
                         row=number,
-                        field="weight",
+                        field=WEIGHT,
                     )
                 (whole if item.weight == 1 else known).append(item.row)
             else:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from penstock.errors import BadInput
 from penstock.expr.keyed_rows import KeyedRows
-from penstock.expr.types import Field, Schema
+from penstock.expr.types import INT64, Field, Schema
 from penstock.io.change_data import (
     IMAGES,
     ChangeData,
@@ -32,9 +32,15 @@ from penstock.io.change_data import (
 from penstock.io.files.file_source import Files
 from penstock.io.files.text_values import Unfit, shortened, unfit
 from penstock.io.in_process import Rows
-from penstock.io.source import BadRecord, Source, set_fields
+from penstock.io.source import WEIGHT, BadRecord, Source, set_fields
 
 Row: TypeAlias = tuple[Any, ...]
+
+SET_OR_DELETE = "a key has one row, which a record sets (1) or deletes (-1)"
+"""What a weight means in a table with a key."""
+
+ORDERS = "orders the records of a key"
+"""What a sequence does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +104,7 @@ class RecordBuilder:
         if self.at is None:
             return key, before, row
         if sequence is None:
-            raise Unfit(f"{self.keyed.sequence}: it is null, but orders the records of a key")
+            raise Unfit(f"{self.keyed.sequence}: it is null, but {ORDERS}")
         return key, before, row, sequence
 
     def whole_or_none(self, row: Row) -> Row | None:
@@ -185,7 +191,10 @@ def _check_columns(name: str, source: Debezium, keyed: KeyedRows) -> None:
 @record_schema.register
 def _(source: KeyedFiles, rows: Schema) -> Schema:
     inner, relaxed = source.source, source.keyed.relaxed
-    return record_schema(inner, relaxed) if isinstance(inner, ChangeData) else relaxed
+    if isinstance(inner, ChangeData):
+        return record_schema(inner, relaxed)
+    own = relaxed.position(WEIGHT) is not None
+    return relaxed if own else Schema((*relaxed.fields, Field(WEIGHT, INT64, nullable=True)))
 
 
 @build_decoder.register
@@ -197,10 +206,17 @@ def _(source: KeyedFiles, rows: Schema) -> Decode:
 def _decoder(source: object, build: RecordBuilder) -> Decode:
     """Build a decoder from records as they are read to those of a keyed table."""
 
+    width = len(build.keyed.rows.fields)
+
     def decode(record: Row | None) -> list[Row]:
         if record is None:
             raise unfit("a row", None)
-        return [build.sets(build.check(record))]
+        row, weight = record[:width], (record[width:] or (1,))[0]
+        if weight == -1:
+            return [build.deletes(row)]
+        if weight not in (1, None):
+            raise Unfit(f"{WEIGHT}: {SET_OR_DELETE}, found {weight}")
+        return [build.sets(build.check(row))]
 
     return decode
 

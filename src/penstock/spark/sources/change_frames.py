@@ -10,13 +10,15 @@ from penstock.expr.keyed_rows import KeyedRows
 from penstock.expr.types import DataType, DateType, ListType, MapType, Schema, StructType, TimestampType
 from penstock.io.change_data import IMAGES, ChangeData, Debezium, Operations, record_schema, refuse_rows_only
 from penstock.io.epoch_times import EpochUnit, with_integer_times
-from penstock.io.keyed_records import record_source
+from penstock.io.keyed_records import ORDERS, SET_OR_DELETE, record_source
 from penstock.io.source import WEIGHT
 from penstock.spark.lowering.types import spark_type
 from penstock.spark.sources.kafka import RECORD, Kafka
 from penstock.spark.sources.opening import Frame, Opening, sends_rows, source_frame
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import Column, DataFrame
 
 
@@ -27,18 +29,33 @@ def _(source: ChangeData) -> bool:
 
 @record_source.register
 def _(source: Frame, name: str, keyed: KeyedRows) -> Frame:
-    """Each row of the DataFrame is a record that sets it."""
+    """Each row of the DataFrame is a record that sets it or, with a weight of -1, deletes it."""
     from pyspark.sql import functions as f
 
     _need(name, source.frame.columns, keyed.rows.names, "the DataFrame")
     given = {each.name: f.col(_quoted(each.name)) for each in keyed.rows.fields}
-    columns = {
-        "key": f.struct(*(given[each] for each in keyed.key)),
-        "row": f.struct(*given.values()),
-        **({} if keyed.sequence is None else {"sequence": given[keyed.sequence]}),
-    }
-    nothing = {each.name: f.lit(None).cast(spark_type(each.type)) for each in keyed.records.fields}
-    return Frame(source.frame.select(*({**nothing, **columns}[n].alias(n) for n in keyed.records.names)))
+    row, none = f.struct(*given.values()), f.lit(None)
+    columns = {each.name: none.cast(spark_type(each.type)) for each in keyed.records.fields}
+    columns |= {"key": f.struct(*(given[each] for each in keyed.key)), "row": row}
+    if WEIGHT in source.frame.columns and WEIGHT not in given:
+        weight = f.col(WEIGHT)
+        refusal = _bad(name, f"{WEIGHT}: {SET_OR_DELETE}, found ", weight, "")
+        columns["row"] = f.when(weight == 1, row).otherwise(f.when(weight.isNull() | (weight != -1), refusal))
+        columns["before"] = f.when((weight == -1) & _known_whole(keyed, given), row)
+    if keyed.sequence is not None:
+        sequence = given[keyed.sequence]
+        refusal = _bad(name, f"{keyed.sequence}: it is ", sequence, f", but {ORDERS}")
+        columns["sequence"] = f.when(sequence.isNull(), refusal).otherwise(sequence)
+    return Frame(source.frame.select(*(column.alias(n) for n, column in columns.items())))
+
+
+def _known_whole(keyed: KeyedRows, given: Mapping[str, Column]) -> Column:
+    """Return whether a row is known by more than its key (see `RecordBuilder.whole_or_none`)."""
+    from pyspark.sql import functions as f
+
+    there = {x: given[x.name].isNotNull() for x in keyed.rows.fields if x.name not in keyed.key}
+    some = reduce(lambda one, other: one | other, there.values()) if there else f.lit(True)
+    return reduce(lambda one, other: one & other, [each for x, each in there.items() if not x.nullable], some)
 
 
 @source_frame.register(ChangeData)
