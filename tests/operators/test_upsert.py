@@ -127,7 +127,9 @@ def test_a_row_before_that_is_not_held_is_found() -> None:
     engine = envelopes()
     made = engine.tick(records=[Envelope(1, None, ANN), Envelope(1, ANN, AMY), Envelope(1, ANN, AMY)])
     assert list(made["out"]) == [ps.insert(AMY)]
-    with pytest.raises(RecordMisfit, match=r"it replaces \(1, 'ann'\), but \(1, 'amy'\) is held") as e:
+    with pytest.raises(
+        RecordMisfit, match=r"it replaces \(id=1, name='ann'\), but \(id=1, name='amy'\) is held"
+    ) as e:
         engine.tick(records=[Envelope(1, ANN, EVE)])
     assert (e.value.facts["key"], e.value.facts["held"]) == (1, (1, "amy"))
     assert e.value.facts["operator"] == "upsert_1"
@@ -139,7 +141,7 @@ def test_a_row_before_that_is_not_held_is_set_aside() -> None:
     assert list(made["out"]) == [ps.insert(Customer(2, "bob"))]
     [(_, before, after, reason, weight)] = made["misfits"].raw
     assert (before, after, weight) == ((1, "amy"), (1, "ann"), 1)
-    assert reason == "it replaces (1, 'amy'), but none is held"
+    assert reason == "it replaces (id=1, name='amy'), but none is held"
 
 
 def test_a_trusted_record_need_not_fit() -> None:

@@ -61,7 +61,9 @@ def raise_explained(explained: Exception, error: Exception) -> NoReturn:
 
 
 def _in_operator(error: PenstockError, node: Node, why: str, **facts: Any) -> PenstockError:
-    where = (*error.where, Step(node.location, f"operator {node.name!r}"))
+    table = error.facts.get("table")
+    step = f"operator {node.name!r}" if table is None else f"table {table!r}"
+    where = (*error.where, Step(node.location, step))
     return type(error)(
         error.what, where=where, why=why, fix=error.fix, **{**error.facts, "operator": node.name, **facts}
     )

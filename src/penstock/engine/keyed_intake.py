@@ -43,7 +43,8 @@ class KeyedIntake:
         items = list(given)
         try:
             parts = zip(self._converters, self._parts(items, 0), strict=True)
-            return self._records(items, *(iter(convert(part)) for convert, part in parts))
+            # A row stays within its record, so it must be a plain tuple.
+            return self._records(items, *(map(tuple, convert(part)) for convert, part in parts))
         except (BadRow, Unfit):
             for number, item in enumerate(items):
                 self._check(item, number)

@@ -8,12 +8,13 @@ from decimal import Context, Decimal, Inexact
 from itertools import islice, zip_longest
 from math import inf
 from operator import itemgetter
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from penstock.engine.loops.round_runtime import RUNTIME as LOOPS
 from penstock.engine.ordered_values import RUNTIME as ORDERED_VALUES
 from penstock.engine.power_sums import RUNTIME as POWER_SUMS
-from penstock.errors import EvaluationError, NoFixpoint, RecordMisfit, UnknownPort, UserFunctionFailed
+from penstock.engine.upserts import RUNTIME as UPSERTS
+from penstock.errors import EvaluationError, NoFixpoint, UnknownPort, UserFunctionFailed
 from penstock.expr.code_runtime import NAN
 from penstock.expr.sort_keys import any_key
 
@@ -313,69 +314,12 @@ def sort(pending: list[tuple[Any, Any]]) -> None:
         ) from None
 
 
-# -- upserts ----------------------------------------------------------------------------------------
-
-Held = list[Any]
-"""[row before the tick, row, sequence of the last record, that before the tick]; None where there is none."""
-
-
-def upsert_in_order(held: Held, row: Any, before: Any) -> str | None:
-    """Apply a record to the held row, unless it replaces another one: then return the reason."""
-    now = held[1]
-    if row == now:
-        return None  # delivered again
-    if before is not None and before != now:
-        there = "none is" if now is None else f"{now!r} is"
-        return f"it replaces {before!r}, but {there} held"
-    held[1] = row
-    return None
-
-
-def upsert_by_sequence(held: Held, row: Any, sequence: Any, trust: bool) -> str | None:
-    """Apply a record unless a later one was; return the reason if one of its sequence has another row.
-
-    Of one sequence, a deletion is later than rows. trust: apply the record then if its row is greater.
-    """
-    if sequence is None:
-        raise EvaluationError(
-            "a record has no sequence",
-            why="Without one it is neither before nor after the other records of its key.",
-            fix="filter such records out before the upsert, or coalesce the sequence",
-        )
-    _, now, last, _ = held
-    if last is not None and sequence <= last:
-        if sequence < last or now is None or row == now:
-            return None
-        if row is not None and not trust:
-            return f"of sequence {sequence!r}, it sets {row!r}, but {now!r} is held"
-        held[1] = row if row is None else max(row, now, key=any_key)
-        return None
-    held[1], held[2] = row, sequence
-    return None
-
-
-def record_misfit(reason: str, key: Any, held: Any, place: tuple[str, int] | None) -> NoReturn:
-    """Raise the error for a record that does not fit."""
-    file, row = place or (None, None)
-    raise RecordMisfit(
-        f"a record does not fit the row of its key {key!r}: {reason}",
-        fix='on_misfit="dead_letter" sets such records aside, "trust_key" applies them',
-        why="" if place is None else f"It is row {row} of {file}.",
-        key=key,
-        held=held,
-        file=file,
-        number=row,
-    )
-
-
 RUNTIME: dict[str, Any] = {
     **LOOPS,
     **ORDERED_VALUES,
     **POWER_SUMS,
+    **UPSERTS,
     "x_sort": sort,
-    "x_upsert_in_order": upsert_in_order,
-    "x_upsert_by_sequence": upsert_by_sequence,
-    "x_record_misfit": record_misfit,
     "x_no_fixpoint": no_fixpoint,
     "x_consolidate": consolidate,
     "x_int64_overflow": int64_overflow,

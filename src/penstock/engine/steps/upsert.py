@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 from penstock.engine.row_codegen import Row
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, register_step
+from penstock.engine.upserts import MisfitTexts
+from penstock.expr.check import check
+from penstock.expr.types import StructType
+from penstock.flow.operators.keyed_source import KeyedSource
 from penstock.flow.operators.misfits import Misfits
 from penstock.flow.operators.upsert import OnMisfit, Upsert
 
@@ -29,6 +33,16 @@ class KeyedRecordsStep(Step):
         super().__init__(node, writer)
         self.rule = self.operator.rule
         self.held = writer.node_variable("held", node.id)
+        self.texts = writer.constant("misfits", self._texts())
+
+    def _texts(self) -> MisfitTexts:
+        schema, source = self.input_schema(), self.writer.graph.nodes[self.node.inputs[0]].operator
+        is_table = isinstance(source, KeyedSource)
+        names = source.keyed.key if is_table else tuple(map(str, self.rule.keys))
+        types = (check(key, schema).type for key in self.rule.keys)
+        rows = check(self.rule.row, schema).type
+        assert isinstance(rows, StructType)
+        return MisfitTexts(source.name if is_table else None, tuple(zip(names, types, strict=True)), rows)
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.rows"),)
@@ -52,10 +66,11 @@ class KeyedRecordsStep(Step):
             code.line(f"{own} = {self.held}[{key}] = {held}")
         if rule.sequence is not None:
             sequence = writer.value(rule.sequence, schema, row.columns)
-            fits = f"x_upsert_by_sequence({own}, {new}, {sequence}, {rule.on_misfit is OnMisfit.TRUST_KEY})"
+            trust = rule.on_misfit is OnMisfit.TRUST_KEY
+            fits = f"x_upsert_by_sequence({own}, {new}, {sequence}, {trust}, {self.texts})"
         elif rule.before is not None and rule.on_misfit is not OnMisfit.TRUST_KEY:
             before = writer.representative(rule.before, schema, row.columns)
-            fits = f"x_upsert_in_order({own}, {new}, {before})"
+            fits = f"x_upsert_in_order({own}, {new}, {before}, {self.texts})"
         else:
             code.line(f"{own}[1] = {new}")
             return
@@ -64,7 +79,7 @@ class KeyedRecordsStep(Step):
         if rule.on_misfit is OnMisfit.ERROR:
             with code.block(f"if {reason} is not None:"):
                 place = "None" if rule.place is None else writer.value(rule.place, schema, row.columns)
-                code.line(f"x_record_misfit({reason}, {key}, {own}[1], {place})")
+                code.line(f"raise {self.texts}.error({reason}, {key}, {own}[1], {place})")
         else:
             self.take_misfit(row, reason)
 

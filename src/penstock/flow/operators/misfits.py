@@ -35,9 +35,9 @@ class Misfits(KeyedRecords):
     ...     at: int
     >>> def misfits(prices):
     ...     latest = prices.upsert("item", sequence="at", on_misfit="dead_letter")
-    ...     return latest.misfits().select("price", "misfit")
+    ...     return latest.misfits().select("misfit")
     >>> show(misfits, prices=[Price("tea", 3, 1), Price("tea", 4, 1)])
-    + (price=4, misfit="of sequence 1, it sets ('tea', 4, 1), but ('tea', 3, 1) is held")
+    + (misfit="of sequence 1, it sets (item='tea', price=4, at=1), but (item='tea', price=3, at=1) is held")
     """
 
     kind: ClassVar[str] = "misfits"
