@@ -119,6 +119,33 @@ def test_misfits_are_set_aside() -> None:
     assert made["misfits"].raw == [((1,), None, 1), ((2,), tuple(BOB), 1)]
 
 
+@pytest.mark.parametrize(
+    ("on_misfit", "left", "misfits"),
+    [("dead_letter", [(1, "bob"), (2, "ann")], [(2,)]), ("trust_key", [(1, "bob")], [])],
+)
+def test_the_halves_of_rows_that_exchange_keys_are_applied_one_by_one(
+    on_misfit: Any, left: list[Any], misfits: list[Any]
+) -> None:
+    flow = ps.Flow("customers")
+    held = flow.table("customers", Customer, key="id", on_misfit=on_misfit)
+    flow.sink("out", held)
+    if misfits:
+        flow.sink("misfits", held.misfits().select("key"))
+    engine, shown = ps.Engine(flow), Counter[Any]()
+    moves = [ps.update(ANN, ANN._replace(id=2)), ps.update(BOB, BOB._replace(id=1))]
+    for tick in [ANN, BOB], moves:
+        made = engine.tick(customers=tick)
+        for id, name, _, weight in made["out"].raw:
+            shown[id, name] += weight
+    assert sorted(+shown) == left
+    assert [key for key, _ in made["misfits"].raw] == misfits if misfits else True
+
+
+def test_misfits_have_the_columns_of_records() -> None:
+    held = ps.Flow("f").table("prices", Dated, key=["shop", "item"], sequence="at", on_misfit="dead_letter")
+    assert held.misfits().schema.names == ("key", "before", "row", "sequence", "place", "misfit")
+
+
 def test_rows_with_a_sequence_come_in_any_order() -> None:
     new, old = Dated("a", 1, 30, 5), Dated("a", 1, 20, 4)
     key = ("a", 1)
@@ -167,6 +194,17 @@ def test_columns_that_are_no_key_are_refused(columns: dict[str, Any], error: typ
 def test_bare_values_have_no_key() -> None:
     with pytest.raises(WrongType, match="table 'n' holds int64"):
         ps.Flow("f").table("n", int, key="value")
+
+
+def test_the_columns_that_are_read_are_those_of_its_rows() -> None:
+    assert ps.Engine(prices()).columns_read("prices") == set(Dated._fields)
+
+
+def test_explain_shows_how_a_table_is_held() -> None:
+    shown = " ".join(ps.explain(prices(on_misfit="trust_key")).split())
+    assert "records by (shop, item), sequence at" in shown
+    assert "on_misfit=trust_key" in shown
+    assert "before" not in shown
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -508,6 +546,16 @@ def test_rows_in_python_mean_the_same_on_spark(spark: Any) -> None:
     memory = io.Memory()
     ps.spark.run(customers(), spark, sources={"customers": io.Rows(ticks)}, sinks={"out": memory})
     assert Counter(memory.rows()) == Counter([AMY])
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+def test_a_misfit_names_the_table_on_spark(mode: Any, spark: Any) -> None:
+    rows, memory = [[Dated("a", 1, 30, 5), Dated("a", 1, 20, 5)]], io.Memory()
+    with pytest.raises(
+        RecordMisfit, match=r"row of shop='a', item=1 in table 'prices': of sequence 5, it sets"
+    ):
+        ps.spark.run(prices(), spark, sources={"prices": io.Rows(rows)}, sinks={"out": memory}, mode=mode)
 
 
 @pytest.mark.spark

@@ -198,8 +198,8 @@ def test_records_cannot_be_taken_back() -> None:
     [
         ({"sequence": col.at / 2}, "sequence of the records is"),
         ({"sequence": 7}, "sequence of the records is 7, not an expression"),
-        ({"row": col.id}, "row of the records is id, not a struct"),
-        ({"deleted": col.id}, "deleted of the records is id, not true or false"),
+        ({"row": col.id}, "row of the records is the expression id, not a struct"),
+        ({"deleted": col.id}, "deleted of the records is the expression id, not true or false"),
         ({"before": ps.struct(a=col.id)}, "before of the records is"),
         (
             {"before": ps.struct(id=col.id), "row": ps.struct(id=col.id), "sequence": "at"},

@@ -38,6 +38,26 @@ def live_columns(graph: FlowGraph) -> list[frozenset[str]]:
     return [frozenset(columns) for columns in found]
 
 
+def columns_read(graph: FlowGraph) -> dict[str, frozenset[str]]:
+    """Compute which columns of what each source is given the sinks depend on."""
+    live = live_columns(graph)
+    return {name: _given(graph.nodes[n].operator, live[n]) for name, n in graph.sources.items()}
+
+
+def columns_unread(graph: FlowGraph) -> dict[str, list[str]]:
+    """Compute which columns of what each source is given no sink depends on."""
+    found: dict[str, list[str]] = {}
+    for name, read in columns_read(graph).items():
+        node = graph.nodes[graph.sources[name]]
+        unread = _given(node.operator, frozenset(node.schema.names)) - read
+        found[name] = [column for column in node.schema.names if column in unread]
+    return found
+
+
+def _given(operator: object, columns: frozenset[str]) -> frozenset[str]:
+    return operator.columns_given(columns) if isinstance(operator, Source) else columns
+
+
 def live_graph(graph: FlowGraph, *, at_sources: bool = True) -> FlowGraph:
     """Return the flow without dead columns.
 

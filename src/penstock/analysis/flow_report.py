@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from penstock.analysis.analysis import Analysis, analyse
-from penstock.analysis.column_liveness import live_columns
+from penstock.analysis.column_liveness import columns_unread
 from penstock.analysis.coordination_verdicts import Judgement, Verdict, ancestors_of
 from penstock.analysis.node_labels import label
 from penstock.flow.flow import Flow
@@ -224,10 +224,9 @@ _MEANING = {
 
 def _unread(graph: FlowGraph) -> Iterator[str]:
     """List the columns of each source that no operator reads; they are neither kept nor sent."""
-    live, used = live_columns(graph), {i for node in graph.nodes for i in node.inputs}
-    for name, n in graph.sources.items():
-        unread = [column for column in graph.nodes[n].schema.names if column not in live[n]]
-        if n in used and unread:
+    used = {i for node in graph.nodes for i in node.inputs}
+    for name, unread in columns_unread(graph).items():
+        if graph.sources[name] in used and unread:
             yield f"{name}: {', '.join(unread)}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
-from penstock.analysis.column_liveness import live_columns, live_graph
+from penstock.analysis.column_liveness import columns_read, live_graph
 from penstock.engine.change import Change, Changes
 from penstock.engine.columnar.columnar_option import ColumnarName, internal_rows_of_frame, parse_columnar
 from penstock.engine.event_time import EventTime
@@ -453,11 +453,11 @@ class Engine(RunsSignals):
 
     def columns_read(self, source: str) -> frozenset[str]:
         """Return the columns of a source that some sink depends on; a reader may skip all others."""
-        return self._live[self.program.graph.sources[source]]
+        return self._columns_read[source]
 
     @cached_property
-    def _live(self) -> list[frozenset[str]]:
-        return live_columns(self.program.graph)
+    def _columns_read(self) -> Mapping[str, frozenset[str]]:
+        return columns_read(self.program.graph)
 
     def internal_rows(self, name: str, rows: Iterable[Any]) -> Rows:
         """Convert rows as taken by `tick` to internal rows for `tick_rows`.

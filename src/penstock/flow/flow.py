@@ -100,8 +100,8 @@ class Flow:
 
         location = SourceLocation.of_caller()
         self._check_source_name(name, location)
-        source = keyed_source(name, schema_of(rows), key or (), sequence, location)
-        return add_rows(self.add_source(source, location), source.keyed, on_misfit, location)
+        source = keyed_source(name, schema_of(rows), key, sequence, location)
+        return add_rows(self.add_source(source, location), source, on_misfit, location)
 
     def signal(self, name: str, values: type[T]) -> Signal[T]:
         """Add a signal source called `name`, with at most one value per tick.

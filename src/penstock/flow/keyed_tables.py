@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
-from penstock.errors import BadFlow, WrongType
+from penstock.errors import BadFlow, UnknownColumn, WrongType
 from penstock.expr.check import check
 from penstock.expr.constructors import coalesce, lit, struct, when
 from penstock.expr.keyed_rows import KeyedRows
@@ -19,9 +19,12 @@ from penstock.flow.window_functions import lagged, lead
 
 if TYPE_CHECKING:
     from penstock.errors import SourceLocation
+    from penstock.expr.types import DataType
     from penstock.flow.output_handle import AnyStream, Output
 
+P = TypeVar("P")
 Key: TypeAlias = "Expr | str"
+_ORDERING = "a whole number, a decimal, a date, a time or a text"
 START, END = "start_at", "end_at"
 """Columns of a version: from which sequence on it holds, and up to which."""
 
@@ -29,28 +32,71 @@ OnMisfitName: TypeAlias = Literal["error", "dead_letter", "trust_key"]
 
 
 def keyed_source(
-    name: str, rows: Schema, key: str | Sequence[str], sequence: str | None, location: SourceLocation
+    name: str, rows: Schema, key: object, sequence: object, location: SourceLocation
 ) -> KeyedSource:
     """Build the source of the records of a table. Raises `UnknownColumn`, `WrongType`."""
-    names = (key,) if isinstance(key, str) else tuple(key)
-    if not names or rows.scalar:
-        held = f"holds {rows.fields[0].type}" if names else "is held by no key"
+    table = f"table {name!r}"
+    if rows.scalar:
         raise WrongType(
-            f"table {name!r} {held}",
+            f"{table} holds {rows.fields[0].type}",
             where=[location],
             why="Its rows are found by the values of some of their columns.",
             fix='table("customers", Customer, key="id")',
         )
-    for each in (*names, *([] if sequence is None else [sequence])):
-        check(Column(each), rows)
+    names = _key_parts("key", () if key is None else key, str, table, location)
+    for each in names:
+        _check_column(each, rows, table, location)
+    if sequence is not None:
+        if not isinstance(sequence, str):
+            raise _wrong("sequence", sequence, "the name of a column", location, 'sequence="at"', table)
+        found = _check_column(sequence, rows, table, location)
+        if not isinstance(found, SEQUENCE_TYPES):
+            raise WrongType(
+                f"{sequence!r} of {table} is {found}, which is no sequence",
+                where=[location],
+                why=f"The records of a key are ordered by {_ORDERING}.",
+                fix=f"declare {sequence!r} as one of these, or leave out sequence=",
+            )
     keyed = KeyedRows(rows, names, sequence)
     return KeyedSource(name, keyed.records, keyed=keyed)
 
 
+def _check_column(name: str, rows: Schema, table: str, location: SourceLocation) -> DataType:
+    """Return the type of a column of a table. Raises `UnknownColumn`."""
+    try:
+        return check(Column(name), rows).type
+    except UnknownColumn as error:
+        what = f"{table} has no column {name!r}"
+        raise UnknownColumn(what, where=[location], why=error.why, fix=error.fix, **error.facts) from None
+
+
+def _key_parts(
+    argument: str, given: object, kinds: type[P] | tuple[type[P], ...], of: str, location: SourceLocation
+) -> tuple[P, ...]:
+    """Return the parts of a key, which are of some kinds. Raises `WrongType` for none, or one given twice."""
+    fix = f'{argument}="id", or {argument}=["shop", "item"]'
+    listed = cast("Sequence[object]", given) if isinstance(given, list | tuple) else [given]
+    parts = tuple(each for each in listed if isinstance(each, kinds))
+    if len(parts) < len(listed):
+        wanted = "the name of a column, or a list of names"
+        raise _wrong(argument, cast("object", given), wanted, location, fix, of)
+    texts = [str(each) for each in parts]
+    twice = next((text for text in texts if texts.count(text) > 1), None)
+    if not parts or twice is not None:
+        raise WrongType(
+            f"{argument} of {of} has {'no column' if twice is None else f'{twice} twice'}",
+            where=[location],
+            why="A record sets or deletes the row of its key, which is the values of these columns.",
+            fix=fix,
+        )
+    return parts
+
+
 def add_rows(
-    records: Output, keyed: KeyedRows, on_misfit: OnMisfitName, location: SourceLocation
+    records: Output, source: KeyedSource, on_misfit: OnMisfitName, location: SourceLocation
 ) -> AnyStream:
     """Add the upsert of the records of a keyed source."""
+    keyed = source.keyed
     return add_upsert(
         records,
         [Column("key").field(each) for each in keyed.key],
@@ -60,6 +106,7 @@ def add_rows(
         sequence=None if keyed.sequence is None else Column("sequence"),
         on_misfit=on_misfit,
         place=Column("place"),
+        table=source.name,
         name=None,
         location=location,
     )
@@ -77,6 +124,7 @@ def add_upsert(
     name: str | None,
     location: SourceLocation,
     place: Expr | None = None,
+    table: str | None = None,
 ) -> AnyStream:
     """Add an upsert of the records of a stream. Raises `WrongType` for arguments that do not fit."""
     schema = stream.schema
@@ -93,7 +141,7 @@ def add_upsert(
         raise _wrong(
             "sequence",
             order,
-            "a whole number, a decimal, a time or a text",
+            _ORDERING,
             location,
             'sequence="at"',
         )
@@ -104,7 +152,7 @@ def add_upsert(
             why="Records with a sequence may come in any order, so the one before may still be missing.",
             fix="leave out one of them",
         )
-    operator = Upsert(UpsertRule(keys, made, before, order, _policy(on_misfit, location), place))
+    operator = Upsert(UpsertRule(keys, made, before, order, _policy(on_misfit, location), place, table))
     output = Schema(rows.fields, schema.row_class if row is None else rows.row_class)
     return stream.flow.add(operator, output, (stream,), name, location)
 
@@ -194,11 +242,11 @@ def add_misfits(stream: Output, name: str | None, location: SourceLocation) -> A
 
 
 def _keys(by: object, schema: Schema, location: SourceLocation) -> tuple[Expr, ...]:
-    listed = cast("Sequence[object]", by) if isinstance(by, list | tuple) else [by]
-    keys = [Column(each) if isinstance(each, str) else each for each in listed]
+    parts: tuple[Expr | str, ...] = _key_parts("by", by, (Expr, str), "the records", location)
+    keys = tuple(Column(each) if isinstance(each, str) else each for each in parts)
     for each in keys:
         _type_of("by", each, schema, location)
-    return tuple(cast("list[Expr]", keys))
+    return keys
 
 
 def _row(given: Expr | None, schema: Schema, location: SourceLocation) -> tuple[Expr, StructType]:
@@ -224,6 +272,9 @@ def _policy(given: object, location: SourceLocation) -> OnMisfit:
         raise _wrong("on_misfit", given, f"one of {known}", location, 'on_misfit="error"') from None
 
 
-def _wrong(what: str, given: object, wanted: str, location: SourceLocation, fix: str) -> WrongType:
-    shown = str(given) if isinstance(given, Expr) else render_argument(given)
-    return WrongType(f"{what} of the records is {shown}, not {wanted}", where=[location], fix=fix)
+def _wrong(
+    what: str, given: object, wanted: str, location: SourceLocation, fix: str, of: str = "the records"
+) -> WrongType:
+    # The text of a set differs from run to run.
+    shown = "a set" if isinstance(given, set | frozenset) else render_argument(given)
+    return WrongType(f"{what} of {of} is {shown}, not {wanted}", where=[location], fix=fix)

@@ -117,6 +117,9 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     def misfits(self, *, name: str | None = None) -> Stream[Any, B, Append, Ordered]:
         """Return the records that `upsert(on_misfit="dead_letter")` leaves out, with the reason in `misfit`.
 
+        Records of a table with a key have the columns `key`, `before` and `row` (structs, the last two may be
+        null), `sequence` if the table has one, and `place`: `file` and `row`, or null.
+
         Raises `BadFlow` for any other stream (see `operators.misfits`).
         """
         from penstock.flow.keyed_tables import add_misfits

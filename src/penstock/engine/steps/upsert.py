@@ -9,13 +9,14 @@ from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, register_step
 from penstock.engine.upserts import MisfitTexts
 from penstock.expr.check import check
+from penstock.expr.tree import Call
 from penstock.expr.types import StructType
-from penstock.flow.operators.keyed_source import KeyedSource
 from penstock.flow.operators.misfits import Misfits
 from penstock.flow.operators.upsert import OnMisfit, Upsert
 
 if TYPE_CHECKING:
     from penstock.engine.step_writer import StepWriter
+    from penstock.expr.tree import Expr
     from penstock.graph.node import Node
 
 
@@ -36,13 +37,11 @@ class KeyedRecordsStep(Step):
         self.texts = writer.constant("misfits", self._texts())
 
     def _texts(self) -> MisfitTexts:
-        schema, source = self.input_schema(), self.writer.graph.nodes[self.node.inputs[0]].operator
-        is_table = isinstance(source, KeyedSource)
-        names = source.keyed.key if is_table else tuple(map(str, self.rule.keys))
-        types = (check(key, schema).type for key in self.rule.keys)
-        rows = check(self.rule.row, schema).type
+        schema, rule = self.input_schema(), self.rule
+        keys = tuple((_name(key), check(key, schema).type) for key in rule.keys)
+        rows = check(rule.row, schema).type
         assert isinstance(rows, StructType)
-        return MisfitTexts(source.name if is_table else None, tuple(zip(names, types, strict=True)), rows)
+        return MisfitTexts(rule.table, keys, rows)
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.rows"),)
@@ -105,6 +104,11 @@ class KeyedRecordsStep(Step):
     def emit_change(self, before: str, after: str) -> None:
         """Write the code for a key whose row a tick has changed."""
         self.code.line("pass")
+
+
+def _name(key: Expr) -> str:
+    """Return what users call a part of the key."""
+    return str(key.options[0]) if isinstance(key, Call) and key.function == "field" else str(key)
 
 
 @register_step(Upsert)

@@ -31,5 +31,9 @@ class KeyedSource(Source):
     def unservable(self) -> Unservable | None:
         return RECORDS
 
+    def columns_given(self, live: frozenset[str]) -> frozenset[str]:
+        return frozenset(self.keyed.rows.names)  # a row is held whole
+
     def describe(self) -> str:
-        return f"records by ({', '.join(self.keyed.key)})"
+        order = "" if self.keyed.sequence is None else f", sequence {self.keyed.sequence}"
+        return f"records by ({', '.join(self.keyed.key)}){order}"

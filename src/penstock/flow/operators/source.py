@@ -62,5 +62,9 @@ class Source(Operator):
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return Facts(bounded=self.bounded, append=self.append, ordered=self.append)
 
+    def columns_given(self, live: frozenset[str]) -> frozenset[str]:
+        """Return the columns of what users give that the live columns of this source are made of."""
+        return live
+
     def describe(self) -> str:
         return ", ".join(["changes"] * (not self.append) + ["bounded"] * self.bounded)

@@ -56,6 +56,7 @@ class UpsertRule:
     sequence: position of the record among those of its key, of one of `SEQUENCE_TYPES`. None: records count
               in the order in which they come.
     place:    file of the record and its number in it, a struct, or null; for errors.
+    table:    name of the table whose records these are; for errors.
 
     With a sequence, a record below the last one applied to its key is passed over, also after a deletion, and
     a record that is delivered again changes nothing. One with the same sequence and another row is a misfit;
@@ -70,6 +71,7 @@ class UpsertRule:
     sequence: Expr | None = None
     on_misfit: OnMisfit = OnMisfit.ERROR
     place: Expr | None = None
+    table: str | None = None
 
     def check(self, context: CheckContext) -> StructType:
         """Return the type of the rows. Raises unless all expressions fit the input."""
@@ -122,7 +124,7 @@ class UpsertRule:
 
     def __str__(self) -> str:
         order = "in order of arrival" if self.sequence is None else f"by {self.sequence}"
-        return f"by ({', '.join(map(str, self.keys))}), {order}"
+        return f"by ({', '.join(map(str, self.keys))}), {order}, on_misfit={self.on_misfit.value}"
 
 
 class KeyedRecords(Operator):

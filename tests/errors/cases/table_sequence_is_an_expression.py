@@ -1,0 +1,14 @@
+from typing import NamedTuple
+
+import penstock as ps
+from penstock import col
+
+
+class Price(NamedTuple):
+    item: str
+    price: float
+    version: int
+
+
+flow = ps.Flow("prices")
+prices = flow.table("prices", Price, key="item", sequence=col.version)  # type: ignore[arg-type]
