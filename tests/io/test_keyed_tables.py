@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -184,6 +184,7 @@ def test_what_is_no_record_is_refused(given: Any) -> None:
         ({"sequence": "id"}, WrongType),
         ({"key": ()}, WrongType),
         ({"key": "id", "on_misfit": "no"}, WrongType),
+        ({"on_misfit": "trust_key"}, WrongType),
     ],
 )
 def test_columns_that_are_no_key_are_refused(columns: dict[str, Any], error: type[Exception]) -> None:
@@ -437,6 +438,30 @@ def test_a_row_that_moves_from_a_key_alone_leaves_it(tmp_path: Path) -> None:
     memory = io.Memory()
     ps.run(versioned(), {"rows": io.Debezium(io.JsonFiles(tmp_path))}, {"out": memory})
     assert memory.rows() == [Versioned(2, "ann", 5)]
+
+
+def test_equal_maps_are_one_key(tmp_path: Path) -> None:
+    class Labelled(NamedTuple):
+        labels: dict[str, int]
+        version: int
+
+    before, after = {"labels": {"b": 2, "a": 1}}, {"labels": {"a": 1, "b": 2}, "version": 5}
+    write(tmp_path / "1.json", json_lines([envelope("u", before, after)]))
+    flow, memory = ps.Flow("f"), io.Memory()
+    flow.sink("out", flow.table("rows", Labelled, key="labels", sequence="version"))
+    ps.run(flow, {"rows": io.Debezium(io.JsonFiles(tmp_path))}, {"out": memory})
+    assert memory.rows() == [Labelled({"a": 1, "b": 2}, 5)]
+
+
+@pytest.mark.parametrize("dead_letter", [False, True])
+def test_rows_beside_a_preimage_alone_are_read(dead_letter: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "letters" if dead_letter else None
+    delta_file(tmp_path / "in" / "1.parquet", ("insert", ANN), ("update_preimage", ANN), ("insert", BOB))
+    source = io.DeltaChanges(io.ParquetFiles(tmp_path / "in", dead_letter=folder))
+    memory = io.Memory()
+    with nullcontext() if dead_letter else pytest.raises(BadRow):
+        ps.run(customers(), {"customers": source}, {"out": memory})
+    assert sorted(memory.rows()) == ([ANN, BOB] if dead_letter else [])
 
 
 def test_rows_that_move_along_with_one_sequence_stay() -> None:

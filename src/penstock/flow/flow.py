@@ -94,7 +94,7 @@ class Flow:
 
         Raises `UnknownColumn` and `WrongType` for columns that cannot be a key or a sequence.
         """
-        if key is None and sequence is None:
+        if key is None and sequence is None and on_misfit == "error":
             return self._source(name, rows, bounded=False, append=False)
         from penstock.flow.keyed_tables import add_rows, keyed_source
 

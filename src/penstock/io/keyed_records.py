@@ -14,8 +14,9 @@ from operator import itemgetter
 from typing import Any, ClassVar, TypeAlias
 
 from penstock.errors import BadInput
+from penstock.expr.dict_keys import has_representatives, key_function
 from penstock.expr.keyed_rows import KeyedRows
-from penstock.expr.types import INT64, Field, Schema
+from penstock.expr.types import INT64, Field, Schema, StructType
 from penstock.io.change_data import (
     IMAGES,
     ChangeData,
@@ -65,9 +66,11 @@ class RecordBuilder:
         places = [names.index(name) for name in keyed.key]
         (first, *more) = places
         get: Callable[[Row], Row] = itemgetter(*places) if more else lambda row: (row[first],)
+        key_type = StructType(keyed.key_fields)
+        one = key_function(key_type) if has_representatives(key_type) else None
         return cls(
             keyed,
-            get,
+            get if one is None else lambda row: one(get(row)),
             None if keyed.sequence is None else names.index(keyed.sequence),
             tuple(at for at in range(len(names)) if at not in places),
             tuple((at, f) for at, f in enumerate(keyed.rows.fields) if not f.nullable),
