@@ -1,0 +1,259 @@
+"""Tables held by key that read files: rows, operations, change feeds and envelopes."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import penstock as ps
+from penstock import io
+from penstock.errors import BadInput, BadRow, RecordMisfit
+from tests.io.feeds import write
+from tests.io.keyed_flows import (
+    AMY,
+    ANN,
+    BOB,
+    ROWS,
+    Versioned,
+    customers,
+    delta_file,
+    envelope,
+    json_lines,
+    versioned,
+    written,
+)
+
+
+@pytest.mark.parametrize("form", ROWS)
+@pytest.mark.parametrize("tick_rows", [1, 3, 1000])
+def test_files_set_and_delete_rows(form: str, tick_rows: int, tmp_path: Path) -> None:
+    source, left = written(form, tmp_path / "in")
+    memory = io.Memory()
+    ps.run(customers(), {"customers": source}, {"out": memory}, tick_rows=tick_rows)
+    assert sorted(memory.rows()) == left
+
+
+def test_a_run_goes_on_with_the_rows_that_are_held(tmp_path: Path) -> None:
+    source, checkpoint = io.JsonFiles(tmp_path / "in"), tmp_path / "checkpoint"
+    changes: list[Any] = []
+    for number, rows in enumerate(([ANN, BOB], [AMY, BOB])):
+        write(tmp_path / "in" / f"{number}.json", json_lines([row._asdict() for row in rows]))
+        ps.run(customers(), {"customers": source}, {"out": changes}, checkpoint=checkpoint)
+    assert sorted(changes[2:]) == [ps.insert(AMY), ps.delete(ANN)]
+
+
+@pytest.mark.parametrize(
+    ("source", "record", "said"),
+    [
+        (io.JsonFiles, {"id": 1, "name": None, "city": None}, "name: expected str, found None"),
+        (io.JsonFiles, {"name": "ann", "city": None}, "id"),
+        (io.JsonFiles, None, "expected a row, found None"),
+        (io.JsonFiles, {**AMY._asdict(), "weight": 2}, r"weight: .*sets \(1\) or deletes \(-1\).*, found 2"),
+        (io.JsonFiles, {**AMY._asdict(), "weight": 0}, "weight: .*, found 0"),
+        (io.JsonFiles, {**AMY._asdict(), "weight": "one"}, "weight: .*one"),
+        (lambda at: io.Debezium(io.JsonFiles(at)), envelope("u", None, None), "after: it is null or missing"),
+        (lambda at: io.Debezium(io.JsonFiles(at)), envelope("d", None, None), "needs the key of the row"),
+        (lambda at: io.Debezium(io.JsonFiles(at)), envelope("t", None, None), "op: 't' is not one of"),
+    ],
+)
+def test_records_that_cannot_be_read_have_a_place(
+    source: Any, record: Any, said: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "1.json", json_lines([record]))
+    with pytest.raises(BadRow, match=said) as error:
+        ps.run(customers(), {"customers": source(tmp_path)}, {"out": io.Memory()})
+    assert (error.value.facts["row"], error.value.facts["line"]) == (1, 1)
+
+
+@pytest.mark.parametrize("tick_rows", [1, 2, 1000])
+def test_an_update_of_a_change_feed_moves_a_row(tmp_path: Path, tick_rows: int) -> None:
+    moved = AMY._replace(id=3)
+    source = delta_file(
+        tmp_path / "1.parquet",
+        ("insert", ANN),
+        ("update_preimage", ANN),
+        ("update_postimage", AMY),
+        ("update_preimage", AMY),
+        ("update_postimage", moved),
+    )
+    memory = io.Memory()
+    ps.run(customers(), {"customers": source}, {"out": memory}, tick_rows=tick_rows)
+    assert memory.rows() == [moved]
+
+
+def test_a_run_goes_on_between_the_images_of_an_update(tmp_path: Path) -> None:
+    moved, checkpoint = AMY._replace(id=3), tmp_path / "checkpoint"
+    source = delta_file(
+        tmp_path / "in" / "1.parquet",
+        ("insert", ANN),
+        ("update_preimage", ANN),
+        ("update_postimage", moved),
+    )
+    changes: list[Any] = []
+
+    def stop(_: ps.Progress) -> None:
+        raise InterruptedError
+
+    for on_tick in (stop, None):
+        with suppress(InterruptedError):
+            ps.run(
+                customers(),
+                {"customers": source},
+                {"out": changes},
+                tick_rows=2,
+                on_tick=on_tick,
+                checkpoint=checkpoint,
+            )
+    assert changes == [ps.insert(ANN), ps.delete(ANN), ps.insert(moved)]
+
+
+def test_a_preimage_that_is_not_held_is_found(tmp_path: Path) -> None:
+    ana = ANN._replace(name="ana")
+    source = delta_file(
+        tmp_path / "1.parquet", ("insert", ANN), ("update_preimage", ana), ("update_postimage", AMY)
+    )
+    with pytest.raises(RecordMisfit, match=r"It is row 3 of .*1\.parquet"):
+        ps.run(customers(), {"customers": source}, {"out": io.Memory()})
+
+
+@pytest.mark.parametrize("after", [[], [("insert", BOB)], [("update_preimage", BOB)]])
+def test_a_preimage_without_a_postimage_is_unreadable(tmp_path: Path, after: list[Any]) -> None:
+    source = delta_file(tmp_path / "1.parquet", ("insert", ANN), ("update_preimage", ANN), *after)
+    with pytest.raises(BadRow, match="update_postimage") as error:
+        ps.run(customers(), {"customers": source}, {"out": io.Memory()})
+    assert (error.value.facts["row"], error.value.facts["file"]) == (2, str(tmp_path / "1.parquet"))
+
+
+class Logged(NamedTuple):
+    id: int
+    name: str
+    lsn: int
+    day: int | None
+
+
+def logged(op: str, before: Any, after: Any, lsn: int | None) -> Any:
+    return {**envelope(op, before, after), "source": {"lsn": lsn, "db": "shop"}, "ts_ms": 86_400_000}
+
+
+ANN_1, AMY_1 = {"id": 1, "name": "ann"}, {"id": 1, "name": "amy"}
+
+LOGGED = [
+    logged("c", None, ANN_1, 1),
+    logged("d", {"id": 1}, None, 7),
+    logged("u", ANN_1, AMY_1, 5),
+    logged("c", None, {"id": 2, "name": "bob"}, 3),
+]
+
+
+@pytest.mark.parametrize("payload", [False, True])
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_position_in_the_log_is_read_from_the_envelope(payload: bool, order: int, tmp_path: Path) -> None:
+    records = [{"payload": record} if payload else record for record in LOGGED[::order]]
+    write(tmp_path / "1.json", json_lines(records))
+    flow, memory = ps.Flow("f"), io.Memory()
+    flow.sink("out", flow.table("rows", Logged, key="id", sequence="lsn"))
+    source = io.Debezium(io.JsonFiles(tmp_path), columns={"lsn": "source.lsn", "day": "ts_ms"})
+    ps.run(flow, {"rows": source}, {"out": memory})
+    assert memory.rows() == [Logged(2, "bob", 3, 86_400_000)]
+
+
+def test_an_envelope_without_its_position_is_unreadable(tmp_path: Path) -> None:
+    write(tmp_path / "1.json", json_lines([logged("c", None, ANN_1, None)]))
+    flow = ps.Flow("f")
+    flow.sink("out", flow.table("rows", Logged, key="id", sequence="lsn"))
+    source = io.Debezium(io.JsonFiles(tmp_path), columns={"lsn": "source.lsn"})
+    with pytest.raises(BadRow, match="lsn: expected int64, found None"):
+        ps.run(flow, {"rows": source}, {"out": io.Memory()})
+
+
+def test_a_row_that_moves_from_a_key_alone_leaves_it(tmp_path: Path) -> None:
+    first, moved = {"id": 1, "name": "ann", "version": 4}, {"id": 2, "name": "ann", "version": 5}
+    late = {"id": 1, "name": "ana", "version": 3}
+    given = [envelope("c", None, first), envelope("u", {"id": 1}, moved), envelope("c", None, late)]
+    write(tmp_path / "1.json", json_lines(given))
+    memory = io.Memory()
+    ps.run(versioned(), {"rows": io.Debezium(io.JsonFiles(tmp_path))}, {"out": memory})
+    assert memory.rows() == [Versioned(2, "ann", 5)]
+
+
+def test_equal_maps_are_one_key(tmp_path: Path) -> None:
+    class Labelled(NamedTuple):
+        labels: dict[str, int]
+        version: int
+
+    before, after = {"labels": {"b": 2, "a": 1}}, {"labels": {"a": 1, "b": 2}, "version": 5}
+    write(tmp_path / "1.json", json_lines([envelope("u", before, after)]))
+    flow, memory = ps.Flow("f"), io.Memory()
+    flow.sink("out", flow.table("rows", Labelled, key="labels", sequence="version"))
+    ps.run(flow, {"rows": io.Debezium(io.JsonFiles(tmp_path))}, {"out": memory})
+    assert memory.rows() == [Labelled({"a": 1, "b": 2}, 5)]
+
+
+@pytest.mark.parametrize("dead_letter", [False, True])
+def test_rows_beside_a_preimage_alone_are_read(dead_letter: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "letters" if dead_letter else None
+    delta_file(tmp_path / "in" / "1.parquet", ("insert", ANN), ("update_preimage", ANN), ("insert", BOB))
+    source = io.DeltaChanges(io.ParquetFiles(tmp_path / "in", dead_letter=folder))
+    memory = io.Memory()
+    with nullcontext() if dead_letter else pytest.raises(BadRow):
+        ps.run(customers(), {"customers": source}, {"out": memory})
+    assert sorted(memory.rows()) == ([ANN, BOB] if dead_letter else [])
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        envelope("d", {"id": 1}, None),
+        envelope("c", None, {"id": 1, "name": "ann"}),
+        envelope("u", {"id": 1}, {"id": 2, "name": "ann"}),
+    ],
+)
+def test_a_record_without_a_sequence_is_unreadable(record: Any, tmp_path: Path) -> None:
+    write(tmp_path / "1.json", json_lines([None, record]))
+    with pytest.raises(BadRow, match="version: it is null, but orders the records of a key") as error:
+        ps.run(versioned(), {"rows": io.Debezium(io.JsonFiles(tmp_path))}, {"out": io.Memory()})
+    assert error.value.facts["row"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "columns"),
+    [
+        ({}, {"lsn": "source.lsn"}),
+        ({"key": "id"}, {"lsn": "source.lsn"}),
+        ({"key": "id", "sequence": "lsn"}, {"id": "source.id"}),
+        ({"key": "id", "sequence": "lsn"}, {"nobody": "source.lsn"}),
+    ],
+)
+def test_columns_of_envelopes_need_a_key_and_a_sequence(options: Any, columns: Any, tmp_path: Path) -> None:
+    flow = ps.Flow("f")
+    flow.sink("out", flow.table("rows", Logged, **options))
+    source = io.Debezium(io.JsonFiles(tmp_path), columns=columns)
+    with pytest.raises(BadInput, match="envelopes"):
+        ps.run(flow, {"rows": source}, {"out": io.Memory()})
+
+
+@pytest.mark.parametrize("path", ["", "op", "source.", "a b", "before.id", "source"])
+def test_a_path_that_is_none_is_refused(path: str) -> None:
+    with pytest.raises(BadInput, match="of an envelope"):
+        io.Debezium(io.JsonFiles("in"), columns={"lsn": path, "name": "source.name"})
+
+
+@pytest.mark.parametrize("tick_rows", [1, 1000])
+def test_a_misfit_has_a_place(tmp_path: Path, tick_rows: int) -> None:
+    write(tmp_path / "1.json", json_lines([envelope("c", None, ANN._asdict())]))
+    there, file = ANN._replace(name="ana")._asdict(), tmp_path / "2.json"
+    write(file, json_lines([None, envelope("c", None, BOB._asdict()), envelope("d", there, None)]))
+    source = io.Debezium(io.JsonFiles(tmp_path))
+    with pytest.raises(RecordMisfit, match=r"It is row 3 of .*2\.json") as error:
+        ps.run(customers(), {"customers": source}, {"out": io.Memory()}, tick_rows=tick_rows)
+    facts = error.value.facts
+    assert (facts["file"], facts["number"], facts["key"], facts["held"]) == (str(file), 3, 1, tuple(ANN))
+
+
+def test_sources_without_records_by_key_are_refused() -> None:
+    for source in (io.Debezium(io.Kafka("a", "b")), io.Kafka("a", "b")):
+        with pytest.raises(BadInput, match="is a table with a key, and cannot read"):
+            ps.run(customers(), {"customers": source}, {"out": io.Memory()})
