@@ -7,13 +7,13 @@ plan. So time is an input like others: kept in commits, and the same when a tick
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import UnsupportedQuery
 from penstock.flow.operators.source import TICK_TIME
 from penstock.flow.operators.temporal_filter import Presence
 from penstock.queries.catalyst_plan import CatalystNode, reads_table
+from penstock.queries.plan_copier import PlanCopier
 from penstock.queries.plan_details import items, java_class
 
 if TYPE_CHECKING:
@@ -42,7 +42,19 @@ def with_tick_time(plan: Any, session: SparkSession, location: SourceLocation) -
         selected: Any = session.sql(f"SELECT {text} AS moment")
         (alias,) = items(selected._jdf.queryExecution().analyzed().expressions())
         moments[kind] = alias.children().apply(0)
-    return _Copier(session, moments, location).plan(plan)
+
+    def moment(node: Any) -> Any:
+        kind = node.getClass().getSimpleName()
+        if kind in _WITHOUT_ZONE:
+            raise UnsupportedQuery(
+                f"the query uses {node.prettyName()}(), a time without a zone",
+                where=[location],
+                fix="current_timestamp() or current_date()",
+                function=node.prettyName(),
+            )
+        return moments.get(kind)
+
+    return PlanCopier(session, expressions=moment).plan(plan)
 
 
 # -- comparisons -------------------------------------------------------------------------------
@@ -101,71 +113,3 @@ def _is_time(node: CatalystNode) -> bool:
     if node.kind == "TimestampAddInterval" and node.children[1].fields.get("dataType") == "interval":
         return False  # of months, days and less
     return node.kind in _RISING and len(varying) == 1 and _is_time(varying[0])
-
-
-@dataclass(frozen=True, slots=True)
-class _Copier:
-    """Copies trees of the JVM where they hold the current time.
-
-    moments: what replaces each kind of expression.
-    """
-
-    session: SparkSession
-    moments: dict[str, Any]
-    location: SourceLocation
-
-    def plan(self, node: Any) -> Any:
-        children = items(node.children())
-        copied = list(map(self.plan, children))
-        if any(new is not old for new, old in zip(copied, children, strict=True)):
-            node = node.withNewChildren(self._seq(copied))
-        old = items(node.expressions())
-        if all(new is one for new, one in zip(map(self.expression, old), old, strict=True)):
-            return node
-        given: list[Any] = []
-        parameters = node.productIterator()
-        while parameters.hasNext():
-            given.append(self._parameter(parameters.next()))
-        gateway: Any = self.session.sparkContext._gateway
-        array = gateway.new_array(java_class(self.session, "java.lang.Object"), len(given))
-        for at, parameter in enumerate(given):
-            array[at] = parameter
-        return node.makeCopy(array)
-
-    def expression(self, node: Any) -> Any:
-        kind = node.getClass().getSimpleName()
-        if kind in self.moments:
-            return self.moments[kind]
-        if kind in _WITHOUT_ZONE:
-            raise UnsupportedQuery(
-                f"the query uses {node.prettyName()}(), a time without a zone",
-                where=[self.location],
-                fix="current_timestamp() or current_date()",
-                function=node.prettyName(),
-            )
-        if self._is(node, "org.apache.spark.sql.catalyst.expressions.SubqueryExpression"):
-            inner = self.plan(node.plan())
-            node = node if inner is node.plan() else node.withNewPlan(inner)
-        children = items(node.children())
-        copied = list(map(self.expression, children))
-        if all(new is old for new, old in zip(copied, children, strict=True)):
-            return node
-        return node.withNewChildren(self._seq(copied))
-
-    def _parameter(self, value: Any) -> Any:
-        """Copy a parameter of a plan's node: an expression, or a collection of some."""
-        if self._is(value, "org.apache.spark.sql.catalyst.expressions.Expression"):
-            return self.expression(value)
-        if self._is(value, "scala.collection.immutable.Seq"):
-            return self._seq([self._parameter(each) for each in items(value)])
-        if self._is(value, "scala.Some"):
-            return java_class(self.session, "scala.Some")(self._parameter(value.get()))
-        return value
-
-    def _is(self, value: Any, name: str) -> bool:
-        if not hasattr(value, "getClass"):
-            return False
-        return java_class(self.session, "java.lang.Class").forName(name).isInstance(value)
-
-    def _seq(self, listed: list[Any]) -> Any:
-        return java_class(self.session, "org.apache.spark.api.python.PythonUtils").toSeq(listed)

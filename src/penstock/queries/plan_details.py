@@ -104,6 +104,7 @@ RELATIONS: Mapping[str, Callable[[Any], Any]] = {
     "LogicalRelation": lambda leaf: leaf.relation(),
     "HiveTableRelation": lambda leaf: leaf.tableMeta(),
     "LocalRelation": lambda leaf: leaf.data(),
+    "Range": lambda leaf: f"{leaf.start()} {leaf.end()} {leaf.step()}",
     "StreamingRelation": lambda leaf: leaf.dataSource(),
     "StreamingRelationV2": lambda leaf: leaf.table(),
 }
@@ -116,7 +117,7 @@ def _relation(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
     if node.kind == "HiveTableRelation":
         yield "output", node.fields["dataCols"] + node.fields["partitionCols"]
     for name, given in inputs.relations.items():
-        if given.nodeName() == node.kind and same(leaf).equals(same(given)):
+        if given.nodeName() == node.kind and _equal(same(leaf), same(given)):
             yield TABLE, name
             return
     if node.kind != "LocalRelation":
@@ -125,6 +126,10 @@ def _relation(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
             fix="give the DataFrame that it comes from, in tables={...} or sources={...}",
         )
     yield ROWS, _constant_rows(leaf, inputs.session)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return one == other if isinstance(one, str) else one.equals(other)
 
 
 def _constant_rows(leaf: Any, session: SparkSession) -> list[tuple[Any, ...]]:

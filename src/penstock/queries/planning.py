@@ -96,9 +96,16 @@ def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: Sour
                 fix="make it in a session of this process: SparkSession.builder.master(...)",
             )
     leaves = {name: _leaf(name, _java(each), location) for name, each in inputs.items()}
+    return plan_over_leaves(frame, leaves, None, location)
+
+
+def plan_over_leaves(
+    frame: DataFrame, leaves: Mapping[str, Any], text: QueryText | None, location: SourceLocation
+) -> PlannedQuery:
+    """Plan a DataFrame over relations of its own plan. text: that it was made from, if any."""
     with _session(frame.sparkSession) as session:
         analysed = _java(frame).queryExecution().analyzed()
-        return _optimised(analysed, PlanInputs(leaves, session, None, location))
+        return _optimised(analysed, PlanInputs(leaves, session, text, location))
 
 
 def _optimised(analysed: Any, inputs: PlanInputs) -> PlannedQuery:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from penstock.queries import python_functions as python_functions  # registers P
 from penstock.queries import scalar_functions as scalar_functions  # registers functions
 from penstock.queries import windows as windows  # registers window functions
 from penstock.queries.catalyst_plan import RefusedNode, parse_schema, reads_table
-from penstock.queries.planning import plan_frame, plan_query
+from penstock.queries.planning import plan_frame, plan_over_leaves, plan_query
 from penstock.queries.query_positions import PlannedQuery, QueryText
 from penstock.queries.relations import AnyStream, Planner, output_of
 from penstock.source_location import caller_at
@@ -102,6 +103,24 @@ def from_dataframe(
     plan = plan_frame(frame, given, location)
     schemas = {table: parse_schema(each.schema.jsonValue()) for table, each in given.items()}
     return _flow_of(plan, schemas, frozenset(sources or ()), name, location)
+
+
+def flow_over_leaves(
+    frame: DataFrame, leaves: Mapping[str, Any], name: str, text: QueryText | None, location: SourceLocation
+) -> Flow:
+    """Plan a DataFrame as a flow over relations of its own plan, by their names, whose rows may be taken back.
+
+    text: that the DataFrame was made from, if any. Raises `UnsupportedQuery` for what has no incremental form.
+    """
+    try:
+        planned = plan_over_leaves(frame, leaves, text, location)
+        schemas = {each: parse_schema(json.loads(leaf.schema().json())) for each, leaf in leaves.items()}
+        with caller_at(location):
+            return _flow_of(planned, schemas, frozenset(), name, location)
+    except RecursionError:
+        raise UnsupportedQuery(
+            "the query is nested too deeply", where=[location], fix="compute parts of it in tables of their own"
+        ) from None
 
 
 def _flow_of(

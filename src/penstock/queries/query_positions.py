@@ -38,10 +38,11 @@ class QuotedLocation(SourceLocation):
 
 @dataclass(frozen=True, slots=True)
 class QueryText:
-    """Text of a query. file: the file that it is all of, if any."""
+    """Text of a query. file: where it stands, if anywhere; first_line: its place there."""
 
     text: str
     file: str | None = None
+    first_line: int = 1
 
     def bounds(self, node: PlanNode) -> tuple[int, int] | None:
         """Return where in the text a node comes from, if that is known, and not in the text of a view."""
@@ -58,7 +59,7 @@ class QueryText:
         """Return the step of an error that shows the piece of text from `first` to `end`."""
         before = self.text.count("\n", 0, first)
         line = self.text.split("\n")[before]
-        location = QuotedLocation(self.file or _TEXT, before + 1, quoted=line)
+        location = QuotedLocation(self.file or _TEXT, before + self.first_line, quoted=line)
         piece = shorten(self.text[first:end], _LONGEST, placeholder=" ...")
         return Step(location, "" if piece == location.text else piece)
 

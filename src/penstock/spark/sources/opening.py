@@ -10,7 +10,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -54,12 +54,16 @@ _PART = 1 << 24
 class Frame(Source):
     """A DataFrame as a source: a streaming one, or a static one read in the first tick.
 
+    every_run: a static one has new rows in each run: it is read in the first tick of every run, not only in
+               the first one of a checkpoint. What was read before is for the caller to know.
+
     Its columns are found by name and must have the types that the flow declares;
     further columns are left out. For a table source a column `weight`, a long,
     is each row's weight; without it each row comes once.
     """
 
     frame: DataFrame
+    every_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +71,14 @@ class OpenedSource:
     """An opened source of a run.
 
     frame:    its rows, or locations that are all read in the first tick; None with arrivals.
-    static:   all of it comes with the first tick.
+    static:   all of it comes with the first tick, or the first one of every run.
     arrivals: what the driver finds for one tick after another.
     """
 
     input: Input
     frame: DataFrame | None = None
     static: bool = False
+    every_run: bool = False
     arrivals: Arrivals | None = None
 
 
@@ -245,7 +250,7 @@ def _open_rows(batches: Iterable[Iterable[Any]], opening: Opening) -> OpenedSour
 
 @open_on_spark.register
 def _(source: Frame, opening: Opening) -> OpenedSource:
-    return to_union_schema(source.frame, opening)
+    return replace(to_union_schema(source.frame, opening), every_run=source.every_run)
 
 
 def to_union_schema(found: DataFrame, opening: Opening) -> OpenedSource:

@@ -1,0 +1,225 @@
+"""The catalogue of a pipeline's tables, which outlasts its runs.
+
+    <storage>/catalog/current                   link to the catalogue of the last run that ended
+    <storage>/catalog/<run>/catalog.json        each table: version, state, how far its inputs were read
+    <storage>/catalog/<run>/<database>/<table>  link to the rows of the table, a folder of files
+    <storage>/tables/<database>/<table>/<version>   the rows of a version
+    <storage>/changes/<database>/<table>/<version>  what changed from the version before, with `weight`
+    <storage>/state/<database>/<table>/<generation> state of an incremental table
+
+Nothing that a catalogue names is changed afterwards. A run makes versions beside those that are there, and a
+catalogue that names them; `current` then moves by one rename, and with it all tables. A run that dies before
+has changed nothing but the state of tables, which is ahead then: the next run takes up its changes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from penstock.errors import CheckpointDamaged, CheckpointInUse
+from penstock.io.delivery.atomic_files import (
+    move_folder,
+    remove_empty,
+    remove_folder,
+    subfolder_for,
+    sync_folder,
+)
+from penstock.pipelines.definitions import TableName
+from penstock.pipelines.errors import CatalogDamaged, PipelineInUse
+from penstock.state.commit import read_checked, write_checked
+from penstock.state.lease import Lease
+
+Position: TypeAlias = "int | str | dict[str, list[int]]"
+"""How far an input was read: the version of a table, the files of a folder, the text of constants."""
+
+_FILE = "catalog.json"
+_CURRENT = "current"
+_KEPT = 2
+"""Catalogues whose rows are kept: that of the last run, and the one before, for readers at work."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableEntry:
+    """A table in the catalogue.
+
+    version:     of its rows. rows: their number.
+    schema:      JSON of its columns.
+    fingerprint: of what was computed.
+    generation:  of its state; 0 without one. tick: of the state, whose changes are in the version.
+    positions:   of its flows, by name: how far each input was read, by its key.
+    """
+
+    version: int
+    rows: int
+    schema: str
+    fingerprint: str
+    generation: int = 0
+    tick: int = 0
+    positions: Mapping[str, Mapping[str, Position]] = field(
+        default_factory=dict[str, Mapping[str, Position]]
+    )
+
+
+class Catalog:
+    """The tables of a storage, between two runs. `entries` are those of the last one."""
+
+    def __init__(self, storage: Path, lease: Lease) -> None:
+        self.storage = storage
+        self._lease = lease
+        self._folder = storage / "catalog"
+        self._run, self.entries = self._read()
+        self._clean()
+
+    @classmethod
+    @contextmanager
+    def open(cls, storage: Path) -> Iterator[Catalog]:
+        """Open the catalogue of a storage for a run. Raises `PipelineInUse` and `CatalogDamaged`."""
+        folder = storage / "catalog"
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lease = Lease.take(folder)
+        except CheckpointInUse as error:
+            raise PipelineInUse(
+                f"another run of the pipeline uses {storage}",
+                why=error.why,
+                fix="wait until it ends",
+                storage=str(storage),
+            ) from None
+        try:
+            yield cls(storage, lease)
+        finally:
+            lease.release()
+
+    def rows(self, name: TableName, version: int) -> Path:
+        """Folder of the rows of a version."""
+        return self._of("tables", name) / str(version)
+
+    def changes(self, name: TableName, version: int) -> Path:
+        """Folder of what changed from the version before; missing where that is not known."""
+        return self._of("changes", name) / str(version)
+
+    def state(self, name: TableName, generation: int) -> Path:
+        return self._of("state", name) / str(generation)
+
+    def published(self, name: TableName) -> Path:
+        """Path by which the rows of a table are read, whatever its version."""
+        return self._folder / _CURRENT / _escaped(name)
+
+    def new_version(self, name: TableName) -> int:
+        """Return the next version of a table; what a run that died has left of it is removed."""
+        entry = self.entries.get(name)
+        version = entry.version + 1 if entry else 1
+        remove_folder(self.rows(name, version))
+        remove_folder(self.changes(name, version))
+        return version
+
+    def commit(self, entries: Mapping[TableName, TableEntry]) -> None:
+        """Publish the tables of a run, all at once. Raises `PipelineInUse` if another run has taken over."""
+        self._run += 1
+        aside, final = self._folder / f".{self._run}.tmp", self._folder / str(self._run)
+        remove_folder(aside)
+        remove_folder(final)
+        aside.mkdir()
+        body = {"tables": [[name.database, name.table, asdict(each)] for name, each in entries.items()]}
+        write_checked(aside / _FILE, body, durable=True)
+        for name, entry in entries.items():
+            link = aside / _escaped(name)
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(os.path.relpath(self.rows(name, entry.version), final / _escaped(name).parent))
+        move_folder(aside, final, durable=True)
+        self._check_lease()
+        current = self._folder / f".{_CURRENT}.tmp"
+        current.unlink(missing_ok=True)
+        current.symlink_to(str(self._run))
+        os.replace(current, self._folder / _CURRENT)
+        sync_folder(self._folder)
+        self.entries = dict(entries)
+        self._clean()
+
+    def _check_lease(self) -> None:
+        try:
+            self._lease.check()
+        except CheckpointInUse as error:
+            raise PipelineInUse(
+                f"another run of the pipeline has taken over {self.storage}",
+                why=error.why,
+                fix="let it run",
+                storage=str(self.storage),
+            ) from None
+
+    def _read(self) -> tuple[int, dict[TableName, TableEntry]]:
+        link = self._folder / _CURRENT
+        if not link.is_symlink():
+            return max(self._runs(), default=0), {}
+        run = int(os.readlink(link))
+        return max(run, *self._runs()), self._entries(run)
+
+    def _entries(self, run: int) -> dict[TableName, TableEntry]:
+        file = self._folder / str(run) / _FILE
+        try:
+            listed = read_checked(file)["tables"]
+            return {TableName(database, table): TableEntry(**entry) for database, table, entry in listed}
+        except (CheckpointDamaged, KeyError, TypeError, ValueError) as error:
+            raise CatalogDamaged(
+                f"the catalogue {file} cannot be read",
+                why=error.why if isinstance(error, CheckpointDamaged) else f"{error}.",
+                fix="restore the storage from a backup; or remove it, and all tables are computed anew",
+                file=str(file),
+            ) from None
+
+    def _runs(self) -> list[int]:
+        return sorted(int(each.name) for each in self._folder.iterdir() if each.name.isdigit())
+
+    def _clean(self) -> None:
+        """Remove what neither the last catalogues nor a table's readers need."""
+        link = self._folder / _CURRENT
+        if not link.is_symlink():
+            return
+        current = int(os.readlink(link))
+        kept = [run for run in self._runs() if run <= current][-_KEPT:]
+        for run in self._runs():
+            if run not in kept:
+                remove_folder(self._folder / str(run))
+        catalogues = [self.entries if run == current else self._entries(run) for run in kept]
+        versions = {
+            (name, entry.version) for catalogue in catalogues for name, entry in catalogue.items()
+        }
+        needed = self._versions_to_read()
+        for name in self.entries:
+            for folder in _numbered(self._of("tables", name)):
+                if (name, int(folder.name)) not in versions:
+                    remove_folder(folder)
+            for folder in _numbered(self._of("changes", name)):
+                if not needed.get(f"table {name}", 1 << 62) < int(folder.name) <= self.entries[name].version:
+                    remove_folder(folder)
+            for folder in _numbered(self._of("state", name)):
+                if int(folder.name) != self.entries[name].generation:
+                    remove_folder(folder)
+            remove_empty(self._of("state", name), self._of("changes", name))
+
+    def _versions_to_read(self) -> dict[str, int]:
+        """Return the least version, by the key of a table, up to which one of its readers has read it."""
+        least: dict[str, int] = {}
+        for entry in self.entries.values():
+            for positions in entry.positions.values():
+                for key, position in positions.items():
+                    if isinstance(position, int):
+                        least[key] = min(position, least.get(key, position))
+        return least
+
+    def _of(self, kind: str, name: TableName) -> Path:
+        return self.storage / kind / _escaped(name)
+
+
+def _escaped(name: TableName) -> Path:
+    return subfolder_for(subfolder_for(Path(), name.database), name.table)
+
+
+def _numbered(folder: Path) -> list[Path]:
+    return [each for each in folder.iterdir() if each.name.isdigit()] if folder.is_dir() else []
+

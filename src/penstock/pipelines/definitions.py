@@ -1,0 +1,169 @@
+"""What the files of a pipeline define: datasets, and the queries that fill them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from penstock.errors import SourceLocation
+from penstock.pipelines.errors import BadDefinition, UnknownDataset
+from penstock.queries.query_positions import QueryText
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+CATALOG = "spark_catalog"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableName:
+    """Name of a dataset in its database. Names that differ in case only are the same to Spark."""
+
+    database: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{CATALOG}.{self.database}.{self.table}"
+
+    @property
+    def quoted(self) -> str:
+        """The name in SQL."""
+        return ".".join("`" + part.replace("`", "``") + "`" for part in (self.database, self.table))
+
+    @property
+    def folded(self) -> TableName:
+        """The name as Spark compares it."""
+        return TableName(self.database.lower(), self.table.lower())
+
+
+class Kind(Enum):
+    """Kind of a dataset. The value is what messages call it."""
+
+    MATERIALIZED_VIEW = "materialized view"
+    STREAMING_TABLE = "streaming table"
+    TEMPORARY_VIEW = "temporary view"
+
+    @property
+    def is_stored(self) -> bool:
+        return self is not Kind.TEMPORARY_VIEW
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A table or view. schema: declared columns, as Spark's type or DDL; None where the query decides."""
+
+    name: TableName
+    kind: Kind
+    location: SourceLocation
+    schema: StructType | str | None = None
+    partitioned_by: tuple[str, ...] = ()
+    format: str = "parquet"
+    properties: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query whose rows go to a dataset.
+
+    name:     of the flow; that of its dataset where it has no other.
+    frame:    makes the DataFrame; a dataset that is not there yet is Spark's error of a missing table.
+    text:     of a query in SQL.
+    settings: of the session while it is analysed and runs.
+    """
+
+    name: str
+    target: TableName
+    frame: Callable[[], DataFrame]
+    location: SourceLocation
+    text: QueryText | None = None
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(slots=True)
+class Definitions:
+    """Datasets and queries of a pipeline, as its files bring them. database: of names without one."""
+
+    database: str
+    datasets: dict[TableName, Dataset] = field(default_factory=dict[TableName, Dataset])
+    queries: dict[TableName, list[Query]] = field(default_factory=dict[TableName, list[Query]])
+
+    def add_dataset(self, dataset: Dataset) -> None:
+        """Add a dataset. Raises `BadDefinition` if there is one of this name, in whatever case."""
+        other = self.datasets.get(dataset.name.folded)
+        if other is not None:
+            raise BadDefinition(
+                f"{dataset.name} is defined twice"
+                + ("" if other.name == dataset.name else f", once as {other.name}"),
+                where=[other.location, dataset.location],
+                why="" if other.name == dataset.name else "To Spark these are one name, and were one table.",
+                fix="give one of them another name",
+                dataset=str(dataset.name),
+            )
+        self.datasets[dataset.name.folded] = dataset
+
+    def add_query(self, query: Query) -> None:
+        """Add a query. Raises `BadDefinition` for a second one of its name."""
+        others = self.queries.setdefault(query.target.folded, [])
+        for other in others:
+            if other.name == query.name:
+                raise BadDefinition(
+                    f"{query.target} has two flows {query.name!r}",
+                    where=[other.location, query.location],
+                    fix="give one of them another name",
+                    dataset=str(query.target),
+                )
+        others.append(query)
+
+    def name(self, parts: list[str], location: SourceLocation) -> TableName:
+        """Return the full name of one in parts. Raises `BadDefinition` for another catalogue."""
+        if len(parts) > 3 or (len(parts) == 3 and parts[0].lower() != CATALOG):
+            raise BadDefinition(
+                f"{'.'.join(parts)} is not in {CATALOG}",
+                where=[location],
+                why="Tables of a pipeline lie under its storage, in one catalogue.",
+                fix="name it database.table, or table",
+                dataset=".".join(parts),
+            )
+        *before, table = parts
+        return TableName(before[-1] if before else self.database, table)
+
+    def find(self, text: str) -> Dataset:
+        """Return the dataset of a name on the command line. Raises `UnknownDataset`."""
+        parts = [part.strip("`") for part in text.split(".")]
+        found = None
+        if len(parts) < 3 or parts[0].lower() == CATALOG:
+            database = parts[-2] if len(parts) > 1 else self.database
+            found = self.datasets.get(TableName(database, parts[-1]).folded)
+        if found is None or not found.kind.is_stored:
+            known = ", ".join(sorted(str(d.name) for d in self.datasets.values() if d.kind.is_stored))
+            raise UnknownDataset(
+                f"the pipeline has no table {text!r}",
+                fix=f"give one of: {known or 'none is defined'}",
+                dataset=text,
+            )
+        return found
+
+    def check(self) -> None:
+        """Raise `BadDefinition` for queries without a dataset, and for datasets without the right queries."""
+        for name, queries in self.queries.items():
+            if name not in self.datasets:
+                raise BadDefinition(
+                    f"flow {queries[0].name!r} goes to {queries[0].target}, which nothing defines",
+                    where=[queries[0].location],
+                    fix="define it: dp.create_streaming_table(...), or CREATE STREAMING TABLE",
+                    dataset=str(queries[0].target),
+                )
+        for name, dataset in self.datasets.items():
+            queries = self.queries.get(name, [])
+            if not queries or (dataset.kind is not Kind.STREAMING_TABLE and len(queries) > 1):
+                raise BadDefinition(
+                    f"{dataset.kind.value} {dataset.name} has {len(queries) or 'no'} queries",
+                    where=[dataset.location, *(query.location for query in queries)],
+                    fix="give a streaming table one flow at least, a view exactly one query",
+                    dataset=str(dataset.name),
+                )
+
+

@@ -1,0 +1,53 @@
+"""Errors of pipelines: of the project's files, of the graph, and of a run."""
+
+from __future__ import annotations
+
+from penstock.errors import PenstockError
+
+
+class PipelineError(PenstockError):
+    """Base of the errors of pipelines."""
+
+    code = "P800"
+
+
+class BadSpec(PipelineError):
+    """Raised for a spec file that is missing or malformed. Carries `field`, if one is to blame."""
+
+    code = "P801"
+
+
+class BadDefinition(PipelineError):
+    """Raised for a table, view or flow of a pipeline that cannot be as it is defined. Carries `dataset`."""
+
+    code = "P802"
+
+
+class UnknownDataset(PipelineError):
+    """Raised for the name of a dataset that the pipeline does not define. Carries `dataset`."""
+
+    code = "P803"
+
+
+class QueryRefused(PipelineError):
+    """Raised for a query that Spark or its own Python function refuses. Carries `dataset`."""
+
+    code = "P804"
+
+
+class NotIncremental(PipelineError):
+    """Raised by the policy `incremental_strict` for what can only be recomputed. Carries `dataset`."""
+
+    code = "P805"
+
+
+class PipelineInUse(PipelineError):
+    """Raised for a second run of a pipeline at the same time. Carries `storage`."""
+
+    code = "P806"
+
+
+class CatalogDamaged(PipelineError):
+    """Raised for a catalogue of tables that cannot be read. Carries `file`."""
+
+    code = "P807"

@@ -1,0 +1,282 @@
+"""The graph of a pipeline: its queries analysed by Spark, in the order of what they read.
+
+A query is analysed when its datasets are known. Which these are, Spark tells: a query that reads a dataset
+that is not there yet fails with the name of it, this one is analysed first, and the query again. What is
+there is an empty table of the dataset's columns, whatever the table held before; so nothing is read meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import PenstockError, Step
+from penstock.pipelines.definitions import Dataset, Definitions, Kind, Query, TableName
+from penstock.pipelines.errors import BadDefinition, QueryRefused
+from penstock.pipelines.leaves import Leaf, TableLeaf, leaves_of
+from penstock.pipelines.python_files import import_python_file, name_parts
+from penstock.pipelines.session_guard import queries_only
+from penstock.pipelines.spec import PipelineSpec
+from penstock.pipelines.sql_files import read_sql_file
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysedQuery:
+    """A query with its plan. leaves: the relations that it reads, those of temporary views included."""
+
+    query: Query
+    frame: DataFrame
+    leaves: tuple[Leaf, ...]
+
+    @property
+    def plan(self) -> Any:
+        return self.frame._jdf.queryExecution().analyzed()  # pyright: ignore
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A dataset of the graph that is stored. schema: its columns, those it is partitioned by last."""
+
+    dataset: Dataset
+    queries: tuple[AnalysedQuery, ...]
+    schema: StructType
+
+    @property
+    def name(self) -> TableName:
+        return self.dataset.name
+
+    @property
+    def reads(self) -> frozenset[TableName]:
+        """Tables of the pipeline that it reads."""
+        leaves = (leaf for query in self.queries for leaf in query.leaves)
+        return frozenset(leaf.name for leaf in leaves if isinstance(leaf, TableLeaf))
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Stored tables, each after those that it reads. names: of all datasets, by their folded names."""
+
+    definitions: Definitions
+    tables: tuple[Table, ...]
+    names: Mapping[TableName, TableName]
+
+    def readers_of(self, name: TableName) -> list[Table]:
+        return [table for table in self.tables if name in table.reads]
+
+
+def read_definitions(spec: PipelineSpec, spark: SparkSession) -> Definitions:
+    """Read the files of a project. Raises `BadSpec` and `BadDefinition`."""
+    definitions = Definitions(spec.database)
+    for file, _ in spec.files():
+        if file.suffix == ".py":
+            import_python_file(file, spec.root, definitions, spark)
+        else:
+            read_sql_file(file, definitions, spark)
+    definitions.check()
+    return definitions
+
+
+@contextmanager
+def analysed(definitions: Definitions, spark: SparkSession, empty: Path) -> Generator[Graph]:
+    """Provide the graph of a pipeline, whose datasets are in the session's catalogue meanwhile.
+
+    empty: folder for the empty tables. Raises `BadDefinition` and `QueryRefused`.
+    """
+    analyser = _Analyser(definitions, spark, empty)
+    try:
+        yield analyser.graph()
+    finally:
+        analyser.close()
+
+
+@dataclass(slots=True)
+class _Analyser:
+    definitions: Definitions
+    spark: SparkSession
+    empty: Path
+    tables: dict[TableName, Table] = field(default_factory=dict[TableName, Table])
+    done: set[TableName] = field(default_factory=set[TableName])
+    path: list[TableName] = field(default_factory=list[TableName])
+
+    def graph(self) -> Graph:
+        datasets = self.definitions.datasets
+        databases = {self.definitions.database, *(each.name.database for each in datasets.values())}
+        for database in sorted(databases):
+            self.spark.sql(f"CREATE DATABASE IF NOT EXISTS `{database.replace('`', '``')}`")
+        self.spark.catalog.setCurrentDatabase(self.definitions.database)
+        for name in sorted(datasets):
+            self._analyse(name)
+        return Graph(self.definitions, tuple(self.tables.values()), self._names())
+
+    def close(self) -> None:
+        for name in self.done:
+            dataset = self.definitions.datasets[name]
+            if dataset.kind.is_stored:
+                self.spark.sql(f"DROP TABLE IF EXISTS {dataset.name.quoted}")
+            else:
+                self.spark.catalog.dropTempView(dataset.name.table)
+
+    def _names(self) -> Mapping[TableName, TableName]:
+        return {folded: each.name for folded, each in self.definitions.datasets.items()}
+
+    def _analyse(self, name: TableName) -> None:
+        if name in self.done:
+            return
+        dataset = self.definitions.datasets[name]
+        self.path.append(name)
+        queries = tuple(map(self._query, self.definitions.queries[name]))
+        self.path.pop()
+        self._check_kinds(dataset, queries)
+        if dataset.kind.is_stored:
+            table = Table(dataset, queries, _schema(dataset, queries))
+            self.tables[name] = table
+            self._create_empty(table)
+        else:
+            queries[0].frame.createOrReplaceTempView("`" + dataset.name.table.replace("`", "``") + "`")
+        self.done.add(name)
+
+    def _query(self, query: Query) -> AnalysedQuery:
+        while True:
+            try:
+                with _settings(self.spark, query.settings), queries_only():
+                    frame = query.frame()
+                break
+            except Exception as error:
+                missing = self._missing(error)
+                if missing is None:
+                    raise _refusal(query, error) from None
+                self._analyse_first(missing, query)
+        if not hasattr(frame, "_jdf"):
+            raise QueryRefused(
+                f"the query of {query.target} returns {type(frame).__name__}, not a DataFrame",
+                where=[query.location],
+                fix="return the DataFrame",
+                dataset=str(query.target),
+            )
+        plan: Any = frame._jdf.queryExecution().analyzed()  # pyright: ignore
+        return AnalysedQuery(query, frame, tuple(leaves_of(plan, self._names(), self.spark)))
+
+    def _missing(self, error: Exception) -> TableName | None:
+        """Return the dataset that a query has not found; None for another error."""
+        from pyspark.errors import AnalysisException
+
+        if not isinstance(error, AnalysisException) or error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
+            return None
+        parts = name_parts((error.getMessageParameters() or {})["relationName"], self.spark)
+        if len(parts) > 3:
+            return None
+        *before, table = parts
+        name = TableName(before[-1] if before else self.definitions.database, table).folded
+        return name if name in self.definitions.datasets and name not in self.done else None
+
+    def _analyse_first(self, missing: TableName, query: Query) -> None:
+        if missing in self.path:
+            cycle = [self.definitions.datasets[each] for each in self.path[self.path.index(missing) :]]
+            raise BadDefinition(
+                "datasets read each other: " + " <- ".join(str(each.name) for each in (*cycle, cycle[0])),
+                where=[Step(each.location, str(each.name)) for each in cycle],
+                fix="let one of them read what the other reads instead",
+                dataset=str(query.target),
+            )
+        self._analyse(missing)
+
+    def _check_kinds(self, dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> None:
+        for each in queries:
+            streaming: bool = each.frame.isStreaming
+            if dataset.kind is Kind.STREAMING_TABLE and not streaming:
+                what, fix = "reads no stream", "spark.readStream, STREAM(table); or make it a materialized view"
+            elif dataset.kind is Kind.MATERIALIZED_VIEW and streaming:
+                what, fix = "reads a stream", "spark.read, or make it a streaming table: @dp.table"
+            else:
+                continue
+            raise BadDefinition(
+                f"{dataset.kind.value} {dataset.name} {what}",
+                where=[each.query.location],
+                fix=fix,
+                dataset=str(dataset.name),
+            )
+
+    def _create_empty(self, table: Table) -> None:
+        folder = self.empty / table.name.database / table.name.table
+        folder.mkdir(parents=True, exist_ok=True)
+        partitions = ", ".join(f"`{column}`" for column in table.dataset.partitioned_by)
+        declared = ", ".join(
+            f"`{field.name.replace('`', '``')}` {field.dataType.simpleString()}" for field in table.schema.fields
+        )
+        location = str(folder).replace("'", "\\'")
+        self.spark.sql(f"DROP TABLE IF EXISTS {table.name.quoted}")
+        self.spark.sql(
+            f"CREATE TABLE {table.name.quoted} ({declared}) USING parquet"
+            + (f" PARTITIONED BY ({partitions})" if partitions else "")
+            + f" LOCATION '{location}'"
+        )
+
+
+def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
+    """Return the columns of a table. Raises `BadDefinition` where queries and declaration do not agree."""
+    from pyspark.sql.types import StructType
+
+    declared: Any = dataset.schema
+    if isinstance(declared, str):
+        declared = StructType.fromDDL(declared)
+    whole: StructType = declared if declared is not None else queries[0].frame.schema
+    names = {field.name for field in whole.fields}
+    for each in queries:
+        other = {field.name for field in each.frame.schema.fields}
+        if other != names:
+            difference = ", ".join(sorted(names ^ other))
+            raise BadDefinition(
+                f"the columns of {dataset.name} are not those of its query: {difference}",
+                where=[dataset.location, each.query.location],
+                fix="select exactly the columns of the table",
+                dataset=str(dataset.name),
+            )
+    for column in dataset.partitioned_by:
+        if column not in names:
+            raise BadDefinition(
+                f"{dataset.name} is partitioned by {column!r}, which it does not have",
+                where=[dataset.location],
+                fix=f"one of: {', '.join(sorted(names))}",
+                dataset=str(dataset.name),
+            )
+    last = [whole[column] for column in dataset.partitioned_by]
+    first = [each for each in whole.fields if each.name not in dataset.partitioned_by]
+    return StructType([*first, *last])
+
+
+@contextmanager
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+
+
+def _refusal(query: Query, error: Exception) -> PenstockError:
+    if isinstance(error, PenstockError):
+        return error
+    from penstock.pipelines.python_files import location_in
+
+    message = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n'")[0].strip()
+    own = Path(query.location.file)
+    where = [query.location] if query.text is not None else [location_in(own, error)]
+    if where[0].line == 1:
+        where = [query.location]
+    return QueryRefused(
+        f"the query of {query.target} cannot be analysed",
+        where=where,
+        why=message if message else type(error).__name__,
+        fix="correct the query",
+        dataset=str(query.target),
+    )

@@ -1,0 +1,252 @@
+"""What the queries of a pipeline read: tables of the pipeline, folders of files, constants, and anything else.
+
+The leaves of an analysed plan say it. A leaf can be replaced by other rows of the same columns: by one
+version of a table, or by some of the files of a folder, which Spark reads with the options of the query.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock.errors import BadUri
+from penstock.path_or_url import local_path
+from penstock.pipelines.definitions import TableName
+from penstock.queries.plan_copier import PlanCopier
+from penstock.queries.plan_details import items, java_class, java_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Fingerprint: TypeAlias = list[int]
+"""Size and time of change of a file, in nanoseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A relation that a query reads. node: of the plan. streaming: read as a stream."""
+
+    node: Any
+    streaming: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableLeaf(Leaf):
+    """A table of the pipeline."""
+
+    name: TableName
+
+    @property
+    def key(self) -> str:
+        return f"table {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class FilesLeaf(Leaf):
+    """Files of this machine. relation: of the JVM, over all files that there are. roots: folders and files."""
+
+    relation: Any
+    roots: tuple[str, ...]
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantLeaf(Leaf):
+    """Rows that the query's text holds."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnversionedLeaf(Leaf):
+    """What cannot be asked for its changes, such as a table of another database. what: it is."""
+
+    what: str
+
+    @property
+    def key(self) -> str:
+        return self.what
+
+
+def leaves_of(plan: Any, datasets: Mapping[TableName, TableName], session: SparkSession) -> list[Leaf]:
+    """Return the relations in an analysed plan, each once. datasets: names of tables by their folded names."""
+    found: dict[str, Leaf] = {}
+    for node in _leaf_nodes(plan):
+        leaf = _leaf(node, datasets, session)
+        if leaf is not None:
+            key = f"{leaf.key} {leaf.streaming}" if not isinstance(leaf, UnversionedLeaf) else str(len(found))
+            found.setdefault(key, leaf)
+    return list(found.values())
+
+
+def _leaf_nodes(plan: Any) -> Iterator[Any]:
+    for each in (plan, *items(plan.subqueriesAll())):
+        yield from items(each.collectLeaves())
+
+
+def _leaf(node: Any, datasets: Mapping[TableName, TableName], session: SparkSession) -> Leaf | None:
+    kind, streaming = node.nodeName(), node.isStreaming()
+    match kind:
+        case "OneRowRelation" | "CTERelationRef" | "UnionLoopRef":
+            return None
+        case "LocalRelation":
+            return None if node.data().size() <= _FEW else ConstantLeaf(node, False, _text_of_rows(node))
+        case "Range":
+            bounds = (node.start(), node.end(), node.step())
+            return ConstantLeaf(node, False, f"range {bounds}")
+        case "LogicalRelation":
+            name = _table(node.catalogTable(), datasets)
+            if name is not None:
+                return TableLeaf(node, streaming, name)
+            return _files(node, node.relation(), streaming)
+        case "StreamingRelation":
+            source = node.dataSource()
+            name = _table(source.catalogTable(), datasets)
+            if name is not None:
+                return TableLeaf(node, streaming, name)
+            if not _is(source.providingInstance(), "org.apache.spark.sql.execution.datasources.FileFormat", session):
+                return UnversionedLeaf(node, streaming, f"a stream of {source.className()}")
+            return _files(node, source.resolveRelation(False, False, False), streaming)
+        case _:
+            return UnversionedLeaf(node, streaming, f"{kind} {node.simpleString(25)}")
+
+
+_FEW = 1_000
+"""Constant rows up to which they are part of a query."""
+
+
+def _text_of_rows(node: Any) -> str:
+    return f"rows {node.data().hashCode()}"
+
+
+def _table(catalogued: Any, datasets: Mapping[TableName, TableName]) -> TableName | None:
+    if catalogued.isEmpty():
+        return None
+    name = catalogued.get().identifier()
+    database = name.database().get() if name.database().isDefined() else "default"
+    return datasets.get(TableName(database, name.table()).folded)
+
+
+def _files(node: Any, relation: Any, streaming: bool) -> Leaf:
+    location = relation.location() if hasattr(relation, "location") else None
+    if location is None:
+        return UnversionedLeaf(node, streaming, node.simpleString(25))
+    uris = [path.toUri().toString() for path in items(location.rootPaths())]
+    try:
+        roots = tuple(sorted(local_path(uri, "files") for uri in uris))
+    except BadUri:
+        return UnversionedLeaf(node, streaming, f"files of {uris[0]}")
+    options = sorted(_pairs(relation.options()))
+    columns = relation.schema().json()
+    key = f"files {relation.fileFormat().toString()} {roots} {options} {columns}"
+    return FilesLeaf(node, streaming, relation, roots, key)
+
+
+def _pairs(mapping: Any) -> Iterator[tuple[str, str]]:
+    each = mapping.iterator()
+    while each.hasNext():
+        pair = each.next()
+        yield pair._1(), pair._2()
+
+
+def _is(value: Any, name: str, session: SparkSession) -> bool:
+    return java_class(session, "java.lang.Class").forName(name).isInstance(value)
+
+
+def files_there(leaf: FilesLeaf) -> dict[str, Fingerprint]:
+    """List the files of a leaf as they are, by path: what Spark would read."""
+    found: dict[str, Fingerprint] = {}
+    for uri in leaf.relation.location().inputFiles():
+        path = local_path(uri, "files")
+        stat = os.stat(path)
+        found[path] = [stat.st_size, stat.st_mtime_ns]
+    return found
+
+
+# -- other rows for a leaf -------------------------------------------------------------------------
+
+
+def relation_of_files(leaf: FilesLeaf, paths: Iterable[str], session: SparkSession) -> Any:
+    """Return a leaf over some of the files, with the columns, options and attributes of `leaf`."""
+    package = java_class(session, "org.apache.hadoop.fs")
+    seq = java_class(session, "org.apache.spark.api.python.PythonUtils").toSeq
+    some = java_class(session, "scala.Some")
+    datasources = java_class(session, "org.apache.spark.sql.execution.datasources")
+    relation, java = leaf.relation, java_session(session)
+    defaults = getattr(datasources, "InMemoryFileIndex$").__getattr__("MODULE$")
+    listed = seq([package.Path("file:" + _quoted(path)) for path in paths])
+    base = _with_base_path(relation, leaf)
+    index = datasources.InMemoryFileIndex(
+        java,
+        listed,
+        base,
+        some(relation.schema()),
+        getattr(defaults, "$lessinit$greater$default$5")(),
+        getattr(defaults, "$lessinit$greater$default$6")(),
+        getattr(defaults, "$lessinit$greater$default$7")(),
+    )
+    made = relation.copy(
+        index,
+        relation.partitionSchema(),
+        relation.dataSchema(),
+        relation.bucketSpec(),
+        relation.fileFormat(),
+        relation.options(),
+        java,
+    )
+    return logical_relation(made, leaf.node.output(), session)
+
+
+def _quoted(path: str) -> str:
+    return path
+
+
+def _with_base_path(relation: Any, leaf: FilesLeaf) -> Any:
+    root = leaf.roots[0] if os.path.isdir(leaf.roots[0]) else os.path.dirname(leaf.roots[0])
+    options = relation.options()
+    return options if options.contains("basePath") else options.updated("basePath", root)
+
+
+def logical_relation(relation: Any, output: Any, session: SparkSession) -> Any:
+    """Return a leaf of a plan that reads a relation, with the given attributes."""
+    none = java_class(session, "scala.Option").empty()
+    kind = java_class(session, "org.apache.spark.sql.execution.datasources").LogicalRelation
+    return kind(relation, output, none, False, none)
+
+
+def relation_like(leaf: Leaf, frame: DataFrame, session: SparkSession) -> Any:
+    """Return the plan of a frame of the same columns, with the attributes of `leaf`.
+
+    The columns come in the order of the leaf's.
+    """
+    attributes = items(leaf.node.output())
+    columns = [f"`{each.name().replace('`', '``')}`" for each in attributes]
+    plan: Any = frame.select(*columns)._jdf.queryExecution().analyzed()  # pyright: ignore
+    expressions = java_class(session, "org.apache.spark.sql.catalyst.expressions")
+    none = java_class(session, "scala.Option").empty()
+    seq = java_class(session, "org.apache.spark.api.python.PythonUtils").toSeq
+    nil = seq([])
+    named = [
+        expressions.Alias(given, wanted.name(), wanted.exprId(), nil, none, nil)
+        for given, wanted in zip(items(plan.output()), attributes, strict=True)
+    ]
+    return java_class(session, "org.apache.spark.sql.catalyst.plans.logical").Project(seq(named), plan)
+
+
+def frame_of_plan(plan: Any, session: SparkSession) -> DataFrame:
+    from pyspark.sql import DataFrame
+
+    dataset = java_class(session, "org.apache.spark.sql.classic.Dataset")
+    return DataFrame(dataset.ofRows(java_session(session), plan), session)
+
+
+def with_leaves(plan: Any, replaced: Mapping[str, Any], datasets: Mapping[TableName, TableName], session: SparkSession) -> DataFrame:
+    """Return a query over other rows. replaced: plans by the key of the leaf that each replaces."""
+
+    def other(node: Any) -> Any:
+        leaf = _leaf(node, datasets, session)
+        return None if leaf is None else replaced[leaf.key](leaf) if leaf.key in replaced else None
+
+    return frame_of_plan(PlanCopier(session, relations=other).plan(plan), session)

@@ -1,0 +1,223 @@
+"""How each table of a pipeline is brought up to date: decided before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import Step, UnsupportedQuery
+from penstock.io.source import WEIGHT
+from penstock.pipelines.definitions import Dataset, Kind
+from penstock.pipelines.errors import BadDefinition, NotIncremental
+from penstock.pipelines.graph import AnalysedQuery, Graph, Table
+from penstock.pipelines.leaves import Leaf, TableLeaf, UnversionedLeaf
+from penstock.queries.plan_details import items
+from penstock.queries.query import flow_over_leaves
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.flow.flow import Flow
+
+POLICY = "penstock.refresh_policy"
+"""Property of a table, and setting of a pipeline."""
+
+ANSWER = "rows"
+"""Name of the sink of a table's flow."""
+
+
+class Policy(Enum):
+    """What may become of a materialized view at a refresh."""
+
+    INCREMENTAL_STRICT = "incremental_strict"
+    INCREMENTAL = "incremental"
+    AUTO = "auto"
+    FULL = "full"
+
+
+class Method(Enum):
+    """How a table is brought up to date. The value is what is shown."""
+
+    INCREMENTAL = "incremental"
+    APPEND = "append"
+    RECOMPUTE = "recompute"
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """The plan of a table.
+
+    why:     of what cannot be incremental; empty if it is, or is not meant to be.
+    flow:    of an incremental table, over `inputs`: its leaves by the names of the flow's sources.
+    fingerprint: of what is computed. stable: whether the same inputs give the same rows.
+    """
+
+    table: Table
+    method: Method
+    fingerprint: str
+    stable: bool
+    why: str = ""
+    where: tuple[Step, ...] = ()
+    flow: Flow | None = None
+    inputs: Mapping[str, Leaf] | None = None
+
+
+def plan_tables(graph: Graph, default: Policy, spark: SparkSession) -> dict[Any, TablePlan]:
+    """Plan all tables of a graph, in its order.
+
+    default: policy of tables that have none. Raises `NotIncremental` where `incremental_strict` cannot be kept.
+    """
+    plans = {table.name: _plan(table, policy_of(table.dataset, default), spark) for table in graph.tables}
+    return plans
+
+
+def policy_of(dataset: Dataset, default: Policy) -> Policy:
+    """Return the policy of a table. Raises `BadDefinition` for an unknown one."""
+    given = dataset.properties.get(POLICY)
+    if given is None:
+        return default
+    try:
+        return Policy(given.lower())
+    except ValueError:
+        raise BadDefinition(
+            f"{dataset.name} has the refresh policy {given!r}",
+            where=[dataset.location],
+            fix=f"one of: {', '.join(policy.value for policy in Policy)}",
+            dataset=str(dataset.name),
+        ) from None
+
+
+def _plan(table: Table, policy: Policy, spark: SparkSession) -> TablePlan:
+    print_of = fingerprint_of(table, spark)
+    stable = all(_is_stable(query) for query in table.queries)
+    if table.dataset.kind is Kind.STREAMING_TABLE:
+        for query in table.queries:
+            _check_stateless(query)
+        return TablePlan(table, Method.APPEND, print_of, stable)
+    (query,) = table.queries
+    if policy is Policy.FULL:
+        return TablePlan(table, Method.RECOMPUTE, print_of, stable, "the policy is full")
+    inputs = _named(query.leaves)
+    try:
+        _check_can_change(table, query, spark)
+        flow = flow_over_leaves(
+            query.frame, {name: leaf.node for name, leaf in inputs.items()}, ANSWER,
+            query.query.text, query.query.location,
+        )  # fmt: skip
+    except UnsupportedQuery as error:
+        if policy is Policy.INCREMENTAL_STRICT:
+            raise NotIncremental(
+                f"{table.name} cannot be kept up to date incrementally: {error.what}",
+                where=error.where or [query.query.location],
+                why=error.why,
+                fix=f"{error.fix}; or give it the refresh policy 'auto', and Spark recomputes it",
+                dataset=str(table.name),
+            ) from None
+        return TablePlan(table, Method.RECOMPUTE, print_of, stable, error.what, error.where)
+    return TablePlan(table, Method.INCREMENTAL, print_of, stable, "", (), flow, inputs)
+
+
+def _named(leaves: tuple[Leaf, ...]) -> dict[str, Leaf]:
+    """Name the leaves of a query, which it reads in the same order each time."""
+    named: dict[str, Leaf] = {}
+    for leaf in leaves:
+        wanted = leaf.name.table if isinstance(leaf, TableLeaf) else "input"
+        name, number = wanted, 1
+        while name in named:
+            number += 1
+            name = f"{wanted}_{number}"
+        named[name] = leaf
+    return named
+
+
+def _check_can_change(table: Table, query: AnalysedQuery, spark: SparkSession) -> None:
+    """Raise `UnsupportedQuery` for inputs without changes, and for what is not computed as Spark would."""
+    for leaf in query.leaves:
+        if isinstance(leaf, UnversionedLeaf):
+            raise UnsupportedQuery(
+                f"it reads {leaf.what}, which does not tell its changes",
+                fix="read files or tables of the pipeline",
+            )
+        if WEIGHT in [each.name() for each in items(leaf.node.output())]:
+            raise UnsupportedQuery(f"an input has a column {WEIGHT!r}", fix="rename it in a table before")
+    if WEIGHT in table.schema.fieldNames() or "tick" in table.schema.fieldNames():
+        raise UnsupportedQuery(f"it has a column {WEIGHT!r} or 'tick'", fix="give the column another name")
+    if spark.conf.get("spark.sql.ansi.enabled") != "true":
+        raise UnsupportedQuery(
+            "spark.sql.ansi.enabled is false", fix="remove it from the spec's configuration"
+        )
+
+
+def _check_stateless(query: AnalysedQuery) -> None:
+    """Raise `BadDefinition` for a stream whose rows are not computed one by one."""
+    for node in _nodes(query.plan):
+        kind = node.nodeName()
+        both = kind == "Join" and all(each.isStreaming() for each in items(node.children()))
+        if node.isStreaming() and (kind in _STATEFUL or both):
+            raise BadDefinition(
+                f"the stream into {query.query.target} has {kind}, which keeps state",
+                where=[query.query.location],
+                why="Streams whose rows are computed one by one can be run; others not yet.",
+                fix="make it a materialized view over the table that the stream reads",
+                dataset=str(query.query.target),
+            )
+    for leaf in query.leaves:
+        if isinstance(leaf, UnversionedLeaf) and leaf.streaming:
+            raise BadDefinition(
+                f"the stream into {query.query.target} reads {leaf.what}",
+                where=[query.query.location],
+                fix="read files or tables of the pipeline",
+                dataset=str(query.query.target),
+            )
+
+
+_STATEFUL = frozenset(
+    {"Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "Window", "GlobalLimit", "Sort"}
+    | {"FlatMapGroupsWithState", "TransformWithState", "FlatMapGroupsInPandasWithState"}
+)
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for child in items(plan.children()):
+        yield from _nodes(child)
+
+
+def _is_stable(query: AnalysedQuery) -> bool:
+    """Return whether a query gives the same rows as long as its inputs are the same."""
+    plan: Any = query.plan
+    return bool(plan.deterministic()) and "current_" not in plan.toString() and "now(" not in plan.toString()
+
+
+def fingerprint_of(table: Table, spark: SparkSession) -> str:
+    """Return what changes whenever the rows of a table would be computed otherwise."""
+    parts = [table.schema.json(), table.dataset.format, repr(table.dataset.partitioned_by)]
+    for query in sorted(table.queries, key=lambda each: each.query.name):
+        parts += [query.query.name, _canonical(query, spark), *sorted(leaf.key for leaf in query.leaves)]
+        parts += [f"{key}={value}" for key, value in sorted(query.query.settings.items())]
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+
+
+_EXPRESSION_ID = re.compile(r"#\d+")
+
+
+def _canonical(query: AnalysedQuery, spark: SparkSession) -> str:
+    """Return the text of a plan without the numbers that Spark gives anew each time."""
+    text: str = query.plan.toString()
+    numbers: dict[str, str] = {}
+    functions = "".join(_functions(query, spark))
+    return _EXPRESSION_ID.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), text) + functions
+
+
+def _functions(query: AnalysedQuery, spark: SparkSession) -> Iterator[str]:
+    """Yield digests of the Python functions in a plan, of which its text has the names only."""
+    byte = spark.sparkContext._jvm.scala.reflect.ClassTag.Byte()  # pyright: ignore
+    for node in _nodes(query.plan):
+        for expression in items(node.expressions()):
+            for each in _nodes(expression):
+                if each.nodeName() in ("PythonUDF", "PythonUDAF", "PythonUDTF"):
+                    yield hashlib.blake2b(bytes(each.func().command().toArray(byte))).hexdigest()

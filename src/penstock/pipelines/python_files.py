@@ -1,0 +1,142 @@
+"""Definitions in Python files: what `pyspark.pipelines` registers while a file is imported."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.pipelines.graph_element_registry import (
+    GraphElementRegistry,
+    graph_element_registration_context,
+)
+from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTable, Table, TemporaryView
+
+from penstock.errors import PenstockError, SourceLocation, Step
+from penstock.pipelines.definitions import Dataset, Definitions, Kind, Query
+from penstock.pipelines.errors import BadDefinition
+from penstock.pipelines.session_guard import definitions_only
+
+if TYPE_CHECKING:
+    from pyspark.pipelines.flow import AutoCdcFlow, Flow
+    from pyspark.pipelines.source_code_location import SourceCodeLocation
+    from pyspark.sql import SparkSession
+
+NameParts = Callable[[str], list[str]]
+
+_KINDS: Mapping[type[Output], Kind] = {
+    MaterializedView: Kind.MATERIALIZED_VIEW,
+    StreamingTable: Kind.STREAMING_TABLE,
+    TemporaryView: Kind.TEMPORARY_VIEW,
+}
+
+
+def import_python_file(file: Path, root: Path, definitions: Definitions, spark: SparkSession) -> None:
+    """Import a file of a pipeline, with `spark` in its globals and the project's root as current folder.
+
+    Raises `BadDefinition` with the line of the file that failed.
+    """
+    spec = importlib.util.spec_from_file_location(file.stem, str(file))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    module.__dict__["spark"] = spark
+    registry = _Registry(definitions, lambda name: name_parts(name, spark))
+    with graph_element_registration_context(registry), _inside(root), definitions_only():
+        try:
+            spec.loader.exec_module(module)
+        except PenstockError:
+            raise
+        except Exception as error:
+            raise BadDefinition(
+                f"{file.relative_to(root)} fails while it is imported",
+                where=[location_in(file, error)],
+                why=f"{type(error).__name__}: {_first_paragraph(error)}",
+                fix="correct this line",
+            ) from error
+
+
+def name_parts(name: str, spark: SparkSession) -> list[str]:
+    """Split a name as Spark does, which takes backticks."""
+    session: Any = spark._jsparkSession  # pyright: ignore[reportPrivateUsage]
+    parts = session.sessionState().sqlParser().parseMultipartIdentifier(name)
+    return [parts.apply(at) for at in range(parts.size())]
+
+
+def location_in(file: Path, error: BaseException) -> SourceLocation:
+    """Return the line of `file` at which an error was raised; its first one if it was raised elsewhere."""
+    trace, line = error.__traceback__, getattr(error, "lineno", None) or 1
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(file):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return SourceLocation(str(file), line)
+
+
+def _first_paragraph(error: BaseException) -> str:
+    return str(error).partition("\n\n")[0].strip()
+
+
+@contextmanager
+def _inside(folder: Path) -> Generator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+class _Registry(GraphElementRegistry):
+    """The registry that the decorators of `pyspark.pipelines` call."""
+
+    def __init__(self, definitions: Definitions, parts: NameParts) -> None:
+        self._definitions = definitions
+        self._parts = parts
+
+    def register_output(self, output: Output) -> None:
+        location = _location(output.source_code_location)
+        if isinstance(output, Sink):
+            raise _not_yet(f"sink {output.name!r}", location)
+        name = self._definitions.name(self._parts(output.name), location)
+        kind = _KINDS[type(output)]
+        if not isinstance(output, Table):
+            self._definitions.add_dataset(Dataset(name, kind, location))
+            return
+        self._definitions.add_dataset(
+            Dataset(
+                name,
+                kind,
+                location,
+                output.schema,
+                tuple(output.partition_cols or ()),
+                (output.format or "parquet").lower(),
+                dict(output.table_properties),
+            )
+        )
+
+    def register_flow(self, flow: Flow) -> None:
+        location = _location(flow.source_code_location)
+        target = self._definitions.name(self._parts(flow.target), location)
+        self._definitions.add_query(Query(flow.name, target, flow.func, location, None, dict(flow.spark_conf)))
+
+    def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
+        raise _not_yet(f"the AUTO CDC flow into {flow.target!r}", _location(flow.source_code_location))
+
+    def register_sql(self, sql_text: str, file_path: Path) -> None:
+        raise NotImplementedError  # Files of SQL are not registered by Python.
+
+
+def _location(location: SourceCodeLocation) -> SourceLocation:
+    return SourceLocation(location.filename, location.line_number or 1)
+
+
+def _not_yet(what: str, location: SourceLocation) -> BadDefinition:
+    return BadDefinition(
+        f"{what} cannot be run yet",
+        where=[Step(location)],
+        fix="docs/pipelines.md lists what a pipeline may have; run this part of the project by spark-pipelines",
+        dataset=what,
+    )

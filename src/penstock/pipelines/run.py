@@ -1,0 +1,198 @@
+"""Runs of a pipeline: every table brought up to date within one cut, and published with the others at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from time import perf_counter
+from typing import TYPE_CHECKING, TypeAlias
+
+from penstock.errors import PenstockError
+from penstock.pipelines.catalog import Catalog
+from penstock.pipelines.definitions import TableName
+from penstock.pipelines.errors import BadDefinition
+from penstock.pipelines.graph import Graph, Table, analysed, read_definitions
+from penstock.pipelines.plans import POLICY, Policy, TablePlan, plan_tables
+from penstock.pipelines.spec import PipelineSpec
+from penstock.pipelines.update import Cut, Updated, Updater
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class State(Enum):
+    """State of a table in a run, as `spark-pipelines` names them."""
+
+    QUEUED = "QUEUED"
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    SKIPPED = "SKIPPED"
+    EXCLUDED = "EXCLUDED"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A table has come to a state. seconds: that the update took."""
+
+    table: TableName
+    state: State
+    updated: Updated | None = None
+    changed: bool = False
+    error: Exception | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Tables of a run, as the command line names them; all, if none is named.
+
+    full: they are made anew. full_all: so are all.
+    """
+
+    refresh: Sequence[str] = ()
+    full: Sequence[str] = ()
+    full_all: bool = False
+
+
+Observer: TypeAlias = Callable[[Event], object]
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """What a run did: the last event of each table."""
+
+    events: Mapping[TableName, Event]
+
+    @property
+    def failed(self) -> bool:
+        return any(event.state is State.FAILED for event in self.events.values())
+
+
+@contextmanager
+def planned(
+    spec: PipelineSpec, spark: SparkSession, default: Policy | None = None
+) -> Generator[tuple[Graph, Mapping[TableName, TablePlan]]]:
+    """Provide the graph of a project with the plan of each table: all that is known before a run.
+
+    default: policy of tables that have none; else that of the spec's configuration.
+
+    Raises `BadSpec`, `BadDefinition`, `QueryRefused`, and `NotIncremental`.
+    """
+    definitions = read_definitions(spec, spark)
+    with analysed(definitions, spark, spec.storage / "empty") as graph:
+        yield graph, plan_tables(graph, default or _default_policy(spec), spark)
+
+
+def run_pipeline(
+    spec: PipelineSpec,
+    spark: SparkSession,
+    selection: Selection | None = None,
+    *,
+    policy: Policy | None = None,
+    observer: Observer = lambda event: None,
+) -> RunReport:
+    """Bring the tables of a pipeline up to date and publish them.
+
+    A table that fails, and those that read it, keep their rows; so do those that are not selected. Whatever
+    ends the run before it publishes leaves all tables as they were.
+
+    Raises the errors of `planned`, `UnknownDataset` for a selection, and `PipelineInUse`.
+    """
+    with Catalog.open(spec.storage) as catalog, planned(spec, spark, policy) as (graph, plans):
+        selected, anew = _selected(graph, selection or Selection())
+        return _Run(catalog, graph, plans, spark, selected, anew, observer).run()
+
+
+def _default_policy(spec: PipelineSpec) -> Policy:
+    given = spec.configuration.get(POLICY, Policy.AUTO.value)
+    try:
+        return Policy(given.lower())
+    except ValueError:
+        raise BadDefinition(
+            f"{POLICY} is {given!r}", fix=f"one of: {', '.join(policy.value for policy in Policy)}"
+        ) from None
+
+
+def _selected(graph: Graph, selection: Selection) -> tuple[frozenset[TableName], frozenset[TableName]]:
+    """Return the tables to refresh, and those of them to make anew."""
+    names = frozenset(table.name for table in graph.tables)
+    if selection.full_all:
+        if selection.full or selection.refresh:
+            raise BadDefinition(
+                "--full-refresh-all goes with neither --refresh nor --full-refresh", fix="give one of them"
+            )
+        return names, names
+    find = graph.definitions.find
+    full = frozenset(find(text).name for text in selection.full)
+    refresh = frozenset(find(text).name for text in selection.refresh)
+    if both := full & refresh:
+        raise BadDefinition(
+            f"{', '.join(sorted(map(str, both)))} would be refreshed and fully refreshed",
+            fix="name each table once",
+        )
+    return (full | refresh or names), full
+
+
+@dataclass(slots=True)
+class _Run:
+    catalog: Catalog
+    graph: Graph
+    plans: Mapping[TableName, TablePlan]
+    spark: SparkSession
+    selected: frozenset[TableName]
+    anew: frozenset[TableName]
+    observer: Observer
+    events: dict[TableName, Event] = field(default_factory=dict[TableName, Event])
+
+    def run(self) -> RunReport:
+        for table in self.graph.tables:
+            chosen = table.name in self.selected
+            self._tell(Event(table.name, State.QUEUED if chosen else State.EXCLUDED))
+        cut = Cut(self.catalog, self.graph, self.spark, dict(self.catalog.entries))
+        for table in self.graph.tables:
+            if table.name in self.selected:
+                self._update(table, cut)
+        if cut.entries != self.catalog.entries:
+            self.catalog.commit(cut.entries)
+        return RunReport(self.events)
+
+    def _update(self, table: Table, cut: Cut) -> None:
+        if any(self.events[name].state in (State.FAILED, State.SKIPPED) for name in table.reads):
+            self._tell(Event(table.name, State.SKIPPED))
+            return
+        self._tell(Event(table.name, State.RUNNING))
+        start = perf_counter()
+        try:
+            updated = Updater(cut, self.plans[table.name], table.name in self.anew).run()
+        except Exception as error:
+            self._tell(Event(table.name, State.FAILED, error=error, seconds=perf_counter() - start))
+            return
+        before = cut.entries.get(table.name)
+        cut.entries[table.name] = updated.entry
+        changed = before is None or before.version != updated.entry.version
+        self._tell(Event(table.name, State.COMPLETED, updated, changed, seconds=perf_counter() - start))
+
+    def _tell(self, event: Event) -> None:
+        self.events[event.table] = event
+        self.observer(event)
+
+
+def session_for(spec: PipelineSpec) -> SparkSession:
+    """Start a session with the settings of a project, in which names have no case, as they have in Spark."""
+    from penstock.spark.session import session
+
+    settings = {"spark.sql.caseSensitive": "false", "spark.sql.debug.maxToStringFields": "10000"}
+    given = {key: value for key, value in spec.configuration.items() if not key.startswith("penstock.")}
+    memory = given.pop("spark.driver.memory", "1g")
+    return session(app_name=spec.name, memory=memory, config={**settings, **given})
+
+
+def message_of(error: Exception) -> str:
+    """Return what an error says, without the plans and stacks of Spark."""
+    if isinstance(error, PenstockError):
+        return str(error)
+    return str(error).partition("\n\nJVM stacktrace")[0].partition(";\n'")[0].strip() or type(error).__name__
+

@@ -1,0 +1,193 @@
+"""Definitions in SQL files, by Spark's own parser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import SourceLocation
+from penstock.pipelines.definitions import Dataset, Definitions, Kind, Query
+from penstock.pipelines.errors import BadDefinition
+from penstock.queries.plan_details import items, java_class, java_session
+from penstock.queries.query_positions import QueryText
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+def read_sql_file(file: Path, definitions: Definitions, spark: SparkSession) -> None:
+    """Add the definitions in a file. Raises `BadDefinition` for text that is none."""
+    from pyspark.errors import PySparkException
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadDefinition(f"{file.name} cannot be read", why=f"{error}.", fix="write it as UTF-8") from error
+    splitter = java_class(spark, "org.apache.spark.sql.pipelines.graph.SqlGraphRegistrationContext$").__getattr__(
+        "MODULE$"
+    )
+    try:
+        statements = items(splitter.splitSqlFileIntoQueries(java_session(spark), text, file.name))
+    except PySparkException as error:
+        message = str(error).partition("\n\nJVM stacktrace")[0].strip()
+        raise BadDefinition(
+            f"Spark cannot read {file.name}",
+            where=[SourceLocation(str(file), 1)],
+            why=message,
+            fix="correct the text",
+        ) from None
+    reader = _Reader(file, definitions, spark)
+    for statement in statements:
+        reader.read(statement.plan(), statement.queryOrigin())
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reader of the statements of a file. settings: those of SET so far."""
+
+    file: Path
+    definitions: Definitions
+    spark: SparkSession
+    settings: dict[str, str] = field(default_factory=dict[str, str])
+
+    def read(self, plan: Any, origin: Any) -> None:
+        line = origin.line().get() if origin.line().isDefined() else 1
+        text = origin.sqlText().get() if origin.sqlText().isDefined() else ""
+        kind = plan.getClass().getSimpleName()
+        reader = _READERS.get(kind)
+        location = SourceLocation(str(self.file), line)
+        if reader is None:
+            raise BadDefinition(
+                f"{' '.join(text.split()[:4])} ... defines nothing of a pipeline",
+                where=[location],
+                fix="CREATE MATERIALIZED VIEW, STREAMING TABLE, FLOW or TEMPORARY VIEW, or SET; "
+                "docs/pipelines.md lists what a file may have",
+            )
+        reader(self, plan, _Place(location, QueryText(text, str(self.file), line)))
+
+    def dataset(self, parts: Iterable[str], kind: Kind, place: _Place, plan: Any | None = None) -> Dataset:
+        name = self.definitions.name(list(parts), place.location)
+        if plan is None:
+            made = Dataset(name, kind, place.location)
+        else:
+            spec = plan.tableSpec()
+            provider = spec.provider()
+            made = Dataset(
+                name,
+                kind,
+                place.location,
+                self._declared(plan),
+                tuple(_column_of(each, place) for each in items(plan.partitioning())),
+                provider.get().lower() if provider.isDefined() else "parquet",
+                _properties(spec),
+            )
+        self.definitions.add_dataset(made)
+        return made
+
+    def query(self, name: str, target: Any, plan: Any, place: _Place) -> None:
+        frame = partial(_frame_of, self.spark, plan)
+        self.definitions.add_query(
+            Query(name, target, frame, place.location, place.text, dict(self.settings))
+        )
+
+    def _declared(self, plan: Any) -> StructType | None:
+        """Return the columns that a statement declares; None if the query decides."""
+        from pyspark.sql.types import StructType
+
+        columns = items(plan.columns())
+        if not columns:
+            return None
+        schema = StructType()
+        for column in columns:
+            schema = schema.add(column.name(), column.dataType().json(), column.nullable())
+        return schema
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    location: SourceLocation
+    text: QueryText
+
+
+def _frame_of(spark: SparkSession, plan: Any) -> DataFrame:
+    from pyspark.sql import DataFrame
+
+    dataset = java_class(spark, "org.apache.spark.sql.classic.Dataset")
+    # A plan remembers the rules that found nothing in it, such as tables that were not there.
+    return DataFrame(dataset.ofRows(java_session(spark), plan.clone()), spark)
+
+
+def _column_of(transform: Any, place: _Place) -> str:
+    """Return the column that a table is partitioned by. Raises `BadDefinition` for a function of one."""
+    names = [list(each.fieldNames()) for each in transform.references()]
+    if transform.name() != "identity" or len(names) != 1 or len(names[0]) != 1:
+        raise BadDefinition(
+            f"the table is partitioned by {transform.describe()}",
+            where=[place.location],
+            fix="compute a column in the query, and partition by it",
+        )
+    return names[0][0]
+
+
+def _properties(spec: Any) -> dict[str, str]:
+    found: dict[str, str] = {}
+    pairs = spec.properties().iterator()
+    while pairs.hasNext():
+        pair = pairs.next()
+        found[pair._1()] = pair._2()
+    return found
+
+
+def _view(kind: Kind) -> Callable[[_Reader, Any, _Place], None]:
+    def read(reader: _Reader, plan: Any, place: _Place) -> None:
+        made = reader.dataset(items(plan.name().nameParts()), kind, place, plan)
+        reader.query(made.name.table, made.name, plan.query(), place)
+
+    return read
+
+
+def _streaming_table(reader: _Reader, plan: Any, place: _Place) -> None:
+    reader.dataset(items(plan.name().nameParts()), Kind.STREAMING_TABLE, place, plan)
+
+
+def _flow(reader: _Reader, plan: Any, place: _Place) -> None:
+    insert = plan.flowOperation()
+    if insert.getClass().getSimpleName() != "InsertIntoStatement":
+        raise BadDefinition(
+            "an AUTO CDC flow cannot be run yet", where=[place.location], fix="run it by spark-pipelines"
+        )
+    target = reader.definitions.name(items(insert.table().multipartIdentifier()), place.location)
+    *_, name = items(plan.name().nameParts())
+    reader.query(name, target, insert.query(), place)
+
+
+def _temporary_view(reader: _Reader, plan: Any, place: _Place) -> None:
+    name = plan.name()
+    if plan.viewType().toString() != "LocalTempView":
+        raise BadDefinition(
+            "the view is not TEMPORARY", where=[place.location], fix="CREATE TEMPORARY VIEW, or MATERIALIZED VIEW"
+        )
+    database = [name.database().get()] if name.database().isDefined() else []
+    made = reader.dataset([*database, name.table()], Kind.TEMPORARY_VIEW, place)
+    reader.query(made.name.table, made.name, plan.plan(), place)
+
+
+def _set(reader: _Reader, plan: Any, place: _Place) -> None:
+    given = plan.kv()
+    if given.isEmpty() or given.get()._2().isEmpty():
+        return  # It shows a setting.
+    reader.settings[given.get()._1()] = given.get()._2().get()
+
+
+_READERS: dict[str, Callable[[_Reader, Any, _Place], None]] = {
+    "CreateMaterializedViewAsSelect": _view(Kind.MATERIALIZED_VIEW),
+    "CreateStreamingTableAsSelect": _view(Kind.STREAMING_TABLE),
+    "CreateStreamingTable": _streaming_table,
+    "CreateFlowCommand": _flow,
+    "CreateViewCommand": _temporary_view,
+    "SetCommand": _set,
+}

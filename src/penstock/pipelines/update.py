@@ -1,0 +1,398 @@
+"""Bringing one table up to date: by the changes of its inputs, or by Spark from the whole of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.io.delivery.atomic_files import published_ticks, remove_folder, tick_folder
+from penstock.io.files import changelog
+from penstock.io.source import WEIGHT as SOURCE_WEIGHT
+from penstock.pipelines.catalog import Catalog, Position, TableEntry
+from penstock.pipelines.definitions import TableName
+from penstock.pipelines.errors import PipelineError, QueryRefused
+from penstock.pipelines.graph import AnalysedQuery, Graph, Table
+from penstock.pipelines.leaves import (
+    ConstantLeaf,
+    FilesLeaf,
+    Leaf,
+    TableLeaf,
+    files_there,
+    frame_of_plan,
+    relation_like,
+    relation_of_files,
+    with_leaves,
+)
+from penstock.pipelines.plans import ANSWER, Method, TablePlan
+from penstock.pipelines.versions import (
+    WEIGHT,
+    VersionWriter,
+    adds_only,
+    as_stored,
+    read_changes,
+    read_rows,
+    read_sink,
+)
+from penstock.state.commit import CommitLog, read_checked, write_checked
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Positions = Mapping[str, "Position | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """What an update did. rows_in: rows of changes that were read; None where Spark read whole inputs."""
+
+    entry: TableEntry
+    method: Method
+    rows_in: int | None
+    why: str = ""
+
+
+@dataclass(slots=True)
+class Cut:
+    """The inputs of one run, the same for all its tables.
+
+    entries: tables as far as the run has come. listings: files of each folder, as first looked at.
+    """
+
+    catalog: Catalog
+    graph: Graph
+    spark: SparkSession
+    entries: dict[TableName, TableEntry]
+    listings: dict[str, dict[str, list[int]]] = field(default_factory=dict[str, dict[str, list[int]]])
+
+    def position(self, leaf: Leaf) -> Position | None:
+        """Return how far an input goes in this run; None if that cannot be said.
+
+        Raises `QueryRefused` for a table without rows.
+        """
+        match leaf:
+            case TableLeaf():
+                return self._entry(leaf.name).version
+            case FilesLeaf():
+                if leaf.key not in self.listings:
+                    self.listings[leaf.key] = files_there(leaf)
+                return self.listings[leaf.key]
+            case ConstantLeaf():
+                return leaf.key
+            case _:
+                return None
+
+    def positions(self, query: AnalysedQuery) -> dict[str, Position | None]:
+        return {leaf.key: self.position(leaf) for leaf in query.leaves}
+
+    def whole(self, leaf: Leaf) -> DataFrame:
+        """Return all rows of an input."""
+        position = self.position(leaf)
+        if isinstance(leaf, TableLeaf):
+            assert isinstance(position, int)
+            return self._rows(leaf.name, position)
+        if isinstance(leaf, FilesLeaf):
+            assert isinstance(position, dict)
+            return self._files(leaf, position)
+        return frame_of_plan(leaf.node, self.spark)
+
+    def changes(self, leaf: Leaf, before: Position | None) -> DataFrame | None:
+        """Return what changed in an input since a position, with weights; None if that is not known."""
+        now = self.position(leaf)
+        if isinstance(leaf, TableLeaf) and isinstance(before, int) and isinstance(now, int):
+            return self._table_changes(leaf, before, now)
+        if isinstance(leaf, FilesLeaf) and isinstance(before, dict) and isinstance(now, dict):
+            if any(now.get(path) != mark for path, mark in before.items()):
+                return None  # What stood in a file that has changed, or is gone, nobody knows.
+            return _weighted(self._files(leaf, now.keys() - before.keys()))
+        if isinstance(leaf, ConstantLeaf) and before == now:
+            return _weighted(frame_of_plan(leaf.node, self.spark).limit(0))
+        return None
+
+    def _table_changes(self, leaf: TableLeaf, before: int, now: int) -> DataFrame | None:
+        folders = [self.catalog.changes(leaf.name, version) for version in range(before + 1, now + 1)]
+        if not all(folder.is_dir() for folder in folders) or before > now:
+            return None
+        table = self._table(leaf.name)
+        none = self.spark.createDataFrame(self.spark.sparkContext.emptyRDD(), as_stored(table.schema))
+        frames = [read_changes(folder, table, self.spark) for folder in folders]
+        whole = _weighted(none)
+        for frame in frames:
+            whole = whole.unionByName(frame)
+        return whole
+
+    def _rows(self, name: TableName, version: int) -> DataFrame:
+        return read_rows(self.catalog.rows(name, version), self._table(name), self.spark)
+
+    def _files(self, leaf: FilesLeaf, paths: Any) -> DataFrame:
+        if paths:
+            return frame_of_plan(relation_of_files(leaf, sorted(paths), self.spark), self.spark)
+        schema = frame_of_plan(leaf.node, self.spark).schema
+        return self.spark.createDataFrame(self.spark.sparkContext.emptyRDD(), schema)
+
+    def _table(self, name: TableName) -> Table:
+        return next(table for table in self.graph.tables if table.name == name)
+
+    def _entry(self, name: TableName) -> TableEntry:
+        if name not in self.entries:
+            raise QueryRefused(
+                f"{name} has no rows yet: it was never refreshed",
+                fix=f"refresh it, too: --refresh {name}",
+                dataset=str(name),
+            )
+        return self.entries[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Updater:
+    """Brings a table up to date, within a cut. anew: forget its rows, or streams, and state."""
+
+    cut: Cut
+    plan: TablePlan
+    anew: bool
+
+    @property
+    def _table(self) -> Table:
+        return self.plan.table
+
+    @property
+    def _before(self) -> TableEntry | None:
+        return self.cut.catalog.entries.get(self._table.name)
+
+    @property
+    def _writer(self) -> VersionWriter:
+        told = bool(self.cut.graph.readers_of(self._table.name))
+        return VersionWriter(self.cut.catalog, self._table, self.cut.spark, told)
+
+    def run(self) -> Updated:
+        """Make the next version of the table, if anything changed. Raises the errors of its query."""
+        return _METHODS[self.plan.method](self)
+
+    def _entry(self, version: int, positions: Mapping[str, Positions], generation: int, tick: int) -> TableEntry:
+        known = {
+            flow: {key: position for key, position in each.items() if position is not None}
+            for flow, each in positions.items()
+        }
+        return TableEntry(
+            version,
+            self._writer.rows_of(version),
+            self._table.schema.json(),
+            self.plan.fingerprint,
+            generation,
+            tick,
+            known,
+        )
+
+    def _is_current(self, positions: Positions, before: Positions) -> bool:
+        """Return whether the inputs are those that the table was made from."""
+        return self.plan.stable and None not in positions.values() and dict(positions) == dict(before)
+
+    # -- by Spark, from the whole inputs --
+
+    def recompute(self) -> Updated:
+        (query,) = self._table.queries
+        now, before = self.cut.positions(query), self._before
+        same = before is not None and before.fingerprint == self.plan.fingerprint and not self.anew
+        if same and before is not None and self._is_current(now, before.positions.get(query.query.name, {})):
+            return Updated(before, Method.RECOMPUTE, 0, self.plan.why)
+        pinned = {leaf.key: self._pinned for leaf in query.leaves if isinstance(leaf, (TableLeaf, FilesLeaf))}
+        rows = with_leaves(query.plan, pinned, self.cut.graph.names, self.cut.spark)
+        version = self._writer.replace(rows)
+        return Updated(
+            self._entry(version, {query.query.name: now}, 0, 0), Method.RECOMPUTE, None, self.plan.why
+        )
+
+    def _pinned(self, leaf: Leaf) -> Any:
+        """Return the plan of what an input is in this run."""
+        return relation_like(leaf, self.cut.whole(leaf), self.cut.spark)
+
+    # -- rows of streams --
+
+    def append(self) -> Updated:
+        before = self._before if not self.anew else None
+        positions: dict[str, Positions] = {}
+        rows: DataFrame | None = None
+        for query in self._table.queries:
+            name = query.query.name
+            now = self.cut.positions(query)
+            positions[name] = now
+            read = before.positions.get(name, {}) if before else {}
+            streams = [leaf for leaf in query.leaves if leaf.streaming]
+            if before and all(read.get(leaf.key) == now[leaf.key] for leaf in streams):
+                continue
+            pinned = {
+                leaf.key: self._increment(read) if leaf.streaming else self._pinned
+                for leaf in query.leaves
+                if isinstance(leaf, (TableLeaf, FilesLeaf))
+            }
+            frame = with_leaves(query.plan, pinned, self.cut.graph.names, self.cut.spark)
+            frame = frame.select(*self._table.schema.fieldNames())
+            rows = frame if rows is None else rows.unionByName(frame)
+        if rows is None:
+            assert before is not None
+            version = before.version
+        else:
+            version = self._writer.append(rows) if before else self._writer.replace(rows)
+        return Updated(self._entry(version, positions, 0, 0), Method.APPEND, None)
+
+    def _increment(self, read: Positions) -> Callable[[Leaf], Any]:
+        """Return what makes the plan of the rows that a stream has not read yet."""
+
+        def unread(leaf: Leaf) -> Any:
+            if leaf.key not in read:
+                return self._pinned(leaf)
+            if isinstance(leaf, FilesLeaf):
+                now, before = self.cut.position(leaf), read[leaf.key]
+                assert isinstance(now, dict) and isinstance(before, dict)
+                rows = self.cut._files(leaf, now.keys() - before.keys())  # pyright: ignore[reportPrivateUsage]
+                return relation_like(leaf, rows, self.cut.spark)
+            changes = self.cut.changes(leaf, read[leaf.key])
+            if changes is None or not changes.where(f"{WEIGHT} < 0").isEmpty():
+                raise PipelineError(
+                    f"{leaf.key} has taken rows back, which a stream into {self._table.name} has read",
+                    where=[self._table.dataset.location],
+                    why="What a streaming table holds stays.",
+                    fix=f"make it a materialized view, or read all again: --full-refresh {self._table.name}",
+                )
+            return relation_like(leaf, changes, self.cut.spark)
+
+        return unread
+
+    # -- by changes --
+
+    def incremental(self) -> Updated:
+        (query,) = self._table.queries
+        before, name = self._before, query.query.name
+        now = self.cut.positions(query)
+        if before is not None and (
+            self.anew or before.fingerprint != self.plan.fingerprint or not before.generation
+        ):
+            return self._from_scratch(before.generation + 1, now)
+        if before is None:
+            return self._from_scratch(1, now)
+        state = _State(self.cut.catalog.state(self._table.name, before.generation))
+        read = state.positions(before, name)
+        if read is None:
+            return self._from_scratch(before.generation + 1, now)
+        rows_in = 0
+        if not self._is_current(now, read):
+            changes = self._all_changes(read)
+            if changes is None:
+                return self._from_scratch(before.generation + 1, now)
+            rows_in = self._tick(state, changes, now)
+        ticks = state.ticks_after(before.tick)
+        version = before.version
+        if ticks:
+            rows = read_sink(ticks, self._table, self.cut.spark)
+            version = self._writer.apply(rows, adds_only(ticks))
+        made = self._entry(version, {name: now}, before.generation, state.last_tick)
+        return Updated(made, Method.INCREMENTAL, rows_in)
+
+    def _all_changes(self, read: Positions) -> dict[str, DataFrame] | None:
+        assert self.plan.inputs is not None
+        found: dict[str, DataFrame] = {}
+        for source, leaf in self.plan.inputs.items():
+            changes = self.cut.changes(leaf, read.get(leaf.key))
+            if changes is None:
+                return None
+            found[source] = changes.withColumnRenamed(WEIGHT, SOURCE_WEIGHT)
+        return found
+
+    def _from_scratch(self, generation: int, now: Positions) -> Updated:
+        assert self.plan.inputs is not None
+        state = _State(self.cut.catalog.state(self._table.name, generation))
+        remove_folder(state.folder)
+        (query,) = self._table.queries
+        rows_in = self._tick(state, {name: self.cut.whole(leaf) for name, leaf in self.plan.inputs.items()}, now)
+        ticks = state.ticks_after(0)
+        if ticks:
+            rows = read_sink(ticks, self._table, self.cut.spark)
+            version = self._writer.replace_by_changes(rows)
+        else:
+            empty = self.cut.spark.createDataFrame(
+                self.cut.spark.sparkContext.emptyRDD(), as_stored(self._table.schema)
+            )
+            version = self._writer.replace(empty)
+        made = self._entry(version, {query.query.name: now}, generation, state.last_tick)
+        return Updated(made, Method.INCREMENTAL, rows_in, "from all rows")
+
+    def _tick(self, state: _State, inputs: Mapping[str, DataFrame], now: Positions) -> int:
+        """Run the flow on changes; return their number."""
+        from penstock.io.files.changelog import Changelog
+        from penstock.spark.run_command import run
+        from penstock.spark.sources.opening import Frame
+
+        assert self.plan.flow is not None
+        state.begin(now)
+        result = run(
+            self.plan.flow,
+            self.cut.spark,
+            sources={name: Frame(frame, every_run=True) for name, frame in inputs.items()},
+            sinks={ANSWER: Changelog(state.sink)},
+            checkpoint=state.checkpoint,
+            keep_ticks=1,
+        )
+        return result.rows_in
+
+
+_METHODS: Mapping[Method, Callable[[Updater], Updated]] = {
+    Method.RECOMPUTE: Updater.recompute,
+    Method.APPEND: Updater.append,
+    Method.INCREMENTAL: Updater.incremental,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """State of an incremental table: the checkpoint of its flow, with the flow's changelog beside it.
+
+    A run writes down how far its inputs go before it begins a tick, since a tick that is committed may
+    never get into the catalogue.
+    """
+
+    folder: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    @property
+    def sink(self) -> Path:
+        return self.folder / "changes"
+
+    @property
+    def last_tick(self) -> int:
+        return max(CommitLog(self.checkpoint).ticks(), default=0)
+
+    @property
+    def _begun(self) -> Path:
+        return self.folder / "begun.json"
+
+    def begin(self, positions: Positions) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        aside = self.folder / ".begun.tmp"
+        write_checked(aside, {"after": self.last_tick, "positions": dict(positions)}, durable=True)
+        aside.replace(self._begun)
+
+    def positions(self, entry: TableEntry, flow: str) -> Positions | None:
+        """Return how far the state has read its inputs; None if there is no state."""
+        last = self.last_tick
+        if not last:
+            return None
+        if last == entry.tick:
+            return entry.positions.get(flow, {})
+        changelog.recover(self.sink, last)
+        begun = read_checked(self._begun)
+        return begun["positions"] if begun["after"] < last else None
+
+    def ticks_after(self, tick: int) -> list[Path]:
+        """Return the folders of later ticks that changed something."""
+        return [self.sink / tick_folder(each) for each in published_ticks(self.sink) if each > tick]
+
+
+def _weighted(rows: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return rows.withColumn(WEIGHT, f.lit(1).cast("long"))
+
