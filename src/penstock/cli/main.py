@@ -25,6 +25,7 @@ from penstock.cli.exit_codes import FAILED, exit_code, signal_code
 from penstock.cli.insert import delete, insert
 from penstock.cli.inspect_flow import check, draw, explain
 from penstock.cli.package import package
+from penstock.cli.pipeline import pipeline
 from penstock.cli.plan import plan
 from penstock.cli.replicas import replicas
 from penstock.cli.run import run
@@ -90,6 +91,7 @@ app.command()(check)
 app.command()(draw)
 app.command()(doctor)
 app.command()(plan)
+app.add_typer(pipeline, name="pipeline")
 app.command()(package)
 app.command()(conform)
 app.command()(trace)

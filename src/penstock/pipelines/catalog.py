@@ -104,7 +104,17 @@ class Catalog:
         return self._of("changes", name) / str(version)
 
     def state(self, name: TableName, generation: int) -> Path:
-        return self._of("state", name) / str(generation)
+        return self.state_folder(self.storage, name, generation)
+
+    @staticmethod
+    def state_folder(storage: Path, name: TableName, generation: int) -> Path:
+        return storage / "state" / _escaped(name) / str(generation)
+
+    @staticmethod
+    def last_entries(storage: Path) -> Mapping[TableName, TableEntry]:
+        """Return the tables of a storage as the last run left them. Raises `CatalogDamaged`."""
+        link = storage / "catalog" / _CURRENT
+        return _entries_in(link) if link.is_symlink() else {}
 
     def published(self, name: TableName) -> Path:
         """Path by which the rows of a table are read, whatever its version."""
@@ -157,20 +167,7 @@ class Catalog:
         if not link.is_symlink():
             return max(self._runs(), default=0), {}
         run = int(os.readlink(link))
-        return max(run, *self._runs()), self._entries(run)
-
-    def _entries(self, run: int) -> dict[TableName, TableEntry]:
-        file = self._folder / str(run) / _FILE
-        try:
-            listed = read_checked(file)["tables"]
-            return {TableName(database, table): TableEntry(**entry) for database, table, entry in listed}
-        except (CheckpointDamaged, KeyError, TypeError, ValueError) as error:
-            raise CatalogDamaged(
-                f"the catalogue {file} cannot be read",
-                why=error.why if isinstance(error, CheckpointDamaged) else f"{error}.",
-                fix="restore the storage from a backup; or remove it, and all tables are computed anew",
-                file=str(file),
-            ) from None
+        return max(run, *self._runs()), _entries_in(self._folder / str(run))
 
     def _runs(self) -> list[int]:
         return sorted(int(each.name) for each in self._folder.iterdir() if each.name.isdigit())
@@ -185,7 +182,7 @@ class Catalog:
         for run in self._runs():
             if run not in kept:
                 remove_folder(self._folder / str(run))
-        catalogues = [self.entries if run == current else self._entries(run) for run in kept]
+        catalogues = [self.entries if run == current else _entries_in(self._folder / str(run)) for run in kept]
         versions = {
             (name, entry.version) for catalogue in catalogues for name, entry in catalogue.items()
         }
@@ -214,6 +211,20 @@ class Catalog:
 
     def _of(self, kind: str, name: TableName) -> Path:
         return self.storage / kind / _escaped(name)
+
+
+def _entries_in(folder: Path) -> dict[TableName, TableEntry]:
+    file = folder / _FILE
+    try:
+        listed = read_checked(file)["tables"]
+        return {TableName(database, table): TableEntry(**entry) for database, table, entry in listed}
+    except (CheckpointDamaged, KeyError, TypeError, ValueError) as error:
+        raise CatalogDamaged(
+            f"the catalogue {file} cannot be read",
+            why=error.why if isinstance(error, CheckpointDamaged) else f"{error}.",
+            fix="restore the storage from a backup; or remove it, and all tables are computed anew",
+            file=str(file),
+        ) from None
 
 
 def _escaped(name: TableName) -> Path:

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from penstock.errors import SourceLocation
+from penstock.pipelines.auto_cdc import AutoCdc
 from penstock.pipelines.errors import BadDefinition, UnknownDataset
 from penstock.queries.query_positions import QueryText
 
@@ -71,6 +72,7 @@ class Query:
     name:     of the flow; that of its dataset where it has no other.
     frame:    makes the DataFrame; a dataset that is not there yet is Spark's error of a missing table.
     text:     of a query in SQL.
+    cdc:      what is made of the rows of an AUTO CDC flow, which are records.
     settings: of the session while it is analysed and runs.
     """
 
@@ -79,6 +81,7 @@ class Query:
     frame: Callable[[], DataFrame]
     location: SourceLocation
     text: QueryText | None = None
+    cdc: AutoCdc | None = None
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -163,6 +166,15 @@ class Definitions:
                     f"{dataset.kind.value} {dataset.name} has {len(queries) or 'no'} queries",
                     where=[dataset.location, *(query.location for query in queries)],
                     fix="give a streaming table one flow at least, a view exactly one query",
+                    dataset=str(dataset.name),
+                )
+            records = [query for query in queries if query.cdc is not None]
+            if records and (len(queries) > 1 or dataset.kind is not Kind.STREAMING_TABLE):
+                raise BadDefinition(
+                    f"{dataset.kind.value} {dataset.name} has an AUTO CDC flow and "
+                    + ("another one" if len(queries) > 1 else "is no streaming table"),
+                    where=[dataset.location, *(query.location for query in queries)],
+                    fix="give the AUTO CDC flow a streaming table of its own; dp.temporary_view unites sources",
                     dataset=str(dataset.name),
                 )
 

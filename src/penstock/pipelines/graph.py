@@ -145,7 +145,7 @@ class _Analyser:
     def _query(self, query: Query) -> AnalysedQuery:
         while True:
             try:
-                with _settings(self.spark, query.settings), queries_only():
+                with settings(self.spark, query.settings), queries_only():
                     frame = query.frame()
                 break
             except Exception as error:
@@ -226,10 +226,10 @@ def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
     declared: Any = dataset.schema
     if isinstance(declared, str):
         declared = StructType.fromDDL(declared)
-    whole: StructType = declared if declared is not None else queries[0].frame.schema
+    whole: StructType = declared if declared is not None else _made(queries[0])
     names = {field.name for field in whole.fields}
     for each in queries:
-        other = {field.name for field in each.frame.schema.fields}
+        other = {field.name for field in _made(each).fields}
         if other != names:
             difference = ", ".join(sorted(names ^ other))
             raise BadDefinition(
@@ -251,10 +251,18 @@ def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
     return StructType([*first, *last])
 
 
+def _made(analysed: AnalysedQuery) -> StructType:
+    """Return the columns that a query brings to its table."""
+    query = analysed.query
+    frame = analysed.frame
+    return frame.schema if query.cdc is None else query.cdc.schema(frame, query.location)
+
+
 @contextmanager
-def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    before = {key: spark.conf.get(key, None) for key in settings}
-    for key, value in settings.items():
+def settings(spark: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
+    """Set what a query is to be analysed and run with, and set it back."""
+    before = {key: spark.conf.get(key, None) for key in given}
+    for key, value in given.items():
         spark.conf.set(key, value)
     try:
         yield

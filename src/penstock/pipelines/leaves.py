@@ -26,10 +26,14 @@ Fingerprint: TypeAlias = list[int]
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A relation that a query reads. node: of the plan. streaming: read as a stream."""
+    """A relation that a query reads.
+
+    node: of the plan. streaming: read as a stream. key: the same wherever the same is read.
+    """
 
     node: Any
     streaming: bool
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +42,6 @@ class TableLeaf(Leaf):
 
     name: TableName
 
-    @property
-    def key(self) -> str:
-        return f"table {self.name}"
-
 
 @dataclass(frozen=True, slots=True)
 class FilesLeaf(Leaf):
@@ -49,25 +49,16 @@ class FilesLeaf(Leaf):
 
     relation: Any
     roots: tuple[str, ...]
-    key: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantLeaf(Leaf):
     """Rows that the query's text holds."""
 
-    key: str
-
 
 @dataclass(frozen=True, slots=True)
 class UnversionedLeaf(Leaf):
-    """What cannot be asked for its changes, such as a table of another database. what: it is."""
-
-    what: str
-
-    @property
-    def key(self) -> str:
-        return self.what
+    """What cannot be asked for its changes, such as a table of another database."""
 
 
 def leaves_of(plan: Any, datasets: Mapping[TableName, TableName], session: SparkSession) -> list[Leaf]:
@@ -99,16 +90,16 @@ def _leaf(node: Any, datasets: Mapping[TableName, TableName], session: SparkSess
         case "LogicalRelation":
             name = _table(node.catalogTable(), datasets)
             if name is not None:
-                return TableLeaf(node, streaming, name)
-            return _files(node, node.relation(), streaming)
+                return TableLeaf(node, streaming, f"table {name}", name)
+            return _files(node, node.relation(), streaming, session)
         case "StreamingRelation":
             source = node.dataSource()
             name = _table(source.catalogTable(), datasets)
             if name is not None:
-                return TableLeaf(node, streaming, name)
+                return TableLeaf(node, streaming, f"table {name}", name)
             if not _is(source.providingInstance(), "org.apache.spark.sql.execution.datasources.FileFormat", session):
                 return UnversionedLeaf(node, streaming, f"a stream of {source.className()}")
-            return _files(node, source.resolveRelation(False, False, False), streaming)
+            return _files(node, source.resolveRelation(False, False, False), streaming, session)
         case _:
             return UnversionedLeaf(node, streaming, f"{kind} {node.simpleString(25)}")
 
@@ -129,11 +120,10 @@ def _table(catalogued: Any, datasets: Mapping[TableName, TableName]) -> TableNam
     return datasets.get(TableName(database, name.table()).folded)
 
 
-def _files(node: Any, relation: Any, streaming: bool) -> Leaf:
-    location = relation.location() if hasattr(relation, "location") else None
-    if location is None:
+def _files(node: Any, relation: Any, streaming: bool, session: SparkSession) -> Leaf:
+    if not _is(relation, "org.apache.spark.sql.execution.datasources.HadoopFsRelation", session):
         return UnversionedLeaf(node, streaming, node.simpleString(25))
-    uris = [path.toUri().toString() for path in items(location.rootPaths())]
+    uris = [path.toUri().toString() for path in items(relation.location().rootPaths())]
     try:
         roots = tuple(sorted(local_path(uri, "files") for uri in uris))
     except BadUri:
@@ -141,7 +131,7 @@ def _files(node: Any, relation: Any, streaming: bool) -> Leaf:
     options = sorted(_pairs(relation.options()))
     columns = relation.schema().json()
     key = f"files {relation.fileFormat().toString()} {roots} {options} {columns}"
-    return FilesLeaf(node, streaming, relation, roots, key)
+    return FilesLeaf(node, streaming, key, relation, roots)
 
 
 def _pairs(mapping: Any) -> Iterator[tuple[str, str]]:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import Step, UnsupportedQuery
+from penstock.errors import PenstockError, Step, UnsupportedQuery
 from penstock.io.source import WEIGHT
 from penstock.pipelines.definitions import Dataset, Kind
 from penstock.pipelines.errors import BadDefinition, NotIncremental
 from penstock.pipelines.graph import AnalysedQuery, Graph, Table
-from penstock.pipelines.leaves import Leaf, TableLeaf, UnversionedLeaf
+from penstock.pipelines.leaves import FilesLeaf, Leaf, TableLeaf, UnversionedLeaf
 from penstock.queries.plan_details import items
 from penstock.queries.query import flow_over_leaves
 
@@ -40,9 +40,17 @@ class Policy(Enum):
 
 
 class Method(Enum):
-    """How a table is brought up to date. The value is what is shown."""
+    """How a table is brought up to date. The value is what is shown.
+
+    INCREMENTAL: a flow with state gets the changes of its inputs.
+    STATELESS:   Spark runs the query on the rows that came and on those that went: its rows are computed one
+                 by one, so that is what came to the table, and what went.
+    APPEND:      Spark runs the query of a stream on the rows that it has not read.
+    RECOMPUTE:   Spark runs the query on all rows, and the difference to the rows before is handed on.
+    """
 
     INCREMENTAL = "incremental"
+    STATELESS = "incremental, stateless"
     APPEND = "append"
     RECOMPUTE = "recompute"
 
@@ -94,6 +102,8 @@ def policy_of(dataset: Dataset, default: Policy) -> Policy:
 def _plan(table: Table, policy: Policy, spark: SparkSession) -> TablePlan:
     print_of = fingerprint_of(table, spark)
     stable = all(_is_stable(query) for query in table.queries)
+    if any(query.query.cdc for query in table.queries):
+        return _plan_of_records(table, print_of, stable)
     if table.dataset.kind is Kind.STREAMING_TABLE:
         for query in table.queries:
             _check_stateless(query)
@@ -101,13 +111,18 @@ def _plan(table: Table, policy: Policy, spark: SparkSession) -> TablePlan:
     (query,) = table.queries
     if policy is Policy.FULL:
         return TablePlan(table, Method.RECOMPUTE, print_of, stable, "the policy is full")
+    if stable and _is_linear(query):
+        return TablePlan(table, Method.STATELESS, print_of, stable)
     inputs = _named(query.leaves)
     try:
         _check_can_change(table, query, spark)
         flow = flow_over_leaves(
-            query.frame, {name: leaf.node for name, leaf in inputs.items()}, ANSWER,
-            query.query.text, query.query.location,
-        )  # fmt: skip
+            query.frame,
+            {name: leaf.node for name, leaf in inputs.items()},
+            ANSWER,
+            query.query.location,
+            text=query.query.text,
+        )
     except UnsupportedQuery as error:
         if policy is Policy.INCREMENTAL_STRICT:
             raise NotIncremental(
@@ -118,6 +133,48 @@ def _plan(table: Table, policy: Policy, spark: SparkSession) -> TablePlan:
                 dataset=str(table.name),
             ) from None
         return TablePlan(table, Method.RECOMPUTE, print_of, stable, error.what, error.where)
+    return TablePlan(table, Method.INCREMENTAL, print_of, stable, "", (), flow, inputs)
+
+
+_LINEAR = frozenset(
+    {"Project", "Filter", "Union", "Generate", "SubqueryAlias", "View", "ResolvedHint"}
+    | {"WithCTE", "CTERelationDef", "CTERelationRef", "LogicalRelation"}
+)
+"""Operators that make of more rows more rows, each of one."""
+
+
+def _is_linear(query: AnalysedQuery) -> bool:
+    """Return whether the changes of a query's rows are what it makes of the changes of its inputs."""
+    if not all(isinstance(leaf, (TableLeaf, FilesLeaf)) for leaf in query.leaves):
+        return False
+    plan: Any = query.plan
+    return not plan.subqueriesAll().size() and all(node.nodeName() in _LINEAR for node in _nodes(plan))
+
+
+def _plan_of_records(table: Table, print_of: str, stable: bool) -> TablePlan:
+    """Plan a table of an AUTO CDC flow. Raises `BadDefinition` for records that cannot be computed so."""
+    (query,) = table.queries
+    cdc, location = query.query.cdc, query.query.location
+    assert cdc is not None
+    _check_stateless(query)
+    inputs = _named(query.leaves)
+    try:
+        flow = flow_over_leaves(
+            query.frame,
+            {name: leaf.node for name, leaf in inputs.items()},
+            ANSWER,
+            location,
+            append=frozenset(name for name, leaf in inputs.items() if leaf.streaming),
+            then=cdc.table(query.frame, location),
+        )
+    except PenstockError as error:
+        raise BadDefinition(
+            f"the AUTO CDC flow into {table.name} cannot be run: {error.what}",
+            where=[location],
+            why=error.why,
+            fix=error.fix,
+            dataset=str(table.name),
+        ) from None
     return TablePlan(table, Method.INCREMENTAL, print_of, stable, "", (), flow, inputs)
 
 
@@ -139,17 +196,25 @@ def _check_can_change(table: Table, query: AnalysedQuery, spark: SparkSession) -
     for leaf in query.leaves:
         if isinstance(leaf, UnversionedLeaf):
             raise UnsupportedQuery(
-                f"it reads {leaf.what}, which does not tell its changes",
+                f"it reads {leaf.key}, which does not tell its changes",
                 fix="read files or tables of the pipeline",
             )
         if WEIGHT in [each.name() for each in items(leaf.node.output())]:
             raise UnsupportedQuery(f"an input has a column {WEIGHT!r}", fix="rename it in a table before")
     if WEIGHT in table.schema.fieldNames() or "tick" in table.schema.fieldNames():
         raise UnsupportedQuery(f"it has a column {WEIGHT!r} or 'tick'", fix="give the column another name")
-    if spark.conf.get("spark.sql.ansi.enabled") != "true":
-        raise UnsupportedQuery(
-            "spark.sql.ansi.enabled is false", fix="remove it from the spec's configuration"
-        )
+    for setting, value in _MEANING.items():
+        given = query.query.settings.get(setting, spark.conf.get(setting))
+        if given != value:
+            raise UnsupportedQuery(f"{setting} is {given}", fix=f"set it to {value}")
+
+
+_MEANING = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+}
+"""Settings without which a flow would mean something else than Spark."""
 
 
 def _check_stateless(query: AnalysedQuery) -> None:
@@ -168,7 +233,7 @@ def _check_stateless(query: AnalysedQuery) -> None:
     for leaf in query.leaves:
         if isinstance(leaf, UnversionedLeaf) and leaf.streaming:
             raise BadDefinition(
-                f"the stream into {query.query.target} reads {leaf.what}",
+                f"the stream into {query.query.target} reads {leaf.key}",
                 where=[query.query.location],
                 fix="read files or tables of the pipeline",
                 dataset=str(query.query.target),
@@ -199,6 +264,8 @@ def fingerprint_of(table: Table, spark: SparkSession) -> str:
     for query in sorted(table.queries, key=lambda each: each.query.name):
         parts += [query.query.name, _canonical(query, spark), *sorted(leaf.key for leaf in query.leaves)]
         parts += [f"{key}={value}" for key, value in sorted(query.query.settings.items())]
+        if (cdc := query.query.cdc) is not None:
+            parts += [repr((cdc.keys, cdc.versions, cdc.tracked, cdc.untracked))]
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-from collections.abc import Callable, Generator, Mapping
+import sys
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from pyspark.pipelines.graph_element_registry import (
 from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTable, Table, TemporaryView
 
 from penstock.errors import PenstockError, SourceLocation, Step
+from penstock.pipelines.auto_cdc import AutoCdc
 from penstock.pipelines.definitions import Dataset, Definitions, Kind, Query
 from penstock.pipelines.errors import BadDefinition
 from penstock.pipelines.session_guard import definitions_only
@@ -23,9 +25,7 @@ from penstock.pipelines.session_guard import definitions_only
 if TYPE_CHECKING:
     from pyspark.pipelines.flow import AutoCdcFlow, Flow
     from pyspark.pipelines.source_code_location import SourceCodeLocation
-    from pyspark.sql import SparkSession
-
-NameParts = Callable[[str], list[str]]
+    from pyspark.sql import Column, SparkSession
 
 _KINDS: Mapping[type[Output], Kind] = {
     MaterializedView: Kind.MATERIALIZED_VIEW,
@@ -35,7 +35,7 @@ _KINDS: Mapping[type[Output], Kind] = {
 
 
 def import_python_file(file: Path, root: Path, definitions: Definitions, spark: SparkSession) -> None:
-    """Import a file of a pipeline, with `spark` in its globals and the project's root as current folder.
+    """Import a file of a pipeline, with `spark` in its globals.
 
     Raises `BadDefinition` with the line of the file that failed.
     """
@@ -43,8 +43,8 @@ def import_python_file(file: Path, root: Path, definitions: Definitions, spark: 
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     module.__dict__["spark"] = spark
-    registry = _Registry(definitions, lambda name: name_parts(name, spark))
-    with graph_element_registration_context(registry), _inside(root), definitions_only():
+    registry = _Registry(definitions, spark)
+    with graph_element_registration_context(registry), definitions_only(), _classic_columns():
         try:
             spec.loader.exec_module(module)
         except PenstockError:
@@ -79,22 +79,15 @@ def _first_paragraph(error: BaseException) -> str:
     return str(error).partition("\n\n")[0].strip()
 
 
-@contextmanager
-def _inside(folder: Path) -> Generator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
 class _Registry(GraphElementRegistry):
     """The registry that the decorators of `pyspark.pipelines` call."""
 
-    def __init__(self, definitions: Definitions, parts: NameParts) -> None:
+    def __init__(self, definitions: Definitions, spark: SparkSession) -> None:
         self._definitions = definitions
-        self._parts = parts
+        self._spark = spark
+
+    def _parts(self, name: str) -> list[str]:
+        return name_parts(name, self._spark)
 
     def register_output(self, output: Output) -> None:
         location = _location(output.source_code_location)
@@ -120,13 +113,52 @@ class _Registry(GraphElementRegistry):
     def register_flow(self, flow: Flow) -> None:
         location = _location(flow.source_code_location)
         target = self._definitions.name(self._parts(flow.target), location)
-        self._definitions.add_query(Query(flow.name, target, flow.func, location, None, dict(flow.spark_conf)))
+        self._definitions.add_query(Query(flow.name, target, flow.func, location, settings=dict(flow.spark_conf)))
 
     def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
-        raise _not_yet(f"the AUTO CDC flow into {flow.target!r}", _location(flow.source_code_location))
+        location = _location(flow.source_code_location)
+        target = self._definitions.name(self._parts(flow.target), location)
+        cdc = AutoCdc(
+            flow.source,
+            _column_names(flow.keys),
+            flow.sequence_by,
+            flow.apply_as_deletes,
+            _column_names(flow.column_list) if flow.column_list else None,
+            _column_names(flow.except_column_list or ()),
+            str(flow.stored_as_scd_type or 1) == "2",
+            _column_names(flow.track_history_column_list) if flow.track_history_column_list else None,
+            _column_names(flow.track_history_except_column_list or ()),
+        )
+        name = target.table if flow.name in (None, flow.target) else flow.name
+        records = partial(cdc.records, self._spark)
+        self._definitions.add_query(
+            Query(name or target.table, target, records, location, None, cdc, dict(flow.spark_conf))
+        )
 
     def register_sql(self, sql_text: str, file_path: Path) -> None:
         raise NotImplementedError  # Files of SQL are not registered by Python.
+
+
+@contextmanager
+def _classic_columns() -> Generator[None]:
+    """Let `pyspark.pipelines` make columns of this session, where it makes those of Spark Connect.
+
+    So texts given to `create_auto_cdc_flow` need no package of Connect.
+    """
+    name = "pyspark.sql.connect.functions.builtin"
+    before = sys.modules.get(name)
+    sys.modules[name] = sys.modules["pyspark.sql.functions.builtin"]
+    try:
+        yield
+    finally:
+        if before is None:
+            del sys.modules[name]
+        else:
+            sys.modules[name] = before
+
+
+def _column_names(columns: Iterable[Column]) -> tuple[str, ...]:
+    return tuple(column._jc.toString() for column in columns)  # pyright: ignore
 
 
 def _location(location: SourceCodeLocation) -> SourceLocation:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import PenstockError
 from penstock.pipelines.catalog import Catalog
@@ -15,11 +17,21 @@ from penstock.pipelines.definitions import TableName
 from penstock.pipelines.errors import BadDefinition
 from penstock.pipelines.graph import Graph, Table, analysed, read_definitions
 from penstock.pipelines.plans import POLICY, Policy, TablePlan, plan_tables
-from penstock.pipelines.spec import PipelineSpec
+from penstock.pipelines.spec import PipelineSpec, settings_of
 from penstock.pipelines.update import Cut, Updated, Updater
+from penstock.queries.planning import activate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_SETTINGS = {
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.debug.maxToStringFields": "10000",
+    # Times as other readers of Parquet know them, with their zone.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+"""Settings of a project's session, unless its configuration has others."""
 
 
 class State(Enum):
@@ -81,9 +93,45 @@ def planned(
 
     Raises `BadSpec`, `BadDefinition`, `QueryRefused`, and `NotIncremental`.
     """
-    definitions = read_definitions(spec, spark)
-    with analysed(definitions, spark, spec.storage / "empty") as graph:
-        yield graph, plan_tables(graph, default or _default_policy(spec), spark)
+    with _session_of(spec, spark) as session, _inside(spec.root, session):
+        definitions = read_definitions(spec, session)
+        with analysed(definitions, session, spec.storage / "empty") as graph:
+            yield graph, plan_tables(graph, default or _default_policy(spec), session)
+
+
+@contextmanager
+def _session_of(spec: PipelineSpec, spark: SparkSession) -> Generator[SparkSession]:
+    """Provide a session of its own for a project: with its settings, and names that have no case.
+
+    It is the active one meanwhile, which query functions ask for.
+    """
+    from pyspark.sql import SparkSession as Sessions
+
+    session, before = spark.newSession(), Sessions.getActiveSession()
+    for key, value in {**_SETTINGS, **settings_of(spec)}.items():
+        if session.conf.isModifiable(key):
+            session.conf.set(key, value)
+    activate(session)
+    try:
+        yield session
+    finally:
+        activate(before or spark)
+
+
+@contextmanager
+def _inside(folder: Path, spark: SparkSession) -> Generator[None]:
+    """Make a folder the one that relative paths start from, in this process and in Spark."""
+    hadoop = spark.sparkContext._jvm.org.apache.hadoop.fs  # pyright: ignore
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()  # pyright: ignore
+    files: Any = hadoop.FileSystem.get(hadoop.Path("file:/").toUri(), configuration)
+    before, there = Path.cwd(), files.getWorkingDirectory()
+    os.chdir(folder)
+    files.setWorkingDirectory(hadoop.Path(f"file:{folder}"))
+    try:
+        yield
+    finally:
+        os.chdir(before)
+        files.setWorkingDirectory(there)
 
 
 def run_pipeline(
@@ -101,9 +149,13 @@ def run_pipeline(
 
     Raises the errors of `planned`, `UnknownDataset` for a selection, and `PipelineInUse`.
     """
+    from pyspark.sql import SparkSession
+
     with Catalog.open(spec.storage) as catalog, planned(spec, spark, policy) as (graph, plans):
         selected, anew = _selected(graph, selection or Selection())
-        return _Run(catalog, graph, plans, spark, selected, anew, observer).run()
+        session = SparkSession.getActiveSession()
+        assert session is not None
+        return _Run(catalog, graph, plans, session, selected, anew, observer).run()
 
 
 def _default_policy(spec: PipelineSpec) -> Policy:
@@ -181,13 +233,12 @@ class _Run:
 
 
 def session_for(spec: PipelineSpec) -> SparkSession:
-    """Start a session with the settings of a project, in which names have no case, as they have in Spark."""
+    """Start a Spark with the settings of a project."""
     from penstock.spark.session import session
 
-    settings = {"spark.sql.caseSensitive": "false", "spark.sql.debug.maxToStringFields": "10000"}
-    given = {key: value for key, value in spec.configuration.items() if not key.startswith("penstock.")}
+    given = dict(settings_of(spec))
     memory = given.pop("spark.driver.memory", "1g")
-    return session(app_name=spec.name, memory=memory, config={**settings, **given})
+    return session(app_name=spec.name, memory=memory, config=given)
 
 
 def message_of(error: Exception) -> str:

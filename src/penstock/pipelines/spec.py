@@ -62,6 +62,11 @@ class PipelineSpec:
                 yield file, location
 
 
+def settings_of(spec: PipelineSpec) -> Mapping[str, str]:
+    """Return the settings of Spark in a project's configuration."""
+    return {key: value for key, value in spec.configuration.items() if not key.startswith("penstock.")}
+
+
 def find_spec(folder: Path) -> Path:
     """Find the spec file in a folder or the nearest one above it. Raises `BadSpec`."""
     for at in (folder, *folder.parents):

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SourceLocation
-from penstock.pipelines.definitions import Dataset, Definitions, Kind, Query
+from penstock.pipelines.auto_cdc import AutoCdc
+from penstock.pipelines.definitions import Dataset, Definitions, Kind, Query, TableName
 from penstock.pipelines.errors import BadDefinition
 from penstock.queries.plan_details import items, java_class, java_session
 from penstock.queries.query_positions import QueryText
@@ -90,9 +91,30 @@ class _Reader:
 
     def query(self, name: str, target: Any, plan: Any, place: _Place) -> None:
         frame = partial(_frame_of, self.spark, plan)
-        self.definitions.add_query(
-            Query(name, target, frame, place.location, place.text, dict(self.settings))
+        settings = dict(self.settings)
+        self.definitions.add_query(Query(name, target, frame, place.location, place.text, None, settings))
+
+    def auto_cdc(self, name: str, target: TableName, plan: Any, place: _Place) -> None:
+        from pyspark.sql import functions as f
+
+        source = plan.source()
+        while source.children().size():
+            source = source.children().apply(0)
+        deleted = plan.deleteCondition()
+        cdc = AutoCdc(
+            ".".join("`" + part.replace("`", "``") + "`" for part in items(source.multipartIdentifier())),
+            _names_of(plan.keys()) or (),
+            f.expr(plan.sequenceByExpr().sql()),
+            f.expr(deleted.get().sql()) if deleted.isDefined() else None,
+            _names_of(plan.includeColumns()),
+            _names_of(plan.excludeColumns()) or (),
+            _scd_type(plan) == 2,
+            _names_of(plan.trackHistoryColumns()),
+            _names_of(plan.trackHistoryExceptColumns()) or (),
         )
+        settings = dict(self.settings)
+        records = partial(cdc.records, self.spark)
+        self.definitions.add_query(Query(name, target, records, place.location, None, cdc, settings))
 
     def _declared(self, plan: Any) -> StructType | None:
         """Return the columns that a statement declares; None if the query decides."""
@@ -156,13 +178,37 @@ def _streaming_table(reader: _Reader, plan: Any, place: _Place) -> None:
 
 def _flow(reader: _Reader, plan: Any, place: _Place) -> None:
     insert = plan.flowOperation()
-    if insert.getClass().getSimpleName() != "InsertIntoStatement":
-        raise BadDefinition(
-            "an AUTO CDC flow cannot be run yet", where=[place.location], fix="run it by spark-pipelines"
-        )
+    if insert.getClass().getSimpleName() == "AutoCdcInto":
+        target = reader.definitions.name(items(insert.targetTable().nameParts()), place.location)
+        reader.auto_cdc(items(plan.name().nameParts())[-1], target, insert, place)
+        return
     target = reader.definitions.name(items(insert.table().multipartIdentifier()), place.location)
     *_, name = items(plan.name().nameParts())
     reader.query(name, target, insert.query(), place)
+
+
+def _streaming_table_of_cdc(reader: _Reader, plan: Any, place: _Place) -> None:
+    made = reader.dataset(items(plan.name().nameParts()), Kind.STREAMING_TABLE, place, plan)
+    reader.auto_cdc(made.name.table, made.name, plan, place)
+
+
+def _scd_type(plan: Any) -> int:
+    given = _given(plan.storedAsScdType())
+    return 1 if given is None else int(str(given))
+
+
+def _given(value: Any) -> Any:
+    """Return what an optional clause says; None without one."""
+    if isinstance(value, int):
+        return value
+    kind = value.getClass().getName()
+    return value.get() if kind == "scala.Some" else None if kind == "scala.None$" else value
+
+
+def _names_of(listed: Any) -> tuple[str, ...] | None:
+    """Return the columns that a clause lists; None without one."""
+    listed = _given(listed)
+    return None if listed is None else tuple(each.name() for each in items(listed))
 
 
 def _temporary_view(reader: _Reader, plan: Any, place: _Place) -> None:
@@ -187,6 +233,7 @@ _READERS: dict[str, Callable[[_Reader, Any, _Place], None]] = {
     "CreateMaterializedViewAsSelect": _view(Kind.MATERIALIZED_VIEW),
     "CreateStreamingTableAsSelect": _view(Kind.STREAMING_TABLE),
     "CreateStreamingTable": _streaming_table,
+    "CreateStreamingTableAutoCdc": _streaming_table_of_cdc,
     "CreateFlowCommand": _flow,
     "CreateViewCommand": _temporary_view,
     "SetCommand": _set,

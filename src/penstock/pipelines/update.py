@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from penstock.io.source import WEIGHT as SOURCE_WEIGHT
 from penstock.pipelines.catalog import Catalog, Position, TableEntry
 from penstock.pipelines.definitions import TableName
 from penstock.pipelines.errors import PipelineError, QueryRefused
-from penstock.pipelines.graph import AnalysedQuery, Graph, Table
+from penstock.pipelines.graph import AnalysedQuery, Graph, Table, settings
 from penstock.pipelines.leaves import (
     ConstantLeaf,
     FilesLeaf,
@@ -34,6 +34,9 @@ from penstock.pipelines.versions import (
     read_changes,
     read_rows,
     read_sink,
+    repeated,
+    rows_in,
+    weighted,
 )
 from penstock.state.commit import CommitLog, read_checked, write_checked
 
@@ -105,10 +108,31 @@ class Cut:
         if isinstance(leaf, FilesLeaf) and isinstance(before, dict) and isinstance(now, dict):
             if any(now.get(path) != mark for path, mark in before.items()):
                 return None  # What stood in a file that has changed, or is gone, nobody knows.
-            return _weighted(self._files(leaf, now.keys() - before.keys()))
+            return weighted(self._files(leaf, now.keys() - before.keys()), 1)
         if isinstance(leaf, ConstantLeaf) and before == now:
-            return _weighted(frame_of_plan(leaf.node, self.spark).limit(0))
+            return weighted(frame_of_plan(leaf.node, self.spark).limit(0), 1)
         return None
+
+    def unread(self, leaf: Leaf, before: Position | None, table: Table) -> DataFrame:
+        """Return the rows that a stream into `table` has not read since a position; all without one.
+
+        Raises `PipelineError` if rows that it has read were taken back.
+        """
+        if before is None:
+            return self.whole(leaf)
+        if isinstance(leaf, FilesLeaf):
+            now = self.position(leaf)
+            assert isinstance(now, dict) and isinstance(before, dict)
+            return self._files(leaf, now.keys() - before.keys())
+        changes = self.changes(leaf, before)
+        if changes is None or not changes.where(f"{WEIGHT} < 0").isEmpty():
+            raise PipelineError(
+                f"{leaf.key} has taken rows back, which a stream into {table.name} has read",
+                where=[table.dataset.location],
+                why="What a streaming table holds stays.",
+                fix=f"make it a materialized view, or read all again: --full-refresh {table.name}",
+            )
+        return changes.drop(WEIGHT)
 
     def _table_changes(self, leaf: TableLeaf, before: int, now: int) -> DataFrame | None:
         folders = [self.catalog.changes(leaf.name, version) for version in range(before + 1, now + 1)]
@@ -117,10 +141,20 @@ class Cut:
         table = self._table(leaf.name)
         none = self.spark.createDataFrame(self.spark.sparkContext.emptyRDD(), as_stored(table.schema))
         frames = [read_changes(folder, table, self.spark) for folder in folders]
-        whole = _weighted(none)
+        whole = weighted(none, 1)
         for frame in frames:
             whole = whole.unionByName(frame)
         return whole
+
+    def rows_changed(self, leaves: Iterable[Leaf], before: Positions) -> int | None:
+        """Return how many rows of inputs have changed since positions; None where only reading them tells."""
+        count = 0
+        for leaf in leaves:
+            read, now = before.get(leaf.key), self.position(leaf)
+            if not (isinstance(leaf, TableLeaf) and isinstance(read, int) and isinstance(now, int)):
+                return None
+            count += sum(rows_in(self.catalog.changes(leaf.name, at)) for at in range(read + 1, now + 1))
+        return count
 
     def _rows(self, name: TableName, version: int) -> DataFrame:
         return read_rows(self.catalog.rows(name, version), self._table(name), self.spark)
@@ -197,11 +231,11 @@ class Updater:
         if same and before is not None and self._is_current(now, before.positions.get(query.query.name, {})):
             return Updated(before, Method.RECOMPUTE, 0, self.plan.why)
         pinned = {leaf.key: self._pinned for leaf in query.leaves if isinstance(leaf, (TableLeaf, FilesLeaf))}
-        rows = with_leaves(query.plan, pinned, self.cut.graph.names, self.cut.spark)
-        version = self._writer.replace(rows)
-        return Updated(
-            self._entry(version, {query.query.name: now}, 0, 0), Method.RECOMPUTE, None, self.plan.why
-        )
+        rows = self._over(query, pinned)
+        with settings(self.cut.spark, query.query.settings):
+            version = self._writer.replace(rows)
+        entry = self._entry(version, {query.query.name: now}, 0, 0)
+        return Updated(entry, Method.RECOMPUTE, None, self.plan.why)
 
     def _pinned(self, leaf: Leaf) -> Any:
         """Return the plan of what an input is in this run."""
@@ -226,7 +260,7 @@ class Updater:
                 for leaf in query.leaves
                 if isinstance(leaf, (TableLeaf, FilesLeaf))
             }
-            frame = with_leaves(query.plan, pinned, self.cut.graph.names, self.cut.spark)
+            frame = self._over(query, pinned)
             frame = frame.select(*self._table.schema.fieldNames())
             rows = frame if rows is None else rows.unionByName(frame)
         if rows is None:
@@ -240,26 +274,51 @@ class Updater:
         """Return what makes the plan of the rows that a stream has not read yet."""
 
         def unread(leaf: Leaf) -> Any:
-            if leaf.key not in read:
-                return self._pinned(leaf)
-            if isinstance(leaf, FilesLeaf):
-                now, before = self.cut.position(leaf), read[leaf.key]
-                assert isinstance(now, dict) and isinstance(before, dict)
-                rows = self.cut._files(leaf, now.keys() - before.keys())  # pyright: ignore[reportPrivateUsage]
-                return relation_like(leaf, rows, self.cut.spark)
-            changes = self.cut.changes(leaf, read[leaf.key])
-            if changes is None or not changes.where(f"{WEIGHT} < 0").isEmpty():
-                raise PipelineError(
-                    f"{leaf.key} has taken rows back, which a stream into {self._table.name} has read",
-                    where=[self._table.dataset.location],
-                    why="What a streaming table holds stays.",
-                    fix=f"make it a materialized view, or read all again: --full-refresh {self._table.name}",
-                )
-            return relation_like(leaf, changes, self.cut.spark)
+            rows = self.cut.unread(leaf, read.get(leaf.key), self._table)
+            return relation_like(leaf, rows, self.cut.spark)
 
         return unread
 
-    # -- by changes --
+    # -- by changes, row by row --
+
+    def stateless(self) -> Updated:
+        (query,) = self._table.queries
+        name, now, before = query.query.name, self.cut.positions(query), self._before
+        same = before is not None and before.fingerprint == self.plan.fingerprint and not self.anew
+        read = before.positions.get(name, {}) if before is not None and same else {}
+        if before is not None and read and self._is_current(now, read):
+            return Updated(before, self.plan.method, 0)
+        changes = {leaf.key: self.cut.changes(leaf, read.get(leaf.key)) for leaf in query.leaves}
+        known = {key: rows for key, rows in changes.items() if rows is not None}
+        with settings(self.cut.spark, query.query.settings):
+            if len(known) < len(changes):
+                pinned = {leaf.key: self._pinned for leaf in query.leaves}
+                version = self._writer.replace(self._over(query, pinned))
+                return Updated(self._entry(version, {name: now}, 0, 0), self.plan.method, None, "from all rows")
+            version = self._applied(query, known)
+        changed = self.cut.rows_changed(query.leaves, read)
+        return Updated(self._entry(version, {name: now}, 0, 0), self.plan.method, changed)
+
+    def _applied(self, query: AnalysedQuery, changes: Mapping[str, DataFrame]) -> int:
+        """Write what a query makes of changes of its inputs."""
+
+        def part(condition: str, copies: str) -> DataFrame:
+            def replaced(leaf: Leaf) -> Any:
+                rows = changes[leaf.key].where(condition)
+                return relation_like(leaf, repeated(rows, copies), self.cut.spark)
+
+            return self._over(query, dict.fromkeys(changes, replaced))
+
+        added = part(f"{WEIGHT} > 0", WEIGHT)
+        if all(rows.where(f"{WEIGHT} < 0").isEmpty() for rows in changes.values()):
+            return self._writer.append(added)
+        removed = part(f"{WEIGHT} < 0", f"-{WEIGHT}")
+        return self._writer.apply(weighted(added, 1).unionByName(weighted(removed, -1)), adds_only=False)
+
+    def _over(self, query: AnalysedQuery, replaced: Mapping[str, Any]) -> DataFrame:
+        return with_leaves(query.plan, replaced, self.cut.graph.names, self.cut.spark)
+
+    # -- by changes, with state --
 
     def incremental(self) -> Updated:
         (query,) = self._table.queries
@@ -275,24 +334,27 @@ class Updater:
         read = state.positions(before, name)
         if read is None:
             return self._from_scratch(before.generation + 1, now)
-        rows_in = 0
+        changed = 0
         if not self._is_current(now, read):
             changes = self._all_changes(read)
             if changes is None:
                 return self._from_scratch(before.generation + 1, now)
-            rows_in = self._tick(state, changes, now)
+            changed = self._tick(state, changes, now)
         ticks = state.ticks_after(before.tick)
         version = before.version
         if ticks:
             rows = read_sink(ticks, self._table, self.cut.spark)
             version = self._writer.apply(rows, adds_only(ticks))
         made = self._entry(version, {name: now}, before.generation, state.last_tick)
-        return Updated(made, Method.INCREMENTAL, rows_in)
+        return Updated(made, Method.INCREMENTAL, changed)
 
     def _all_changes(self, read: Positions) -> dict[str, DataFrame] | None:
         assert self.plan.inputs is not None
         found: dict[str, DataFrame] = {}
         for source, leaf in self.plan.inputs.items():
+            if leaf.streaming:
+                found[source] = self.cut.unread(leaf, read.get(leaf.key), self._table)
+                continue
             changes = self.cut.changes(leaf, read.get(leaf.key))
             if changes is None:
                 return None
@@ -301,10 +363,13 @@ class Updater:
 
     def _from_scratch(self, generation: int, now: Positions) -> Updated:
         assert self.plan.inputs is not None
+        (query,) = self._table.queries
+        if self._before is not None and not self.anew:
+            self._check_records_are_there(self._before.positions.get(query.query.name, {}))
         state = _State(self.cut.catalog.state(self._table.name, generation))
         remove_folder(state.folder)
-        (query,) = self._table.queries
-        rows_in = self._tick(state, {name: self.cut.whole(leaf) for name, leaf in self.plan.inputs.items()}, now)
+        whole = {source: self.cut.whole(leaf) for source, leaf in self.plan.inputs.items()}
+        changed = self._tick(state, whole, now)
         ticks = state.ticks_after(0)
         if ticks:
             rows = read_sink(ticks, self._table, self.cut.spark)
@@ -315,7 +380,20 @@ class Updater:
             )
             version = self._writer.replace(empty)
         made = self._entry(version, {query.query.name: now}, generation, state.last_tick)
-        return Updated(made, Method.INCREMENTAL, rows_in, "from all rows")
+        return Updated(made, Method.INCREMENTAL, changed, "from all rows")
+
+    def _check_records_are_there(self, read: Positions) -> None:
+        """Raise `PipelineError` if records that a table of records was made from are gone."""
+        assert self.plan.inputs is not None
+        for leaf in self.plan.inputs.values():
+            if leaf.streaming and self.cut.changes(leaf, read.get(leaf.key)) is None:
+                raise PipelineError(
+                    f"{self._table.name} would be made anew, of fewer records than it was made from",
+                    where=[self._table.dataset.location],
+                    why=f"Its query has changed, and of what it has read of {leaf.key} not all is there any more.",
+                    fix=f"to lose what came of them, --full-refresh {self._table.name}; "
+                    "else go back to the query before, or define a table beside it",
+                )
 
     def _tick(self, state: _State, inputs: Mapping[str, DataFrame], now: Positions) -> int:
         """Run the flow on changes; return their number."""
@@ -339,6 +417,7 @@ class Updater:
 _METHODS: Mapping[Method, Callable[[Updater], Updated]] = {
     Method.RECOMPUTE: Updater.recompute,
     Method.APPEND: Updater.append,
+    Method.STATELESS: Updater.stateless,
     Method.INCREMENTAL: Updater.incremental,
 }
 
@@ -389,10 +468,4 @@ class _State:
     def ticks_after(self, tick: int) -> list[Path]:
         """Return the folders of later ticks that changed something."""
         return [self.sink / tick_folder(each) for each in published_ticks(self.sink) if each > tick]
-
-
-def _weighted(rows: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as f
-
-    return rows.withColumn(WEIGHT, f.lit(1).cast("long"))
 

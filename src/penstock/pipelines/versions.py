@@ -65,7 +65,7 @@ class VersionWriter:
             changes = _difference(self.frame(before.version), self.frame(version))
             folder = self.catalog.changes(name, version)
             self._write(changes, folder, "parquet")
-            if not _rows_of_parquet(folder):
+            if not rows_in(folder):
                 remove_folder(folder)
                 remove_folder(self.catalog.rows(name, version))
                 return before.version
@@ -89,19 +89,19 @@ class VersionWriter:
 
     def replace_by_changes(self, changes: DataFrame) -> int:
         """Write a version of exactly the rows that changes from nothing make."""
-        return self.replace(_repeated(_summed(changes)))
+        return self.replace(repeated(_summed(changes)))
 
     def apply(self, changes: DataFrame, adds_only: bool) -> int:
         """Write a version with changes, which have a weight each. adds_only: none takes rows back."""
         name, before = self.table.name, self._comparable
         assert before is not None
         if adds_only:
-            version = self.append(_repeated(changes))
+            version = self.append(repeated(changes))
         else:
             version = self.catalog.new_version(name)
-            was = _weighted(self.frame(before.version), 1)
+            was = weighted(self.frame(before.version), 1)
             rows = _summed(was.unionByName(changes))
-            self._write(self._ordered(_repeated(rows)), self.catalog.rows(name, version))
+            self._write(self._ordered(repeated(rows)), self.catalog.rows(name, version))
         if self.told and version != before.version:
             folder = self.catalog.changes(name, version)
             remove_folder(folder)
@@ -116,12 +116,12 @@ class VersionWriter:
     def _count(self, version: int) -> int:
         files = list(_data_files(self.catalog.rows(self.table.name, version)))
         if self.table.dataset.format == "parquet":
-            return _rows_of_parquet(self.catalog.rows(self.table.name, version))
+            return rows_in(self.catalog.rows(self.table.name, version))
         return self.frame(version).count() if files else 0
 
     def _has_rows(self, folder: Path) -> bool:
         if self.table.dataset.format == "parquet":
-            return _rows_of_parquet(folder) > 0
+            return rows_in(folder) > 0
         return any(file.stat().st_size for file in _data_files(folder))
 
     def _ordered(self, rows: DataFrame) -> DataFrame:
@@ -212,7 +212,8 @@ def _typed(table: Table) -> list[Any]:
     ]
 
 
-def _weighted(rows: DataFrame, weight: int) -> DataFrame:
+def weighted(rows: DataFrame, weight: int) -> DataFrame:
+    """Return rows as changes of a weight."""
     from pyspark.sql import functions as f
 
     return rows.withColumn(WEIGHT, f.lit(weight).cast("long"))
@@ -227,23 +228,25 @@ def _summed(changes: DataFrame) -> DataFrame:
 
 
 def _difference(before: DataFrame, now: DataFrame) -> DataFrame:
-    return _summed(_weighted(before, -1).unionByName(_weighted(now, 1)))
+    return _summed(weighted(before, -1).unionByName(weighted(now, 1)))
 
 
-def _repeated(rows: DataFrame) -> DataFrame:
-    """Return each row as often as its weight says."""
+def repeated(rows: DataFrame, copies: str = WEIGHT) -> DataFrame:
+    """Return each row as often as an expression of its weight says, without the weight."""
     from pyspark.sql import functions as f
 
-    copies = f.explode(f.array_repeat(f.lit(1), f.col(WEIGHT).cast("int")))
-    once, more = rows.where(f.col(WEIGHT) == 1).drop(WEIGHT), rows.where(f.col(WEIGHT) > 1)
-    return once.unionByName(more.select("*", copies.alias("copy")).drop("copy", WEIGHT))
+    names = [f"`{name.replace('`', '``')}`" for name in rows.columns if name != WEIGHT]
+    several = f.array_repeat(f.lit(1), f.expr(copies).cast("int"))
+    once, more = rows.where(f"{copies} = 1"), rows.where(f"{copies} > 1")
+    return once.select(*names).unionByName(more.select(*names, f.explode(several)).select(*names))
 
 
 def _data_files(folder: Path) -> list[Path]:
     return [each for each in folder.rglob("*") if each.is_file()] if folder.is_dir() else []
 
 
-def _rows_of_parquet(folder: Path) -> int:
+def rows_in(folder: Path) -> int:
+    """Return the number of rows in a folder of Parquet files."""
     import pyarrow.parquet as pq
 
     return sum(pq.read_metadata(file).num_rows for file in _data_files(folder))

@@ -155,14 +155,14 @@ def _session(spark: SparkSession) -> Generator[SparkSession]:
     for key, value in _CONFIGURATION.items():
         session.conf.set(key, value)
     before = SparkSession.getActiveSession()
-    _activate(session)
+    activate(session)
     try:
         yield session
     finally:
-        _activate(before or spark)
+        activate(before or spark)
 
 
-def _activate(session: SparkSession) -> None:
+def activate(session: SparkSession) -> None:
     """Make a session the active one of this thread, for Python and for the JVM."""
     kinds: Any = type(session)
     kinds._activeSession = session

@@ -28,7 +28,7 @@ from penstock.queries.relations import AnyStream, Planner, output_of
 from penstock.source_location import caller_at
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from collections.abc import Set as AbstractSet
 
     from pyspark.sql import DataFrame, SparkSession
@@ -106,17 +106,28 @@ def from_dataframe(
 
 
 def flow_over_leaves(
-    frame: DataFrame, leaves: Mapping[str, Any], name: str, text: QueryText | None, location: SourceLocation
+    frame: DataFrame,
+    leaves: Mapping[str, Any],
+    name: str,
+    location: SourceLocation,
+    *,
+    text: QueryText | None = None,
+    append: AbstractSet[str] = frozenset(),
+    then: Callable[[AnyStream], AnyStream] = lambda rows: rows,
 ) -> Flow:
-    """Plan a DataFrame as a flow over relations of its own plan, by their names, whose rows may be taken back.
+    """Plan a DataFrame as a flow over relations of its own plan, by their names.
 
-    text: that the DataFrame was made from, if any. Raises `UnsupportedQuery` for what has no incremental form.
+    text:   that the DataFrame was made from, if any.
+    append: relations whose rows are only added; those of others may be taken back.
+    then:   what the flow makes of the DataFrame's rows before its sink `name`.
+
+    Raises `UnsupportedQuery` for what has no incremental form.
     """
     try:
         planned = plan_over_leaves(frame, leaves, text, location)
         schemas = {each: parse_schema(json.loads(leaf.schema().json())) for each, leaf in leaves.items()}
         with caller_at(location):
-            return _flow_of(planned, schemas, frozenset(), name, location)
+            return _flow_of(planned, schemas, append, name, location, then)
     except RecursionError:
         raise UnsupportedQuery(
             "the query is nested too deeply", where=[location], fix="compute parts of it in tables of their own"
@@ -129,6 +140,7 @@ def _flow_of(
     append: AbstractSet[str],
     name: str,
     location: SourceLocation,
+    then: Callable[[AnyStream], AnyStream] = lambda rows: rows,
 ) -> Flow:
     flow, plan = Flow(name), planned.root
     inputs: dict[str, AnyStream] = {
@@ -151,7 +163,7 @@ def _flow_of(
                 fix="name one of them: ... AS other",
             )
         columns[wanted] = Column(relation.columns[expr_id])
-    flow.sink(name, relation.stream.select(**columns))
+    flow.sink(name, then(relation.stream.select(**columns)))
     return flow
 
 

@@ -1,0 +1,76 @@
+"""Input for the pipeline: `python -m examples.pipeline.make_input FOLDER [ORDERS]` adds files to a folder."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+CITIES = ("bath", "cork", "dover", "ely", "fife")
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def add_orders(folder: Path, number: int, count: int, customers: int) -> None:
+    """Add a file of orders. number: of the file; it decides the rows."""
+    draw = random.Random(number)
+    rows = [
+        {
+            "id": number * 100_000_000 + at,
+            "customer": draw.randrange(customers),
+            "cents": draw.randrange(-500, 10_000),
+            "at": _START + timedelta(minutes=draw.randrange(60 * 24 * 60)),
+            "note": draw.choice((" gift", "", "urgent ", None)),
+        }
+        for at in range(count)
+    ]
+    types: list[tuple[str, Any]] = [
+        ("id", pa.int64()),
+        ("customer", pa.int32()),
+        ("cents", pa.int64()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("note", pa.string()),
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows, pa.schema(types)), folder / f"{number}.parquet")
+
+
+def add_customers(folder: Path, number: int, records: Iterator[dict[str, Any]]) -> None:
+    """Add a file of change records."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    (folder / f"{number}.json").write_text(text)
+
+
+def customer_records(number: int, count: int, customers: int) -> Iterator[dict[str, Any]]:
+    """Draw change records, out of order; the first file has one of each customer."""
+    draw = random.Random(number)
+    keys = range(customers) if number == 1 else [draw.randrange(customers) for _ in range(count)]
+    for at, key in enumerate(keys):
+        late = draw.random() < 0.2
+        yield {
+            "id": key,
+            "name": f"name {draw.randrange(1_000)}",
+            "city": draw.choice(CITIES),
+            "op": "D" if draw.random() < 0.1 else "U",
+            "version": (number - (1 if late else 0)) * 1_000_000 + at,
+        }
+
+
+def main(folder: str, orders: str = "10000") -> None:
+    at = Path(folder)
+    number = len(list((at / "orders").glob("*.parquet"))) + 1
+    count = int(orders)
+    customers = 1_000
+    add_orders(at / "orders", number, count, customers)
+    add_customers(at / "customers", number, customer_records(number, count // 10 + 1, customers))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

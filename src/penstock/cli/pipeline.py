@@ -1,0 +1,164 @@
+"""`penstock pipeline`: run a project of `spark-pipelines` by the changes of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.exit_codes import FAILED
+from penstock.cli.inspect_flow import Format
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.pipelines.plans import Policy
+    from penstock.pipelines.run import Observer, RunReport
+    from penstock.pipelines.spec import PipelineSpec
+
+pipeline = typer.Typer(no_args_is_help=True, help="Run, check, explain and draw projects of spark-pipelines.")
+
+Spec = Annotated[
+    Path | None,
+    typer.Option(help="Spec file. Default: spark-pipeline.yml in this folder or the nearest one above."),
+]
+
+
+class PolicyName(Enum):
+    INCREMENTAL_STRICT = "incremental_strict"
+    INCREMENTAL = "incremental"
+    AUTO = "auto"
+    FULL = "full"
+
+
+RefreshPolicy = Annotated[
+    PolicyName | None,
+    typer.Option(help="Policy of materialized views that have none. Default: the spec's, or auto."),
+]
+
+
+class LogFormat(Enum):
+    TEXT = "text"
+    JSON = "json"
+
+
+@pipeline.command()
+def run(
+    spec: Spec = None,
+    refresh: Annotated[
+        list[str] | None, typer.Option(metavar="TABLE,...", help="Refresh these tables only.")
+    ] = None,
+    full_refresh: Annotated[
+        list[str] | None, typer.Option(metavar="TABLE,...", help="Make these tables anew.")
+    ] = None,
+    full_refresh_all: Annotated[bool, typer.Option(help="Make all tables anew.")] = False,
+    refresh_policy: RefreshPolicy = None,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="Lines of text, or a JSON object for each event.")
+    ] = LogFormat.TEXT,
+) -> None:
+    """Bring the tables of a pipeline up to date, and publish all of them at once.
+
+    A table that fails keeps its rows, and so do those that read it; the exit code is 1 then.
+    """
+    from penstock.pipelines.run import Selection, run_pipeline
+
+    selection = Selection(_names(refresh), _names(full_refresh), full_refresh_all)
+    with _session(spec) as (project, spark), _observer(log_format) as observer:
+        report = run_pipeline(project, spark, selection, policy=_policy(refresh_policy), observer=observer)
+    _finish(report, log_format)
+
+
+@pipeline.command()
+def dry_run(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
+    """Read and analyse a pipeline without running it."""
+    from penstock.pipelines.run import planned
+
+    with (
+        _session(spec) as (project, spark),
+        planned(project, spark, _policy(refresh_policy)) as (graph, plans),
+    ):
+        for table in graph.tables:
+            plan = plans[table.name]
+            typer.echo(f"{table.name}   {plan.method.value}" + (f"   {plan.why}" if plan.why else ""))
+
+
+@pipeline.command()
+def explain(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
+    """Show how each table is brought up to date, from what, and what it keeps."""
+    from penstock.pipelines.explanation import explain_pipeline
+    from penstock.pipelines.run import planned
+
+    with (
+        _session(spec) as (project, spark),
+        planned(project, spark, _policy(refresh_policy)) as (graph, plans),
+    ):
+        typer.echo(explain_pipeline(graph, plans, project.storage), nl=False)
+
+
+@pipeline.command()
+def draw(
+    spec: Spec = None,
+    refresh_policy: RefreshPolicy = None,
+    format: Annotated[Format, typer.Option(help="Language of the drawing.")] = Format.MERMAID,
+) -> None:
+    """Draw the tables of a pipeline and what they read."""
+    from penstock.pipelines.run import planned
+    from penstock.view import to_dot, to_mermaid
+    from penstock.view.pipeline_picture import picture_of_pipeline
+
+    drawing = {Format.MERMAID: to_mermaid, Format.DOT: to_dot}[format]
+    with (
+        _session(spec) as (project, spark),
+        planned(project, spark, _policy(refresh_policy)) as (graph, plans),
+    ):
+        typer.echo(drawing(picture_of_pipeline(project.name, graph, plans)), nl=False)
+
+
+def _names(given: Sequence[str] | None) -> list[str]:
+    return [name.strip() for text in given or () for name in text.split(",") if name.strip()]
+
+
+def _policy(name: PolicyName | None) -> Policy | None:
+    from penstock.pipelines.plans import Policy
+
+    return None if name is None else Policy(name.value)
+
+
+@contextmanager
+def _session(file: Path | None) -> Generator[tuple[PipelineSpec, SparkSession]]:
+    from penstock.pipelines.spec import find_spec, read_spec
+    from penstock.spark.session import need_pyspark
+
+    project = read_spec(file or find_spec(Path.cwd()))
+    need_pyspark()
+    from penstock.pipelines.run import session_for
+
+    spark = session_for(project)
+    try:
+        yield project, spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _observer(log_format: LogFormat) -> Generator[Observer]:
+    from penstock.cli.pipeline_events import json_lines, live_table, text_lines
+
+    if log_format is LogFormat.JSON:
+        yield json_lines
+    else:
+        with live_table() as shown:
+            yield shown or text_lines
+
+
+def _finish(report: RunReport, log_format: LogFormat) -> None:
+    from penstock.cli.pipeline_events import json_end, text_end
+
+    {LogFormat.JSON: json_end, LogFormat.TEXT: text_end}[log_format](report)
+    if report.failed:
+        raise typer.Exit(FAILED)

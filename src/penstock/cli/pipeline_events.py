@@ -1,0 +1,121 @@
+"""Events of a pipeline's run: lines in the words of `spark-pipelines`, JSON, or a table on a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import typer
+
+from penstock.pipelines.definitions import TableName
+from penstock.pipelines.run import Event, Observer, RunReport, State, message_of
+
+_SKIPPED = "due to upstream failure(s)"
+
+
+def text_lines(event: Event) -> None:
+    """Print a line for an event."""
+    typer.echo(f"{_now()}: {_sentence(event)}")
+
+
+def _sentence(event: Event) -> str:
+    match event.state:
+        case State.COMPLETED:
+            return f"Flow {event.table} has COMPLETED: {_done(event)}."
+        case State.FAILED:
+            assert event.error is not None
+            return f"Flow '{event.table}' has FAILED.\nError: {message_of(event.error)}"
+        case State.SKIPPED:
+            return f"Flow '{event.table}' SKIPPED {_SKIPPED}."
+        case _:
+            return f"Flow {event.table} is {event.state.value}."
+
+
+def text_end(report: RunReport) -> None:
+    typer.echo(f"{_now()}: Run {'has FAILED' if report.failed else 'is COMPLETED'}.")
+
+
+def _done(event: Event) -> str:
+    """Return what an update did."""
+    updated = event.updated
+    assert updated is not None
+    if not event.changed:
+        return f"{updated.entry.rows:,} rows, nothing changed"
+    read = "" if updated.rows_in is None else f", {updated.rows_in:,} rows read"
+    why = f" ({updated.why})" if updated.why else ""
+    return f"{updated.entry.rows:,} rows, {updated.method.value}{read}{why}"
+
+
+def json_lines(event: Event) -> None:
+    """Print a JSON object for an event."""
+    typer.echo(json.dumps(_facts(event)))
+
+
+def json_end(report: RunReport) -> None:
+    typer.echo(json.dumps({"at": _stamp(), "run": "FAILED" if report.failed else "COMPLETED"}))
+
+
+def _facts(event: Event) -> dict[str, Any]:
+    facts: dict[str, Any] = {"at": _stamp(), "table": str(event.table), "state": event.state.value}
+    if event.error is not None:
+        facts["error"] = message_of(event.error)
+    if event.updated is not None:
+        facts |= {
+            "method": event.updated.method.value,
+            "why": event.updated.why,
+            "changed": event.changed,
+            "rows": event.updated.entry.rows,
+            "rows_read": event.updated.rows_in,
+            "version": event.updated.entry.version,
+            "seconds": round(event.seconds, 3),
+        }
+    return facts
+
+
+@contextmanager
+def live_table() -> Generator[Observer | None]:
+    """Provide an observer that keeps a table of all states on the terminal; None where there is none."""
+    if not sys.stdout.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    events: dict[TableName, Event] = {}
+    with Live(console=Console(markup=False, emoji=False), refresh_per_second=8) as live:
+
+        def show(event: Event) -> None:
+            events[event.table] = event
+            live.update(_table(events))
+
+        yield show
+    for event in events.values():
+        if event.error is not None:
+            typer.echo(_sentence(event))
+
+
+def _table(events: dict[TableName, Event]) -> Any:
+    from rich.table import Table
+
+    table = Table("table", "state", "rows", "by", "s", box=None, padding=(0, 2))
+    for event in events.values():
+        updated = event.updated
+        rows = f"{updated.entry.rows:,}" if updated else ""
+        by = ""
+        if updated is not None:
+            by = updated.method.value if event.changed else "nothing changed"
+        seconds = f"{event.seconds:.1f}" if event.seconds else ""
+        table.add_row(str(event.table), event.state.value, rows, by, seconds)
+    return table
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _stamp() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

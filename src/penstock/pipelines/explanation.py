@@ -1,0 +1,68 @@
+"""What a pipeline does, as text: how each table is brought up to date, from what, and what it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from penstock.pipelines.catalog import Catalog, TableEntry
+from penstock.pipelines.definitions import TableName
+from penstock.pipelines.graph import Graph, Table
+from penstock.pipelines.leaves import FilesLeaf, Leaf, TableLeaf
+from penstock.pipelines.plans import Method, TablePlan
+from penstock.state.commit import CommitLog
+
+_SAID = {
+    Method.INCREMENTAL: "incremental: by the changes of its inputs",
+    Method.APPEND: "append: the rows that its streams have not read",
+    Method.RECOMPUTE: "recomputed by Spark; what follows gets the difference",
+}
+
+
+def explain_pipeline(graph: Graph, plans: Mapping[TableName, TablePlan], storage: Path) -> str:
+    """Explain the tables of a pipeline, in the order in which they are brought up to date."""
+    known = Catalog.last_entries(storage)
+    blocks = ["\n".join(_lines(table, plans[table.name], known.get(table.name), storage)) for table in graph.tables]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _lines(table: Table, plan: TablePlan, entry: TableEntry | None, storage: Path) -> Iterator[str]:
+    yield f"{table.name}   {table.dataset.kind.value}   {table.dataset.location}"
+    yield f"  {_SAID[plan.method]}"
+    if plan.why:
+        yield f"  why: {plan.why}"
+    for step in plan.where:
+        yield f"  at: {step.line().strip()}"
+    if not plan.stable:
+        yield "  at each run: its query answers otherwise each time"
+    for leaf in {leaf.key: leaf for query in table.queries for leaf in query.leaves}.values():
+        yield f"  reads {_input(leaf)}"
+    if entry is None:
+        yield "  not there yet"
+        return
+    yield f"  {entry.rows:,} rows, version {entry.version}{_state(table, entry, storage)}"
+    if entry.fingerprint != plan.fingerprint:
+        yield "  " + (
+            "changed since the last run: the new query gets the rows that come from now on"
+            if plan.method is Method.APPEND
+            else "changed since the last run: it is made anew"
+        )
+
+
+def _input(leaf: Leaf) -> str:
+    how = " as a stream" if leaf.streaming else ""
+    match leaf:
+        case TableLeaf():
+            return f"{leaf.name}{how}"
+        case FilesLeaf():
+            return f"{', '.join(leaf.roots)}{how}"
+        case _:
+            return "constants" if leaf.key.startswith(("rows", "range")) else leaf.key
+
+
+def _state(table: Table, entry: TableEntry, storage: Path) -> str:
+    if not entry.generation:
+        return ""
+    checkpoint = Catalog.state_folder(storage, table.name, entry.generation) / "checkpoint"
+    last = CommitLog(checkpoint).last()
+    return f", {last.state_bytes:,} bytes of state" if last is not None else ", its state is missing"

@@ -1,0 +1,44 @@
+"""Picture of a pipeline: its tables, what they read, and how each is brought up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from penstock.view.picture import Arrow, Box, BoxRole, Kind, Picture
+
+if TYPE_CHECKING:
+    from penstock.pipelines.definitions import TableName
+    from penstock.pipelines.graph import Graph
+    from penstock.pipelines.leaves import Leaf
+    from penstock.pipelines.plans import TablePlan
+
+
+def picture_of_pipeline(title: str, graph: Graph, plans: Mapping[TableName, TablePlan]) -> Picture:
+    """Build the picture of a pipeline. Tables that are recomputed have the shape of opaque operators."""
+    from penstock.pipelines.leaves import TableLeaf
+
+    boxes: dict[str, Box] = {}
+    arrows: list[Arrow] = []
+    ids = {f"table {table.name}": f"t{at}" for at, table in enumerate(graph.tables)}
+    for table in graph.tables:
+        plan = plans[table.name]
+        shape = BoxRole.OPAQUE if plan.method.value == "recompute" else BoxRole.OPERATOR
+        made = Box(ids[f"table {table.name}"], (table.name.table, plan.method.value), shape)
+        for query in table.queries:
+            for leaf in query.leaves:
+                source = ids.setdefault(leaf.key, f"s{len(ids)}")
+                if not isinstance(leaf, TableLeaf):
+                    boxes.setdefault(source, Box(source, (_title(leaf),), BoxRole.SOURCE))
+                kind = Kind.APPEND if leaf.streaming else Kind.CHANGES
+                arrows.append(Arrow(source, made.id, kind, ""))
+        boxes[made.id] = made
+    return Picture(title, tuple(boxes.values()), tuple(dict.fromkeys(arrows)), ())
+
+
+def _title(leaf: Leaf) -> str:
+    from penstock.pipelines.leaves import ConstantLeaf, FilesLeaf
+
+    if isinstance(leaf, FilesLeaf):
+        return ", ".join(root.rsplit("/", 1)[-1] for root in leaf.roots)
+    return "constants" if isinstance(leaf, ConstantLeaf) else leaf.key

@@ -1,0 +1,82 @@
+"""A pipeline project in a folder of its own, and what its tables hold."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.pipelines.definitions import TableName
+from penstock.pipelines.plans import Policy
+from penstock.pipelines.run import Event, RunReport, Selection, run_pipeline
+from penstock.pipelines.spec import PipelineSpec, read_spec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPEC = "name: tested\nstorage: storage\nlibraries: [{glob: {include: transformations/**}}]\n"
+
+
+@dataclass(frozen=True)
+class Project:
+    root: Path
+    spark: SparkSession
+
+    @classmethod
+    def new(cls, root: Path, spark: SparkSession, **files: str) -> Project:
+        made = cls(root, spark)
+        (root / "transformations").mkdir(parents=True)
+        (root / "spark-pipeline.yml").write_text(SPEC)
+        for name, text in files.items():
+            made.write(name.replace("_sql", ".sql").replace("_py", ".py"), text)
+        return made
+
+    @property
+    def spec(self) -> PipelineSpec:
+        return read_spec(self.root / "spark-pipeline.yml")
+
+    def write(self, name: str, text: str) -> None:
+        (self.root / "transformations" / name).write_text(text)
+
+    def add(self, folder: str, number: int, rows: Iterable[dict[str, Any]]) -> Path:
+        """Add a file of JSON lines to a folder of input."""
+        file = self.root / folder / f"{number}.json"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return file
+
+    def run(self, *refresh: str, full: Iterable[str] = (), policy: Policy | None = None) -> RunReport:
+        return run_pipeline(self.spec, self.spark, Selection(refresh, tuple(full)), policy=policy)
+
+    def path(self, table: str) -> Path:
+        return self.root / "storage/catalog/current/default" / table
+
+    def rows(self, table: str) -> Counter[tuple[Any, ...]]:
+        """Return the published rows of a table, as another reader of Parquet sees them."""
+        import duckdb
+
+        files = f"{self.path(table)}/**/*.parquet"
+        return Counter(duckdb.sql(f"SELECT * FROM read_parquet('{files}')").fetchall())
+
+
+def event(report: RunReport, table: str) -> Event:
+    return report.events[TableName("default", table)]
+
+
+def states(report: RunReport) -> dict[str, str]:
+    return {name.table: each.state.value for name, each in report.events.items()}
+
+
+def methods(report: RunReport) -> dict[str, str]:
+    return {
+        name.table: each.updated.method.value
+        for name, each in report.events.items()
+        if each.updated is not None
+    }
+
+
+def changed(report: RunReport) -> set[str]:
+    return {name.table for name, each in report.events.items() if each.changed}
