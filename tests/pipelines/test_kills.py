@@ -1,0 +1,161 @@
+"""Runs that end at any moment: what is published is one cut, and the next run goes on from there."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.pipelines.project import Project
+from tests.pipelines.test_example import add_input, assert_right, copied
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+PYTHON = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+
+spark = SparkSession.active()
+
+@dp.table
+def events():
+    return spark.readStream.schema("id INT, v INT, at INT").json("in")
+
+dp.create_streaming_table("latest")
+dp.create_auto_cdc_flow("latest", "events", ["id"], "at")
+
+@dp.materialized_view
+def positive():
+    return spark.table("latest").where("v > 0")
+"""
+SQL = """
+CREATE MATERIALIZED VIEW totals AS SELECT v % 3 AS k, count(*) AS n, sum(v) AS v FROM positive GROUP BY v % 3;
+CREATE MATERIALIZED VIEW sketch AS SELECT hll_sketch_estimate(hll_sketch_agg(id)) AS n FROM positive;
+"""
+
+
+class Killed(BaseException):
+    """What a process that is killed would have done next."""
+
+
+@contextmanager
+def killed_before(operation: int) -> Iterator[Callable[[], int]]:
+    """Raise `Killed` before the given operation on names of files, and before all that follow."""
+    count = 0
+    names = ("rename", "replace", "link", "symlink", "unlink", "mkdir")
+    before = {name: getattr(os, name) for name in names}
+
+    def counting(name: str) -> Callable[..., Any]:
+        def called(*arguments: Any, **keywords: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count >= operation:
+                raise Killed
+            return before[name](*arguments, **keywords)
+
+        return called
+
+    for name in names:
+        setattr(os, name, counting(name))
+    try:
+        yield lambda: count
+    finally:
+        for name in names:
+            setattr(os, name, before[name])
+
+
+def expected(rows: list[dict[str, Any]]) -> dict[str, Counter[tuple[Any, ...]]]:
+    latest: dict[int, tuple[int, int]] = {}
+    for row in rows:
+        latest[row["id"]] = max(latest.get(row["id"], (-1, -1)), (row["at"], row["v"]))
+    positive = {key: v for key, (_, v) in latest.items() if v > 0}
+    sums: dict[int, list[int]] = {}
+    for v in positive.values():
+        sums.setdefault(v % 3, []).append(v)
+    return {
+        "events": Counter((row["id"], row["v"], row["at"]) for row in rows),
+        "latest": Counter((key, v, at) for key, (at, v) in latest.items()),
+        "positive": Counter((key, v, latest[key][0]) for key, v in positive.items()),
+        "totals": Counter((key, len(vs), sum(vs)) for key, vs in sums.items()),
+        "sketch": Counter([(len(positive),)]),
+    }
+
+
+def published(project: Project) -> dict[str, Counter[tuple[Any, ...]]]:
+    tables = ("events", "latest", "positive", "totals", "sketch")
+    return {table: project.rows(table) for table in tables}
+
+
+@pytest.mark.seeds(4, verify_from=1)
+def test_a_run_that_ends_before_any_file_operation(tmp_path: Path, spark: SparkSession, seed: int) -> None:
+    draw = random.Random(seed)
+    project = Project.new(tmp_path / "project", spark, a_py=PYTHON, b_sql=SQL)
+    rows: list[dict[str, Any]] = []
+
+    def more(number: int) -> None:
+        new = [
+            {"id": draw.randrange(8), "v": draw.randrange(-3, 9), "at": number * 100 + at}
+            for at in range(draw.randrange(1, 9))
+        ]
+        rows.extend(new)
+        project.add("in", number, new)
+
+    more(1)
+    with killed_before(1 << 60) as operations:
+        project.run()
+    most = operations()
+    for number in range(2, 5):
+        before = published(project)
+        more(number)
+        with killed_before(draw.randrange(1, most)), pytest.raises(Killed):
+            project.run()
+            raise Killed  # It was done before.
+        assert published(project) in (before, expected(rows))
+        if draw.random() < 0.5:
+            more(number + 10)
+        project.run()
+        assert published(project) == expected(rows)
+
+
+@pytest.mark.verify
+def test_processes_that_are_killed(tmp_path: Path, spark: SparkSession) -> None:
+    kill_processes(copied(tmp_path, spark), kills=3, seed=7)
+
+
+def kill_processes(project: Project, kills: int, seed: int) -> None:
+    """Kill runs of the example in processes of their own, and compare after each run that ends."""
+    draw = random.Random(seed)
+    add_input(project.root, 1, 300, 10)
+    assert run_process(project.root, None) == 0
+    killed = 0
+    while killed < kills:
+        add_input(project.root, killed + 2, draw.randrange(1, 50), draw.randrange(1, 10))
+        if run_process(project.root, draw.uniform(6.0, 16.0)) != 0:
+            killed += 1
+    assert run_process(project.root, None) == 0
+    assert_right(project)
+
+
+def run_process(root: Path, seconds: float | None) -> int:
+    """Run the pipeline by its command; kill it with its Java after so many seconds. Return the exit code."""
+    command = [sys.executable, "-m", "penstock.cli", "pipeline", "run"]
+    process = subprocess.Popen(command, cwd=root, start_new_session=True, stdout=subprocess.DEVNULL)
+    end = None if seconds is None else time.monotonic() + seconds
+    while process.poll() is None and (end is None or time.monotonic() < end):
+        time.sleep(0.05)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    return process.wait()
