@@ -59,7 +59,7 @@ def customer_records(number: int, count: int, customers: int) -> Iterator[dict[s
             "name": f"name {draw.randrange(1_000)}",
             "city": draw.choice(CITIES),
             "op": "D" if draw.random() < 0.1 else "U",
-            "version": (number - (1 if late else 0)) * 1_000_000 + at,
+            "version": (2 * number - (3 if late else 0)) * 1_000_000 + at,
         }
 
 

@@ -140,9 +140,10 @@ def kill_processes(project: Project, kills: int, seed: int) -> None:
     draw = random.Random(seed)
     add_input(project.root, 1, 300, 10)
     assert run_process(project.root, None) == 0
-    killed = 0
+    killed, number = 0, 1
     while killed < kills:
-        add_input(project.root, killed + 2, draw.randrange(1, 50), draw.randrange(1, 10))
+        number += 1
+        add_input(project.root, number, draw.randrange(1, 50), draw.randrange(1, 10))
         if run_process(project.root, draw.uniform(6.0, 16.0)) != 0:
             killed += 1
     assert run_process(project.root, None) == 0
