@@ -1,10 +1,10 @@
 """CPU seconds of a pipeline's second run: by Penstock, and by `spark-pipelines`, which recomputes its views.
 
-    python benches/pipeline_refresh.py [--orders 10000000] [--changes 0.001] [--without-peer]
+    PYTHONPATH=. python benches/pipeline_refresh.py [--orders 10000000] [--changes 0.001] [--peer SPARK-PIPELINES]
 
 The project is examples/pipeline. Its AUTO CDC tables fail in open Spark on the formats that it ships, so the
 peer gets views that compute the same from all records. Each run is a process of its own, with its Java; what
-starting costs is that of a dry run, which analyses and runs nothing. All tables are compared at the end.
+starting costs is that of a dry run, which analyses and runs nothing. `tests/pipelines` compares the tables.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from examples.pipeline.make_input import add_customers, add_orders, customer_rec
 
 EXAMPLE = Path(__file__).parents[1] / "examples/pipeline"
 OURS = [sys.executable, "-m", "penstock.cli", "pipeline"]
-PEER = ["spark-pipelines"]
 
 PEER_CUSTOMERS = """
 CREATE MATERIALIZED VIEW customers AS SELECT id, name, city FROM (
@@ -44,13 +43,13 @@ def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--orders", type=int, default=10_000_000)
     options.add_argument("--changes", type=float, default=0.001)
-    options.add_argument("--without-peer", action="store_true")
+    options.add_argument("--peer", help="path of spark-pipelines, with pyspark[pipelines] installed")
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        compare(Path(folder), given.orders, given.changes, peer=not given.without_peer)
+        compare(Path(folder), given.orders, given.changes, given.peer)
 
 
-def compare(folder: Path, orders: int, changes: float, *, peer: bool) -> None:
+def compare(folder: Path, orders: int, changes: float, peer: str | None) -> None:
     ours, theirs = folder / "ours", folder / "theirs"
     shutil.copytree(EXAMPLE, ours, ignore=shutil.ignore_patterns("input", "storage", "__pycache__"))
     customers = max(1_000, orders // 100)
@@ -61,9 +60,11 @@ def compare(folder: Path, orders: int, changes: float, *, peer: bool) -> None:
     projects = [("Penstock", ours, OURS)]
     if peer:
         prepare_peer(ours, theirs)
-        projects.append(("spark-pipelines", theirs, PEER))
+        projects.append(("spark-pipelines", theirs, [peer]))
     print("| runner | start, analysis | first run | second run | without start |\n|---|---|---|---|---|")
-    results = {name: [cpu_of([*command, "dry-run"], at), cpu_of([*command, "run"], at)] for name, at, command in projects}
+    results: dict[str, tuple[float, float]] = {}
+    for name, at, command in projects:
+        results[name] = cpu_of([*command, "dry-run"], at), cpu_of([*command, "run"], at)
     add_orders(ours / "input/orders", files + 1, int(orders * changes), customers)
     records = customer_records(2, int(customers * changes), customers)
     add_customers(ours / "input/customers", 2, records)
@@ -88,7 +89,7 @@ def prepare_peer(ours: Path, theirs: Path) -> None:
 
 def cpu_of(command: Sequence[str], folder: Path) -> float:
     """Run a command in a folder; return the CPU seconds of all its processes."""
-    extra = ["--conf", "spark.sql.catalogImplementation=hive"] if command[0] == PEER[0] else []
+    extra = ["--conf", "spark.sql.catalogImplementation=hive"] if command[0] != OURS[0] else []
     log = folder / "run.log"
     with log.open("ab") as out:
         process = subprocess.Popen(

@@ -58,15 +58,14 @@ class AutoCdc:
 
     def columns(self, records: DataFrame, location: SourceLocation) -> list[str]:
         """Return the columns that the table takes from its records. Raises `BadDefinition` for others."""
-        there = [name for name in records.columns if name not in (SEQUENCE, DELETED)]
-        return _chosen("columns", there, self.included, self.excluded, location)
+        return _chosen("columns", _without_ours(records), self.included, self.excluded, location)
 
     def schema(self, records: DataFrame, location: SourceLocation) -> StructType:
         """Return the columns of the table."""
         from pyspark.sql.types import StructType
 
         chosen = self.columns(records, location)
-        _chosen("keys", records.columns, self.keys, (), location)
+        _chosen("keys", _without_ours(records), self.keys, (), location)
         made = StructType([records.schema[name] for name in chosen])
         if self.versions:
             at = records.schema[SEQUENCE].dataType
@@ -93,6 +92,10 @@ class AutoCdc:
             return versions.select(**{name: Read(name) for name in chosen}, **dated)
 
         return with_history if self.versions else upserted
+
+
+def _without_ours(records: DataFrame) -> list[str]:
+    return [name for name in records.columns if name not in (SEQUENCE, DELETED)]
 
 
 def _chosen(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 CATALOG = "spark_catalog"
+
+_FORMATS = ("parquet", "orc", "json")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -83,6 +85,11 @@ class Query:
     text: QueryText | None = None
     cdc: AutoCdc | None = None
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def places(dataset: Dataset, queries: Iterable[Query]) -> list[SourceLocation]:
+    """Return the lines that define a dataset and its queries, each once."""
+    return list(dict.fromkeys([dataset.location, *(query.location for query in queries)]))
 
 
 @dataclass(slots=True)
@@ -160,11 +167,18 @@ class Definitions:
                     dataset=str(queries[0].target),
                 )
         for name, dataset in self.datasets.items():
+            if dataset.format not in _FORMATS:
+                raise BadDefinition(
+                    f"{dataset.name} has the format {dataset.format!r}",
+                    where=[dataset.location],
+                    fix=f"one of: {', '.join(_FORMATS)}",
+                    dataset=str(dataset.name),
+                )
             queries = self.queries.get(name, [])
             if not queries or (dataset.kind is not Kind.STREAMING_TABLE and len(queries) > 1):
                 raise BadDefinition(
                     f"{dataset.kind.value} {dataset.name} has {len(queries) or 'no'} queries",
-                    where=[dataset.location, *(query.location for query in queries)],
+                    where=places(dataset, queries),
                     fix="give a streaming table one flow at least, a view exactly one query",
                     dataset=str(dataset.name),
                 )
@@ -173,7 +187,7 @@ class Definitions:
                 raise BadDefinition(
                     f"{dataset.kind.value} {dataset.name} has an AUTO CDC flow and "
                     + ("another one" if len(queries) > 1 else "is no streaming table"),
-                    where=[dataset.location, *(query.location for query in queries)],
+                    where=places(dataset, queries),
                     fix="give the AUTO CDC flow a streaming table of its own; dp.temporary_view unites sources",
                     dataset=str(dataset.name),
                 )

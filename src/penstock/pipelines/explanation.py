@@ -14,6 +14,7 @@ from penstock.state.commit import CommitLog
 
 _SAID = {
     Method.INCREMENTAL: "incremental: by the changes of its inputs",
+    Method.STATELESS: "incremental: row by row, without state",
     Method.APPEND: "append: the rows that its streams have not read",
     Method.RECOMPUTE: "recomputed by Spark; what follows gets the difference",
 }

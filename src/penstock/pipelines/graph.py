@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, Step
-from penstock.pipelines.definitions import Dataset, Definitions, Kind, Query, TableName
+from penstock.pipelines.definitions import Dataset, Definitions, Kind, Query, TableName, places
 from penstock.pipelines.errors import BadDefinition, QueryRefused
 from penstock.pipelines.leaves import Leaf, TableLeaf, leaves_of
 from penstock.pipelines.python_files import import_python_file, name_parts
@@ -234,7 +234,7 @@ def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
             difference = ", ".join(sorted(names ^ other))
             raise BadDefinition(
                 f"the columns of {dataset.name} are not those of its query: {difference}",
-                where=[dataset.location, each.query.location],
+                where=places(dataset, [each.query]),
                 fix="select exactly the columns of the table",
                 dataset=str(dataset.name),
             )
@@ -271,12 +271,24 @@ def settings(spark: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
             spark.conf.unset(key) if value is None else spark.conf.set(key, value)
 
 
+def told_by(error: Exception) -> str:
+    """Return what an error says: one of Spark without its plans and stacks, another one with its kind."""
+    from pyspark.errors import PySparkException
+
+    if isinstance(error, PenstockError):
+        return str(error)
+    message = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n'")[0].strip()
+    if isinstance(error, PySparkException) and message:
+        return message
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
 def _refusal(query: Query, error: Exception) -> PenstockError:
     if isinstance(error, PenstockError):
         return error
     from penstock.pipelines.python_files import location_in
 
-    message = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n'")[0].strip()
+    message = told_by(error)
     own = Path(query.location.file)
     where = [query.location] if query.text is not None else [location_in(own, error)]
     if where[0].line == 1:
@@ -284,7 +296,7 @@ def _refusal(query: Query, error: Exception) -> PenstockError:
     return QueryRefused(
         f"the query of {query.target} cannot be analysed",
         where=where,
-        why=message if message else type(error).__name__,
+        why=message,
         fix="correct the query",
         dataset=str(query.target),
     )

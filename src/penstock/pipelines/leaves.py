@@ -100,8 +100,10 @@ def _leaf(node: Any, datasets: Mapping[TableName, TableName], session: SparkSess
             if not _is(source.providingInstance(), "org.apache.spark.sql.execution.datasources.FileFormat", session):
                 return UnversionedLeaf(node, streaming, f"a stream of {source.className()}")
             return _files(node, source.resolveRelation(False, False, False), streaming, session)
+        case "StreamingRelationV2":
+            return UnversionedLeaf(node, streaming, f"a stream of {node.sourceName()}")
         case _:
-            return UnversionedLeaf(node, streaming, f"{kind} {node.simpleString(25)}")
+            return UnversionedLeaf(node, streaming, node.simpleString(25))
 
 
 _FEW = 1_000

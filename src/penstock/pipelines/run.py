@@ -11,7 +11,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.errors import PenstockError
 from penstock.pipelines.catalog import Catalog
 from penstock.pipelines.definitions import TableName
 from penstock.pipelines.errors import BadDefinition
@@ -19,7 +18,7 @@ from penstock.pipelines.graph import Graph, Table, analysed, read_definitions
 from penstock.pipelines.plans import POLICY, Policy, TablePlan, plan_tables
 from penstock.pipelines.spec import PipelineSpec, settings_of
 from penstock.pipelines.update import Cut, Updated, Updater
-from penstock.queries.planning import activate
+from penstock.queries.planning import activate, errors_are_told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,7 +112,8 @@ def _session_of(spec: PipelineSpec, spark: SparkSession) -> Generator[SparkSessi
             session.conf.set(key, value)
     activate(session)
     try:
-        yield session
+        with errors_are_told():
+            yield session
     finally:
         activate(before or spark)
 
@@ -239,11 +239,4 @@ def session_for(spec: PipelineSpec) -> SparkSession:
     given = dict(settings_of(spec))
     memory = given.pop("spark.driver.memory", "1g")
     return session(app_name=spec.name, memory=memory, config=given)
-
-
-def message_of(error: Exception) -> str:
-    """Return what an error says, without the plans and stacks of Spark."""
-    if isinstance(error, PenstockError):
-        return str(error)
-    return str(error).partition("\n\nJVM stacktrace")[0].partition(";\n'")[0].strip() or type(error).__name__
 

@@ -170,13 +170,33 @@ def activate(session: SparkSession) -> None:
 
 
 @contextmanager
+def errors_are_told() -> Generator[None]:
+    """Keep PySpark from logging its errors, with the stack of the JVM: who catches them tells the user."""
+    from pyspark.logger.logger import PySparkLogger
+
+    loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
+    for logger in loggers:
+        logger.addFilter(_is_told)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(_is_told)
+
+
+def _is_told(record: object) -> bool:
+    return False
+
+
+@contextmanager
 def _spark_errors(location: SourceLocation) -> Generator[None]:
     """Convert Spark's refusal of a query, and failures of its optimiser, which computes constants."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
-        yield
+        with errors_are_told():
+            yield
     except PySparkException as error:
         # The plan as far as Spark made it comes after the message.
         why = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n'")[0].strip()

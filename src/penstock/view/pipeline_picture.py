@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from penstock.view.picture import Arrow, Box, BoxRole, Kind, Picture
+from penstock.view.picture import Arrow, Box, BoxRole, Cluster, Kind, Picture
 
 if TYPE_CHECKING:
     from penstock.pipelines.definitions import TableName
@@ -33,7 +33,8 @@ def picture_of_pipeline(title: str, graph: Graph, plans: Mapping[TableName, Tabl
                 kind = Kind.APPEND if leaf.streaming else Kind.CHANGES
                 arrows.append(Arrow(source, made.id, kind, ""))
         boxes[made.id] = made
-    return Picture(title, tuple(boxes.values()), tuple(dict.fromkeys(arrows)), ())
+    cluster = Cluster("tables", "tables", tuple(boxes))
+    return Picture(title, tuple(boxes.values()), tuple(dict.fromkeys(arrows)), (cluster,))
 
 
 def _title(leaf: Leaf) -> str:

@@ -1,0 +1,145 @@
+"""Every mistake in a project, with the whole text of its error: `errors/x.txt` is what the user is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.pipelines.run import planned
+from penstock.pipelines.spec import find_spec, read_spec
+from tests.golden import assert_golden
+from tests.pipelines.project import Project
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GOLDEN = Path(__file__).parent / "errors"
+
+SPECS = {
+    "unknown_field": "name: x\nstorage: s\nschedule: daily\n",
+    "missing_storage": "name: x\n",
+    "not_yaml": "name: x\nstorage: [\n",
+    "no_fields": "- x\n",
+    "storage_elsewhere": "name: x\nstorage: s3://bucket/x\n",
+    "pattern_of_names": "name: x\nstorage: s\nlibraries: [{glob: {include: a/**/*.py}}]\n",
+    "pattern_outside": "name: x\nstorage: s\nlibraries: [{glob: {include: ../other/**}}]\n",
+    "library_of_another_form": "name: x\nstorage: s\nlibraries:\n  - file: a.py\n",
+    "setting_that_is_a_number": "name: x\nstorage: s\nconfiguration:\n  spark.sql.shuffle.partitions: 2\n",
+    "other_catalog": "name: x\nstorage: s\ncatalog: unity\n",
+}
+
+_PYTHON = """\
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession, functions as F
+
+spark = SparkSession.active()
+"""
+
+PYTHON = {
+    "defined_twice": "@dp.materialized_view(name='a')\ndef one():\n    return spark.range(1)\n"
+    "@dp.materialized_view(name='A')\ndef two():\n    return spark.range(1)\n",
+    "cycle": "@dp.materialized_view\ndef a():\n    return spark.table('b')\n"
+    "@dp.materialized_view\ndef b():\n    return spark.table('a')\n",
+    "no_query": "dp.create_streaming_table('a')\n",
+    "no_target": "@dp.append_flow(target='a')\ndef one():\n    return spark.readStream.json('in')\n",
+    "view_of_a_stream": "@dp.materialized_view\ndef a():\n    return spark.readStream.schema('x INT').json('in')\n",
+    "streaming_table_of_rows": "@dp.table\ndef a():\n    return spark.range(1)\n",
+    "partitioned_by_what": "@dp.materialized_view(partition_cols=['day'])\ndef a():\n    return spark.range(1)\n",
+    "other_columns": "@dp.materialized_view(schema='x INT')\ndef a():\n    return spark.range(1)\n",
+    "no_dataframe": "@dp.materialized_view\ndef a():\n    return 1\n",
+    "fails_at_import": "1 / 0\n",
+    "syntax": "def a(:\n",
+    "counts_in_a_query": "@dp.materialized_view\ndef a():\n    n = spark.range(1).count()\n    return spark.range(n)\n",
+    "changes_a_setting": "spark.conf.set('spark.sql.ansi.enabled', 'false')\n",
+    "unknown_table": "@dp.materialized_view\ndef a():\n    return spark.table('orders')\n",
+    "unknown_column": "@dp.materialized_view\ndef a():\n    return spark.range(1).select('x')\n",
+    "query_that_raises": "@dp.materialized_view\ndef a():\n    return spark.range([][0])\n",
+    "unknown_policy": "@dp.materialized_view(table_properties={'penstock.refresh_policy': 'always'})\n"
+    "def a():\n    return spark.range(1)\n",
+    "strict_of_random_rows": "@dp.materialized_view(table_properties={'penstock.refresh_policy': 'incremental_strict'})\n"
+    "def a():\n    return spark.range(9).where(F.rand() < 0.5)\n",
+    "stream_with_state": "@dp.table\ndef a():\n    return spark.readStream.schema('x INT').json('in').groupBy('x').count()\n",
+    "stream_of_rates": "@dp.table\ndef a():\n    return spark.readStream.format('rate').load()\n",
+    "records_of_other_columns": "@dp.table\ndef r():\n    return spark.readStream.schema('id INT, at INT').json('in')\n"
+    "dp.create_streaming_table('a')\ndp.create_auto_cdc_flow('a', 'r', ['key'], 'at')\n",
+    "records_ordered_by_what": "@dp.table\ndef r():\n    return spark.readStream.schema('id INT, at BOOLEAN').json('in')\n"
+    "dp.create_streaming_table('a')\ndp.create_auto_cdc_flow('a', 'r', ['id'], 'at')\n",
+    "records_beside_rows": "@dp.table\ndef r():\n    return spark.readStream.schema('id INT, at INT').json('in')\n"
+    "dp.create_auto_cdc_flow('r', 'r', ['id'], 'at', name='f')\n",
+    "sink": "dp.create_sink('s', 'parquet', {'path': 'out'})\n",
+    "format_delta": "@dp.materialized_view(format='delta')\ndef a():\n    return spark.range(1)\n",
+}
+
+SQL = {
+    "statement": "INSERT INTO a SELECT 1;",
+    "not_sql": "CREATE MATERIALIZED VIEW a AS SELEC 1;",
+    "persisted_view": "CREATE VIEW a AS SELECT 1 AS x;",
+    "strict_sketch": "CREATE MATERIALIZED VIEW a\nTBLPROPERTIES ('penstock.refresh_policy' = 'incremental_strict')\n"
+    "AS SELECT id % 2 AS k,\n    hll_sketch_estimate(hll_sketch_agg(id)) AS n\nFROM range(9) GROUP BY id % 2;",
+    "partitioned_by_a_function": "CREATE MATERIALIZED VIEW a PARTITIONED BY (bucket(4, id)) AS SELECT id FROM range(1);",
+    "other_catalogue": "CREATE MATERIALIZED VIEW other.db.a AS SELECT 1 AS x;",
+}
+
+
+def told(error: PenstockError, root: Path) -> str:
+    return str(error).replace(str(root), "PROJECT") + "\n"
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_spec_that_is_wrong(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "spark-pipeline.yml"
+    file.write_text(SPECS[name])
+    with pytest.raises(PenstockError) as error:
+        read_spec(file)
+    assert error.value.fix
+    assert_golden(GOLDEN / f"spec_{name}.txt", told(error.value, tmp_path))
+
+
+def test_a_spec_that_is_missing_or_there_twice(tmp_path: Path) -> None:
+    folder = tmp_path / "a/b"
+    folder.mkdir(parents=True)
+    (tmp_path / "spark-pipeline.yml").write_text("name: x\nstorage: s\n")
+    assert find_spec(folder) == tmp_path / "spark-pipeline.yml"
+    (tmp_path / "spark-pipeline.yaml").write_text("name: x\nstorage: s\n")
+    with pytest.raises(PenstockError, match="two spec files"):
+        find_spec(folder)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", PYTHON)
+def test_a_python_file_that_is_wrong(tmp_path: Path, spark: SparkSession, name: str) -> None:
+    project = Project.new(tmp_path / "project", spark)
+    project.write("a.py", _PYTHON + PYTHON[name])
+    project.add("in", 1, [])
+    check(project, f"python_{name}")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", SQL)
+def test_a_sql_file_that_is_wrong(tmp_path: Path, spark: SparkSession, name: str) -> None:
+    project = Project.new(tmp_path / "project", spark)
+    project.write("a.sql", "-- a comment; with a semicolon\n" + SQL[name])
+    check(project, f"sql_{name}")
+
+
+@pytest.mark.spark
+def test_files_that_are_no_part_of_a_pipeline(tmp_path: Path, spark: SparkSession) -> None:
+    project = Project.new(tmp_path / "project", spark)
+    project.write("notes.txt", "")
+    check(project, "other_file")
+
+
+def check(project: Project, golden: str) -> None:
+    with pytest.raises(PenstockError) as error, planned(project.spec, project.spark):
+        pass
+    assert error.value.fix
+    assert error.value.where
+    assert_golden(GOLDEN / f"{golden}.txt", told(error.value, project.root))
+
+
+def test_no_text_is_left_without_its_mistake() -> None:
+    names = {f"{kind}_{name}" for kind, of in (("spec", SPECS), ("python", PYTHON), ("sql", SQL)) for name in of}
+    assert {path.stem for path in GOLDEN.glob("*.txt")} == {*names, "other_file"}
