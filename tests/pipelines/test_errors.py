@@ -141,5 +141,7 @@ def check(project: Project, golden: str) -> None:
 
 
 def test_no_text_is_left_without_its_mistake() -> None:
-    names = {f"{kind}_{name}" for kind, of in (("spec", SPECS), ("python", PYTHON), ("sql", SQL)) for name in of}
+    names = {
+        f"{kind}_{name}" for kind, of in (("spec", SPECS), ("python", PYTHON), ("sql", SQL)) for name in of
+    }
     assert {path.stem for path in GOLDEN.glob("*.txt")} == {*names, "other_file"}

@@ -63,7 +63,9 @@ def expected(root: Path) -> dict[str, Counter[tuple[Any, ...]]]:
 
 
 def copied(tmp_path: Path, spark: SparkSession) -> Project:
-    shutil.copytree(EXAMPLE, tmp_path / "project", ignore=shutil.ignore_patterns("__pycache__", "storage", "input"))
+    shutil.copytree(
+        EXAMPLE, tmp_path / "project", ignore=shutil.ignore_patterns("__pycache__", "storage", "input")
+    )
     return Project(tmp_path / "project", spark)
 
 

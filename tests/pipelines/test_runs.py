@@ -58,10 +58,17 @@ def test_views_keep_their_dependencies_from_run_to_run(project: Project) -> None
 def test_a_table_that_fails_and_those_that_read_it_keep_their_rows(project: Project) -> None:
     project.write("c.sql", "CREATE MATERIALIZED VIEW beside AS SELECT sum(v) AS v FROM base;")
     project.run()
-    project.write("a.py", PYTHON.replace('F.col("v") * 2', 'F.when(F.col("v") > 5, F.col("v") / 0).otherwise(2)'))
+    project.write(
+        "a.py", PYTHON.replace('F.col("v") * 2', 'F.when(F.col("v") > 5, F.col("v") / 0).otherwise(2)')
+    )
     project.add("in", 2, rows_of(10, first=3))
     report = project.run()
-    assert states(report) == {"base": "COMPLETED", "doubled": "FAILED", "total": "SKIPPED", "beside": "COMPLETED"}
+    assert states(report) == {
+        "base": "COMPLETED",
+        "doubled": "FAILED",
+        "total": "SKIPPED",
+        "beside": "COMPLETED",
+    }
     assert "DIVIDE_BY_ZERO" in str(event(report, "doubled").error)
     assert project.rows("doubled") == Counter({(0, 2): 1, (1, 4): 1, (2, 6): 1})
     assert project.rows("total") == Counter({(3, 12): 1})
@@ -194,7 +201,12 @@ def test_an_edited_project(project: Project) -> None:
     project.run()
 
     # A column more: the table is made anew, and so is what reads it.
-    project.write("a.py", PYTHON.replace('.withColumnRenamed("v", "w")', '.withColumnRenamed("v", "w").withColumn("x", F.col("w") + 1)'))
+    project.write(
+        "a.py",
+        PYTHON.replace(
+            '.withColumnRenamed("v", "w")', '.withColumnRenamed("v", "w").withColumn("x", F.col("w") + 1)'
+        ),
+    )
     report = project.run()
     assert changed(report) == {"doubled"}
     assert project.rows("doubled") == Counter({(0, 2, 3): 1, (1, 4, 5): 1, (2, 6, 7): 1})

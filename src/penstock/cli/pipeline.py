@@ -136,13 +136,10 @@ def _session(file: Path | None) -> Generator[tuple[PipelineSpec, SparkSession]]:
 
     project = read_spec(file or find_spec(Path.cwd()))
     need_pyspark()
-    from penstock.pipelines.run import session_for
+    from penstock.pipelines.run import spark_for
 
-    spark = session_for(project)
-    try:
+    with spark_for(project) as spark:
         yield project, spark
-    finally:
-        spark.stop()
 
 
 @contextmanager

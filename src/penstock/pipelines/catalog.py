@@ -60,9 +60,7 @@ class TableEntry:
     fingerprint: str
     generation: int = 0
     tick: int = 0
-    positions: Mapping[str, Mapping[str, Position]] = field(
-        default_factory=dict[str, Mapping[str, Position]]
-    )
+    positions: Mapping[str, Mapping[str, Position]] = field(default_factory=dict[str, Mapping[str, Position]])
 
 
 class Catalog:
@@ -182,10 +180,10 @@ class Catalog:
         for run in self._runs():
             if run not in kept:
                 remove_folder(self._folder / str(run))
-        catalogues = [self.entries if run == current else _entries_in(self._folder / str(run)) for run in kept]
-        versions = {
-            (name, entry.version) for catalogue in catalogues for name, entry in catalogue.items()
-        }
+        catalogues = [
+            self.entries if run == current else _entries_in(self._folder / str(run)) for run in kept
+        ]
+        versions = {(name, entry.version) for catalogue in catalogues for name, entry in catalogue.items()}
         needed = self._versions_to_read()
         for name in self.entries:
             for folder in _numbered(self._of("tables", name)):
@@ -233,4 +231,3 @@ def _escaped(name: TableName) -> Path:
 
 def _numbered(folder: Path) -> list[Path]:
     return [each for each in folder.iterdir() if each.name.isdigit()] if folder.is_dir() else []
-

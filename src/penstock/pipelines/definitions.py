@@ -191,5 +191,3 @@ class Definitions:
                     fix="give the AUTO CDC flow a streaming table of its own; dp.temporary_view unites sources",
                     dataset=str(dataset.name),
                 )
-
-

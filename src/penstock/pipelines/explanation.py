@@ -23,7 +23,9 @@ _SAID = {
 def explain_pipeline(graph: Graph, plans: Mapping[TableName, TablePlan], storage: Path) -> str:
     """Explain the tables of a pipeline, in the order in which they are brought up to date."""
     known = Catalog.last_entries(storage)
-    blocks = ["\n".join(_lines(table, plans[table.name], known.get(table.name), storage)) for table in graph.tables]
+    blocks = [
+        "\n".join(_lines(table, plans[table.name], known.get(table.name), storage)) for table in graph.tables
+    ]
     return "\n\n".join(blocks) + "\n"
 
 

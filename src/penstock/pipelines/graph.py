@@ -191,7 +191,10 @@ class _Analyser:
         for each in queries:
             streaming: bool = each.frame.isStreaming
             if dataset.kind is Kind.STREAMING_TABLE and not streaming:
-                what, fix = "reads no stream", "spark.readStream, STREAM(table); or make it a materialized view"
+                what, fix = (
+                    "reads no stream",
+                    "spark.readStream, STREAM(table); or make it a materialized view",
+                )
             elif dataset.kind is Kind.MATERIALIZED_VIEW and streaming:
                 what, fix = "reads a stream", "spark.read, or make it a streaming table: @dp.table"
             else:
@@ -208,7 +211,8 @@ class _Analyser:
         folder.mkdir(parents=True, exist_ok=True)
         partitions = ", ".join(f"`{column}`" for column in table.dataset.partitioned_by)
         declared = ", ".join(
-            f"`{field.name.replace('`', '``')}` {field.dataType.simpleString()}" for field in table.schema.fields
+            f"`{field.name.replace('`', '``')}` {field.dataType.simpleString()}"
+            for field in table.schema.fields
         )
         location = str(folder).replace("'", "\\'")
         self.spark.sql(f"DROP TABLE IF EXISTS {table.name.quoted}")

@@ -97,7 +97,9 @@ def _leaf(node: Any, datasets: Mapping[TableName, TableName], session: SparkSess
             name = _table(source.catalogTable(), datasets)
             if name is not None:
                 return TableLeaf(node, streaming, f"table {name}", name)
-            if not _is(source.providingInstance(), "org.apache.spark.sql.execution.datasources.FileFormat", session):
+            if not _is(
+                source.providingInstance(), "org.apache.spark.sql.execution.datasources.FileFormat", session
+            ):
                 return UnversionedLeaf(node, streaming, f"a stream of {source.className()}")
             return _files(node, source.resolveRelation(False, False, False), streaming, session)
         case "StreamingRelationV2":
@@ -234,7 +236,9 @@ def frame_of_plan(plan: Any, session: SparkSession) -> DataFrame:
     return DataFrame(dataset.ofRows(java_session(session), plan), session)
 
 
-def with_leaves(plan: Any, replaced: Mapping[str, Any], datasets: Mapping[TableName, TableName], session: SparkSession) -> DataFrame:
+def with_leaves(
+    plan: Any, replaced: Mapping[str, Any], datasets: Mapping[TableName, TableName], session: SparkSession
+) -> DataFrame:
     """Return a query over other rows. replaced: plans by the key of the leaf that each replaces."""
 
     def other(node: Any) -> Any:

@@ -277,7 +277,9 @@ def _canonical(query: AnalysedQuery, spark: SparkSession) -> str:
     text: str = query.plan.toString()
     numbers: dict[str, str] = {}
     functions = "".join(_functions(query, spark))
-    return _EXPRESSION_ID.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), text) + functions
+    return (
+        _EXPRESSION_ID.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), text) + functions
+    )
 
 
 def _functions(query: AnalysedQuery, spark: SparkSession) -> Iterator[str]:

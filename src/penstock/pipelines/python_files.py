@@ -113,7 +113,9 @@ class _Registry(GraphElementRegistry):
     def register_flow(self, flow: Flow) -> None:
         location = _location(flow.source_code_location)
         target = self._definitions.name(self._parts(flow.target), location)
-        self._definitions.add_query(Query(flow.name, target, flow.func, location, settings=dict(flow.spark_conf)))
+        self._definitions.add_query(
+            Query(flow.name, target, flow.func, location, settings=dict(flow.spark_conf))
+        )
 
     def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
         location = _location(flow.source_code_location)

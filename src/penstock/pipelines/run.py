@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -94,8 +95,9 @@ def planned(
     """
     with _session_of(spec, spark) as session, _inside(spec.root, session):
         definitions = read_definitions(spec, session)
-        with analysed(definitions, session, spec.storage / "empty") as graph:
-            yield graph, plan_tables(graph, default or _default_policy(spec), session)
+        with TemporaryDirectory(prefix="penstock-empty-") as empty:
+            with analysed(definitions, session, Path(empty)) as graph:
+                yield graph, plan_tables(graph, default or _default_policy(spec), session)
 
 
 @contextmanager
@@ -232,11 +234,19 @@ class _Run:
         self.observer(event)
 
 
-def session_for(spec: PipelineSpec) -> SparkSession:
-    """Start a Spark with the settings of a project."""
+@contextmanager
+def spark_for(spec: PipelineSpec) -> Generator[SparkSession]:
+    """Provide the Spark that there is, or start one with the settings of a project for the time being."""
+    from pyspark import SparkContext
+
     from penstock.spark.session import session
 
+    started = SparkContext._active_spark_context is None  # pyright: ignore[reportPrivateUsage]
     given = dict(settings_of(spec))
     memory = given.pop("spark.driver.memory", "1g")
-    return session(app_name=spec.name, memory=memory, config=given)
-
+    spark = session(app_name=spec.name, memory=memory, config=given)
+    try:
+        yield spark
+    finally:
+        if started:
+            spark.stop()

@@ -44,7 +44,9 @@ def _reads() -> list[tuple[Any, str, str]]:
     from pyspark.sql.classic.dataframe import DataFrame
 
     names = "count collect take first head tail isEmpty toPandas toArrow show toLocalIterator foreach".split()
-    return [(DataFrame, name, "rows") for name in (*names, "foreachPartition", "checkpoint", "localCheckpoint")]
+    return [
+        (DataFrame, name, "rows") for name in (*names, "foreachPartition", "checkpoint", "localCheckpoint")
+    ]
 
 
 @contextmanager

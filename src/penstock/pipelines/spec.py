@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import SourceLocation
+from penstock.errors import BadUri, SourceLocation
 from penstock.path_or_url import local_path
 from penstock.pipelines.errors import BadSpec
 
@@ -84,7 +84,7 @@ def find_spec(folder: Path) -> Path:
 
 
 def read_spec(file: Path) -> PipelineSpec:
-    """Read a spec file. Raises `BadSpec` with the line, and `BadUri` for storage elsewhere."""
+    """Read a spec file. Raises `BadSpec` with the line."""
     try:
         import yaml
     except ImportError as missing:
@@ -97,7 +97,9 @@ def read_spec(file: Path) -> PipelineSpec:
         text = file.read_text(encoding="utf-8")
         given, node = yaml.safe_load(text), yaml.compose(text, yaml.SafeLoader)
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSpec(f"the spec file {file} cannot be read", why=f"{error}.", fix="correct --spec") from error
+        raise BadSpec(
+            f"the spec file {file} cannot be read", why=f"{error}.", fix="correct --spec"
+        ) from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise BadSpec(
@@ -143,7 +145,16 @@ class _Reader:
 
     def _storage(self) -> Path:
         text = self._text("storage", "")
-        path = Path(local_path(text, "storage"))
+        try:
+            path = Path(local_path(text, "storage"))
+        except BadUri as error:
+            raise BadSpec(
+                f"'storage' is {text!r}",
+                where=[self._at("storage")],
+                why=error.why,
+                fix="a folder of this machine, or file:///...",
+                field="storage",
+            ) from None
         return path if path.is_absolute() else self.file.resolve().parent / path
 
     def _text(self, field: str, default: str) -> str:
@@ -155,11 +166,15 @@ class _Reader:
     def _configuration(self) -> Mapping[str, str]:
         given = self.given.get("configuration") or {}
         if not isinstance(given, dict):
-            raise self._bad("configuration", "is not a mapping", "configuration: {spark.some.setting: 'text'}")
+            raise self._bad(
+                "configuration", "is not a mapping", "configuration: {spark.some.setting: 'text'}"
+            )
         for key, value in given.items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise self._bad(
-                    "configuration", f"has {key!r}: {value!r}", "settings are texts: write the value in quotes"
+                    "configuration",
+                    f"has {key!r}: {value!r}",
+                    "settings are texts: write the value in quotes",
                 )
         return given
 

@@ -27,10 +27,12 @@ def read_sql_file(file: Path, definitions: Definitions, spark: SparkSession) -> 
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadDefinition(f"{file.name} cannot be read", why=f"{error}.", fix="write it as UTF-8") from error
-    splitter = java_class(spark, "org.apache.spark.sql.pipelines.graph.SqlGraphRegistrationContext$").__getattr__(
-        "MODULE$"
-    )
+        raise BadDefinition(
+            f"{file.name} cannot be read", why=f"{error}.", fix="write it as UTF-8"
+        ) from error
+    splitter = java_class(
+        spark, "org.apache.spark.sql.pipelines.graph.SqlGraphRegistrationContext$"
+    ).__getattr__("MODULE$")
     try:
         statements = items(splitter.splitSqlFileIntoQueries(java_session(spark), text, file.name))
     except PySparkException as error:
@@ -68,7 +70,15 @@ class _Reader:
                 fix="CREATE MATERIALIZED VIEW, STREAMING TABLE, FLOW or TEMPORARY VIEW, or SET; "
                 "docs/pipelines.md lists what a file may have",
             )
-        reader(self, plan, _Place(location, QueryText(text, str(self.file), line)))
+        reader(self, plan, _Place(location, self._text_of(plan, text, line)))
+
+    def _text_of(self, plan: Any, text: str, line: int) -> QueryText:
+        """Return a statement as its nodes know it: with the comments in front of it."""
+        whole = plan.origin().sqlText()
+        if whole.isEmpty() or text not in whole.get():
+            return QueryText(text, str(self.file), line)
+        before = whole.get().partition(text)[0]
+        return QueryText(whole.get(), str(self.file), line - before.count("\n"))
 
     def dataset(self, parts: Iterable[str], kind: Kind, place: _Place, plan: Any | None = None) -> Dataset:
         name = self.definitions.name(list(parts), place.location)
@@ -215,7 +225,9 @@ def _temporary_view(reader: _Reader, plan: Any, place: _Place) -> None:
     name = plan.name()
     if plan.viewType().toString() != "LocalTempView":
         raise BadDefinition(
-            "the view is not TEMPORARY", where=[place.location], fix="CREATE TEMPORARY VIEW, or MATERIALIZED VIEW"
+            "the view is not TEMPORARY",
+            where=[place.location],
+            fix="CREATE TEMPORARY VIEW, or MATERIALIZED VIEW",
         )
     database = [name.database().get()] if name.database().isDefined() else []
     made = reader.dataset([*database, name.table()], Kind.TEMPORARY_VIEW, place)

@@ -29,7 +29,6 @@ from penstock.pipelines.plans import ANSWER, Method, TablePlan
 from penstock.pipelines.versions import (
     WEIGHT,
     VersionWriter,
-    adds_only,
     as_stored,
     read_changes,
     read_rows,
@@ -203,7 +202,9 @@ class Updater:
         """Make the next version of the table, if anything changed. Raises the errors of its query."""
         return _METHODS[self.plan.method](self)
 
-    def _entry(self, version: int, positions: Mapping[str, Positions], generation: int, tick: int) -> TableEntry:
+    def _entry(
+        self, version: int, positions: Mapping[str, Positions], generation: int, tick: int
+    ) -> TableEntry:
         known = {
             flow: {key: position for key, position in each.items() if position is not None}
             for flow, each in positions.items()
@@ -294,7 +295,9 @@ class Updater:
             if len(known) < len(changes):
                 pinned = {leaf.key: self._pinned for leaf in query.leaves}
                 version = self._writer.replace(self._over(query, pinned))
-                return Updated(self._entry(version, {name: now}, 0, 0), self.plan.method, None, "from all rows")
+                return Updated(
+                    self._entry(version, {name: now}, 0, 0), self.plan.method, None, "from all rows"
+                )
             version = self._applied(query, known)
         changed = self.cut.rows_changed(query.leaves, read)
         return Updated(self._entry(version, {name: now}, 0, 0), self.plan.method, changed)
@@ -313,7 +316,7 @@ class Updater:
         if all(rows.where(f"{WEIGHT} < 0").isEmpty() for rows in changes.values()):
             return self._writer.append(added)
         removed = part(f"{WEIGHT} < 0", f"-{WEIGHT}")
-        return self._writer.apply(weighted(added, 1).unionByName(weighted(removed, -1)), adds_only=False)
+        return self._writer.apply(weighted(added, 1).unionByName(weighted(removed, -1)))
 
     def _over(self, query: AnalysedQuery, replaced: Mapping[str, Any]) -> DataFrame:
         return with_leaves(query.plan, replaced, self.cut.graph.names, self.cut.spark)
@@ -344,7 +347,7 @@ class Updater:
         version = before.version
         if ticks:
             rows = read_sink(ticks, self._table, self.cut.spark)
-            version = self._writer.apply(rows, adds_only(ticks))
+            version = self._writer.apply(rows)
         made = self._entry(version, {name: now}, before.generation, state.last_tick)
         return Updated(made, Method.INCREMENTAL, changed)
 
@@ -468,4 +471,3 @@ class _State:
     def ticks_after(self, tick: int) -> list[Path]:
         """Return the folders of later ticks that changed something."""
         return [self.sink / tick_folder(each) for each in published_ticks(self.sink) if each > tick]
-

@@ -91,21 +91,25 @@ class VersionWriter:
         """Write a version of exactly the rows that changes from nothing make."""
         return self.replace(repeated(_summed(changes)))
 
-    def apply(self, changes: DataFrame, adds_only: bool) -> int:
-        """Write a version with changes, which have a weight each. adds_only: none takes rows back."""
+    def apply(self, changes: DataFrame) -> int:
+        """Write a version with changes, which have a weight each; return its number, the old one without any."""
         name, before = self.table.name, self._comparable
         assert before is not None
-        if adds_only:
-            version = self.append(repeated(changes))
+        version = self.catalog.new_version(name)
+        told, rows = self.catalog.changes(name, version), self.catalog.rows(name, version)
+        self._write(_summed(changes), told, "parquet")
+        if not rows_in(told):
+            remove_folder(told)
+            return before.version
+        made = read_changes(told, self.table, self.spark)
+        if _adds_only(told):
+            self._write(self._ordered(repeated(made)), rows)
+            take_over_folder_into(self.catalog.rows(name, before.version), rows)
         else:
-            version = self.catalog.new_version(name)
             was = weighted(self.frame(before.version), 1)
-            rows = _summed(was.unionByName(changes))
-            self._write(self._ordered(repeated(rows)), self.catalog.rows(name, version))
-        if self.told and version != before.version:
-            folder = self.catalog.changes(name, version)
-            remove_folder(folder)
-            self._write(changes, folder, "parquet")
+            self._write(self._ordered(repeated(_summed(was.unionByName(made)))), rows)
+        if not self.told:
+            remove_folder(told)
         return version
 
     def rows_of(self, version: int) -> int:
@@ -190,17 +194,14 @@ def read_sink(folders: Iterable[Path], table: Table, spark: SparkSession) -> Dat
     return found.select(*typed, f.col(SINK_WEIGHT).cast("long").alias(WEIGHT))
 
 
-def adds_only(folders: Iterable[Path]) -> bool:
-    """Return whether the ticks of a changelog take no row back."""
+def _adds_only(folder: Path) -> bool:
+    """Return whether changes take no row back."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     compute: Any = pc
-    return all(
-        compute.min(pq.read_table(file, columns=[SINK_WEIGHT])[SINK_WEIGHT]).as_py() > 0
-        for folder in folders
-        for file in _data_files(folder)
-    )
+    weights = (pq.read_table(file, columns=[WEIGHT])[WEIGHT] for file in _data_files(folder))
+    return all(compute.min(each).as_py() > 0 for each in weights if len(each))
 
 
 def _typed(table: Table) -> list[Any]:
@@ -266,5 +267,3 @@ def take_over_folder_into(old: Path, new: Path) -> None:
         at.parent.mkdir(parents=True, exist_ok=True)
         take_over(file, at)
     sync_folder(new)
-
-

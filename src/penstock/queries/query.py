@@ -130,7 +130,9 @@ def flow_over_leaves(
             return _flow_of(planned, schemas, append, name, location, then)
     except RecursionError:
         raise UnsupportedQuery(
-            "the query is nested too deeply", where=[location], fix="compute parts of it in tables of their own"
+            "the query is nested too deeply",
+            where=[location],
+            fix="compute parts of it in tables of their own",
         ) from None
 
 

@@ -71,7 +71,9 @@ class Query:
         self._ticker = ticker
         self._positions = positions
         self._shape = union_columns(opened)
-        static = (s.frame for s in opened if s.static and s.frame and (s.every_run or s.input.name not in read))
+        static = (
+            s.frame for s in opened if s.static and s.frame and (s.every_run or s.input.name not in read)
+        )
         # Static rows that no tick has had, for the first one of this run.
         self._static = union_of(static, self._shape)
         self._begun_at = ticker.checkpoint.tick

@@ -1,0 +1,113 @@
+"""`penstock pipeline` as it is typed, and what it prints."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from penstock.cli.main import app
+from tests.golden import assert_golden
+from tests.pipelines.project import Project
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+GOLDEN = Path(__file__).parent / "printed"
+
+SQL = """
+CREATE STREAMING TABLE events AS SELECT * FROM STREAM json.`in`;
+CREATE MATERIALIZED VIEW counts AS SELECT id % 3 AS k, count(*) AS n FROM events GROUP BY id % 3;
+CREATE MATERIALIZED VIEW kept AS SELECT k FROM counts WHERE n > 1;
+CREATE MATERIALIZED VIEW sketch AS SELECT hll_sketch_estimate(hll_sketch_agg(id)) AS n FROM events;
+"""
+
+EVENTS = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+
+@dp.table
+def events():
+    return SparkSession.active().readStream.schema("id INT, v INT").json("in")
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Project:
+    made = Project.new(tmp_path / "project", spark, a_py=EVENTS, b_sql=SQL.partition(";")[2])
+    made.add("in", 1, [{"id": at, "v": 1} for at in range(7)])
+    monkeypatch.chdir(made.root / "transformations")
+    return made
+
+
+def penstock(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["pipeline", *arguments])
+
+
+def shown(text: str, project: Project) -> str:
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", text)
+    text = re.sub(r"[\d,]+ bytes of state", "N bytes of state", text)
+    return text.replace(str(project.root), "PROJECT")
+
+
+def test_what_a_run_prints(project: Project) -> None:
+    first = penstock("run")
+    assert first.exit_code == 0, first.output
+    assert_golden(GOLDEN / "run.txt", shown(first.stdout, project))
+    project.add("in", 2, [{"id": 9, "v": 1}])
+    lines = [json.loads(line) for line in penstock("run", "--log-format", "json").stdout.splitlines()]
+    done = {line["table"].rpartition(".")[2]: line for line in lines if line.get("state") == "COMPLETED"}
+    assert {name: line["rows"] for name, line in done.items()} == {
+        "events": 8, "counts": 3, "kept": 3, "sketch": 1,
+    }  # fmt: skip
+    assert {name: line["changed"] for name, line in done.items()} == {
+        "events": True, "counts": True, "kept": False, "sketch": True,
+    }  # fmt: skip
+    assert (done["counts"]["method"], done["counts"]["rows_read"]) == ("incremental", 1)
+    assert lines[-1]["run"] == "COMPLETED"
+
+    explained = penstock("explain", "--spec", str(project.root / "spark-pipeline.yml"))
+    assert_golden(GOLDEN / "explain.txt", shown(explained.stdout, project))
+    assert_golden(GOLDEN / "draw.txt", penstock("draw").stdout)
+    assert penstock("draw", "--format", "dot").stdout.startswith("digraph")
+
+
+def test_what_a_failed_run_prints(project: Project) -> None:
+    project.write("b.sql", "CREATE MATERIALIZED VIEW counts AS SELECT sum(id / (v - 1)) AS n FROM events;"
+                  "CREATE MATERIALIZED VIEW kept AS SELECT n FROM counts WHERE n > 1;")  # fmt: skip
+    failed = penstock("run")
+    assert failed.exit_code == 1
+    text = shown(failed.stdout, project)
+    assert "TIME: Flow 'spark_catalog.default.counts' has FAILED.\nError: " in text
+    assert "TIME: Flow 'spark_catalog.default.kept' SKIPPED due to upstream failure(s).\n" in text
+    assert text.endswith("TIME: Run has FAILED.\n")
+    assert project.rows("events").total() == 7
+    assert not project.path("counts").exists()
+
+
+def test_what_is_refused(project: Project) -> None:
+    for arguments, said in {
+        ("run", "--refresh", "nope"): "P803 UnknownDataset",
+        ("run", "--full-refresh-all", "--refresh", "counts"): "--full-refresh-all goes with neither",
+        ("dry-run", "--refresh-policy", "incremental_strict"): "P805 NotIncremental",
+        ("run", "--spec", "nowhere.yml"): "P801 BadSpec",
+    }.items():
+        refused = penstock(*arguments)
+        assert refused.exit_code == 2, arguments
+        assert said in refused.output
+    assert not (project.root / "storage/catalog/current").exists()
+
+
+def test_a_dry_run_writes_nothing(project: Project) -> None:
+    dry = penstock("dry-run")
+    assert dry.exit_code == 0
+    assert "spark_catalog.default.sketch   recompute   the query aggregates by HllSketchAgg" in dry.stdout
+    assert not (project.root / "storage").exists()
+    assert penstock("run", "--refresh", "events").exit_code == 0
+    assert penstock("run", "--full-refresh", "events,counts").exit_code == 0
