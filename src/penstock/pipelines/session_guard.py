@@ -43,7 +43,7 @@ def _reads() -> list[tuple[Any, str, str]]:
     """List the calls that read rows, of which a query function sees none yet."""
     from pyspark.sql.classic.dataframe import DataFrame
 
-    names = "count collect take first head tail isEmpty toPandas toArrow show toLocalIterator foreach".split()
+    names = ["count", "collect", "take", "first", "head", "tail", "isEmpty", "toPandas", "toArrow", "show", "toLocalIterator", "foreach"]
     return [
         (DataFrame, name, "rows") for name in (*names, "foreachPartition", "checkpoint", "localCheckpoint")
     ]
