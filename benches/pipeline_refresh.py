@@ -1,6 +1,6 @@
 """CPU seconds of a pipeline's second run: by Penstock, and by `spark-pipelines`, which recomputes its views.
 
-    PYTHONPATH=. python benches/pipeline_refresh.py [--orders 10000000] [--changes 0.001] [--peer SPARK-PIPELINES]
+    PYTHONPATH=. python benches/pipeline_refresh.py [--orders 10000000] [--changes 0.001] [--peer PATH]
 
 The project is examples/pipeline. Its AUTO CDC tables fail in open Spark on the formats that it ships, so the
 peer gets views that compute the same from all records. Each run is a process of its own, with its Java; what

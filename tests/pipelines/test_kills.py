@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,9 +120,8 @@ def test_a_run_that_ends_before_any_file_operation(tmp_path: Path, spark: SparkS
     for number in range(2, 5):
         before = published(project)
         more(number)
-        with killed_before(draw.randrange(1, most)), pytest.raises(Killed):
+        with killed_before(draw.randrange(1, most)), suppress(Killed):
             project.run()
-            raise Killed  # It was done before.
         assert published(project) in (before, expected(rows))
         if draw.random() < 0.5:
             more(number + 10)

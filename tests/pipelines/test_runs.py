@@ -112,7 +112,8 @@ def test_files_that_are_gone_or_changed_leave_the_tables(project: Project) -> No
     report = project.run()
     assert project.rows("total") == Counter({(1, 20): 1})
     updated = event(report, "total").updated
-    assert updated is not None and updated.rows_in == 3
+    assert updated is not None
+    assert updated.rows_in == 3
     project.add("in", 2, rows_of(7, 8))
     project.run()
     assert project.rows("total") == Counter({(2, 30): 1})

@@ -188,6 +188,6 @@ class Definitions:
                     f"{dataset.kind.value} {dataset.name} has an AUTO CDC flow and "
                     + ("another one" if len(queries) > 1 else "is no streaming table"),
                     where=places(dataset, queries),
-                    fix="give the AUTO CDC flow a streaming table of its own; dp.temporary_view unites sources",
+                    fix="give the AUTO CDC flow a streaming table of its own",
                     dataset=str(dataset.name),
                 )

@@ -2,7 +2,7 @@
 
 A query is analysed when its datasets are known. Which these are, Spark tells: a query that reads a dataset
 that is not there yet fails with the name of it, this one is analysed first, and the query again. What is
-there is an empty table of the dataset's columns, whatever the table held before; so nothing is read meanwhile.
+there is an empty table of the dataset's columns, whatever the table held before; so nothing is read.
 """
 
 from __future__ import annotations

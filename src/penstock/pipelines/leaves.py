@@ -1,4 +1,4 @@
-"""What the queries of a pipeline read: tables of the pipeline, folders of files, constants, and anything else.
+"""What the queries of a pipeline read: tables of the pipeline, files, constants, and anything else.
 
 The leaves of an analysed plan say it. A leaf can be replaced by other rows of the same columns: by one
 version of a table, or by some of the files of a folder, which Spark reads with the options of the query.
@@ -45,7 +45,7 @@ class TableLeaf(Leaf):
 
 @dataclass(frozen=True, slots=True)
 class FilesLeaf(Leaf):
-    """Files of this machine. relation: of the JVM, over all files that there are. roots: folders and files."""
+    """Files of this machine. relation: of the JVM, over all that there are. roots: folders and files."""
 
     relation: Any
     roots: tuple[str, ...]
@@ -62,7 +62,7 @@ class UnversionedLeaf(Leaf):
 
 
 def leaves_of(plan: Any, datasets: Mapping[TableName, TableName], session: SparkSession) -> list[Leaf]:
-    """Return the relations in an analysed plan, each once. datasets: names of tables by their folded names."""
+    """Return the relations in an analysed plan, each once. datasets: names of tables by folded names."""
     found: dict[str, Leaf] = {}
     for node in _leaf_nodes(plan):
         leaf = _leaf(node, datasets, session)

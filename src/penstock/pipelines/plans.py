@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, Step, UnsupportedQuery
 from penstock.io.source import WEIGHT
-from penstock.pipelines.definitions import Dataset, Kind
+from penstock.pipelines.definitions import Dataset, Kind, TableName
 from penstock.pipelines.errors import BadDefinition, NotIncremental
 from penstock.pipelines.graph import AnalysedQuery, Graph, Table
 from penstock.pipelines.leaves import FilesLeaf, Leaf, TableLeaf, UnversionedLeaf
@@ -74,13 +74,14 @@ class TablePlan:
     inputs: Mapping[str, Leaf] | None = None
 
 
-def plan_tables(graph: Graph, default: Policy, spark: SparkSession) -> dict[Any, TablePlan]:
+def plan_tables(graph: Graph, default: Policy, spark: SparkSession) -> dict[TableName, TablePlan]:
     """Plan all tables of a graph, in its order.
 
-    default: policy of tables that have none. Raises `NotIncremental` where `incremental_strict` cannot be kept.
+    default: policy of tables that have none.
+
+    Raises `NotIncremental` where `incremental_strict` cannot be kept.
     """
-    plans = {table.name: _plan(table, policy_of(table.dataset, default), spark) for table in graph.tables}
-    return plans
+    return {table.name: _plan(table, policy_of(table.dataset, default), spark) for table in graph.tables}
 
 
 def policy_of(dataset: Dataset, default: Policy) -> Policy:

@@ -40,7 +40,8 @@ def import_python_file(file: Path, root: Path, definitions: Definitions, spark: 
     Raises `BadDefinition` with the line of the file that failed.
     """
     spec = importlib.util.spec_from_file_location(file.stem, str(file))
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     module.__dict__["spark"] = spark
     registry = _Registry(definitions, spark)
@@ -171,6 +172,6 @@ def _not_yet(what: str, location: SourceLocation) -> BadDefinition:
     return BadDefinition(
         f"{what} cannot be run yet",
         where=[Step(location)],
-        fix="docs/pipelines.md lists what a pipeline may have; run this part of the project by spark-pipelines",
+        fix="remove it: docs/pipelines.md lists what a pipeline may have",
         dataset=what,
     )

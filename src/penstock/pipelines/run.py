@@ -1,4 +1,4 @@
-"""Runs of a pipeline: every table brought up to date within one cut, and published with the others at once."""
+"""Runs of a pipeline: each table brought up to date within one cut, and published with all others."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from penstock.pipelines.graph import Graph, Table, analysed, read_definitions
 from penstock.pipelines.plans import POLICY, Policy, TablePlan, plan_tables
 from penstock.pipelines.spec import PipelineSpec, settings_of
 from penstock.pipelines.update import Cut, Updated, Updater
+from penstock.queries.plan_details import java_class
 from penstock.queries.planning import activate, errors_are_told
 
 if TYPE_CHECKING:
@@ -95,9 +96,11 @@ def planned(
     """
     with _session_of(spec, spark) as session, _inside(spec.root, session):
         definitions = read_definitions(spec, session)
-        with TemporaryDirectory(prefix="penstock-empty-") as empty:
-            with analysed(definitions, session, Path(empty)) as graph:
-                yield graph, plan_tables(graph, default or _default_policy(spec), session)
+        with (
+            TemporaryDirectory(prefix="penstock-empty-") as empty,
+            analysed(definitions, session, Path(empty)) as graph,
+        ):
+            yield graph, plan_tables(graph, default or _default_policy(spec), session)
 
 
 @contextmanager
@@ -123,7 +126,7 @@ def _session_of(spec: PipelineSpec, spark: SparkSession) -> Generator[SparkSessi
 @contextmanager
 def _inside(folder: Path, spark: SparkSession) -> Generator[None]:
     """Make a folder the one that relative paths start from, in this process and in Spark."""
-    hadoop = spark.sparkContext._jvm.org.apache.hadoop.fs  # pyright: ignore
+    hadoop = java_class(spark, "org.apache.hadoop.fs")
     configuration = spark.sparkContext._jsc.hadoopConfiguration()  # pyright: ignore
     files: Any = hadoop.FileSystem.get(hadoop.Path("file:/").toUri(), configuration)
     before, there = Path.cwd(), files.getWorkingDirectory()

@@ -43,7 +43,17 @@ def _reads() -> list[tuple[Any, str, str]]:
     """List the calls that read rows, of which a query function sees none yet."""
     from pyspark.sql.classic.dataframe import DataFrame
 
-    names = ["count", "collect", "take", "first", "head", "tail", "isEmpty", "toPandas", "toArrow", "show", "toLocalIterator", "foreach"]
+    rows = ("collect", "take", "first", "head", "tail", "toPandas", "toArrow", "toLocalIterator")
+    names = (
+        *rows,
+        "count",
+        "isEmpty",
+        "show",
+        "foreach",
+        "foreachPartition",
+        "checkpoint",
+        "localCheckpoint",
+    )
     return [
         (DataFrame, name, "rows") for name in (*names, "foreachPartition", "checkpoint", "localCheckpoint")
     ]

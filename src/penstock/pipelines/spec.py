@@ -79,7 +79,7 @@ def find_spec(folder: Path) -> Path:
             return found[0]
     raise BadSpec(
         f"there is no spec file in {folder} or above it",
-        fix="go to the project's folder, or give --spec PATH; `spark-pipelines init --name NAME` makes a project",
+        fix="go to the project's folder, or give --spec PATH",
     )
 
 

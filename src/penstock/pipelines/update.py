@@ -121,7 +121,8 @@ class Cut:
             return self.whole(leaf)
         if isinstance(leaf, FilesLeaf):
             now = self.position(leaf)
-            assert isinstance(now, dict) and isinstance(before, dict)
+            assert isinstance(now, dict)
+            assert isinstance(before, dict)
             return self._files(leaf, now.keys() - before.keys())
         changes = self.changes(leaf, before)
         if changes is None or not changes.where(f"{WEIGHT} < 0").isEmpty():
@@ -393,7 +394,7 @@ class Updater:
                 raise PipelineError(
                     f"{self._table.name} would be made anew, of fewer records than it was made from",
                     where=[self._table.dataset.location],
-                    why=f"Its query has changed, and of what it has read of {leaf.key} not all is there any more.",
+                    why=f"Its query has changed, and not all that it has read of {leaf.key} is there.",
                     fix=f"to lose what came of them, --full-refresh {self._table.name}; "
                     "else go back to the query before, or define a table beside it",
                 )

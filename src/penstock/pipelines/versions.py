@@ -92,7 +92,7 @@ class VersionWriter:
         return self.replace(repeated(_summed(changes)))
 
     def apply(self, changes: DataFrame) -> int:
-        """Write a version with changes, which have a weight each; return its number, the old one without any."""
+        """Write a version with changes, which have a weight each; return its number, as `append` does."""
         name, before = self.table.name, self._comparable
         assert before is not None
         version = self.catalog.new_version(name)
