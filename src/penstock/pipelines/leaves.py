@@ -72,6 +72,29 @@ def leaves_of(plan: Any, datasets: Mapping[TableName, TableName], session: Spark
     return list(found.values())
 
 
+def text_of(plan: Any, datasets: Mapping[TableName, TableName], session: SparkSession) -> str:
+    """Return a plan as text in which a relation is what it reads, wherever that happens to lie."""
+    return "\n".join(
+        line for each in (plan, *items(plan.subqueriesAll())) for line in _lines(each, datasets, session, "")
+    )
+
+
+def _lines(
+    node: Any, datasets: Mapping[TableName, TableName], session: SparkSession, indent: str
+) -> Iterator[str]:
+    leaf = None if node.children().size() else _leaf(node, datasets, session)
+    if leaf is None:
+        yield indent + node.simpleString(_MOST_FIELDS)
+    else:
+        yield f"{indent}{leaf.key} {leaf.streaming} {node.output().toString()}"
+    for child in items(node.children()):
+        yield from _lines(child, datasets, session, f"{indent} ")
+
+
+_MOST_FIELDS = 100_000
+"""Columns that the text of an operator may show: all."""
+
+
 def _leaf_nodes(plan: Any) -> Iterator[Any]:
     for each in (plan, *items(plan.subqueriesAll())):
         yield from items(each.collectLeaves())

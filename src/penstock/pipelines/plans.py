@@ -14,8 +14,8 @@ from penstock.io.source import WEIGHT
 from penstock.pipelines.definitions import Dataset, Kind, TableName
 from penstock.pipelines.errors import BadDefinition, NotIncremental
 from penstock.pipelines.graph import AnalysedQuery, Graph, Table
-from penstock.pipelines.leaves import FilesLeaf, Leaf, TableLeaf, UnversionedLeaf
-from penstock.queries.plan_details import items
+from penstock.pipelines.leaves import FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, text_of
+from penstock.queries.plan_details import items, java_class
 from penstock.queries.query import flow_over_leaves
 
 if TYPE_CHECKING:
@@ -81,7 +81,10 @@ def plan_tables(graph: Graph, default: Policy, spark: SparkSession) -> dict[Tabl
 
     Raises `NotIncremental` where `incremental_strict` cannot be kept.
     """
-    return {table.name: _plan(table, policy_of(table.dataset, default), spark) for table in graph.tables}
+    return {
+        table.name: _plan(table, policy_of(table.dataset, default), graph.names, spark)
+        for table in graph.tables
+    }
 
 
 def policy_of(dataset: Dataset, default: Policy) -> Policy:
@@ -100,8 +103,10 @@ def policy_of(dataset: Dataset, default: Policy) -> Policy:
         ) from None
 
 
-def _plan(table: Table, policy: Policy, spark: SparkSession) -> TablePlan:
-    print_of = fingerprint_of(table, spark)
+def _plan(
+    table: Table, policy: Policy, names: Mapping[TableName, TableName], spark: SparkSession
+) -> TablePlan:
+    print_of = fingerprint_of(table, names, spark)
     stable = all(_is_stable(query) for query in table.queries)
     if any(query.query.cdc for query in table.queries):
         return _plan_of_records(table, print_of, stable)
@@ -259,11 +264,11 @@ def _is_stable(query: AnalysedQuery) -> bool:
     return bool(plan.deterministic()) and "current_" not in plan.toString() and "now(" not in plan.toString()
 
 
-def fingerprint_of(table: Table, spark: SparkSession) -> str:
+def fingerprint_of(table: Table, names: Mapping[TableName, TableName], spark: SparkSession) -> str:
     """Return what changes whenever the rows of a table would be computed otherwise."""
     parts = [table.schema.json(), table.dataset.format, repr(table.dataset.partitioned_by)]
     for query in sorted(table.queries, key=lambda each: each.query.name):
-        parts += [query.query.name, _canonical(query, spark), *sorted(leaf.key for leaf in query.leaves)]
+        parts += [query.query.name, _canonical(query, names, spark), *_functions(query, spark)]
         parts += [f"{key}={value}" for key, value in sorted(query.query.settings.items())]
         if (cdc := query.query.cdc) is not None:
             parts += [repr((cdc.keys, cdc.versions, cdc.tracked, cdc.untracked))]
@@ -273,21 +278,19 @@ def fingerprint_of(table: Table, spark: SparkSession) -> str:
 _EXPRESSION_ID = re.compile(r"#\d+")
 
 
-def _canonical(query: AnalysedQuery, spark: SparkSession) -> str:
+def _canonical(query: AnalysedQuery, names: Mapping[TableName, TableName], spark: SparkSession) -> str:
     """Return the text of a plan without the numbers that Spark gives anew each time."""
-    text: str = query.plan.toString()
-    numbers: dict[str, str] = {}
-    functions = "".join(_functions(query, spark))
-    return (
-        _EXPRESSION_ID.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), text) + functions
-    )
+    text, numbers = text_of(query.plan, names, spark), dict[str, str]()
+    return _EXPRESSION_ID.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), text)
 
 
 def _functions(query: AnalysedQuery, spark: SparkSession) -> Iterator[str]:
     """Yield digests of the Python functions in a plan, of which its text has the names only."""
+    patterns = java_class(spark, "org.apache.spark.sql.catalyst.trees.TreePattern")
     byte = spark.sparkContext._jvm.scala.reflect.ClassTag.Byte()  # pyright: ignore
-    for node in _nodes(query.plan):
-        for expression in items(node.expressions()):
+    plans = (query.plan, *items(query.plan.subqueriesAll()))
+    for expression in (e for plan in plans for node in _nodes(plan) for e in items(node.expressions())):
+        if expression.containsPattern(patterns.PYTHON_UDF()):
             for each in _nodes(expression):
                 if each.nodeName() in ("PythonUDF", "PythonUDAF", "PythonUDTF"):
                     yield hashlib.blake2b(bytes(each.func().command().toArray(byte))).hexdigest()
