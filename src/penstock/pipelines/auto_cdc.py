@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-SEQUENCE, DELETED = "__sequence", "__deleted"
+SEQUENCE, DELETED = "__penstock_sequence", "__penstock_deleted"
 """Columns that a flow adds to the records of its source."""
 
 START_AT, END_AT = "__START_AT", "__END_AT"

@@ -1,6 +1,7 @@
 """The catalogue of a pipeline's tables, which outlasts its runs.
 
     <storage>/catalog/current                   link to the catalogue of the last run that ended
+    <storage>/catalog/unpublished.json          the tables of a run that has not ended, as far as it came
     <storage>/catalog/<run>/catalog.json        each table: version, state, how far its inputs were read
     <storage>/catalog/<run>/<database>/<table>  link to the rows of the table, a folder of files
     <storage>/tables/<database>/<table>/<version>   the rows of a version
@@ -19,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from penstock.errors import CheckpointDamaged, CheckpointInUse
 from penstock.io.delivery.atomic_files import (
@@ -39,6 +40,7 @@ Position: TypeAlias = "int | str | dict[str, list[int]]"
 
 _FILE = "catalog.json"
 _CURRENT = "current"
+_UNPUBLISHED = "unpublished.json"
 _KEPT = 2
 """Catalogues whose rows are kept: that of the last run, and the one before, for readers at work."""
 
@@ -48,7 +50,7 @@ class TableEntry:
     """A table in the catalogue.
 
     version:     of its rows. rows: their number.
-    schema:      JSON of its columns.
+    schema:      JSON of its columns. layout: format of its files, and what they are partitioned by.
     fingerprint: of what was computed.
     generation:  of its state; 0 without one. tick: of the state, whose changes are in the version.
     positions:   of its flows, by name: how far each input was read, by its key.
@@ -57,6 +59,7 @@ class TableEntry:
     version: int
     rows: int
     schema: str
+    layout: str
     fingerprint: str
     generation: int = 0
     tick: int = 0
@@ -64,13 +67,18 @@ class TableEntry:
 
 
 class Catalog:
-    """The tables of a storage, between two runs. `entries` are those of the last one."""
+    """The tables of a storage, for a run.
+
+    published: as the last run that ended left them. entries: as far as any run has come. A run that died may
+    have committed state that has read a version which it could not publish, so its versions are gone on with.
+    """
 
     def __init__(self, storage: Path, lease: Lease) -> None:
         self.storage = storage
         self._lease = lease
         self._folder = storage / "catalog"
-        self._run, self.entries = self._read()
+        self._current, self.published = self._read()
+        self.entries = self._unpublished()
         self._clean()
 
     @classmethod
@@ -112,11 +120,11 @@ class Catalog:
     def last_entries(storage: Path) -> Mapping[TableName, TableEntry]:
         """Return the tables of a storage as the last run left them. Raises `CatalogDamaged`."""
         link = storage / "catalog" / _CURRENT
-        return _entries_in(link) if link.is_symlink() else {}
+        return _entries_in(link / _FILE) if link.is_symlink() else {}
 
-    def published(self, name: TableName) -> Path:
-        """Path by which the rows of a table are read, whatever its version."""
-        return self._folder / _CURRENT / _escaped(name)
+    def is_read(self, name: TableName) -> bool:
+        """Return whether a table in the catalogue, perhaps of an earlier project, reads this one."""
+        return not self._versions_to_read().keys().isdisjoint((f"table {name}", f"stream {name}"))
 
     def new_version(self, name: TableName) -> int:
         """Return the next version of a table; what a run that died has left of it is removed."""
@@ -126,15 +134,20 @@ class Catalog:
         remove_folder(self.changes(name, version))
         return version
 
+    def record(self, entries: Mapping[TableName, TableEntry]) -> None:
+        """Keep how far a run has come, before a table reads what it has made of another one."""
+        self._check_lease()
+        aside = self._folder / f".{_UNPUBLISHED}.tmp"
+        write_checked(aside, {"after": self._current, **_body(entries)}, durable=True)
+        os.replace(aside, self._folder / _UNPUBLISHED)
+
     def commit(self, entries: Mapping[TableName, TableEntry]) -> None:
         """Publish the tables of a run, all at once. Raises `PipelineInUse` if another run has taken over."""
-        self._run += 1
-        aside, final = self._folder / f".{self._run}.tmp", self._folder / str(self._run)
+        run = max([self._current, *self._runs()]) + 1
+        aside, final = self._folder / f".{run}.tmp", self._folder / str(run)
         remove_folder(aside)
-        remove_folder(final)
         aside.mkdir()
-        body = {"tables": [[name.database, name.table, asdict(each)] for name, each in entries.items()]}
-        write_checked(aside / _FILE, body, durable=True)
+        write_checked(aside / _FILE, _body(entries), durable=True)
         for name, entry in entries.items():
             link = aside / _escaped(name)
             link.parent.mkdir(exist_ok=True)
@@ -143,10 +156,11 @@ class Catalog:
         self._check_lease()
         current = self._folder / f".{_CURRENT}.tmp"
         current.unlink(missing_ok=True)
-        current.symlink_to(str(self._run))
+        current.symlink_to(str(run))
         os.replace(current, self._folder / _CURRENT)
         sync_folder(self._folder)
-        self.entries = dict(entries)
+        self._current, self.published, self.entries = run, dict(entries), dict(entries)
+        (self._folder / _UNPUBLISHED).unlink(missing_ok=True)
         self._clean()
 
     def _check_lease(self) -> None:
@@ -163,26 +177,27 @@ class Catalog:
     def _read(self) -> tuple[int, dict[TableName, TableEntry]]:
         link = self._folder / _CURRENT
         if not link.is_symlink():
-            return max(self._runs(), default=0), {}
-        run = int(os.readlink(link))
-        return max(run, *self._runs()), _entries_in(self._folder / str(run))
+            return 0, {}
+        run = os.readlink(link)
+        entries = _entries_in(self._folder / run / _FILE)
+        return int(run), entries
+
+    def _unpublished(self) -> dict[TableName, TableEntry]:
+        file = self._folder / _UNPUBLISHED
+        if file.is_file() and _checked(file).get("after") == self._current:
+            return _entries_in(file)
+        return dict(self.published)
 
     def _runs(self) -> list[int]:
         return sorted(int(each.name) for each in self._folder.iterdir() if each.name.isdigit())
 
     def _clean(self) -> None:
         """Remove what neither the last catalogues nor a table's readers need."""
-        link = self._folder / _CURRENT
-        if not link.is_symlink():
-            return
-        current = int(os.readlink(link))
-        kept = [run for run in self._runs() if run <= current][-_KEPT:]
+        kept = [run for run in self._runs() if run <= self._current][-_KEPT:]
         for run in self._runs():
             if run not in kept:
                 remove_folder(self._folder / str(run))
-        catalogues = [
-            self.entries if run == current else _entries_in(self._folder / str(run)) for run in kept
-        ]
+        catalogues = [self.entries, *(_entries_in(self._folder / str(run) / _FILE) for run in kept)]
         versions = {(name, entry.version) for catalogue in catalogues for name, entry in catalogue.items()}
         needed = self._versions_to_read()
         for name in self.entries:
@@ -190,7 +205,8 @@ class Catalog:
                 if (name, int(folder.name)) not in versions:
                     remove_folder(folder)
             for folder in _numbered(self._of("changes", name)):
-                if not needed.get(f"table {name}", 1 << 62) < int(folder.name) <= self.entries[name].version:
+                least = min(needed.get(f"{how} {name}", 1 << 62) for how in ("table", "stream"))
+                if not least < int(folder.name) <= self.entries[name].version:
                     remove_folder(folder)
             for folder in _numbered(self._of("state", name)):
                 if int(folder.name) != self.entries[name].generation:
@@ -211,18 +227,32 @@ class Catalog:
         return self.storage / kind / _escaped(name)
 
 
-def _entries_in(folder: Path) -> dict[TableName, TableEntry]:
-    file = folder / _FILE
+def _body(entries: Mapping[TableName, TableEntry]) -> dict[str, Any]:
+    return {"tables": [[name.database, name.table, asdict(each)] for name, each in entries.items()]}
+
+
+def _entries_in(file: Path) -> dict[TableName, TableEntry]:
     try:
-        listed = read_checked(file)["tables"]
+        listed = _checked(file)["tables"]
         return {TableName(database, table): TableEntry(**entry) for database, table, entry in listed}
-    except (CheckpointDamaged, KeyError, TypeError, ValueError) as error:
-        raise CatalogDamaged(
-            f"the catalogue {file} cannot be read",
-            why=error.why if isinstance(error, CheckpointDamaged) else f"{error}.",
-            fix="restore the storage from a backup; or remove it, and all tables are computed anew",
-            file=str(file),
-        ) from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(file, f"{error!r}.") from None
+
+
+def _checked(file: Path) -> dict[str, Any]:
+    try:
+        return read_checked(file)
+    except CheckpointDamaged as error:
+        raise _damaged(file, error.why) from None
+
+
+def _damaged(file: Path, why: str) -> CatalogDamaged:
+    return CatalogDamaged(
+        f"the catalogue {file} cannot be read",
+        why=why,
+        fix="restore the storage from a backup; or remove it, and all tables are computed anew",
+        file=str(file),
+    )
 
 
 def _escaped(name: TableName) -> Path:

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
 CATALOG = "spark_catalog"
 
+RESERVED = "__penstock_"
+"""What names of our own columns begin with."""
+
 _FORMATS = ("parquet", "orc", "json")
+
+
+def quoted(name: str) -> str:
+    """Return a name in SQL, whatever it holds."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -34,7 +42,7 @@ class TableName:
     @property
     def quoted(self) -> str:
         """The name in SQL."""
-        return ".".join("`" + part.replace("`", "``") + "`" for part in (self.database, self.table))
+        return f"{quoted(self.database)}.{quoted(self.table)}"
 
     @property
     def folded(self) -> TableName:

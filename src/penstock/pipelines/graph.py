@@ -7,6 +7,7 @@ there is an empty table of the dataset's columns, whatever the table held before
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, Step
-from penstock.pipelines.definitions import Dataset, Definitions, Kind, Query, TableName, places
+from penstock.io.delivery.atomic_files import subfolder_for
+from penstock.pipelines.definitions import (
+    RESERVED,
+    Dataset,
+    Definitions,
+    Kind,
+    Query,
+    TableName,
+    places,
+    quoted,
+)
 from penstock.pipelines.errors import BadDefinition, QueryRefused
 from penstock.pipelines.leaves import Leaf, TableLeaf, leaves_of
 from penstock.pipelines.python_files import import_python_file, name_parts
@@ -51,6 +62,11 @@ class Table:
     @property
     def name(self) -> TableName:
         return self.dataset.name
+
+    @property
+    def layout(self) -> str:
+        """Format of its files, and what they are partitioned by."""
+        return " ".join((self.dataset.format, *map(quoted, self.dataset.partitioned_by)))
 
     @property
     def reads(self) -> frozenset[TableName]:
@@ -104,24 +120,21 @@ class _Analyser:
     tables: dict[TableName, Table] = field(default_factory=dict[TableName, Table])
     done: set[TableName] = field(default_factory=set[TableName])
     path: list[TableName] = field(default_factory=list[TableName])
+    created: list[TableName] = field(default_factory=list[TableName])
 
     def graph(self) -> Graph:
         datasets = self.definitions.datasets
         databases = {self.definitions.database, *(each.name.database for each in datasets.values())}
         for database in sorted(databases):
-            self.spark.sql(f"CREATE DATABASE IF NOT EXISTS `{database.replace('`', '``')}`")
+            self.spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
         self.spark.catalog.setCurrentDatabase(self.definitions.database)
         for name in sorted(datasets):
             self._analyse(name)
         return Graph(self.definitions, tuple(self.tables.values()), self._names())
 
     def close(self) -> None:
-        for name in self.done:
-            dataset = self.definitions.datasets[name]
-            if dataset.kind.is_stored:
-                self.spark.sql(f"DROP TABLE IF EXISTS {dataset.name.quoted}")
-            else:
-                self.spark.catalog.dropTempView(dataset.name.table)
+        for name in self.created:
+            self.spark.sql(f"DROP TABLE IF EXISTS {name.quoted}")
 
     def _names(self) -> Mapping[TableName, TableName]:
         return {folded: each.name for folded, each in self.definitions.datasets.items()}
@@ -139,7 +152,7 @@ class _Analyser:
             self.tables[name] = table
             self._create_empty(table)
         else:
-            queries[0].frame.createOrReplaceTempView("`" + dataset.name.table.replace("`", "``") + "`")
+            queries[0].frame.createOrReplaceTempView(quoted(dataset.name.table))
         self.done.add(name)
 
     def _query(self, query: Query) -> AnalysedQuery:
@@ -207,20 +220,28 @@ class _Analyser:
             )
 
     def _create_empty(self, table: Table) -> None:
-        folder = self.empty / table.name.database / table.name.table
+        name = table.name
+        if self.spark.catalog.tableExists(name.quoted):
+            raise BadDefinition(
+                f"the session has a table {name} already",
+                where=[table.dataset.location],
+                fix="run the pipeline in a session of its own, or name the table otherwise",
+                dataset=str(name),
+            )
+        folder = subfolder_for(subfolder_for(self.empty, name.database), name.table)
         folder.mkdir(parents=True, exist_ok=True)
-        partitions = ", ".join(f"`{column}`" for column in table.dataset.partitioned_by)
-        declared = ", ".join(
-            f"`{field.name.replace('`', '``')}` {field.dataType.simpleString()}"
-            for field in table.schema.fields
-        )
-        location = str(folder).replace("'", "\\'")
-        self.spark.sql(f"DROP TABLE IF EXISTS {table.name.quoted}")
-        self.spark.sql(
-            f"CREATE TABLE {table.name.quoted} ({declared}) USING parquet"
-            + (f" PARTITIONED BY ({partitions})" if partitions else "")
-            + f" LOCATION '{location}'"
-        )
+        self.spark.catalog.createTable(name.quoted, str(folder), "parquet", as_stored(table.schema))
+        self.created.append(name)
+
+
+def as_stored(schema: StructType) -> StructType:
+    """Return columns as files have them: null may be in each."""
+    from pyspark.sql.types import StructType
+
+    made = StructType.fromJson(json.loads(schema.json()))
+    for each in made.fields:
+        each.nullable = True
+    return made
 
 
 def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
@@ -250,6 +271,15 @@ def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
                 fix=f"one of: {', '.join(sorted(names))}",
                 dataset=str(dataset.name),
             )
+    for column in names:
+        if column.lower().startswith(RESERVED):
+            raise BadDefinition(
+                f"{dataset.name} has a column {column!r}",
+                where=places(dataset, [each.query for each in queries]),
+                why=f"Names that begin with {RESERVED} are for what a run adds itself.",
+                fix="name it otherwise",
+                dataset=str(dataset.name),
+            )
     last = [whole[column] for column in dataset.partitioned_by]
     first = [each for each in whole.fields if each.name not in dataset.partitioned_by]
     return StructType([*first, *last])
@@ -266,9 +296,9 @@ def _made(analysed: AnalysedQuery) -> StructType:
 def settings(spark: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
     """Set what a query is to be analysed and run with, and set it back."""
     before = {key: spark.conf.get(key, None) for key in given}
-    for key, value in given.items():
-        spark.conf.set(key, value)
     try:
+        for key, value in given.items():
+            spark.conf.set(key, value)
         yield
     finally:
         for key, value in before.items():

@@ -6,14 +6,16 @@ version of a table, or by some of the files of a folder, which Spark reads with 
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import BadUri
 from penstock.path_or_url import local_path
-from penstock.pipelines.definitions import TableName
+from penstock.pipelines.definitions import TableName, quoted
 from penstock.queries.plan_copier import PlanCopier
 from penstock.queries.plan_details import items, java_class, java_session
 
@@ -28,11 +30,14 @@ Fingerprint: TypeAlias = list[int]
 class Leaf:
     """A relation that a query reads.
 
-    node: of the plan. streaming: read as a stream. key: the same wherever the same is read.
+    node: of the plan. streaming: read as a stream.
+    exact: the same wherever the same is read in the same way.
+    key:   names the input in positions, from run to run; differs between the inputs of a query.
     """
 
     node: Any
     streaming: bool
+    exact: str
     key: str
 
 
@@ -45,10 +50,15 @@ class TableLeaf(Leaf):
 
 @dataclass(frozen=True, slots=True)
 class FilesLeaf(Leaf):
-    """Files of this machine. relation: of the JVM, over all that there are. roots: folders and files."""
+    """Files of this machine.
+
+    relation: of the JVM, over all that there are. roots: folders, and files, such as a pattern has found.
+    reading:  format, options and columns.
+    """
 
     relation: Any
     roots: tuple[str, ...]
+    reading: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +76,9 @@ def leaves_of(plan: Any, datasets: Mapping[TableName, TableName], session: Spark
     found: dict[str, Leaf] = {}
     for node in _leaf_nodes(plan):
         leaf = _leaf(node, datasets, session)
-        if leaf is not None:
-            key = f"{leaf.key} {leaf.streaming}" if not isinstance(leaf, UnversionedLeaf) else str(len(found))
-            found.setdefault(key, leaf)
+        if leaf is not None and leaf.exact not in found:
+            number = sum(other.key.partition(" (")[0] == leaf.key for other in found.values())
+            found[leaf.exact] = replace(leaf, key=f"{leaf.key} ({number + 1})") if number else leaf
     return list(found.values())
 
 
@@ -83,10 +93,13 @@ def _lines(
     node: Any, datasets: Mapping[TableName, TableName], session: SparkSession, indent: str
 ) -> Iterator[str]:
     leaf = None if node.children().size() else _leaf(node, datasets, session)
-    if leaf is None:
+    if node.nodeName() == "LocalRelation":
+        yield f"{indent}{node.data().toString()}"
+    elif leaf is None:
         yield indent + node.simpleString(_MOST_FIELDS)
     else:
-        yield f"{indent}{leaf.key} {leaf.streaming} {node.output().toString()}"
+        reading = leaf.reading if isinstance(leaf, FilesLeaf) else ""
+        yield f"{indent}{leaf.key} {reading} {node.output().toString()}"
     for child in items(node.children()):
         yield from _lines(child, datasets, session, f"{indent} ")
 
@@ -106,37 +119,42 @@ def _leaf(node: Any, datasets: Mapping[TableName, TableName], session: SparkSess
         case "OneRowRelation" | "CTERelationRef" | "UnionLoopRef":
             return None
         case "LocalRelation":
-            return None if node.data().size() <= _FEW else ConstantLeaf(node, False, _text_of_rows(node))
+            if node.data().size() <= _FEW:
+                return None
+            rows = hashlib.blake2b(node.data().toString().encode(), digest_size=16).hexdigest()
+            return ConstantLeaf(node, False, f"rows {rows}", f"rows {rows}")
         case "Range":
-            bounds = (node.start(), node.end(), node.step())
-            return ConstantLeaf(node, False, f"range {bounds}")
+            bounds = f"range {node.start()} {node.end()} {node.step()}"
+            return ConstantLeaf(node, False, bounds, bounds)
         case "LogicalRelation":
             name = _table(node.catalogTable(), datasets)
             if name is not None:
-                return TableLeaf(node, streaming, f"table {name}", name)
+                return TableLeaf(node, streaming, f"table {name}", f"table {name}", name)
             return _files(node, node.relation(), streaming, session)
         case "StreamingRelation":
             source = node.dataSource()
             name = _table(source.catalogTable(), datasets)
             if name is not None:
-                return TableLeaf(node, streaming, f"table {name}", name)
-            if not _is(
-                source.providingInstance(), "org.apache.spark.sql.execution.datasources.FileFormat", session
-            ):
-                return UnversionedLeaf(node, streaming, f"a stream of {source.className()}")
+                return TableLeaf(node, streaming, f"stream {name}", f"stream {name}", name)
+            if not _is(source.providingInstance(), f"{_DATASOURCES}.FileFormat", session):
+                return _unversioned(node, streaming, f"a stream of {source.className()}")
             return _files(node, source.resolveRelation(False, False, False), streaming, session)
         case "StreamingRelationV2":
-            return UnversionedLeaf(node, streaming, f"a stream of {node.sourceName()}")
+            return _unversioned(node, streaming, f"a stream of {node.sourceName()}")
         case _:
-            return UnversionedLeaf(node, streaming, node.simpleString(25))
+            return _unversioned(node, streaming, node.simpleString(25))
 
 
 _FEW = 1_000
 """Constant rows up to which they are part of a query."""
 
 
-def _text_of_rows(node: Any) -> str:
-    return f"rows {node.data().hashCode()}"
+_DATASOURCES = "org.apache.spark.sql.execution.datasources"
+
+
+def _unversioned(node: Any, streaming: bool, what: str) -> UnversionedLeaf:
+    named = re.sub(r"#\d+L?", "", what)
+    return UnversionedLeaf(node, streaming, what, named)
 
 
 def _table(catalogued: Any, datasets: Mapping[TableName, TableName]) -> TableName | None:
@@ -148,17 +166,22 @@ def _table(catalogued: Any, datasets: Mapping[TableName, TableName]) -> TableNam
 
 
 def _files(node: Any, relation: Any, streaming: bool, session: SparkSession) -> Leaf:
-    if not _is(relation, "org.apache.spark.sql.execution.datasources.HadoopFsRelation", session):
-        return UnversionedLeaf(node, streaming, node.simpleString(25))
+    if not _is(relation, f"{_DATASOURCES}.HadoopFsRelation", session):
+        return _unversioned(node, streaming, node.simpleString(25))
     uris = [path.toUri().toString() for path in items(relation.location().rootPaths())]
     try:
         roots = tuple(sorted(local_path(uri, "files") for uri in uris))
     except BadUri:
-        return UnversionedLeaf(node, streaming, f"files of {uris[0]}")
+        return _unversioned(node, streaming, f"files of {uris[0]}")
     options = sorted(_pairs(relation.options()))
-    columns = relation.schema().json()
-    key = f"files {relation.fileFormat().toString()} {roots} {options} {columns}"
-    return FilesLeaf(node, streaming, key, relation, roots)
+    reading = f"{relation.fileFormat().toString()} {options} {relation.schema().json()}"
+    kind = "stream of files" if streaming else "files"
+    # A pattern is told as what it finds, which differs from run to run.
+    places = sorted(
+        {root if os.path.isdir(root) else os.path.join(os.path.dirname(root), "*") for root in roots}
+    )
+    exact, key = f"{kind} {roots} {reading}", f"{kind} {', '.join(places)}"
+    return FilesLeaf(node, streaming, exact, key, relation, roots, reading)
 
 
 def _pairs(mapping: Any) -> Iterator[tuple[str, str]]:
@@ -193,7 +216,7 @@ def relation_of_files(leaf: FilesLeaf, paths: Iterable[str], session: SparkSessi
     datasources = java_class(session, "org.apache.spark.sql.execution.datasources")
     relation, java = leaf.relation, java_session(session)
     defaults = getattr(datasources, "InMemoryFileIndex$").__getattr__("MODULE$")
-    listed = seq([package.Path("file:" + _quoted(path)) for path in paths])
+    listed = seq([package.Path(f"file:{path}") for path in paths])
     base = _with_base_path(relation, leaf)
     index = datasources.InMemoryFileIndex(
         java,
@@ -213,11 +236,8 @@ def relation_of_files(leaf: FilesLeaf, paths: Iterable[str], session: SparkSessi
         relation.options(),
         java,
     )
-    return logical_relation(made, leaf.node.output(), session)
-
-
-def _quoted(path: str) -> str:
-    return path
+    none = java_class(session, "scala.Option").empty()
+    return datasources.LogicalRelation(made, leaf.node.output(), none, False, none)
 
 
 def _with_base_path(relation: Any, leaf: FilesLeaf) -> Any:
@@ -226,20 +246,10 @@ def _with_base_path(relation: Any, leaf: FilesLeaf) -> Any:
     return options if options.contains("basePath") else options.updated("basePath", root)
 
 
-def logical_relation(relation: Any, output: Any, session: SparkSession) -> Any:
-    """Return a leaf of a plan that reads a relation, with the given attributes."""
-    none = java_class(session, "scala.Option").empty()
-    kind = java_class(session, "org.apache.spark.sql.execution.datasources").LogicalRelation
-    return kind(relation, output, none, False, none)
-
-
-def relation_like(leaf: Leaf, frame: DataFrame, session: SparkSession) -> Any:
-    """Return the plan of a frame of the same columns, with the attributes of `leaf`.
-
-    The columns come in the order of the leaf's.
-    """
-    attributes = items(leaf.node.output())
-    columns = [f"`{each.name().replace('`', '``')}`" for each in attributes]
+def relation_like(node: Any, frame: DataFrame, session: SparkSession) -> Any:
+    """Return the plan of a frame, with the columns and attributes of a leaf's node."""
+    attributes = items(node.output())
+    columns = [quoted(each.name()) for each in attributes]
     plan: Any = frame.select(*columns)._jdf.queryExecution().analyzed()  # pyright: ignore
     expressions = java_class(session, "org.apache.spark.sql.catalyst.expressions")
     none = java_class(session, "scala.Option").empty()
@@ -252,6 +262,16 @@ def relation_like(leaf: Leaf, frame: DataFrame, session: SparkSession) -> Any:
     return java_class(session, "org.apache.spark.sql.catalyst.plans.logical").Project(seq(named), plan)
 
 
+def _in_a_batch(node: Any, session: SparkSession) -> Any:
+    """Return a reference to a common table expression that is not a stream any more."""
+    gateway: Any = session.sparkContext._gateway
+    names = [node.productElementName(at) for at in range(node.productArity())]
+    given = gateway.new_array(java_class(session, "java.lang.Object"), len(names))
+    for at, name in enumerate(names):
+        given[at] = False if name in ("isStreaming", "_isStreaming") else node.productElement(at)
+    return node.makeCopy(given)
+
+
 def frame_of_plan(plan: Any, session: SparkSession) -> DataFrame:
     from pyspark.sql import DataFrame
 
@@ -260,12 +280,19 @@ def frame_of_plan(plan: Any, session: SparkSession) -> DataFrame:
 
 
 def with_leaves(
-    plan: Any, replaced: Mapping[str, Any], datasets: Mapping[TableName, TableName], session: SparkSession
+    plan: Any,
+    replaced: Mapping[str, Callable[[], DataFrame]],
+    datasets: Mapping[TableName, TableName],
+    session: SparkSession,
 ) -> DataFrame:
-    """Return a query over other rows. replaced: plans by the key of the leaf that each replaces."""
+    """Return a query over other rows, in a batch. replaced: what gives the rows for each leaf, by `exact`."""
 
     def other(node: Any) -> Any:
+        if node.nodeName() == "CTERelationRef" and node.isStreaming():
+            return _in_a_batch(node, session)
         leaf = _leaf(node, datasets, session)
-        return None if leaf is None else replaced[leaf.key](leaf) if leaf.key in replaced else None
+        if leaf is None or leaf.exact not in replaced:
+            return None
+        return relation_like(node, replaced[leaf.exact](), session)
 
     return frame_of_plan(PlanCopier(session, relations=other).plan(plan), session)

@@ -13,8 +13,10 @@ from penstock.errors import PenstockError, Step, UnsupportedQuery
 from penstock.io.source import WEIGHT
 from penstock.pipelines.definitions import Dataset, Kind, TableName
 from penstock.pipelines.errors import BadDefinition, NotIncremental
+from penstock.pipelines.function_digest import digest_of_function
 from penstock.pipelines.graph import AnalysedQuery, Graph, Table
 from penstock.pipelines.leaves import FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, text_of
+from penstock.queries.current_time import reads_current_time
 from penstock.queries.plan_details import items, java_class
 from penstock.queries.query import flow_over_leaves
 
@@ -107,7 +109,7 @@ def _plan(
     table: Table, policy: Policy, names: Mapping[TableName, TableName], spark: SparkSession
 ) -> TablePlan:
     print_of = fingerprint_of(table, names, spark)
-    stable = all(_is_stable(query) for query in table.queries)
+    stable = all(_is_stable(query, spark) for query in table.queries)
     if any(query.query.cdc for query in table.queries):
         return _plan_of_records(table, print_of, stable)
     if table.dataset.kind is Kind.STREAMING_TABLE:
@@ -154,7 +156,12 @@ def _is_linear(query: AnalysedQuery) -> bool:
     if not all(isinstance(leaf, (TableLeaf, FilesLeaf)) for leaf in query.leaves):
         return False
     plan: Any = query.plan
-    return not plan.subqueriesAll().size() and all(node.nodeName() in _LINEAR for node in _nodes(plan))
+    if plan.subqueriesAll().size() or not query.leaves:
+        return False
+    return all(
+        node.nodeName() in _LINEAR and not (node.nodeName() == "Generate" and _is_python_generator(node))
+        for node in _nodes(plan)
+    )
 
 
 def _plan_of_records(table: Table, print_of: str, stable: bool) -> TablePlan:
@@ -222,20 +229,12 @@ _MEANING = {
 }
 """Settings without which a flow would mean something else than Spark."""
 
+_READING = ("spark.sql.caseSensitive", "spark.sql.legacy.timeParserPolicy", "spark.sql.storeAssignmentPolicy")
+"""Further settings that change what a query answers."""
+
 
 def _check_stateless(query: AnalysedQuery) -> None:
     """Raise `BadDefinition` for a stream whose rows are not computed one by one."""
-    for node in _nodes(query.plan):
-        kind = node.nodeName()
-        both = kind == "Join" and all(each.isStreaming() for each in items(node.children()))
-        if node.isStreaming() and (kind in _STATEFUL or both):
-            raise BadDefinition(
-                f"the stream into {query.query.target} has {kind}, which keeps state",
-                where=[query.query.location],
-                why="Streams whose rows are computed one by one can be run; others not yet.",
-                fix="make it a materialized view over the table that the stream reads",
-                dataset=str(query.query.target),
-            )
     for leaf in query.leaves:
         if isinstance(leaf, UnversionedLeaf) and leaf.streaming:
             raise BadDefinition(
@@ -244,12 +243,40 @@ def _check_stateless(query: AnalysedQuery) -> None:
                 fix="read files or tables of the pipeline",
                 dataset=str(query.query.target),
             )
+    plan: Any = query.plan
+    for node in (*_nodes(plan), *(each for each in items(plan.subqueriesAll()) if each.isStreaming())):
+        if node.isStreaming() and not _is_row_by_row(node):
+            raise BadDefinition(
+                f"the stream into {query.query.target} has {node.nodeName()}, not computed row by row",
+                where=[query.query.location],
+                why="Filters, projections, unions of streams and joins with tables can be run.",
+                fix="make it a materialized view over the table that the stream reads",
+                dataset=str(query.query.target),
+            )
 
 
-_STATEFUL = frozenset(
-    {"Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "Window", "GlobalLimit", "Sort"}
-    | {"FlatMapGroupsWithState", "TransformWithState", "FlatMapGroupsInPandasWithState"}
+def _is_row_by_row(node: Any) -> bool:
+    """Return whether the new rows of a stream are made of new rows of its input alone."""
+    streaming = [each.isStreaming() for each in items(node.children())]
+    kind = node.nodeName()
+    if kind == "Union":
+        return all(streaming)
+    if kind == "Join":
+        return (node.joinType().toString(), *streaming) in _JOINS
+    if kind == "Generate":
+        return not _is_python_generator(node)
+    return kind in _LINEAR or kind in ("StreamingRelation", "EventTimeWatermark")
+
+
+_JOINS = frozenset(
+    [(kind, True, False) for kind in ("Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti")]
+    + [(kind, False, True) for kind in ("Inner", "Cross", "RightOuter")]
 )
+"""Joins of a stream with a table, by kind, and on which side the stream is."""
+
+
+def _is_python_generator(node: Any) -> bool:
+    return node.generator().getClass().getSimpleName().endswith("PythonUDTF")
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
@@ -258,20 +285,24 @@ def _nodes(plan: Any) -> Iterator[Any]:
         yield from _nodes(child)
 
 
-def _is_stable(query: AnalysedQuery) -> bool:
+def _is_stable(query: AnalysedQuery, spark: SparkSession) -> bool:
     """Return whether a query gives the same rows as long as its inputs are the same."""
     plan: Any = query.plan
-    return bool(plan.deterministic()) and "current_" not in plan.toString() and "now(" not in plan.toString()
+    plans = (plan, *items(plan.subqueriesAll()))
+    return all(each.deterministic() for each in plans) and not reads_current_time(plan, spark)
 
 
 def fingerprint_of(table: Table, names: Mapping[TableName, TableName], spark: SparkSession) -> str:
     """Return what changes whenever the rows of a table would be computed otherwise."""
-    parts = [table.schema.json(), table.dataset.format, repr(table.dataset.partitioned_by)]
+    import pyspark
+
+    parts = [pyspark.__version__, table.schema.json(), table.layout]
+    parts += [f"{setting}={spark.conf.get(setting)}" for setting in (*_MEANING, *_READING)]
     for query in sorted(table.queries, key=lambda each: each.query.name):
-        parts += [query.query.name, _canonical(query, names, spark), *_functions(query, spark)]
+        parts += [query.query.name, _canonical(query, names, spark), *_constants(query, spark)]
         parts += [f"{key}={value}" for key, value in sorted(query.query.settings.items())]
         if (cdc := query.query.cdc) is not None:
-            parts += [repr((cdc.keys, cdc.versions, cdc.tracked, cdc.untracked))]
+            parts += [repr((cdc.keys, cdc.included, cdc.excluded, cdc.versions, cdc.tracked, cdc.untracked))]
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
 
@@ -284,13 +315,15 @@ def _canonical(query: AnalysedQuery, names: Mapping[TableName, TableName], spark
     return _EXPRESSION_ID.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), text)
 
 
-def _functions(query: AnalysedQuery, spark: SparkSession) -> Iterator[str]:
-    """Yield digests of the Python functions in a plan, of which its text has the names only."""
+def _constants(query: AnalysedQuery, spark: SparkSession) -> Iterator[str]:
+    """Yield what the text of a plan does not tell for sure: constants, and the code of Python functions."""
     patterns = java_class(spark, "org.apache.spark.sql.catalyst.trees.TreePattern")
-    byte = spark.sparkContext._jvm.scala.reflect.ClassTag.Byte()  # pyright: ignore
+    told = (patterns.PYTHON_UDF(), patterns.LITERAL())
     plans = (query.plan, *items(query.plan.subqueriesAll()))
     for expression in (e for plan in plans for node in _nodes(plan) for e in items(node.expressions())):
-        if expression.containsPattern(patterns.PYTHON_UDF()):
+        if any(map(expression.containsPattern, told)):
             for each in _nodes(expression):
-                if each.nodeName() in ("PythonUDF", "PythonUDAF", "PythonUDTF"):
-                    yield hashlib.blake2b(bytes(each.func().command().toArray(byte))).hexdigest()
+                if each.nodeName() == "Literal":
+                    yield each.sql()
+                elif each.nodeName() in ("PythonUDF", "PythonUDAF", "PythonUDTF"):
+                    yield digest_of_function(each, spark)

@@ -212,7 +212,7 @@ class _Run:
         for table in self.graph.tables:
             if table.name in self.selected:
                 self._update(table, cut)
-        if cut.entries != self.catalog.entries:
+        if cut.entries != self.catalog.published:
             self.catalog.commit(cut.entries)
         return RunReport(self.events)
 
@@ -229,6 +229,8 @@ class _Run:
             return
         before = cut.entries.get(table.name)
         cut.entries[table.name] = updated.entry
+        if updated.entry != before:
+            self.catalog.record(cut.entries)
         changed = before is None or before.version != updated.entry.version
         self._tell(Event(table.name, State.COMPLETED, updated, changed, seconds=perf_counter() - start))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SourceLocation
 from penstock.pipelines.auto_cdc import AutoCdc
-from penstock.pipelines.definitions import Dataset, Definitions, Kind, Query, TableName
+from penstock.pipelines.definitions import Dataset, Definitions, Kind, Query, TableName, quoted
 from penstock.pipelines.errors import BadDefinition
 from penstock.queries.plan_details import items, java_class, java_session
 from penstock.queries.query_positions import QueryText
@@ -112,7 +113,7 @@ class _Reader:
             source = source.children().apply(0)
         deleted = plan.deleteCondition()
         cdc = AutoCdc(
-            ".".join("`" + part.replace("`", "``") + "`" for part in items(source.multipartIdentifier())),
+            ".".join(map(quoted, items(source.multipartIdentifier()))),
             _names_of(plan.keys()) or (),
             f.expr(plan.sequenceByExpr().sql()),
             f.expr(deleted.get().sql()) if deleted.isDefined() else None,
@@ -130,13 +131,16 @@ class _Reader:
         """Return the columns that a statement declares; None if the query decides."""
         from pyspark.sql.types import StructType
 
-        columns = items(plan.columns())
-        if not columns:
-            return None
-        schema = StructType()
-        for column in columns:
-            schema = schema.add(column.name(), column.dataType().json(), column.nullable())
-        return schema
+        columns = [
+            {
+                "name": c.name(),
+                "type": json.loads(c.dataType().json()),
+                "nullable": c.nullable(),
+                "metadata": {},
+            }
+            for c in items(plan.columns())
+        ]
+        return StructType.fromJson({"type": "struct", "fields": columns}) if columns else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from signal import Signals
 from typing import TYPE_CHECKING, Any
 
+from penstock.errors import CheckpointDamaged
 from penstock.io.delivery.atomic_files import published_ticks, remove_folder, tick_folder
 from penstock.io.files import changelog
 from penstock.io.source import WEIGHT as SOURCE_WEIGHT
 from penstock.pipelines.catalog import Catalog, Position, TableEntry
-from penstock.pipelines.definitions import TableName
+from penstock.pipelines.definitions import TableName, quoted
 from penstock.pipelines.errors import PipelineError, QueryRefused
-from penstock.pipelines.graph import AnalysedQuery, Graph, Table, settings
+from penstock.pipelines.graph import AnalysedQuery, Graph, Table, as_stored, settings
 from penstock.pipelines.leaves import (
     ConstantLeaf,
     FilesLeaf,
@@ -21,7 +25,6 @@ from penstock.pipelines.leaves import (
     TableLeaf,
     files_there,
     frame_of_plan,
-    relation_like,
     relation_of_files,
     with_leaves,
 )
@@ -29,12 +32,12 @@ from penstock.pipelines.plans import ANSWER, Method, TablePlan
 from penstock.pipelines.versions import (
     WEIGHT,
     VersionWriter,
-    as_stored,
     read_changes,
     read_rows,
     read_sink,
     repeated,
     rows_in,
+    summed,
     weighted,
 )
 from penstock.state.commit import CommitLog, read_checked, write_checked
@@ -59,7 +62,8 @@ class Updated:
 class Cut:
     """The inputs of one run, the same for all its tables.
 
-    entries: tables as far as the run has come. listings: files of each folder, as first looked at.
+    entries: tables as far as the run has come. listings: the files of each input that is files.
+    folders: what was in each folder when the run first looked.
     """
 
     catalog: Catalog
@@ -67,6 +71,7 @@ class Cut:
     spark: SparkSession
     entries: dict[TableName, TableEntry]
     listings: dict[str, dict[str, list[int]]] = field(default_factory=dict[str, dict[str, list[int]]])
+    folders: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
 
     def position(self, leaf: Leaf) -> Position | None:
         """Return how far an input goes in this run; None if that cannot be said.
@@ -77,13 +82,25 @@ class Cut:
             case TableLeaf():
                 return self._entry(leaf.name).version
             case FilesLeaf():
-                if leaf.key not in self.listings:
-                    self.listings[leaf.key] = files_there(leaf)
-                return self.listings[leaf.key]
+                if leaf.exact not in self.listings:
+                    self.listings[leaf.exact] = self._files_of_the_cut(leaf)
+                return self.listings[leaf.exact]
             case ConstantLeaf():
                 return leaf.key
             case _:
                 return None
+
+    def _files_of_the_cut(self, leaf: FilesLeaf) -> dict[str, list[int]]:
+        """List the files of a leaf without those that came after the run first looked into their folders."""
+        known: set[str] = set()
+        for root in leaf.roots:
+            folder = root if os.path.isdir(root) else os.path.dirname(root)
+            if folder not in self.folders:
+                self.folders[folder] = frozenset(
+                    os.path.join(at, name) for at, _, names in os.walk(folder) for name in names
+                )
+            known |= self.folders[folder]
+        return {path: mark for path, mark in files_there(leaf).items() if path in known}
 
     def positions(self, query: AnalysedQuery) -> dict[str, Position | None]:
         return {leaf.key: self.position(leaf) for leaf in query.leaves}
@@ -144,7 +161,8 @@ class Cut:
         whole = weighted(none, 1)
         for frame in frames:
             whole = whole.unionByName(frame)
-        return whole
+        # A row may have come in one version and gone in a later one.
+        return summed(whole) if len(frames) > 1 else whole
 
     def rows_changed(self, leaves: Iterable[Leaf], before: Positions) -> int | None:
         """Return how many rows of inputs have changed since positions; None where only reading them tells."""
@@ -196,7 +214,8 @@ class Updater:
 
     @property
     def _writer(self) -> VersionWriter:
-        told = bool(self.cut.graph.readers_of(self._table.name))
+        name = self._table.name
+        told = bool(self.cut.graph.readers_of(name)) or self.cut.catalog.is_read(name)
         return VersionWriter(self.cut.catalog, self._table, self.cut.spark, told)
 
     def run(self) -> Updated:
@@ -214,6 +233,7 @@ class Updater:
             version,
             self._writer.rows_of(version),
             self._table.schema.json(),
+            self._table.layout,
             self.plan.fingerprint,
             generation,
             tick,
@@ -232,16 +252,19 @@ class Updater:
         same = before is not None and before.fingerprint == self.plan.fingerprint and not self.anew
         if same and before is not None and self._is_current(now, before.positions.get(query.query.name, {})):
             return Updated(before, Method.RECOMPUTE, 0, self.plan.why)
-        pinned = {leaf.key: self._pinned for leaf in query.leaves if isinstance(leaf, (TableLeaf, FilesLeaf))}
-        rows = self._over(query, pinned)
+        rows = self._over(query, self._whole(query))
         with settings(self.cut.spark, query.query.settings):
             version = self._writer.replace(rows)
         entry = self._entry(version, {query.query.name: now}, 0, 0)
         return Updated(entry, Method.RECOMPUTE, None, self.plan.why)
 
-    def _pinned(self, leaf: Leaf) -> Any:
-        """Return the plan of what an input is in this run."""
-        return relation_like(leaf, self.cut.whole(leaf), self.cut.spark)
+    def _whole(self, query: AnalysedQuery) -> dict[str, Callable[[], DataFrame]]:
+        """Return all rows of the inputs as they are in this run."""
+        return {
+            leaf.exact: partial(self.cut.whole, leaf)
+            for leaf in query.leaves
+            if isinstance(leaf, (TableLeaf, FilesLeaf))
+        }
 
     # -- rows of streams --
 
@@ -250,36 +273,43 @@ class Updater:
         positions: dict[str, Positions] = {}
         rows: DataFrame | None = None
         for query in self._table.queries:
-            name = query.query.name
-            now = self.cut.positions(query)
-            positions[name] = now
-            read = before.positions.get(name, {}) if before else {}
+            read = before.positions.get(query.query.name, {}) if before else {}
+            positions[query.query.name] = now = self._furthest(query, read)
             streams = [leaf for leaf in query.leaves if leaf.streaming]
             if before and all(read.get(leaf.key) == now[leaf.key] for leaf in streams):
                 continue
-            pinned = {
-                leaf.key: self._increment(read) if leaf.streaming else self._pinned
-                for leaf in query.leaves
-                if isinstance(leaf, (TableLeaf, FilesLeaf))
+            unread = {
+                leaf.exact: partial(self.cut.unread, leaf, read.get(leaf.key), self._table)
+                for leaf in streams
             }
-            frame = self._over(query, pinned)
-            frame = frame.select(*self._table.schema.fieldNames())
+            frame = self._over(query, {**self._whole(query), **unread})
+            frame = frame.select(*map(quoted, self._table.schema.fieldNames()))
             rows = frame if rows is None else rows.unionByName(frame)
-        if rows is None:
-            assert before is not None
-            version = before.version
-        else:
-            version = self._writer.append(rows) if before else self._writer.replace(rows)
+        with settings(self.cut.spark, self._settings):
+            version = self._appended(before, rows)
         return Updated(self._entry(version, positions, 0, 0), Method.APPEND, None)
 
-    def _increment(self, read: Positions) -> Callable[[Leaf], Any]:
-        """Return what makes the plan of the rows that a stream has not read yet."""
+    def _appended(self, before: TableEntry | None, rows: DataFrame | None) -> int:
+        schema, layout = self._table.schema, self._table.layout
+        none = self.cut.spark.createDataFrame(self.cut.spark.sparkContext.emptyRDD(), as_stored(schema))
+        if before is None:
+            return self._writer.replace(none if rows is None else rows)
+        if before.schema != schema.json() or before.layout != layout:
+            return self._writer.extend(none if rows is None else rows)
+        return before.version if rows is None else self._writer.append(rows)
 
-        def unread(leaf: Leaf) -> Any:
-            rows = self.cut.unread(leaf, read.get(leaf.key), self._table)
-            return relation_like(leaf, rows, self.cut.spark)
+    def _furthest(self, query: AnalysedQuery, read: Positions) -> dict[str, Position | None]:
+        """Return how far inputs are read in this run; files that a stream has read stay read when they go."""
+        found: dict[str, Position | None] = {}
+        for leaf in query.leaves:
+            before, now = read.get(leaf.key), self.cut.position(leaf)
+            both = leaf.streaming and isinstance(before, dict) and isinstance(now, dict)
+            found[leaf.key] = {**before, **now} if both else now  # pyright: ignore[reportGeneralTypeIssues]
+        return found
 
-        return unread
+    @property
+    def _settings(self) -> Mapping[str, str]:
+        return {key: value for query in self._table.queries for key, value in query.query.settings.items()}
 
     # -- by changes, row by row --
 
@@ -290,12 +320,11 @@ class Updater:
         read = before.positions.get(name, {}) if before is not None and same else {}
         if before is not None and read and self._is_current(now, read):
             return Updated(before, self.plan.method, 0)
-        changes = {leaf.key: self.cut.changes(leaf, read.get(leaf.key)) for leaf in query.leaves}
+        changes = {leaf.exact: self.cut.changes(leaf, read.get(leaf.key)) for leaf in query.leaves}
         known = {key: rows for key, rows in changes.items() if rows is not None}
         with settings(self.cut.spark, query.query.settings):
             if len(known) < len(changes):
-                pinned = {leaf.key: self._pinned for leaf in query.leaves}
-                version = self._writer.replace(self._over(query, pinned))
+                version = self._writer.replace(self._over(query, self._whole(query)))
                 return Updated(
                     self._entry(version, {name: now}, 0, 0), self.plan.method, None, "from all rows"
                 )
@@ -307,11 +336,10 @@ class Updater:
         """Write what a query makes of changes of its inputs."""
 
         def part(condition: str, copies: str) -> DataFrame:
-            def replaced(leaf: Leaf) -> Any:
-                rows = changes[leaf.key].where(condition)
-                return relation_like(leaf, repeated(rows, copies), self.cut.spark)
+            def rows_of(rows: DataFrame) -> DataFrame:
+                return repeated(rows.where(condition), copies)
 
-            return self._over(query, dict.fromkeys(changes, replaced))
+            return self._over(query, {exact: partial(rows_of, rows) for exact, rows in changes.items()})
 
         added = part(f"{WEIGHT} > 0", WEIGHT)
         if all(rows.where(f"{WEIGHT} < 0").isEmpty() for rows in changes.values()):
@@ -319,15 +347,19 @@ class Updater:
         removed = part(f"{WEIGHT} < 0", f"-{WEIGHT}")
         return self._writer.apply(weighted(added, 1).unionByName(weighted(removed, -1)))
 
-    def _over(self, query: AnalysedQuery, replaced: Mapping[str, Any]) -> DataFrame:
+    def _over(self, query: AnalysedQuery, replaced: Mapping[str, Callable[[], DataFrame]]) -> DataFrame:
         return with_leaves(query.plan, replaced, self.cut.graph.names, self.cut.spark)
 
     # -- by changes, with state --
 
     def incremental(self) -> Updated:
+        with settings(self.cut.spark, self._settings):
+            return self._incremental()
+
+    def _incremental(self) -> Updated:
         (query,) = self._table.queries
         before, name = self._before, query.query.name
-        now = self.cut.positions(query)
+        now = self._furthest(query, before.positions.get(name, {}) if before and not self.anew else {})
         if before is not None and (
             self.anew or before.fingerprint != self.plan.fingerprint or not before.generation
         ):
@@ -335,6 +367,7 @@ class Updater:
         if before is None:
             return self._from_scratch(1, now)
         state = _State(self.cut.catalog.state(self._table.name, before.generation))
+        state.forget_before(before.tick)
         read = state.positions(before, name)
         if read is None:
             return self._from_scratch(before.generation + 1, now)
@@ -389,8 +422,9 @@ class Updater:
     def _check_records_are_there(self, read: Positions) -> None:
         """Raise `PipelineError` if records that a table of records was made from are gone."""
         assert self.plan.inputs is not None
-        for leaf in self.plan.inputs.values():
-            if leaf.streaming and self.cut.changes(leaf, read.get(leaf.key)) is None:
+        for leaf in (each for each in self.plan.inputs.values() if each.streaming):
+            changes = self.cut.changes(leaf, read.get(leaf.key))
+            if changes is None or not changes.where(f"{WEIGHT} < 0").isEmpty():
                 raise PipelineError(
                     f"{self._table.name} would be made anew, of fewer records than it was made from",
                     where=[self._table.dataset.location],
@@ -407,6 +441,7 @@ class Updater:
 
         assert self.plan.flow is not None
         state.begin(now)
+        tick = state.last_tick
         result = run(
             self.plan.flow,
             self.cut.spark,
@@ -415,7 +450,18 @@ class Updater:
             checkpoint=state.checkpoint,
             keep_ticks=1,
         )
+        if result.stopped_by is not None:
+            raise Stopped(result.stopped_by)
+        assert state.last_tick > tick
         return result.rows_in
+
+
+class Stopped(BaseException):
+    """Exception that ends a run after a signal. signal: which one."""
+
+    def __init__(self, signal: Signals) -> None:
+        super().__init__(signal)
+        self.signal = signal
 
 
 _METHODS: Mapping[Method, Callable[[Updater], Updated]] = {
@@ -448,15 +494,25 @@ class _State:
     def last_tick(self) -> int:
         return max(CommitLog(self.checkpoint).ticks(), default=0)
 
-    @property
-    def _begun(self) -> Path:
-        return self.folder / "begun.json"
+    def _begun(self, tick: int) -> Path:
+        return self.folder / f"tick-{tick}.json"
 
     def begin(self, positions: Positions) -> None:
+        """Keep how far the next tick will have read the inputs."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        aside = self.folder / ".begun.tmp"
-        write_checked(aside, {"after": self.last_tick, "positions": dict(positions)}, durable=True)
-        aside.replace(self._begun)
+        aside = self.folder / ".tick.tmp"
+        write_checked(aside, {"positions": dict(positions)}, durable=True)
+        aside.replace(self._begun(self.last_tick + 1))
+
+    def forget_before(self, tick: int) -> None:
+        """Remove what ticks before one have left, which is in versions of the table."""
+        for each in published_ticks(self.sink):
+            if each < tick:
+                remove_folder(self.sink / tick_folder(each))
+        for each in range(tick - 1, 0, -1):
+            if not self._begun(each).exists():
+                break
+            self._begun(each).unlink()
 
     def positions(self, entry: TableEntry, flow: str) -> Positions | None:
         """Return how far the state has read its inputs; None if there is no state."""
@@ -466,8 +522,10 @@ class _State:
         if last == entry.tick:
             return entry.positions.get(flow, {})
         changelog.recover(self.sink, last)
-        begun = read_checked(self._begun)
-        return begun["positions"] if begun["after"] < last else None
+        try:
+            return read_checked(self._begun(last))["positions"]
+        except CheckpointDamaged:
+            return None
 
     def ticks_after(self, tick: int) -> list[Path]:
         """Return the folders of later ticks that changed something."""

@@ -18,14 +18,18 @@ from penstock.io.delivery.atomic_files import (
 )
 from penstock.io.source import WEIGHT as SINK_WEIGHT
 from penstock.pipelines.catalog import Catalog, TableEntry
-from penstock.pipelines.graph import Table
+from penstock.pipelines.definitions import RESERVED, quoted
+from penstock.pipelines.errors import PipelineError
+from penstock.pipelines.graph import Table, as_stored
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-WEIGHT = "__weight"
-"""Column of changes: how many more of a row there are; no column of a table is called so."""
+WEIGHT = f"{RESERVED}weight"
+"""Column of changes: how many more of a row there are."""
+
+COPY = f"{RESERVED}copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,9 @@ class VersionWriter:
     def _comparable(self) -> TableEntry | None:
         """The entry of the version before, if its rows have the same columns and files."""
         before = self._before
-        return before if before and before.version and before.schema == self.table.schema.json() else None
+        if before is None or before.schema != self.table.schema.json() or before.layout != self.table.layout:
+            return None
+        return before
 
     def frame(self, version: int) -> DataFrame:
         """Rows of a version."""
@@ -59,7 +65,7 @@ class VersionWriter:
         name, before = self.table.name, self._comparable
         version = self.catalog.new_version(name)
         self._write(self._ordered(rows), self.catalog.rows(name, version))
-        if before is None:
+        if before is None or not _can_be_grouped(self.table.schema):
             return version
         if self.told or self._count(version) == before.rows:
             changes = _difference(self.frame(before.version), self.frame(version))
@@ -83,13 +89,65 @@ class VersionWriter:
             remove_folder(folder)
             return before.version
         if self.told:
-            take_over_tree(folder, self.catalog.changes(name, version))
+            self._tell_added(version)
         take_over_folder_into(self.catalog.rows(name, before.version), folder)
         return version
 
+    def extend(self, rows: DataFrame) -> int:
+        """Write a version with more rows, and columns of which the rows before have no values.
+
+        Raises `PipelineError` for other differences between the rows before and these.
+        """
+        name, before = self.table.name, self._before
+        assert before is not None
+        was = self._extended(before)
+        version = self.catalog.new_version(name)
+        added = self.catalog.changes(name, version)
+        self._write(weighted(self._ordered(rows), 1), added, "parquet")
+        whole = was.unionByName(read_changes(added, self.table, self.spark).drop(WEIGHT))
+        self._write(self._ordered(whole), self.catalog.rows(name, version))
+        return version
+
+    def _extended(self, before: TableEntry) -> DataFrame:
+        """Return the rows before, with nulls in columns that are new."""
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import StructType
+
+        schema = StructType.fromJson(json.loads(before.schema))
+        types = {field.name: field.dataType for field in schema.fields}
+        other = [f.name for f in self.table.schema.fields if types.get(f.name, f.dataType) != f.dataType]
+        if before.layout != self.table.layout or other:
+            raise PipelineError(
+                f"{self.table.name} holds rows of another form"
+                + (f": {', '.join(other)}" if other else ", format or partitioning"),
+                where=[self.table.dataset.location],
+                why="What a streaming table holds stays; columns may be added and left out.",
+                fix=f"go back to what it was, or read all again: --full-refresh {self.table.name}",
+            )
+        held = self.spark.read.schema(as_stored(schema)).format(self.table.dataset.format)
+        rows = held.load(f"file:{self.catalog.rows(self.table.name, before.version)}")
+        columns = [
+            f.col(quoted(each.name))
+            if each.name in types
+            else f.lit(None).cast(each.dataType).alias(each.name)
+            for each in self.table.schema.fields
+        ]
+        return rows.select(*columns)
+
+    def _tell_added(self, version: int) -> None:
+        """Keep the rows of a version, so far only those added, as its changes."""
+        rows, told = (
+            self.catalog.rows(self.table.name, version),
+            self.catalog.changes(self.table.name, version),
+        )
+        if self.table.layout == "parquet":
+            take_over_tree(rows, told)
+        else:
+            self._write(weighted(self.frame(version), 1), told, "parquet")
+
     def replace_by_changes(self, changes: DataFrame) -> int:
         """Write a version of exactly the rows that changes from nothing make."""
-        return self.replace(repeated(_summed(changes)))
+        return self.replace(repeated(summed(changes)))
 
     def apply(self, changes: DataFrame) -> int:
         """Write a version with changes, which have a weight each; return its number, as `append` does."""
@@ -97,7 +155,7 @@ class VersionWriter:
         assert before is not None
         version = self.catalog.new_version(name)
         told, rows = self.catalog.changes(name, version), self.catalog.rows(name, version)
-        self._write(_summed(changes), told, "parquet")
+        self._write(summed(changes), told, "parquet")
         if not rows_in(told):
             remove_folder(told)
             return before.version
@@ -107,7 +165,7 @@ class VersionWriter:
             take_over_folder_into(self.catalog.rows(name, before.version), rows)
         else:
             was = weighted(self.frame(before.version), 1)
-            self._write(self._ordered(repeated(_summed(was.unionByName(made)))), rows)
+            self._write(self._ordered(repeated(summed(was.unionByName(made)))), rows)
         if not self.told:
             remove_folder(told)
         return version
@@ -135,7 +193,7 @@ class VersionWriter:
         found = {field.name: field.dataType for field in rows.schema.fields}
         columns: list[Any] = []
         for field in self.table.schema.fields:
-            column: Any = f.col(f"`{field.name.replace('`', '``')}`")
+            column: Any = f.col(quoted(field.name))
             if found[field.name] != field.dataType:
                 column = column.cast(field.dataType).alias(field.name)
             columns.append(column)
@@ -172,17 +230,7 @@ def read_changes(folder: Path, table: Table, spark: SparkSession) -> DataFrame:
 
     found = spark.read.parquet(f"file:{folder}")
     weight = f.col(WEIGHT).cast("long") if WEIGHT in found.columns else f.lit(1).cast("long")
-    return found.select(*_typed(table), weight.alias(WEIGHT))
-
-
-def as_stored(schema: StructType) -> StructType:
-    """Return columns as files have them: null may be in each."""
-    from pyspark.sql.types import StructType
-
-    made = StructType.fromJson(json.loads(schema.json()))
-    for field in made.fields:
-        field.nullable = True
-    return made
+    return found.select(*_typed(table, found.columns), weight.alias(WEIGHT))
 
 
 def read_sink(folders: Iterable[Path], table: Table, spark: SparkSession) -> DataFrame:
@@ -190,7 +238,7 @@ def read_sink(folders: Iterable[Path], table: Table, spark: SparkSession) -> Dat
     from pyspark.sql import functions as f
 
     found = spark.read.parquet(*(f"file:{folder}" for folder in folders))
-    typed = _typed(table)
+    typed = _typed(table, found.columns)
     return found.select(*typed, f.col(SINK_WEIGHT).cast("long").alias(WEIGHT))
 
 
@@ -204,13 +252,23 @@ def _adds_only(folder: Path) -> bool:
     return all(compute.min(each).as_py() > 0 for each in weights if len(each))
 
 
-def _typed(table: Table) -> list[Any]:
+def _typed(table: Table, there: Iterable[str]) -> list[Any]:
+    """Return the columns of a table; null is in those that rows did not have yet."""
     from pyspark.sql import functions as f
 
+    known = set(there)
     return [
-        f.col(f"`{field.name.replace('`', '``')}`").cast(field.dataType).alias(field.name)
+        (f.col(quoted(field.name)) if field.name in known else f.lit(None))
+        .cast(field.dataType)
+        .alias(field.name)
         for field in table.schema.fields
     ]
+
+
+def _can_be_grouped(schema: StructType) -> bool:
+    """Return whether equal rows are known as such by Spark: not variants, nor texts with a collation."""
+    text = schema.simpleString()
+    return not any(kind in text for kind in ("variant", "collate", "interval", "geo"))
 
 
 def weighted(rows: DataFrame, weight: int) -> DataFrame:
@@ -220,26 +278,28 @@ def weighted(rows: DataFrame, weight: int) -> DataFrame:
     return rows.withColumn(WEIGHT, f.lit(weight).cast("long"))
 
 
-def _summed(changes: DataFrame) -> DataFrame:
+def summed(changes: DataFrame) -> DataFrame:
     """Return each row once, with the sum of its weights, where that is not 0."""
     from pyspark.sql import functions as f
 
-    columns = [f.col(f"`{name.replace('`', '``')}`") for name in changes.columns if name != WEIGHT]
+    columns = [f.col(quoted(name)) for name in changes.columns if name != WEIGHT]
     return changes.groupBy(*columns).agg(f.sum(WEIGHT).alias(WEIGHT)).where(f.col(WEIGHT) != 0)
 
 
 def _difference(before: DataFrame, now: DataFrame) -> DataFrame:
-    return _summed(weighted(before, -1).unionByName(weighted(now, 1)))
+    return summed(weighted(before, -1).unionByName(weighted(now, 1)))
 
 
 def repeated(rows: DataFrame, copies: str = WEIGHT) -> DataFrame:
     """Return each row as often as an expression of its weight says, without the weight."""
     from pyspark.sql import functions as f
 
-    names = [f"`{name.replace('`', '``')}`" for name in rows.columns if name != WEIGHT]
-    several = f.array_repeat(f.lit(1), f.expr(copies).cast("int"))
-    once, more = rows.where(f"{copies} = 1"), rows.where(f"{copies} > 1")
-    return once.select(*names).unionByName(more.select(*names, f.explode(several)).select(*names))
+    names = [quoted(name) for name in rows.columns if name != WEIGHT]
+    below = f.raise_error(f.lit("rows are taken back that the table does not hold: --full-refresh"))
+    count = f.when(f.expr(copies) < 0, below).otherwise(f.expr(copies)).cast("int")
+    once, others = rows.where(f"{copies} = 1"), rows.where(f"{copies} <> 1")
+    several = others.select(*names, f.explode(f.array_repeat(f.lit(1), count)).alias(COPY))
+    return once.select(*names).unionByName(several.select(*names))
 
 
 def _data_files(folder: Path) -> list[Path]:
@@ -258,6 +318,7 @@ def take_over_tree(old: Path, new: Path) -> None:
     remove_folder(new)
     new.mkdir(parents=True)
     take_over_folder(old, new)
+    sync_folder(new)
 
 
 def take_over_folder_into(old: Path, new: Path) -> None:
@@ -266,4 +327,5 @@ def take_over_folder_into(old: Path, new: Path) -> None:
         at = new / file.relative_to(old)
         at.parent.mkdir(parents=True, exist_ok=True)
         take_over(file, at)
-    sync_folder(new)
+    for folder in {file.parent for file in new.rglob("*")}:
+        sync_folder(folder)
