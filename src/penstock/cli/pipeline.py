@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.exit_codes import FAILED
+from penstock.cli.exit_codes import FAILED, signal_code
 from penstock.cli.inspect_flow import Format
 
 if TYPE_CHECKING:
@@ -66,10 +66,15 @@ def run(
     A table that fails keeps its rows, and so do those that read it; the exit code is 1 then.
     """
     from penstock.pipelines.run import Selection, run_pipeline
+    from penstock.pipelines.update import Stopped
 
     selection = Selection(_names(refresh), _names(full_refresh), full_refresh_all)
-    with _session(spec) as (project, spark), _observer(log_format) as observer:
-        report = run_pipeline(project, spark, selection, policy=_policy(refresh_policy), observer=observer)
+    try:
+        with _session(spec) as (project, spark), _observer(log_format) as observer:
+            report = run_pipeline(project, spark, selection, policy=_policy(refresh_policy), observer=observer)
+    except Stopped as stopped:
+        typer.echo("stopped: all tables are as they were", err=True)
+        raise typer.Exit(signal_code(stopped.signal)) from None
     _finish(report, log_format)
 
 

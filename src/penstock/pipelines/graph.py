@@ -311,7 +311,7 @@ def told_by(error: Exception) -> str:
 
     if isinstance(error, PenstockError):
         return str(error)
-    message = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n'")[0].strip()
+    message = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n")[0].strip()
     if isinstance(error, PySparkException) and message:
         return message
     return f"{type(error).__name__}: {message}" if message else type(error).__name__

@@ -94,7 +94,7 @@ def _lines(
 ) -> Iterator[str]:
     leaf = None if node.children().size() else _leaf(node, datasets, session)
     if node.nodeName() == "LocalRelation":
-        yield f"{indent}{node.data().toString()}"
+        yield f"{indent}{_digest_of_rows(node)} {node.output().toString()}"
     elif leaf is None:
         yield indent + node.simpleString(_MOST_FIELDS)
     else:
@@ -121,8 +121,8 @@ def _leaf(node: Any, datasets: Mapping[TableName, TableName], session: SparkSess
         case "LocalRelation":
             if node.data().size() <= _FEW:
                 return None
-            rows = hashlib.blake2b(node.data().toString().encode(), digest_size=16).hexdigest()
-            return ConstantLeaf(node, False, f"rows {rows}", f"rows {rows}")
+            rows = _digest_of_rows(node)
+            return ConstantLeaf(node, False, rows, rows)
         case "Range":
             bounds = f"range {node.start()} {node.end()} {node.step()}"
             return ConstantLeaf(node, False, bounds, bounds)
@@ -150,6 +150,11 @@ _FEW = 1_000
 
 
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
+
+
+def _digest_of_rows(node: Any) -> str:
+    text: str = node.data().toString()
+    return "rows " + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _unversioned(node: Any, streaming: bool, what: str) -> UnversionedLeaf:

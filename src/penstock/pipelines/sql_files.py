@@ -13,6 +13,7 @@ from penstock.errors import SourceLocation
 from penstock.pipelines.auto_cdc import AutoCdc
 from penstock.pipelines.definitions import Dataset, Definitions, Kind, Query, TableName, quoted
 from penstock.pipelines.errors import BadDefinition
+from penstock.pipelines.leaves import frame_of_plan
 from penstock.queries.plan_details import items, java_class, java_session
 from penstock.queries.query_positions import QueryText
 
@@ -100,8 +101,9 @@ class _Reader:
         self.definitions.add_dataset(made)
         return made
 
-    def query(self, name: str, target: Any, plan: Any, place: _Place) -> None:
-        frame = partial(_frame_of, self.spark, plan)
+    def query(self, name: str, target: TableName, query_of: Callable[[Any], Any], place: _Place) -> None:
+        """Add the query of a statement. query_of: finds it in the statement's plan."""
+        frame = partial(_frame_of, self.spark, place.text.text, query_of)
         settings = dict(self.settings)
         self.definitions.add_query(Query(name, target, frame, place.location, place.text, None, settings))
 
@@ -149,12 +151,10 @@ class _Place:
     text: QueryText
 
 
-def _frame_of(spark: SparkSession, plan: Any) -> DataFrame:
-    from pyspark.sql import DataFrame
-
-    dataset = java_class(spark, "org.apache.spark.sql.classic.Dataset")
-    # A plan remembers the rules that found nothing in it, such as tables that were not there.
-    return DataFrame(dataset.ofRows(java_session(spark), plan.clone()), spark)
+def _frame_of(spark: SparkSession, text: str, query_of: Callable[[Any], Any]) -> DataFrame:
+    # Parsed anew: a plan remembers the rules that found nothing in it, such as tables that were not there.
+    parsed = java_session(spark).sessionState().sqlParser().parsePlan(text)
+    return frame_of_plan(query_of(parsed), spark)
 
 
 def _column_of(transform: Any, place: _Place) -> str:
@@ -181,7 +181,7 @@ def _properties(spec: Any) -> dict[str, str]:
 def _view(kind: Kind) -> Callable[[_Reader, Any, _Place], None]:
     def read(reader: _Reader, plan: Any, place: _Place) -> None:
         made = reader.dataset(items(plan.name().nameParts()), kind, place, plan)
-        reader.query(made.name.table, made.name, plan.query(), place)
+        reader.query(made.name.table, made.name, lambda parsed: parsed.query(), place)
 
     return read
 
@@ -198,7 +198,7 @@ def _flow(reader: _Reader, plan: Any, place: _Place) -> None:
         return
     target = reader.definitions.name(items(insert.table().multipartIdentifier()), place.location)
     *_, name = items(plan.name().nameParts())
-    reader.query(name, target, insert.query(), place)
+    reader.query(name, target, lambda parsed: parsed.flowOperation().query(), place)
 
 
 def _streaming_table_of_cdc(reader: _Reader, plan: Any, place: _Place) -> None:
@@ -235,7 +235,7 @@ def _temporary_view(reader: _Reader, plan: Any, place: _Place) -> None:
         )
     database = [name.database().get()] if name.database().isDefined() else []
     made = reader.dataset([*database, name.table()], Kind.TEMPORARY_VIEW, place)
-    reader.query(made.name.table, made.name, plan.plan(), place)
+    reader.query(made.name.table, made.name, lambda parsed: parsed.plan(), place)
 
 
 def _set(reader: _Reader, plan: Any, place: _Place) -> None:

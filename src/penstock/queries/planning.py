@@ -199,7 +199,7 @@ def _spark_errors(location: SourceLocation) -> Generator[None]:
             yield
     except PySparkException as error:
         # The plan as far as Spark made it comes after the message.
-        why = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n'")[0].strip()
+        why = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n")[0].strip()
         unknown = "TABLE_OR_VIEW_NOT_FOUND" in why
         fix = "give the table in tables= or sources=, or correct its name" if unknown else "correct the query"
         raise _unplanned(why, location, fix) from None

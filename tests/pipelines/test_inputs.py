@@ -1,0 +1,227 @@
+"""What tables and streams are made of, from run to run: files, patterns, tables of every layout, constants."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.pipelines.catalog import Catalog
+from tests.pipelines.project import Project, changed, event, states
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+HEAD = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession, functions as F
+
+spark = SparkSession.active()
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, spark: SparkSession) -> Project:
+    return Project.new(tmp_path / "project", spark)
+
+
+def ids(*values: int) -> list[dict[str, Any]]:
+    return [{"id": value} for value in values]
+
+
+def test_patterns_find_more_from_run_to_run(project: Project) -> None:
+    project.write("a.py", HEAD + """
+@dp.table
+def events():
+    return spark.readStream.schema("id INT").json("in/*.json")
+
+@dp.materialized_view
+def count():
+    return spark.read.schema("id INT").json("in/*.json").groupBy().count()
+
+@dp.materialized_view
+def others():
+    return spark.read.schema("id INT").json("in/2*.json").unionAll(spark.read.schema("id INT").json("in/1*.json"))
+""")  # fmt: skip
+    project.add("in", 1, ids(1))
+    project.add("in", 2, ids(2))
+    project.run()
+    project.add("in", 3, ids(3))
+    project.add("in", 10, ids(4))
+    report = project.run()
+    assert project.rows("events") == Counter([(1,), (2,), (3,), (4,)])
+    assert project.rows("count") == Counter([(4,)])
+    assert project.rows("others") == Counter([(1,), (2,), (4,)])
+    updated = event(report, "count").updated
+    assert updated is not None
+    assert updated.rows_in == 2
+
+
+def test_files_that_a_stream_has_read_stay_read(project: Project) -> None:
+    project.write(
+        "a.py", HEAD + "@dp.table\ndef events():\n    return spark.readStream.schema('id INT').json('in')\n"
+    )
+    file = project.add("in", 1, ids(1))
+    project.run()
+    file.rename(project.root / "aside.json")
+    project.run()
+    (project.root / "aside.json").rename(file)
+    project.run()
+    assert project.rows("events") == Counter([(1,)])
+
+
+@pytest.mark.parametrize("layout", ["format='orc'", "format='json'", "partition_cols=['zip', 'day']"])
+def test_tables_of_every_layout_have_readers(project: Project, layout: str) -> None:
+    project.write("a.py", HEAD + f"""
+SCHEMA = "id INT, zip STRING, day DATE"
+
+@dp.table({layout})
+def events():
+    return spark.readStream.schema(SCHEMA).json("in")
+
+@dp.table({layout})
+def again():
+    return spark.readStream.table("events")
+
+@dp.materialized_view({layout})
+def kept():
+    return spark.table("events").where("id > 0")
+
+@dp.materialized_view
+def counts():
+    return spark.table("kept").groupBy("zip").agg(F.count("*").alias("n"), F.max("day").alias("day"))
+""")  # fmt: skip
+    zips: list[str | None] = ["01234", "a/b=c", "", None, "é %"]
+    for number in range(1, 4):
+        rows = [
+            {"id": at - 1, "zip": zip_code, "day": f"2026-01-0{number}" if at else None}
+            for at, zip_code in enumerate(zips)
+        ]
+        project.add("in", number, rows)
+        assert set(states(project.run()).values()) == {"COMPLETED"}
+        counts = {zip_code: n for (zip_code, n, _day) in project.rows("counts")}
+        # Files of Parquet and ORC keep an empty text; a partition of it is null, as everywhere in Spark.
+        expected: dict[str | None, int] = {}
+        for at, zip_code in enumerate(zips):
+            if at > 1:
+                key = zip_code or None if "partition" in layout else zip_code
+                expected[key] = expected.get(key, 0) + number
+        assert counts == expected
+    (project.root / "in/2.json").unlink()
+    project.run()
+
+
+def test_constants_are_part_of_a_query(project: Project) -> None:
+    text = "CREATE MATERIALIZED VIEW a AS SELECT * FROM VALUES (1, '{}'), (2, 'b') AS t(id, colour) WHERE colour <> '{}';"
+    for colour, other in (("#1", "x"), ("#2", "x"), ("#2", "#2")):
+        project.write("a.sql", text.format(colour, other))
+        project.run()
+        assert project.rows("a") == Counter([row for row in [(1, colour), (2, "b")] if row[1] != other])
+
+
+def test_a_stream_beside_the_table_it_reads(project: Project) -> None:
+    project.write(
+        "a.sql",
+        """
+        CREATE STREAMING TABLE copied AS WITH new AS (SELECT * FROM STREAM(met)) SELECT * FROM new;
+        CREATE MATERIALIZED VIEW declared (id INT COMMENT 'x', other BIGINT) AS SELECT id, other FROM copied;
+        """,
+    )
+    project.write("a.py", HEAD + """
+@dp.table
+def events():
+    return spark.readStream.schema('id INT').json('in')
+
+@dp.table
+def met():
+    new, old = spark.readStream.table("events"), spark.table("events").withColumnRenamed("id", "other")
+    return new.join(old, F.col("other") < F.col("id"))
+""")  # fmt: skip
+    project.add("in", 1, ids(1, 2))
+    project.run()
+    project.add("in", 2, ids(3))
+    project.run()
+    assert project.rows("met") == project.rows("declared") == Counter([(2, 1), (3, 1), (3, 2)])
+
+
+def test_columns_of_a_stream_come_and_go(project: Project) -> None:
+    text = HEAD + """
+@dp.table
+def events():
+    return spark.readStream.schema("id INT, v INT").json("in").select({})
+
+@dp.table
+def again():
+    return spark.readStream.table("events").select("id")
+"""  # fmt: skip
+    project.write("a.py", text.format("'id'"))
+    project.add("in", 1, [{"id": 1, "v": 5}])
+    project.run()
+    project.write("a.py", text.format("'id', 'v'"))
+    project.run()
+    assert project.rows("events") == Counter([(1, None)])
+    project.add("in", 2, [{"id": 2, "v": 6}])
+    project.run()
+    assert project.rows("events") == Counter([(1, None), (2, 6)])
+    assert project.rows("again") == Counter([(1,), (2,)])
+    project.write("a.py", text.format("F.col('id').cast('string').alias('id')"))
+    report = project.run()
+    assert states(report)["events"] == "FAILED"
+    assert "rows of another form: id" in str(event(report, "events").error)
+    assert project.rows("events") == Counter([(1, None), (2, 6)])
+
+
+def test_versions_that_a_run_could_not_publish_are_gone_on_with(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write("a.py", HEAD + """
+@dp.table
+def events():
+    return spark.readStream.schema("id INT").json("in")
+
+@dp.materialized_view
+def total():
+    return spark.table("events").groupBy().agg(F.sum("id").alias("id"))
+""")  # fmt: skip
+    project.add("in", 1, ids(1))
+    project.run()
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Catalog, "commit", dies)
+        for number in (2, 3):
+            project.add("in", number, ids(10**number))
+            with pytest.raises(KeyboardInterrupt):
+                project.run()
+            assert project.rows("events") == Counter([(1,)])
+    project.add("in", 4, ids(10_000))
+    assert changed(project.run()) == {"events", "total"}
+    assert project.rows("total") == Counter([(11_101,)])
+    assert project.rows("events") == Counter([(1,), (100,), (1_000,), (10_000,)])
+
+
+def test_rows_that_came_and_went_unread_are_nothing_to_a_reader(project: Project) -> None:
+    project.write("a.sql", """
+        CREATE MATERIALIZED VIEW base AS SELECT id FROM json.`in`;
+        CREATE MATERIALIZED VIEW inverse AS SELECT 1 / id AS x FROM base;
+        CREATE STREAMING TABLE seen AS SELECT * FROM STREAM(base);
+        """)  # fmt: skip
+    project.add("in", 1, ids(1))
+    project.run()
+    project.add("in", 2, ids(0))
+    assert states(project.run("base", "inverse")) == {
+        "base": "COMPLETED",
+        "inverse": "FAILED",
+        "seen": "EXCLUDED",
+    }
+    (project.root / "in/2.json").unlink()
+    project.add("in", 3, ids(4))
+    assert set(states(project.run()).values()) == {"COMPLETED"}
+    assert project.rows("inverse") == Counter([(1.0,), (0.25,)])
+    assert project.rows("seen") == Counter([(1,), (4,)])
