@@ -1,4 +1,4 @@
-"""What tables and streams are made of, from run to run: files, patterns, tables of every layout, constants."""
+"""What tables are made of, from run to run: files, patterns, tables of every layout, constants, code."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def count():
 
 @dp.materialized_view
 def others():
-    return spark.read.schema("id INT").json("in/2*.json").unionAll(spark.read.schema("id INT").json("in/1*.json"))
+    two, one = (spark.read.schema("id INT").json(f"in/{at}*.json") for at in (2, 1))
+    return two.unionAll(one)
 """)  # fmt: skip
     project.add("in", 1, ids(1))
     project.add("in", 2, ids(2))
@@ -116,11 +117,34 @@ def counts():
 
 
 def test_constants_are_part_of_a_query(project: Project) -> None:
-    text = "CREATE MATERIALIZED VIEW a AS SELECT * FROM VALUES (1, '{}'), (2, 'b') AS t(id, colour) WHERE colour <> '{}';"
+    text = """CREATE MATERIALIZED VIEW a AS
+        SELECT * FROM VALUES (1, '{}'), (2, 'b') AS t(id, colour) WHERE colour <> '{}';"""
     for colour, other in (("#1", "x"), ("#2", "x"), ("#2", "#2")):
         project.write("a.sql", text.format(colour, other))
         project.run()
         assert project.rows("a") == Counter([row for row in [(1, colour), (2, "b")] if row[1] != other])
+
+
+def test_code_is_part_of_a_query(project: Project) -> None:
+    text = HEAD + """
+FACTOR, KNOWN = {}, frozenset(["a", "b", "c", "d"])
+
+@F.udf("int")
+def scaled(x):
+    # {}
+    return x * FACTOR if str(x) not in KNOWN else 0
+
+@dp.materialized_view
+def a():
+    return spark.range(3).select(scaled("id").alias("x"))
+"""  # fmt: skip
+    project.write("a.py", text.format(2, ""))
+    project.run()
+    project.write("a.py", text.format(2, "A comment\n    # more."))
+    assert not changed(project.run())
+    project.write("a.py", text.format(3, ""))
+    assert changed(project.run()) == {"a"}
+    assert project.rows("a") == Counter([(0,), (3,), (6,)])
 
 
 def test_a_stream_beside_the_table_it_reads(project: Project) -> None:

@@ -52,7 +52,7 @@ def test_the_answer_is_that_of_spark(checker: QueryChecker, seeds: range) -> Non
 
 @pytest.mark.usefixtures("kinds")
 @pytest.mark.verify
-@pytest.mark.seeds(600, together=50)
+@pytest.mark.seeds(400, together=50)
 def test_the_answer_is_that_of_spark_many(checker: QueryChecker, seeds: range) -> None:
     for seed in seeds:
         checker.check(1_000 + seed)

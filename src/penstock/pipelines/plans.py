@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import pickle
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from penstock.analysis.canonical_data import to_canonical_data
 from penstock.errors import PenstockError, Step, UnsupportedQuery
 from penstock.io.source import WEIGHT
 from penstock.pipelines.definitions import Dataset, Kind, TableName
 from penstock.pipelines.errors import BadDefinition, NotIncremental
-from penstock.pipelines.function_digest import digest_of_function
 from penstock.pipelines.graph import AnalysedQuery, Graph, Table
 from penstock.pipelines.leaves import FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, text_of
 from penstock.queries.current_time import reads_current_time
@@ -318,6 +320,7 @@ def _canonical(query: AnalysedQuery, names: Mapping[TableName, TableName], spark
 def _constants(query: AnalysedQuery, spark: SparkSession) -> Iterator[str]:
     """Yield what the text of a plan does not tell for sure: constants, and the code of Python functions."""
     patterns = java_class(spark, "org.apache.spark.sql.catalyst.trees.TreePattern")
+    byte = java_class(spark, "scala.reflect.ClassTag").Byte()
     told = (patterns.PYTHON_UDF(), patterns.LITERAL())
     plans = (query.plan, *items(query.plan.subqueriesAll()))
     for expression in (e for plan in plans for node in _nodes(plan) for e in items(node.expressions())):
@@ -326,4 +329,12 @@ def _constants(query: AnalysedQuery, spark: SparkSession) -> Iterator[str]:
                 if each.nodeName() == "Literal":
                     yield each.sql()
                 elif each.nodeName() in ("PythonUDF", "PythonUDAF", "PythonUDTF"):
-                    yield digest_of_function(each, spark)
+                    command = pickle.loads(bytes(each.func().command().toArray(byte)))
+                    yield _code_of(command[0] if isinstance(command, tuple) else command)
+
+
+def _code_of(function: Any) -> str:
+    """Return what tells a function from one with other code, or with other constants of its module."""
+    named = getattr(function, "__globals__", {})
+    read = {name: to_canonical_data(named[name]) for name in sorted(named) if not name.startswith("__")}
+    return json.dumps([to_canonical_data(function), read], sort_keys=True)
