@@ -75,7 +75,7 @@ def test_files_that_a_stream_has_read_stay_read(project: Project) -> None:
     assert project.rows("events") == Counter([(1,)])
 
 
-@pytest.mark.parametrize("layout", ["format='orc'", "format='json'", "partition_cols=['zip', 'day']"])
+@pytest.mark.parametrize("layout", ["format='orc'", "partition_cols=['zip', 'day']"])
 def test_tables_of_every_layout_have_readers(project: Project, layout: str) -> None:
     project.write("a.py", HEAD + f"""
 SCHEMA = "id INT, zip STRING, day DATE"

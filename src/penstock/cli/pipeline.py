@@ -72,9 +72,7 @@ def run(
     given = _policy(refresh_policy)
     try:
         with _session(spec) as (project, spark), _observer(log_format) as observer:
-            report = run_pipeline(
-                project, spark, selection, policy=_policy(refresh_policy), observer=observer
-            )
+            report = run_pipeline(project, spark, selection, policy=given, observer=observer)
     except Stopped as stopped:
         typer.echo("stopped: all tables are as they were", err=True)
         raise typer.Exit(signal_code(stopped.signal)) from None

@@ -77,7 +77,7 @@ class AutoCdc:
         chosen = self.columns(records, location)
         tracked = _chosen("tracked columns", chosen, self.tracked, self.untracked, location)
         row = struct(**{name: Read(name) for name in chosen})
-        keys = list(self.keys)
+        keys = _chosen("keys", _without_ours(records), self.keys, (), location)
 
         def upserted(stream: Any) -> Any:
             return stream.upsert(

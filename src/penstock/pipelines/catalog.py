@@ -177,10 +177,13 @@ class Catalog:
     def _read(self) -> tuple[int, dict[TableName, TableEntry]]:
         link = self._folder / _CURRENT
         if not link.is_symlink():
+            if link.exists() or self._runs():
+                raise _damaged(link, "it is not the link to the catalogue of a run.")
             return 0, {}
         run = os.readlink(link)
-        entries = _entries_in(self._folder / run / _FILE)
-        return int(run), entries
+        if not run.isdigit():
+            raise _damaged(link, f"it leads to {run!r}.")
+        return int(run), _entries_in(self._folder / run / _FILE)
 
     def _unpublished(self) -> dict[TableName, TableEntry]:
         file = self._folder / _UNPUBLISHED

@@ -21,7 +21,7 @@ CATALOG = "spark_catalog"
 RESERVED = "__penstock_"
 """What names of our own columns begin with."""
 
-_FORMATS = ("parquet", "orc", "json")
+_FORMATS = ("parquet", "orc")
 
 
 def quoted(name: str) -> str:

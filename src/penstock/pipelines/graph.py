@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
 from penstock.errors import PenstockError, Step
 from penstock.io.delivery.atomic_files import subfolder_for
 from penstock.pipelines.definitions import (
@@ -126,11 +129,24 @@ class _Analyser:
         datasets = self.definitions.datasets
         databases = {self.definitions.database, *(each.name.database for each in datasets.values())}
         for database in sorted(databases):
-            self.spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
+            self._create_database(database)
         self.spark.catalog.setCurrentDatabase(self.definitions.database)
         for name in sorted(datasets):
             self._analyse(name)
         return Graph(self.definitions, tuple(self.tables.values()), self._names())
+
+    def _create_database(self, database: str) -> None:
+        try:
+            self.spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
+        except PySparkException as error:
+            named = [d.location for d in self.definitions.datasets.values() if d.name.database == database]
+            raise BadDefinition(
+                f"Spark has no database {database!r}",
+                where=named[:1],
+                why=told_by(error),
+                fix="name it by letters, digits and underscores",
+                dataset=database,
+            ) from None
 
     def close(self) -> None:
         for name in self.created:
@@ -221,16 +237,28 @@ class _Analyser:
 
     def _create_empty(self, table: Table) -> None:
         name = table.name
+        try:
+            self._create(name, table.schema)
+        except (PySparkException, OSError) as error:
+            raise BadDefinition(
+                f"Spark has no table {name}",
+                where=[table.dataset.location],
+                why=told_by(error),
+                fix="correct its name and columns",
+                dataset=str(name),
+            ) from None
+
+    def _create(self, name: TableName, schema: StructType) -> None:
         if self.spark.catalog.tableExists(name.quoted):
             raise BadDefinition(
                 f"the session has a table {name} already",
-                where=[table.dataset.location],
+                where=[self.definitions.datasets[name.folded].location],
                 fix="run the pipeline in a session of its own, or name the table otherwise",
                 dataset=str(name),
             )
         folder = subfolder_for(subfolder_for(self.empty, name.database), name.table)
         folder.mkdir(parents=True, exist_ok=True)
-        self.spark.catalog.createTable(name.quoted, str(folder), "parquet", as_stored(table.schema))
+        self.spark.catalog.createTable(name.quoted, str(folder), "parquet", schema)
         self.created.append(name)
 
 
@@ -238,10 +266,10 @@ def as_stored(schema: StructType) -> StructType:
     """Return columns as files have them: null may be in each."""
     from pyspark.sql.types import StructType
 
-    made = StructType.fromJson(json.loads(schema.json()))
-    for each in made.fields:
-        each.nullable = True
-    return made
+    text = schema.json()
+    for flag in ("nullable", "containsNull", "valueContainsNull"):
+        text = text.replace(f'"{flag}":false', f'"{flag}":true')
+    return StructType.fromJson(json.loads(text))
 
 
 def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
@@ -271,6 +299,13 @@ def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
                 fix=f"one of: {', '.join(sorted(names))}",
                 dataset=str(dataset.name),
             )
+    if len({name.lower() for name in whole.fieldNames()}) < len(whole.fields):
+        raise BadDefinition(
+            f"{dataset.name} has two columns of one name: {', '.join(whole.fieldNames())}",
+            where=places(dataset, [each.query for each in queries]),
+            fix="name one of them otherwise; names have no case",
+            dataset=str(dataset.name),
+        )
     for column in names:
         if column.lower().startswith(RESERVED):
             raise BadDefinition(
@@ -282,7 +317,7 @@ def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
             )
     last = [whole[column] for column in dataset.partitioned_by]
     first = [each for each in whole.fields if each.name not in dataset.partitioned_by]
-    return StructType([*first, *last])
+    return as_stored(StructType([*first, *last]))
 
 
 def _made(analysed: AnalysedQuery) -> StructType:
@@ -307,10 +342,13 @@ def settings(spark: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
 
 def told_by(error: Exception) -> str:
     """Return what an error says: one of Spark without its plans and stacks, another one with its kind."""
-    from pyspark.errors import PySparkException
-
     if isinstance(error, PenstockError):
         return str(error)
+    if isinstance(error, Py4JJavaError):
+        cause: Any = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        return str(cause.toString()).partition("\n")[0]
     message = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n")[0].strip()
     if isinstance(error, PySparkException) and message:
         return message

@@ -178,6 +178,8 @@ def _files(node: Any, relation: Any, streaming: bool, session: SparkSession) -> 
         roots = tuple(sorted(local_path(uri, "files") for uri in uris))
     except BadUri:
         return _unversioned(node, streaming, f"files of {uris[0]}")
+    if relation.partitionSchema().size() and not (len(roots) == 1 and all(map(os.path.isdir, roots))):
+        return _unversioned(node, streaming, f"partitioned files of {', '.join(roots)}")
     options = sorted(_pairs(relation.options()))
     reading = f"{relation.fileFormat().toString()} {options} {relation.schema().json()}"
     kind = "stream of files" if streaming else "files"
@@ -246,9 +248,11 @@ def relation_of_files(leaf: FilesLeaf, paths: Iterable[str], session: SparkSessi
 
 
 def _with_base_path(relation: Any, leaf: FilesLeaf) -> Any:
-    root = leaf.roots[0] if os.path.isdir(leaf.roots[0]) else os.path.dirname(leaf.roots[0])
+    """Return the options by which some files of a relation have the columns of its partitions."""
     options = relation.options()
-    return options if options.contains("basePath") else options.updated("basePath", root)
+    if options.contains("basePath") or not relation.partitionSchema().size():
+        return options
+    return options.updated("basePath", leaf.roots[0])
 
 
 def relation_like(node: Any, frame: DataFrame, session: SparkSession) -> Any:

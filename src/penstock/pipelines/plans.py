@@ -133,7 +133,7 @@ def _plan(
             query.query.location,
             text=query.query.text,
         )
-    except UnsupportedQuery as error:
+    except PenstockError as error:
         if policy is Policy.INCREMENTAL_STRICT:
             raise NotIncremental(
                 f"{table.name} cannot be kept up to date incrementally: {error.what}",
@@ -172,6 +172,15 @@ def _plan_of_records(table: Table, print_of: str, stable: bool) -> TablePlan:
     cdc, location = query.query.cdc, query.query.location
     assert cdc is not None
     _check_stateless(query)
+    for name in (*query.frame.columns, *table.schema.fieldNames()):
+        if name in (WEIGHT, "tick"):
+            raise BadDefinition(
+                f"the AUTO CDC flow into {table.name} has a column {name!r}",
+                where=[location],
+                why="Changes have columns of that name.",
+                fix="rename it in a view that the flow reads",
+                dataset=str(table.name),
+            )
     inputs = _named(query.leaves)
     try:
         flow = flow_over_leaves(

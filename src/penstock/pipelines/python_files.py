@@ -123,20 +123,26 @@ class _Registry(GraphElementRegistry):
         target = self._definitions.name(self._parts(flow.target), location)
         cdc = AutoCdc(
             flow.source,
-            _column_names(flow.keys),
+            self._columns(flow.keys),
             flow.sequence_by,
             flow.apply_as_deletes,
-            _column_names(flow.column_list) if flow.column_list else None,
-            _column_names(flow.except_column_list or ()),
+            self._columns(flow.column_list) if flow.column_list else None,
+            self._columns(flow.except_column_list or ()),
             str(flow.stored_as_scd_type or 1) == "2",
-            _column_names(flow.track_history_column_list) if flow.track_history_column_list else None,
-            _column_names(flow.track_history_except_column_list or ()),
+            self._columns(flow.track_history_column_list) if flow.track_history_column_list else None,
+            self._columns(flow.track_history_except_column_list or ()),
         )
         name = target.table if flow.name in (None, flow.target) else flow.name
         records = partial(cdc.records, self._spark)
         self._definitions.add_query(
             Query(name or target.table, target, records, location, None, cdc, dict(flow.spark_conf))
         )
+
+    def _columns(self, columns: Iterable[Column]) -> tuple[str, ...]:
+        """Return the names of columns, which may be in backticks."""
+        texts = [column._jc.toString() for column in columns]  # pyright: ignore
+        parts = [self._parts(text) if text.startswith("`") else [text] for text in texts]
+        return tuple(".".join(each) for each in parts)
 
     def register_sql(self, sql_text: str, file_path: Path) -> None:
         raise NotImplementedError  # Files of SQL are not registered by Python.
@@ -158,10 +164,6 @@ def _classic_columns() -> Generator[None]:
             del sys.modules[name]
         else:
             sys.modules[name] = before
-
-
-def _column_names(columns: Iterable[Column]) -> tuple[str, ...]:
-    return tuple(column._jc.toString() for column in columns)  # pyright: ignore
 
 
 def _location(location: SourceCodeLocation) -> SourceLocation:

@@ -12,10 +12,14 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from penstock.errors import SourceLocation
 from penstock.pipelines.catalog import Catalog
 from penstock.pipelines.definitions import TableName
-from penstock.pipelines.errors import BadDefinition
-from penstock.pipelines.graph import Graph, Table, analysed, read_definitions
+from penstock.pipelines.errors import BadDefinition, BadSpec
+from penstock.pipelines.graph import Graph, Table, analysed, read_definitions, told_by
 from penstock.pipelines.plans import POLICY, Policy, TablePlan, plan_tables
 from penstock.pipelines.spec import PipelineSpec, settings_of
 from penstock.pipelines.update import Cut, Updated, Updater
@@ -111,16 +115,37 @@ def _session_of(spec: PipelineSpec, spark: SparkSession) -> Generator[SparkSessi
     """
     from pyspark.sql import SparkSession as Sessions
 
+    if spark.conf.get("spark.sql.catalogImplementation") != "in-memory":
+        raise BadSpec(
+            "the session has a Hive catalogue",
+            where=[SourceLocation(str(spec.file), 1)],
+            why="Tables of a pipeline lie under its storage; the catalogue's own would be in the way.",
+            fix="remove spark.sql.catalogImplementation from the configuration",
+            field="configuration",
+        )
     session, before = spark.newSession(), Sessions.getActiveSession()
     for key, value in {**_SETTINGS, **settings_of(spec)}.items():
         if session.conf.isModifiable(key):
-            session.conf.set(key, value)
+            _set(session, key, value, spec)
     activate(session)
     try:
         with errors_are_told():
             yield session
     finally:
         activate(before or spark)
+
+
+def _set(session: SparkSession, key: str, value: str, spec: PipelineSpec) -> None:
+    try:
+        session.conf.set(key, value)
+    except (PySparkException, Py4JJavaError) as error:
+        raise BadSpec(
+            f"'configuration' has {key}: {value!r}",
+            where=[SourceLocation(str(spec.file), 1)],
+            why=told_by(error),
+            fix="correct the value",
+            field="configuration",
+        ) from None
 
 
 @contextmanager

@@ -155,7 +155,10 @@ class _Reader:
                 fix="a folder of this machine, or file:///...",
                 field="storage",
             ) from None
-        return path if path.is_absolute() else self.file.resolve().parent / path
+        whole = self.file.resolve().parent / path
+        if "\0" in text or (whole.exists() and not whole.is_dir()):
+            raise self._bad("storage", f"is {text!r}, no folder", "a folder of this machine, or file:///...")
+        return whole
 
     def _text(self, field: str, default: str) -> str:
         value = self.given.get(field, default)
@@ -191,6 +194,8 @@ class _Reader:
             if not isinstance(pattern, str):
                 raise self._bad("libraries", f"has {entry!r}", fix)
             folder = pattern.removesuffix("/**")
+            if not folder.strip("./"):
+                raise self._bad("libraries", f"has the pattern {pattern!r}", fix)
             if glob.has_magic(folder):
                 raise self._bad(
                     "libraries", f"has the pattern {pattern!r}", "give a file, or a folder with /** behind it"

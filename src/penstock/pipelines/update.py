@@ -10,7 +10,7 @@ from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import CheckpointDamaged
+from penstock.errors import CheckpointDamaged, FlowChanged
 from penstock.io.delivery.atomic_files import published_ticks, remove_folder, tick_folder
 from penstock.io.files import changelog
 from penstock.io.source import WEIGHT as SOURCE_WEIGHT
@@ -32,6 +32,7 @@ from penstock.pipelines.plans import ANSWER, Method, TablePlan
 from penstock.pipelines.versions import (
     WEIGHT,
     VersionWriter,
+    check_rows,
     read_changes,
     read_rows,
     read_sink,
@@ -175,6 +176,7 @@ class Cut:
         return count
 
     def _rows(self, name: TableName, version: int) -> DataFrame:
+        check_rows(self.catalog, self._table(name), self._entry(name))
         return read_rows(self.catalog.rows(name, version), self._table(name), self.spark)
 
     def _files(self, leaf: FilesLeaf, paths: Any) -> DataFrame:
@@ -287,7 +289,9 @@ class Updater:
             rows = frame if rows is None else rows.unionByName(frame)
         with settings(self.cut.spark, self._settings):
             version = self._appended(before, rows)
-        return Updated(self._entry(version, positions, 0, 0), Method.APPEND, None)
+        # A flow that is not in the project now, and returns, goes on where it was.
+        gone = {} if before is None else {k: v for k, v in before.positions.items() if k not in positions}
+        return Updated(self._entry(version, {**gone, **positions}, 0, 0), Method.APPEND, None)
 
     def _appended(self, before: TableEntry | None, rows: DataFrame | None) -> int:
         schema, layout = self._table.schema, self._table.layout
@@ -376,7 +380,10 @@ class Updater:
             changes = self._all_changes(read)
             if changes is None:
                 return self._from_scratch(before.generation + 1, now)
-            changed = self._tick(state, changes, now)
+            try:
+                changed = self._tick(state, changes, now)
+            except (FlowChanged, CheckpointDamaged):
+                return self._from_scratch(before.generation + 1, now)
         ticks = state.ticks_after(before.tick)
         version = before.version
         if ticks:

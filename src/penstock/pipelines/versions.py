@@ -19,7 +19,7 @@ from penstock.io.delivery.atomic_files import (
 from penstock.io.source import WEIGHT as SINK_WEIGHT
 from penstock.pipelines.catalog import Catalog, TableEntry
 from penstock.pipelines.definitions import RESERVED, quoted
-from penstock.pipelines.errors import PipelineError
+from penstock.pipelines.errors import CatalogDamaged, PipelineError
 from penstock.pipelines.graph import Table, as_stored
 
 if TYPE_CHECKING:
@@ -56,8 +56,15 @@ class VersionWriter:
             return None
         return before
 
+    def _check_rows(self) -> None:
+        """Raise `CatalogDamaged` if files of the version before are missing."""
+        before = self._before
+        if before is not None:
+            check_rows(self.catalog, self.table, before)
+
     def frame(self, version: int) -> DataFrame:
         """Rows of a version."""
+        self._check_rows()
         return read_rows(self.catalog.rows(self.table.name, version), self.table, self.spark)
 
     def replace(self, rows: DataFrame) -> int:
@@ -88,6 +95,7 @@ class VersionWriter:
         if not self._has_rows(folder):
             remove_folder(folder)
             return before.version
+        self._check_rows()
         if self.told:
             self._tell_added(version)
         take_over_folder_into(self.catalog.rows(name, before.version), folder)
@@ -155,7 +163,8 @@ class VersionWriter:
         assert before is not None
         version = self.catalog.new_version(name)
         told, rows = self.catalog.changes(name, version), self.catalog.rows(name, version)
-        self._write(summed(changes), told, "parquet")
+        ordered = self._ordered(changes, WEIGHT)
+        self._write(summed(ordered), told, "parquet")
         if not rows_in(told):
             remove_folder(told)
             return before.version
@@ -186,8 +195,8 @@ class VersionWriter:
             return rows_in(folder) > 0
         return any(file.stat().st_size for file in _data_files(folder))
 
-    def _ordered(self, rows: DataFrame) -> DataFrame:
-        """Return rows with the columns of the table, in its order and of its types."""
+    def _ordered(self, rows: DataFrame, *further: str) -> DataFrame:
+        """Return rows with the columns of the table, in its order and of its types, and further ones."""
         from pyspark.sql import functions as f
 
         found = {field.name: field.dataType for field in rows.schema.fields}
@@ -195,9 +204,12 @@ class VersionWriter:
         for field in self.table.schema.fields:
             column: Any = f.col(quoted(field.name))
             if found[field.name] != field.dataType:
-                column = column.cast(field.dataType).alias(field.name)
+                column = column.cast(field.dataType)
+            if field.name in self.table.dataset.partitioned_by and field.dataType.typeName() == "string":
+                column = f.nullif(column, f.lit(""))  # A folder has no name for it: Spark reads null.
+            column = column.alias(field.name)
             columns.append(column)
-        return rows.select(*columns)
+        return rows.select(*columns, *further)
 
     def _write(self, rows: DataFrame, folder: Path, form: str | None = None) -> None:
         aside = folder.with_name(f".{folder.name}.tmp")
@@ -214,6 +226,17 @@ class VersionWriter:
                 sync_file(file)
         remove_folder(folder)
         move_folder(aside, folder, durable=True)
+
+
+def check_rows(catalog: Catalog, table: Table, entry: TableEntry) -> None:
+    """Raise `CatalogDamaged` if a version has other rows than it was written with."""
+    folder = catalog.rows(table.name, entry.version)
+    if entry.layout.startswith("parquet") and rows_in(folder) != entry.rows:
+        raise CatalogDamaged(
+            f"{table.name} has lost rows: {folder} should hold {entry.rows:,}",
+            fix=f"restore the storage from a backup, or make the table anew: --full-refresh {table.name}",
+            file=str(folder),
+        )
 
 
 def read_rows(folder: Path, table: Table, spark: SparkSession) -> DataFrame:
@@ -310,7 +333,15 @@ def rows_in(folder: Path) -> int:
     """Return the number of rows in a folder of Parquet files."""
     import pyarrow.parquet as pq
 
-    return sum(pq.read_metadata(file).num_rows for file in _data_files(folder))
+    try:
+        return sum(pq.read_metadata(file).num_rows for file in _data_files(folder))
+    except (OSError, ValueError) as error:  # pyarrow's own errors are of these kinds
+        raise CatalogDamaged(
+            f"files in {folder} cannot be read",
+            why=f"{error}.",
+            fix="restore the storage from a backup, or make the table anew: --full-refresh",
+            file=str(folder),
+        ) from None
 
 
 def take_over_tree(old: Path, new: Path) -> None:

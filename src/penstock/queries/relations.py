@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -51,6 +52,9 @@ class Relation:
         return Scope({expr_id: Column(name) for expr_id, name in self.columns.items()})
 
 
+_NUMBERED = re.compile(r"^(_common_expr)_\d+$")
+
+
 @dataclass(slots=True)
 class Planner:
     """Lowering of one plan.
@@ -91,6 +95,8 @@ class Planner:
     def name(self, expr_id: int, wanted: str) -> str:
         """Return the column name of an attribute."""
         if expr_id not in self.names:
+            # Spark numbers its own columns anew in each session; a flow is the same from run to run.
+            wanted = _NUMBERED.sub(r"\1", wanted)
             name, number = wanted, 1
             while name in self.taken or name in _RESERVED:
                 number += 1
