@@ -54,6 +54,12 @@ class Project:
     def path(self, table: str) -> Path:
         return self.root / "storage/catalog/current/default" / table
 
+    def rows_of_lists(self, table: str) -> list[tuple[Any, ...]]:
+        """Return the published rows of a table that holds lists, sorted."""
+        import duckdb
+
+        return sorted(duckdb.sql(f"SELECT * FROM read_parquet('{self.path(table)}/*.parquet')").fetchall())
+
     def rows(self, table: str) -> Counter[tuple[Any, ...]]:
         """Return the published rows of a table, as another reader of Parquet sees them."""
         import duckdb

@@ -28,6 +28,8 @@ SPECS = {
     "pattern_outside": "name: x\nstorage: s\nlibraries: [{glob: {include: ../other/**}}]\n",
     "library_of_another_form": "name: x\nstorage: s\nlibraries:\n  - file: a.py\n",
     "setting_that_is_a_number": "name: x\nstorage: s\nconfiguration:\n  spark.sql.shuffle.partitions: 2\n",
+    "empty_pattern": "name: x\nstorage: s\nlibraries: [{glob: {include: ''}}]\n",
+    "storage_that_is_a_file": "name: x\nstorage: spark-pipeline.yml\n",
     "other_catalog": "name: x\nstorage: s\ncatalog: unity\n",
 }
 
@@ -69,6 +71,14 @@ PYTHON = {
     "dp.create_streaming_table('a')\ndp.create_auto_cdc_flow('a', 'r', ['id'], 'at')\n",
     "records_beside_rows": "@dp.table\ndef r():\n    return spark.readStream.schema('id INT, at INT').json('in')\n"
     "dp.create_auto_cdc_flow('r', 'r', ['id'], 'at', name='f')\n",
+    "columns_of_one_name": "@dp.materialized_view\ndef a():\n"
+    "    return spark.range(1).select('id', F.col('id').alias('ID'))\n",
+    "reserved_column": "@dp.materialized_view\ndef a():\n"
+    "    return spark.range(1).select(F.col('id').alias('__penstock_weight'))\n",
+    "table_that_is_no_name": "@dp.materialized_view(name='`a b`')\ndef a():\n    return spark.range(1)\n",
+    "table_that_is_a_path": "@dp.materialized_view(name='`/tmp/../evil`')\ndef a():\n    return spark.range(1)\n",
+    "records_called_weight": "@dp.table\ndef r():\n    return spark.readStream.schema('id INT, weight INT').json('in')\n"
+    "dp.create_streaming_table('a')\ndp.create_auto_cdc_flow('a', 'r', ['id'], 'weight')\n",
     "sink": "dp.create_sink('s', 'parquet', {'path': 'out'})\n",
     "format_delta": "@dp.materialized_view(format='delta')\ndef a():\n    return spark.range(1)\n",
 }

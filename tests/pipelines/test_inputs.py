@@ -249,3 +249,75 @@ def test_rows_that_came_and_went_unread_are_nothing_to_a_reader(project: Project
     assert set(states(project.run()).values()) == {"COMPLETED"}
     assert project.rows("inverse") == Counter([(1.0,), (0.25,)])
     assert project.rows("seen") == Counter([(1,), (4,)])
+
+
+def test_a_flow_that_was_away_goes_on_where_it_was(project: Project) -> None:
+    flow = (
+        "@dp.append_flow(target='t')\ndef {0}():\n    return spark.readStream.schema('id INT').json('{0}')\n"
+    )
+    both = HEAD + "dp.create_streaming_table('t')\n" + flow.format("one") + flow.format("two")
+    project.add("one", 1, ids(1))
+    project.add("two", 1, ids(2))
+    for text in (both, both.partition("@dp.append_flow(target='t')\ndef two")[0], both):
+        project.write("a.py", text)
+        project.run()
+        assert project.rows("t") == Counter([(1,), (2,)])
+
+
+def test_files_of_a_table_that_are_missing_are_told(project: Project) -> None:
+    project.write("a.sql", """
+        CREATE MATERIALIZED VIEW base AS SELECT id FROM json.`in`;
+        CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM base;
+        """)  # fmt: skip
+    project.add("in", 1, ids(1, 2))
+    project.run()
+    for file in project.path("base").glob("*.parquet"):
+        file.unlink()
+    project.add("in", 2, ids(3))
+    report = project.run()
+    assert states(report) == {"base": "FAILED", "n": "SKIPPED"}
+    assert "P807 CatalogDamaged: spark_catalog.default.base has lost rows" in str(event(report, "base").error)
+    project.run(full=["base"])
+    project.run()
+    assert project.rows("n") == Counter([(3,)])
+
+
+def test_queries_that_spark_names_and_types_in_its_own_way(project: Project) -> None:
+    text = """
+        CREATE MATERIALIZED VIEW a AS SELECT id % 2 AS k, count_if(id > 1) AS n, bool_or(id > 2) AS large,
+            collect_list(id) AS ids, array(count(*)) AS counts FROM json.`in` GROUP BY id % 2;
+        CREATE MATERIALIZED VIEW b AS SELECT cast(m AS STRING) AS m, count(*) AS n
+            FROM (SELECT map('id', id) AS m FROM json.`in`) GROUP BY cast(m AS STRING);
+        """
+    project.write("b.sql", text)
+    project.add("in", 1, ids(1, 2))
+    project.run()
+    project.write("a.sql", "CREATE MATERIALIZED VIEW before AS SELECT count_if(id > 5) AS n FROM json.`in`;")
+    project.add("in", 2, ids(3))
+    report = project.run()
+    rows = project.rows_of_lists("a")
+    assert rows == [(0, 1, False, [2], [1]), (1, 1, True, [1, 3], [2])]
+    updated = event(report, "a").updated
+    assert updated is not None
+    assert updated.rows_in == 1
+    assert project.rows("b").total() == 3
+
+
+def test_folders_of_partitions(project: Project) -> None:
+    project.write("a.py", HEAD + """
+@dp.materialized_view
+def whole():
+    return spark.read.schema("id INT, year INT").json("in").groupBy("year").count()
+
+@dp.materialized_view
+def two():
+    return spark.read.schema("id INT").json(["in/year=2025", "in/year=2026"]).groupBy().count()
+""")  # fmt: skip
+    (project.root / "in").mkdir()
+    for year in (2025, 2026):
+        project.add(f"in/year={year}", 1, ids(year))
+    project.run()
+    project.add("in/year=2026", 2, ids(7, 8))
+    project.run()
+    assert project.rows("whole") == Counter([(2025, 1), (2026, 3)])
+    assert project.rows("two") == Counter([(4,)])

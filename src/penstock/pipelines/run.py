@@ -17,12 +17,13 @@ from pyspark.errors import PySparkException
 
 from penstock.errors import SourceLocation
 from penstock.pipelines.catalog import Catalog
+from penstock.pipelines.cut import Cut
 from penstock.pipelines.definitions import TableName
 from penstock.pipelines.errors import BadDefinition, BadSpec
 from penstock.pipelines.graph import Graph, Table, analysed, read_definitions, told_by
 from penstock.pipelines.plans import POLICY, Policy, TablePlan, plan_tables
 from penstock.pipelines.spec import PipelineSpec, settings_of
-from penstock.pipelines.update import Cut, Updated, Updater
+from penstock.pipelines.update import Updated, Updater
 from penstock.queries.plan_details import java_class
 from penstock.queries.planning import activate, errors_are_told
 

@@ -2,51 +2,37 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.errors import CheckpointDamaged, FlowChanged
-from penstock.io.delivery.atomic_files import published_ticks, remove_folder, tick_folder
-from penstock.io.files import changelog
+from penstock.io.delivery.atomic_files import remove_folder
 from penstock.io.source import WEIGHT as SOURCE_WEIGHT
-from penstock.pipelines.catalog import Catalog, Position, TableEntry
-from penstock.pipelines.definitions import TableName, quoted
-from penstock.pipelines.errors import PipelineError, QueryRefused
-from penstock.pipelines.graph import AnalysedQuery, Graph, Table, as_stored, settings
+from penstock.pipelines.catalog import Position, TableEntry
+from penstock.pipelines.cut import Cut, Positions
+from penstock.pipelines.definitions import quoted
+from penstock.pipelines.errors import PipelineError
+from penstock.pipelines.graph import AnalysedQuery, Table, as_stored, settings
 from penstock.pipelines.leaves import (
-    ConstantLeaf,
     FilesLeaf,
-    Leaf,
     TableLeaf,
-    files_there,
-    frame_of_plan,
-    relation_of_files,
     with_leaves,
 )
 from penstock.pipelines.plans import ANSWER, Method, TablePlan
+from penstock.pipelines.table_state import TableState
 from penstock.pipelines.versions import (
     WEIGHT,
     VersionWriter,
-    check_rows,
-    read_changes,
-    read_rows,
     read_sink,
     repeated,
-    rows_in,
-    summed,
     weighted,
 )
-from penstock.state.commit import CommitLog, read_checked, write_checked
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-Positions = Mapping[str, "Position | None"]
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,145 +43,6 @@ class Updated:
     method: Method
     rows_in: int | None
     why: str = ""
-
-
-@dataclass(slots=True)
-class Cut:
-    """The inputs of one run, the same for all its tables.
-
-    entries: tables as far as the run has come. listings: the files of each input that is files.
-    folders: what was in each folder when the run first looked.
-    """
-
-    catalog: Catalog
-    graph: Graph
-    spark: SparkSession
-    entries: dict[TableName, TableEntry]
-    listings: dict[str, dict[str, list[int]]] = field(default_factory=dict[str, dict[str, list[int]]])
-    folders: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-
-    def position(self, leaf: Leaf) -> Position | None:
-        """Return how far an input goes in this run; None if that cannot be said.
-
-        Raises `QueryRefused` for a table without rows.
-        """
-        match leaf:
-            case TableLeaf():
-                return self._entry(leaf.name).version
-            case FilesLeaf():
-                if leaf.exact not in self.listings:
-                    self.listings[leaf.exact] = self._files_of_the_cut(leaf)
-                return self.listings[leaf.exact]
-            case ConstantLeaf():
-                return leaf.key
-            case _:
-                return None
-
-    def _files_of_the_cut(self, leaf: FilesLeaf) -> dict[str, list[int]]:
-        """List the files of a leaf without those that came after the run first looked into their folders."""
-        known: set[str] = set()
-        for root in leaf.roots:
-            folder = root if os.path.isdir(root) else os.path.dirname(root)
-            if folder not in self.folders:
-                self.folders[folder] = frozenset(
-                    os.path.join(at, name) for at, _, names in os.walk(folder) for name in names
-                )
-            known |= self.folders[folder]
-        return {path: mark for path, mark in files_there(leaf).items() if path in known}
-
-    def positions(self, query: AnalysedQuery) -> dict[str, Position | None]:
-        return {leaf.key: self.position(leaf) for leaf in query.leaves}
-
-    def whole(self, leaf: Leaf) -> DataFrame:
-        """Return all rows of an input."""
-        position = self.position(leaf)
-        if isinstance(leaf, TableLeaf):
-            assert isinstance(position, int)
-            return self._rows(leaf.name, position)
-        if isinstance(leaf, FilesLeaf):
-            assert isinstance(position, dict)
-            return self._files(leaf, position)
-        return frame_of_plan(leaf.node, self.spark)
-
-    def changes(self, leaf: Leaf, before: Position | None) -> DataFrame | None:
-        """Return what changed in an input since a position, with weights; None if that is not known."""
-        now = self.position(leaf)
-        if isinstance(leaf, TableLeaf) and isinstance(before, int) and isinstance(now, int):
-            return self._table_changes(leaf, before, now)
-        if isinstance(leaf, FilesLeaf) and isinstance(before, dict) and isinstance(now, dict):
-            if any(now.get(path) != mark for path, mark in before.items()):
-                return None  # What stood in a file that has changed, or is gone, nobody knows.
-            return weighted(self._files(leaf, now.keys() - before.keys()), 1)
-        if isinstance(leaf, ConstantLeaf) and before == now:
-            return weighted(frame_of_plan(leaf.node, self.spark).limit(0), 1)
-        return None
-
-    def unread(self, leaf: Leaf, before: Position | None, table: Table) -> DataFrame:
-        """Return the rows that a stream into `table` has not read since a position; all without one.
-
-        Raises `PipelineError` if rows that it has read were taken back.
-        """
-        if before is None:
-            return self.whole(leaf)
-        if isinstance(leaf, FilesLeaf):
-            now = self.position(leaf)
-            assert isinstance(now, dict)
-            assert isinstance(before, dict)
-            return self._files(leaf, now.keys() - before.keys())
-        changes = self.changes(leaf, before)
-        if changes is None or not changes.where(f"{WEIGHT} < 0").isEmpty():
-            raise PipelineError(
-                f"{leaf.key} has taken rows back, which a stream into {table.name} has read",
-                where=[table.dataset.location],
-                why="What a streaming table holds stays.",
-                fix=f"make it a materialized view, or read all again: --full-refresh {table.name}",
-            )
-        return changes.drop(WEIGHT)
-
-    def _table_changes(self, leaf: TableLeaf, before: int, now: int) -> DataFrame | None:
-        folders = [self.catalog.changes(leaf.name, version) for version in range(before + 1, now + 1)]
-        if not all(folder.is_dir() for folder in folders) or before > now:
-            return None
-        table = self._table(leaf.name)
-        none = self.spark.createDataFrame(self.spark.sparkContext.emptyRDD(), as_stored(table.schema))
-        frames = [read_changes(folder, table, self.spark) for folder in folders]
-        whole = weighted(none, 1)
-        for frame in frames:
-            whole = whole.unionByName(frame)
-        # A row may have come in one version and gone in a later one.
-        return summed(whole) if len(frames) > 1 else whole
-
-    def rows_changed(self, leaves: Iterable[Leaf], before: Positions) -> int | None:
-        """Return how many rows of inputs have changed since positions; None where only reading them tells."""
-        count = 0
-        for leaf in leaves:
-            read, now = before.get(leaf.key), self.position(leaf)
-            if not (isinstance(leaf, TableLeaf) and isinstance(read, int) and isinstance(now, int)):
-                return None
-            count += sum(rows_in(self.catalog.changes(leaf.name, at)) for at in range(read + 1, now + 1))
-        return count
-
-    def _rows(self, name: TableName, version: int) -> DataFrame:
-        check_rows(self.catalog, self._table(name), self._entry(name))
-        return read_rows(self.catalog.rows(name, version), self._table(name), self.spark)
-
-    def _files(self, leaf: FilesLeaf, paths: Any) -> DataFrame:
-        if paths:
-            return frame_of_plan(relation_of_files(leaf, sorted(paths), self.spark), self.spark)
-        schema = frame_of_plan(leaf.node, self.spark).schema
-        return self.spark.createDataFrame(self.spark.sparkContext.emptyRDD(), schema)
-
-    def _table(self, name: TableName) -> Table:
-        return next(table for table in self.graph.tables if table.name == name)
-
-    def _entry(self, name: TableName) -> TableEntry:
-        if name not in self.entries:
-            raise QueryRefused(
-                f"{name} has no rows yet: it was never refreshed",
-                fix=f"refresh it, too: --refresh {name}",
-                dataset=str(name),
-            )
-        return self.entries[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +217,7 @@ class Updater:
             return self._from_scratch(before.generation + 1, now)
         if before is None:
             return self._from_scratch(1, now)
-        state = _State(self.cut.catalog.state(self._table.name, before.generation))
+        state = TableState(self.cut.catalog.state(self._table.name, before.generation))
         state.forget_before(before.tick)
         read = state.positions(before, name)
         if read is None:
@@ -410,7 +257,7 @@ class Updater:
         (query,) = self._table.queries
         if self._before is not None and not self.anew:
             self._check_records_are_there(self._before.positions.get(query.query.name, {}))
-        state = _State(self.cut.catalog.state(self._table.name, generation))
+        state = TableState(self.cut.catalog.state(self._table.name, generation))
         remove_folder(state.folder)
         whole = {source: self.cut.whole(leaf) for source, leaf in self.plan.inputs.items()}
         changed = self._tick(state, whole, now)
@@ -440,7 +287,7 @@ class Updater:
                     "else go back to the query before, or define a table beside it",
                 )
 
-    def _tick(self, state: _State, inputs: Mapping[str, DataFrame], now: Positions) -> int:
+    def _tick(self, state: TableState, inputs: Mapping[str, DataFrame], now: Positions) -> int:
         """Run the flow on changes; return their number."""
         from penstock.io.files.changelog import Changelog
         from penstock.spark.run_command import run
@@ -477,63 +324,3 @@ _METHODS: Mapping[Method, Callable[[Updater], Updated]] = {
     Method.STATELESS: Updater.stateless,
     Method.INCREMENTAL: Updater.incremental,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """State of an incremental table: the checkpoint of its flow, with the flow's changelog beside it.
-
-    A run writes down how far its inputs go before it begins a tick, since a tick that is committed may
-    never get into the catalogue.
-    """
-
-    folder: Path
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.folder / "checkpoint"
-
-    @property
-    def sink(self) -> Path:
-        return self.folder / "changes"
-
-    @property
-    def last_tick(self) -> int:
-        return max(CommitLog(self.checkpoint).ticks(), default=0)
-
-    def _begun(self, tick: int) -> Path:
-        return self.folder / f"tick-{tick}.json"
-
-    def begin(self, positions: Positions) -> None:
-        """Keep how far the next tick will have read the inputs."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        aside = self.folder / ".tick.tmp"
-        write_checked(aside, {"positions": dict(positions)}, durable=True)
-        aside.replace(self._begun(self.last_tick + 1))
-
-    def forget_before(self, tick: int) -> None:
-        """Remove what ticks before one have left, which is in versions of the table."""
-        for each in published_ticks(self.sink):
-            if each < tick:
-                remove_folder(self.sink / tick_folder(each))
-        for each in range(tick - 1, 0, -1):
-            if not self._begun(each).exists():
-                break
-            self._begun(each).unlink()
-
-    def positions(self, entry: TableEntry, flow: str) -> Positions | None:
-        """Return how far the state has read its inputs; None if there is no state."""
-        last = self.last_tick
-        if not last:
-            return None
-        if last == entry.tick:
-            return entry.positions.get(flow, {})
-        changelog.recover(self.sink, last)
-        try:
-            return read_checked(self._begun(last))["positions"]
-        except CheckpointDamaged:
-            return None
-
-    def ticks_after(self, tick: int) -> list[Path]:
-        """Return the folders of later ticks that changed something."""
-        return [self.sink / tick_folder(each) for each in published_ticks(self.sink) if each > tick]

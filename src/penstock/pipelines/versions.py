@@ -62,6 +62,13 @@ class VersionWriter:
         if before is not None:
             check_rows(self.catalog, self.table, before)
 
+    def _is_damaged(self, before: TableEntry) -> bool:
+        try:
+            check_rows(self.catalog, self.table, before)
+        except CatalogDamaged:
+            return True
+        return False
+
     def frame(self, version: int) -> DataFrame:
         """Rows of a version."""
         self._check_rows()
@@ -72,7 +79,7 @@ class VersionWriter:
         name, before = self.table.name, self._comparable
         version = self.catalog.new_version(name)
         self._write(self._ordered(rows), self.catalog.rows(name, version))
-        if before is None or not _can_be_grouped(self.table.schema):
+        if before is None or not _can_be_grouped(self.table.schema) or self._is_damaged(before):
             return version
         if self.told or self._count(version) == before.rows:
             changes = _difference(self.frame(before.version), self.frame(version))

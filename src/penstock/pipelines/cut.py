@@ -1,0 +1,176 @@
+"""The inputs of a run as it sees them: the same for all its tables, whatever arrives meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock.pipelines.catalog import Catalog, Position, TableEntry
+from penstock.pipelines.definitions import TableName
+from penstock.pipelines.errors import PipelineError, QueryRefused
+from penstock.pipelines.graph import AnalysedQuery, Graph, Table, as_stored
+from penstock.pipelines.leaves import (
+    ConstantLeaf,
+    FilesLeaf,
+    Leaf,
+    TableLeaf,
+    files_there,
+    frame_of_plan,
+    relation_of_files,
+)
+from penstock.pipelines.versions import (
+    WEIGHT,
+    check_rows,
+    read_changes,
+    read_rows,
+    rows_in,
+    summed,
+    weighted,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Positions: TypeAlias = Mapping[str, "Position | None"]
+"""How far the inputs of a query are read, by their keys; None where that cannot be said."""
+
+
+@dataclass(slots=True)
+class Cut:
+    """The inputs of one run, the same for all its tables.
+
+    entries: tables as far as the run has come. listings: the files of each input that is files.
+    folders: what was in each folder when the run first looked.
+    """
+
+    catalog: Catalog
+    graph: Graph
+    spark: SparkSession
+    entries: dict[TableName, TableEntry]
+    listings: dict[str, dict[str, list[int]]] = field(default_factory=dict[str, dict[str, list[int]]])
+    folders: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+
+    def position(self, leaf: Leaf) -> Position | None:
+        """Return how far an input goes in this run; None if that cannot be said.
+
+        Raises `QueryRefused` for a table without rows.
+        """
+        match leaf:
+            case TableLeaf():
+                return self._entry(leaf.name).version
+            case FilesLeaf():
+                if leaf.exact not in self.listings:
+                    self.listings[leaf.exact] = self._files_of_the_cut(leaf)
+                return self.listings[leaf.exact]
+            case ConstantLeaf():
+                return leaf.key
+            case _:
+                return None
+
+    def _files_of_the_cut(self, leaf: FilesLeaf) -> dict[str, list[int]]:
+        """List the files of a leaf without those that came after the run first looked into their folders."""
+        known: set[str] = set()
+        for root in leaf.roots:
+            folder = root if os.path.isdir(root) else os.path.dirname(root)
+            if folder not in self.folders:
+                self.folders[folder] = frozenset(
+                    os.path.join(at, name) for at, _, names in os.walk(folder) for name in names
+                )
+            known |= self.folders[folder]
+        return {path: mark for path, mark in files_there(leaf).items() if path in known}
+
+    def positions(self, query: AnalysedQuery) -> dict[str, Position | None]:
+        return {leaf.key: self.position(leaf) for leaf in query.leaves}
+
+    def whole(self, leaf: Leaf) -> DataFrame:
+        """Return all rows of an input."""
+        position = self.position(leaf)
+        if isinstance(leaf, TableLeaf):
+            assert isinstance(position, int)
+            return self._rows(leaf.name, position)
+        if isinstance(leaf, FilesLeaf):
+            assert isinstance(position, dict)
+            return self._files(leaf, position)
+        return frame_of_plan(leaf.node, self.spark)
+
+    def changes(self, leaf: Leaf, before: Position | None) -> DataFrame | None:
+        """Return what changed in an input since a position, with weights; None if that is not known."""
+        now = self.position(leaf)
+        if isinstance(leaf, TableLeaf) and isinstance(before, int) and isinstance(now, int):
+            return self._table_changes(leaf, before, now)
+        if isinstance(leaf, FilesLeaf) and isinstance(before, dict) and isinstance(now, dict):
+            if any(now.get(path) != mark for path, mark in before.items()):
+                return None  # What stood in a file that has changed, or is gone, nobody knows.
+            return weighted(self._files(leaf, now.keys() - before.keys()), 1)
+        if isinstance(leaf, ConstantLeaf) and before == now:
+            return weighted(frame_of_plan(leaf.node, self.spark).limit(0), 1)
+        return None
+
+    def unread(self, leaf: Leaf, before: Position | None, table: Table) -> DataFrame:
+        """Return the rows that a stream into `table` has not read since a position; all without one.
+
+        Raises `PipelineError` if rows that it has read were taken back.
+        """
+        if before is None:
+            return self.whole(leaf)
+        if isinstance(leaf, FilesLeaf):
+            now = self.position(leaf)
+            assert isinstance(now, dict)
+            assert isinstance(before, dict)
+            return self._files(leaf, now.keys() - before.keys())
+        changes = self.changes(leaf, before)
+        if changes is None or not changes.where(f"{WEIGHT} < 0").isEmpty():
+            raise PipelineError(
+                f"{leaf.key} has taken rows back, which a stream into {table.name} has read",
+                where=[table.dataset.location],
+                why="What a streaming table holds stays.",
+                fix=f"make it a materialized view, or read all again: --full-refresh {table.name}",
+            )
+        return changes.drop(WEIGHT)
+
+    def _table_changes(self, leaf: TableLeaf, before: int, now: int) -> DataFrame | None:
+        folders = [self.catalog.changes(leaf.name, version) for version in range(before + 1, now + 1)]
+        if not all(folder.is_dir() for folder in folders) or before > now:
+            return None
+        table = self._table(leaf.name)
+        none = self.spark.createDataFrame(self.spark.sparkContext.emptyRDD(), as_stored(table.schema))
+        frames = [read_changes(folder, table, self.spark) for folder in folders]
+        whole = weighted(none, 1)
+        for frame in frames:
+            whole = whole.unionByName(frame)
+        # A row may have come in one version and gone in a later one.
+        return summed(whole) if len(frames) > 1 else whole
+
+    def rows_changed(self, leaves: Iterable[Leaf], before: Positions) -> int | None:
+        """Return how many rows of inputs have changed since positions; None where only reading them tells."""
+        count = 0
+        for leaf in leaves:
+            read, now = before.get(leaf.key), self.position(leaf)
+            if not (isinstance(leaf, TableLeaf) and isinstance(read, int) and isinstance(now, int)):
+                return None
+            count += sum(rows_in(self.catalog.changes(leaf.name, at)) for at in range(read + 1, now + 1))
+        return count
+
+    def _rows(self, name: TableName, version: int) -> DataFrame:
+        check_rows(self.catalog, self._table(name), self._entry(name))
+        return read_rows(self.catalog.rows(name, version), self._table(name), self.spark)
+
+    def _files(self, leaf: FilesLeaf, paths: Any) -> DataFrame:
+        if paths:
+            return frame_of_plan(relation_of_files(leaf, sorted(paths), self.spark), self.spark)
+        schema = frame_of_plan(leaf.node, self.spark).schema
+        return self.spark.createDataFrame(self.spark.sparkContext.emptyRDD(), schema)
+
+    def _table(self, name: TableName) -> Table:
+        return next(table for table in self.graph.tables if table.name == name)
+
+    def _entry(self, name: TableName) -> TableEntry:
+        if name not in self.entries:
+            raise QueryRefused(
+                f"{name} has no rows yet: it was never refreshed",
+                fix=f"refresh it, too: --refresh {name}",
+                dataset=str(name),
+            )
+        return self.entries[name]
