@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.pipelines.definitions import TableName
-from penstock.pipelines.plans import Policy
+from penstock.pipelines.policy import Policy
 from penstock.pipelines.run import Event, RunReport, Selection, run_pipeline
 from penstock.pipelines.spec import PipelineSpec, read_spec
 

@@ -12,11 +12,11 @@ import typer
 
 from penstock.cli.exit_codes import FAILED, signal_code
 from penstock.cli.inspect_flow import Format
+from penstock.pipelines.policy import Policy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.pipelines.plans import Policy
     from penstock.pipelines.run import Observer, RunReport
     from penstock.pipelines.spec import PipelineSpec
 
@@ -28,15 +28,8 @@ Spec = Annotated[
 ]
 
 
-class PolicyName(Enum):
-    INCREMENTAL_STRICT = "incremental_strict"
-    INCREMENTAL = "incremental"
-    AUTO = "auto"
-    FULL = "full"
-
-
 RefreshPolicy = Annotated[
-    PolicyName | None,
+    Policy | None,
     typer.Option(help="Policy of materialized views that have none. Default: the spec's, or auto."),
 ]
 
@@ -69,10 +62,9 @@ def run(
     from penstock.pipelines.update import Stopped
 
     selection = Selection(_names(refresh), _names(full_refresh), full_refresh_all)
-    given = _policy(refresh_policy)
     try:
         with _session(spec) as (project, spark), _observer(log_format) as observer:
-            report = run_pipeline(project, spark, selection, policy=given, observer=observer)
+            report = run_pipeline(project, spark, selection, policy=refresh_policy, observer=observer)
     except Stopped as stopped:
         typer.echo("stopped: all tables are as they were", err=True)
         raise typer.Exit(signal_code(stopped.signal)) from None
@@ -86,7 +78,7 @@ def dry_run(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
 
     with (
         _session(spec) as (project, spark),
-        planned(project, spark, _policy(refresh_policy)) as (graph, plans),
+        planned(project, spark, refresh_policy) as (graph, plans),
     ):
         for table in graph.tables:
             plan = plans[table.name]
@@ -101,7 +93,7 @@ def explain(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
 
     with (
         _session(spec) as (project, spark),
-        planned(project, spark, _policy(refresh_policy)) as (graph, plans),
+        planned(project, spark, refresh_policy) as (graph, plans),
     ):
         typer.echo(explain_pipeline(graph, plans, project.storage), nl=False)
 
@@ -120,19 +112,13 @@ def draw(
     drawing = {Format.MERMAID: to_mermaid, Format.DOT: to_dot}[format]
     with (
         _session(spec) as (project, spark),
-        planned(project, spark, _policy(refresh_policy)) as (graph, plans),
+        planned(project, spark, refresh_policy) as (graph, plans),
     ):
         typer.echo(drawing(picture_of_pipeline(project.name, graph, plans)), nl=False)
 
 
 def _names(given: Sequence[str] | None) -> list[str]:
     return [name.strip() for text in given or () for name in text.split(",") if name.strip()]
-
-
-def _policy(name: PolicyName | None) -> Policy | None:
-    from penstock.pipelines.plans import Policy
-
-    return None if name is None else Policy(name.value)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from penstock.pipelines.definitions import TableName
-from penstock.pipelines.graph import told_by
+from penstock.pipelines.graph import message_of
 from penstock.pipelines.run import Event, Observer, RunReport, State
 
 _SKIPPED = "due to upstream failure(s)"
@@ -29,7 +29,7 @@ def _sentence(event: Event) -> str:
             return f"Flow {event.table} has COMPLETED: {_done(event)}."
         case State.FAILED:
             assert event.error is not None
-            return f"Flow '{event.table}' has FAILED.\nError: {told_by(event.error)}"
+            return f"Flow '{event.table}' has FAILED.\nError: {message_of(event.error)}"
         case State.SKIPPED:
             return f"Flow '{event.table}' SKIPPED {_SKIPPED}."
         case _:
@@ -63,7 +63,7 @@ def json_end(report: RunReport) -> None:
 def _facts(event: Event) -> dict[str, Any]:
     facts: dict[str, Any] = {"at": _stamp(), "table": str(event.table), "state": event.state.value}
     if event.error is not None:
-        facts["error"] = told_by(event.error)
+        facts["error"] = message_of(event.error)
     if event.updated is not None:
         facts |= {
             "method": event.updated.method.value,

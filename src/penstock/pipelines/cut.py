@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock.pipelines.catalog import Catalog, Position, TableEntry
 from penstock.pipelines.definitions import TableName
 from penstock.pipelines.errors import PipelineError, QueryRefused
-from penstock.pipelines.graph import AnalysedQuery, Graph, Table, as_stored
+from penstock.pipelines.graph import AnalysedQuery, Graph, Table, no_rows
 from penstock.pipelines.leaves import (
     ConstantLeaf,
     FilesLeaf,
@@ -135,9 +135,8 @@ class Cut:
         if not all(folder.is_dir() for folder in folders) or before > now:
             return None
         table = self._table(leaf.name)
-        none = self.spark.createDataFrame(self.spark.sparkContext.emptyRDD(), as_stored(table.schema))
         frames = [read_changes(folder, table, self.spark) for folder in folders]
-        whole = weighted(none, 1)
+        whole = weighted(no_rows(table.schema, self.spark), 1)
         for frame in frames:
             whole = whole.unionByName(frame)
         # A row may have come in one version and gone in a later one.
@@ -161,7 +160,7 @@ class Cut:
         if paths:
             return frame_of_plan(relation_of_files(leaf, sorted(paths), self.spark), self.spark)
         schema = frame_of_plan(leaf.node, self.spark).schema
-        return self.spark.createDataFrame(self.spark.sparkContext.emptyRDD(), schema)
+        return no_rows(schema, self.spark)
 
     def _table(self, name: TableName) -> Table:
         return next(table for table in self.graph.tables if table.name == name)

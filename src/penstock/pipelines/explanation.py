@@ -12,7 +12,7 @@ from penstock.pipelines.leaves import FilesLeaf, Leaf, TableLeaf
 from penstock.pipelines.plans import Method, TablePlan
 from penstock.state.commit import CommitLog
 
-_SAID = {
+_METHOD_TEXTS = {
     Method.INCREMENTAL: "incremental: by the changes of its inputs",
     Method.STATELESS: "incremental: row by row, without state",
     Method.APPEND: "append: the rows that its streams have not read",
@@ -31,7 +31,7 @@ def explain_pipeline(graph: Graph, plans: Mapping[TableName, TablePlan], storage
 
 def _lines(table: Table, plan: TablePlan, entry: TableEntry | None, storage: Path) -> Iterator[str]:
     yield f"{table.name}   {table.dataset.kind.value}   {table.dataset.location}"
-    yield f"  {_SAID[plan.method]}"
+    yield f"  {_METHOD_TEXTS[plan.method]}"
     if plan.why:
         yield f"  why: {plan.why}"
     for step in plan.where:

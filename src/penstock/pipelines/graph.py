@@ -143,7 +143,7 @@ class _Analyser:
             raise BadDefinition(
                 f"Spark has no database {database!r}",
                 where=named[:1],
-                why=told_by(error),
+                why=message_of(error),
                 fix="name it by letters, digits and underscores",
                 dataset=database,
             ) from None
@@ -243,7 +243,7 @@ class _Analyser:
             raise BadDefinition(
                 f"Spark has no table {name}",
                 where=[table.dataset.location],
-                why=told_by(error),
+                why=message_of(error),
                 fix="correct its name and columns",
                 dataset=str(name),
             ) from None
@@ -270,6 +270,11 @@ def as_stored(schema: StructType) -> StructType:
     for flag in ("nullable", "containsNull", "valueContainsNull"):
         text = text.replace(f'"{flag}":false', f'"{flag}":true')
     return StructType.fromJson(json.loads(text))
+
+
+def no_rows(schema: StructType, spark: SparkSession) -> DataFrame:
+    """Return a frame without rows, of columns as files have them."""
+    return spark.createDataFrame(spark.sparkContext.emptyRDD(), as_stored(schema))
 
 
 def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
@@ -340,7 +345,7 @@ def settings(spark: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
             spark.conf.unset(key) if value is None else spark.conf.set(key, value)
 
 
-def told_by(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """Return what an error says: one of Spark without its plans and stacks, another one with its kind."""
     if isinstance(error, PenstockError):
         return str(error)
@@ -360,7 +365,7 @@ def _refusal(query: Query, error: Exception) -> PenstockError:
         return error
     from penstock.pipelines.python_files import location_in
 
-    message = told_by(error)
+    message = message_of(error)
     own = Path(query.location.file)
     where = [query.location] if query.text is not None else [location_in(own, error)]
     if where[0].line == 1:

@@ -17,7 +17,7 @@ from penstock.errors import BadUri
 from penstock.path_or_url import local_path
 from penstock.pipelines.definitions import TableName, quoted
 from penstock.queries.plan_copier import PlanCopier
-from penstock.queries.plan_details import items, java_class, java_session
+from penstock.queries.plan_details import items, java_class, java_session, pairs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -180,7 +180,7 @@ def _files(node: Any, relation: Any, streaming: bool, session: SparkSession) -> 
         return _unversioned(node, streaming, f"files of {uris[0]}")
     if relation.partitionSchema().size() and not (len(roots) == 1 and all(map(os.path.isdir, roots))):
         return _unversioned(node, streaming, f"partitioned files of {', '.join(roots)}")
-    options = sorted(_pairs(relation.options()))
+    options = sorted(pairs(relation.options()))
     reading = f"{relation.fileFormat().toString()} {options} {relation.schema().json()}"
     kind = "stream of files" if streaming else "files"
     # A pattern is told as what it finds, which differs from run to run.
@@ -189,13 +189,6 @@ def _files(node: Any, relation: Any, streaming: bool, session: SparkSession) -> 
     )
     exact, key = f"{kind} {roots} {reading}", f"{kind} {', '.join(places)}"
     return FilesLeaf(node, streaming, exact, key, relation, roots, reading)
-
-
-def _pairs(mapping: Any) -> Iterator[tuple[str, str]]:
-    each = mapping.iterator()
-    while each.hasNext():
-        pair = each.next()
-        yield pair._1(), pair._2()
 
 
 def _is(value: Any, name: str, session: SparkSession) -> bool:

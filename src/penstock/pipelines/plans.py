@@ -18,6 +18,7 @@ from penstock.pipelines.definitions import Dataset, Kind, TableName
 from penstock.pipelines.errors import BadDefinition, NotIncremental
 from penstock.pipelines.graph import AnalysedQuery, Graph, Table
 from penstock.pipelines.leaves import FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, text_of
+from penstock.pipelines.policy import POLICY, Policy, parse_policy
 from penstock.queries.current_time import reads_current_time
 from penstock.queries.plan_details import items, java_class
 from penstock.queries.query import flow_over_leaves
@@ -27,20 +28,8 @@ if TYPE_CHECKING:
 
     from penstock.flow.flow import Flow
 
-POLICY = "penstock.refresh_policy"
-"""Property of a table, and setting of a pipeline."""
-
 ANSWER = "rows"
 """Name of the sink of a table's flow."""
-
-
-class Policy(Enum):
-    """What may become of a materialized view at a refresh."""
-
-    INCREMENTAL_STRICT = "incremental_strict"
-    INCREMENTAL = "incremental"
-    AUTO = "auto"
-    FULL = "full"
 
 
 class Method(Enum):
@@ -94,35 +83,25 @@ def plan_tables(graph: Graph, default: Policy, spark: SparkSession) -> dict[Tabl
 def policy_of(dataset: Dataset, default: Policy) -> Policy:
     """Return the policy of a table. Raises `BadDefinition` for an unknown one."""
     given = dataset.properties.get(POLICY)
-    if given is None:
-        return default
-    try:
-        return Policy(given.lower())
-    except ValueError:
-        raise BadDefinition(
-            f"{dataset.name} has the refresh policy {given!r}",
-            where=[dataset.location],
-            fix=f"one of: {', '.join(policy.value for policy in Policy)}",
-            dataset=str(dataset.name),
-        ) from None
+    return default if given is None else parse_policy(given, str(dataset.name), [dataset.location])
 
 
 def _plan(
     table: Table, policy: Policy, names: Mapping[TableName, TableName], spark: SparkSession
 ) -> TablePlan:
-    print_of = fingerprint_of(table, names, spark)
+    fingerprint = fingerprint_of(table, names, spark)
     stable = all(_is_stable(query, spark) for query in table.queries)
     if any(query.query.cdc for query in table.queries):
-        return _plan_of_records(table, print_of, stable)
+        return _plan_of_records(table, fingerprint, stable)
     if table.dataset.kind is Kind.STREAMING_TABLE:
         for query in table.queries:
             _check_stateless(query)
-        return TablePlan(table, Method.APPEND, print_of, stable)
+        return TablePlan(table, Method.APPEND, fingerprint, stable)
     (query,) = table.queries
     if policy is Policy.FULL:
-        return TablePlan(table, Method.RECOMPUTE, print_of, stable, "the policy is full")
+        return TablePlan(table, Method.RECOMPUTE, fingerprint, stable, "the policy is full")
     if stable and _is_linear(query):
-        return TablePlan(table, Method.STATELESS, print_of, stable)
+        return TablePlan(table, Method.STATELESS, fingerprint, stable)
     inputs = _named(query.leaves)
     try:
         _check_can_change(table, query, spark)
@@ -142,8 +121,8 @@ def _plan(
                 fix=f"{error.fix}; or give it the refresh policy 'auto', and Spark recomputes it",
                 dataset=str(table.name),
             ) from None
-        return TablePlan(table, Method.RECOMPUTE, print_of, stable, error.what, error.where)
-    return TablePlan(table, Method.INCREMENTAL, print_of, stable, "", (), flow, inputs)
+        return TablePlan(table, Method.RECOMPUTE, fingerprint, stable, error.what, error.where)
+    return TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs)
 
 
 _LINEAR = frozenset(
@@ -166,7 +145,7 @@ def _is_linear(query: AnalysedQuery) -> bool:
     )
 
 
-def _plan_of_records(table: Table, print_of: str, stable: bool) -> TablePlan:
+def _plan_of_records(table: Table, fingerprint: str, stable: bool) -> TablePlan:
     """Plan a table of an AUTO CDC flow. Raises `BadDefinition` for records that cannot be computed so."""
     (query,) = table.queries
     cdc, location = query.query.cdc, query.query.location
@@ -199,7 +178,7 @@ def _plan_of_records(table: Table, print_of: str, stable: bool) -> TablePlan:
             fix=error.fix,
             dataset=str(table.name),
         ) from None
-    return TablePlan(table, Method.INCREMENTAL, print_of, stable, "", (), flow, inputs)
+    return TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs)
 
 
 def _named(leaves: tuple[Leaf, ...]) -> dict[str, Leaf]:
@@ -330,10 +309,10 @@ def _constants(query: AnalysedQuery, spark: SparkSession) -> Iterator[str]:
     """Yield what the text of a plan does not tell for sure: constants, and the code of Python functions."""
     patterns = java_class(spark, "org.apache.spark.sql.catalyst.trees.TreePattern")
     byte = java_class(spark, "scala.reflect.ClassTag").Byte()
-    told = (patterns.PYTHON_UDF(), patterns.LITERAL())
+    wanted = (patterns.PYTHON_UDF(), patterns.LITERAL())
     plans = (query.plan, *items(query.plan.subqueriesAll()))
     for expression in (e for plan in plans for node in _nodes(plan) for e in items(node.expressions())):
-        if any(map(expression.containsPattern, told)):
+        if any(map(expression.containsPattern, wanted)):
             for each in _nodes(expression):
                 if each.nodeName() == "Literal":
                     yield each.sql()

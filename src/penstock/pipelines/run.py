@@ -20,12 +20,13 @@ from penstock.pipelines.catalog import Catalog
 from penstock.pipelines.cut import Cut
 from penstock.pipelines.definitions import TableName
 from penstock.pipelines.errors import BadDefinition, BadSpec
-from penstock.pipelines.graph import Graph, Table, analysed, read_definitions, told_by
-from penstock.pipelines.plans import POLICY, Policy, TablePlan, plan_tables
+from penstock.pipelines.graph import Graph, Table, analysed, message_of, read_definitions
+from penstock.pipelines.plans import TablePlan, plan_tables
+from penstock.pipelines.policy import POLICY, Policy, parse_policy
 from penstock.pipelines.spec import PipelineSpec, settings_of
 from penstock.pipelines.update import Updated, Updater
 from penstock.queries.plan_details import java_class
-from penstock.queries.planning import activate, errors_are_told
+from penstock.queries.planning import activate, without_error_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,7 +131,7 @@ def _session_of(spec: PipelineSpec, spark: SparkSession) -> Generator[SparkSessi
             _set(session, key, value, spec)
     activate(session)
     try:
-        with errors_are_told():
+        with without_error_log():
             yield session
     finally:
         activate(before or spark)
@@ -143,7 +144,7 @@ def _set(session: SparkSession, key: str, value: str, spec: PipelineSpec) -> Non
         raise BadSpec(
             f"'configuration' has {key}: {value!r}",
             where=[SourceLocation(str(spec.file), 1)],
-            why=told_by(error),
+            why=message_of(error),
             fix="correct the value",
             field="configuration",
         ) from None
@@ -191,12 +192,7 @@ def run_pipeline(
 
 def _default_policy(spec: PipelineSpec) -> Policy:
     given = spec.configuration.get(POLICY, Policy.AUTO.value)
-    try:
-        return Policy(given.lower())
-    except ValueError:
-        raise BadDefinition(
-            f"{POLICY} is {given!r}", fix=f"one of: {', '.join(policy.value for policy in Policy)}"
-        ) from None
+    return parse_policy(given, "the configuration", [SourceLocation(str(spec.file), 1)])
 
 
 def _selected(graph: Graph, selection: Selection) -> tuple[frozenset[TableName], frozenset[TableName]]:
@@ -233,7 +229,7 @@ class _Run:
     def run(self) -> RunReport:
         for table in self.graph.tables:
             chosen = table.name in self.selected
-            self._tell(Event(table.name, State.QUEUED if chosen else State.EXCLUDED))
+            self._report(Event(table.name, State.QUEUED if chosen else State.EXCLUDED))
         cut = Cut(self.catalog, self.graph, self.spark, dict(self.catalog.entries))
         for table in self.graph.tables:
             if table.name in self.selected:
@@ -244,23 +240,23 @@ class _Run:
 
     def _update(self, table: Table, cut: Cut) -> None:
         if any(self.events[name].state in (State.FAILED, State.SKIPPED) for name in table.reads):
-            self._tell(Event(table.name, State.SKIPPED))
+            self._report(Event(table.name, State.SKIPPED))
             return
-        self._tell(Event(table.name, State.RUNNING))
+        self._report(Event(table.name, State.RUNNING))
         start = perf_counter()
         try:
             updated = Updater(cut, self.plans[table.name], table.name in self.anew).run()
         except Exception as error:
-            self._tell(Event(table.name, State.FAILED, error=error, seconds=perf_counter() - start))
+            self._report(Event(table.name, State.FAILED, error=error, seconds=perf_counter() - start))
             return
         before = cut.entries.get(table.name)
         cut.entries[table.name] = updated.entry
         if updated.entry != before:
             self.catalog.record(cut.entries)
         changed = before is None or before.version != updated.entry.version
-        self._tell(Event(table.name, State.COMPLETED, updated, changed, seconds=perf_counter() - start))
+        self._report(Event(table.name, State.COMPLETED, updated, changed, seconds=perf_counter() - start))
 
-    def _tell(self, event: Event) -> None:
+    def _report(self, event: Event) -> None:
         self.events[event.table] = event
         self.observer(event)
 

@@ -14,7 +14,7 @@ from penstock.pipelines.auto_cdc import AutoCdc
 from penstock.pipelines.definitions import Dataset, Definitions, Kind, Query, TableName, quoted
 from penstock.pipelines.errors import BadDefinition
 from penstock.pipelines.leaves import frame_of_plan
-from penstock.queries.plan_details import items, java_class, java_session
+from penstock.queries.plan_details import items, java_class, java_session, pairs
 from penstock.queries.query_positions import QueryText
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class _Reader:
                 self._declared(plan),
                 tuple(_column_of(each, place) for each in items(plan.partitioning())),
                 provider.get().lower() if provider.isDefined() else "parquet",
-                _properties(spec),
+                dict(pairs(spec.properties())),
             )
         self.definitions.add_dataset(made)
         return made
@@ -167,15 +167,6 @@ def _column_of(transform: Any, place: _Place) -> str:
             fix="compute a column in the query, and partition by it",
         )
     return names[0][0]
-
-
-def _properties(spec: Any) -> dict[str, str]:
-    found: dict[str, str] = {}
-    pairs = spec.properties().iterator()
-    while pairs.hasNext():
-        pair = pairs.next()
-        found[pair._1()] = pair._2()
-    return found
 
 
 def _view(kind: Kind) -> Callable[[_Reader, Any, _Place], None]:

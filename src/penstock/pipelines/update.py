@@ -15,7 +15,7 @@ from penstock.pipelines.catalog import Position, TableEntry
 from penstock.pipelines.cut import Cut, Positions
 from penstock.pipelines.definitions import quoted
 from penstock.pipelines.errors import PipelineError
-from penstock.pipelines.graph import AnalysedQuery, Table, as_stored, settings
+from penstock.pipelines.graph import AnalysedQuery, Table, no_rows, settings
 from penstock.pipelines.leaves import (
     FilesLeaf,
     TableLeaf,
@@ -64,8 +64,8 @@ class Updater:
     @property
     def _writer(self) -> VersionWriter:
         name = self._table.name
-        told = bool(self.cut.graph.readers_of(name)) or self.cut.catalog.is_read(name)
-        return VersionWriter(self.cut.catalog, self._table, self.cut.spark, told)
+        is_read = bool(self.cut.graph.readers_of(name)) or self.cut.catalog.is_read(name)
+        return VersionWriter(self.cut.catalog, self._table, self.cut.spark, is_read)
 
     def run(self) -> Updated:
         """Make the next version of the table, if anything changed. Raises the errors of its query."""
@@ -142,7 +142,7 @@ class Updater:
 
     def _appended(self, before: TableEntry | None, rows: DataFrame | None) -> int:
         schema, layout = self._table.schema, self._table.layout
-        none = self.cut.spark.createDataFrame(self.cut.spark.sparkContext.emptyRDD(), as_stored(schema))
+        none = no_rows(schema, self.cut.spark)
         if before is None:
             return self._writer.replace(none if rows is None else rows)
         if before.schema != schema.json() or before.layout != layout:
@@ -266,10 +266,7 @@ class Updater:
             rows = read_sink(ticks, self._table, self.cut.spark)
             version = self._writer.replace_by_changes(rows)
         else:
-            empty = self.cut.spark.createDataFrame(
-                self.cut.spark.sparkContext.emptyRDD(), as_stored(self._table.schema)
-            )
-            version = self._writer.replace(empty)
+            version = self._writer.replace(no_rows(self._table.schema, self.cut.spark))
         made = self._entry(version, {query.query.name: now}, generation, state.last_tick)
         return Updated(made, Method.INCREMENTAL, changed, "from all rows")
 

@@ -20,7 +20,7 @@ from penstock.io.source import WEIGHT as SINK_WEIGHT
 from penstock.pipelines.catalog import Catalog, TableEntry
 from penstock.pipelines.definitions import RESERVED, quoted
 from penstock.pipelines.errors import CatalogDamaged, PipelineError
-from penstock.pipelines.graph import Table, as_stored
+from penstock.pipelines.graph import Table, as_stored, no_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,13 +36,13 @@ COPY = f"{RESERVED}copy"
 class VersionWriter:
     """Writer of the next version of a table.
 
-    told: whether somebody reads the changes of the table.
+    keeps_changes: whether some table reads the changes of this one.
     """
 
     catalog: Catalog
     table: Table
     spark: SparkSession
-    told: bool
+    keeps_changes: bool
 
     @property
     def _before(self) -> TableEntry | None:
@@ -81,7 +81,7 @@ class VersionWriter:
         self._write(self._ordered(rows), self.catalog.rows(name, version))
         if before is None or not _can_be_grouped(self.table.schema) or self._is_damaged(before):
             return version
-        if self.told or self._count(version) == before.rows:
+        if self.keeps_changes or self._count(version) == before.rows:
             changes = _difference(self.frame(before.version), self.frame(version))
             folder = self.catalog.changes(name, version)
             self._write(changes, folder, "parquet")
@@ -103,8 +103,8 @@ class VersionWriter:
             remove_folder(folder)
             return before.version
         self._check_rows()
-        if self.told:
-            self._tell_added(version)
+        if self.keeps_changes:
+            self._keep_added(version)
         take_over_folder_into(self.catalog.rows(name, before.version), folder)
         return version
 
@@ -149,16 +149,16 @@ class VersionWriter:
         ]
         return rows.select(*columns)
 
-    def _tell_added(self, version: int) -> None:
+    def _keep_added(self, version: int) -> None:
         """Keep the rows of a version, so far only those added, as its changes."""
-        rows, told = (
+        rows, changed = (
             self.catalog.rows(self.table.name, version),
             self.catalog.changes(self.table.name, version),
         )
         if self.table.layout == "parquet":
-            take_over_tree(rows, told)
+            take_over_tree(rows, changed)
         else:
-            self._write(weighted(self.frame(version), 1), told, "parquet")
+            self._write(weighted(self.frame(version), 1), changed, "parquet")
 
     def replace_by_changes(self, changes: DataFrame) -> int:
         """Write a version of exactly the rows that changes from nothing make."""
@@ -169,21 +169,21 @@ class VersionWriter:
         name, before = self.table.name, self._comparable
         assert before is not None
         version = self.catalog.new_version(name)
-        told, rows = self.catalog.changes(name, version), self.catalog.rows(name, version)
+        changed, rows = self.catalog.changes(name, version), self.catalog.rows(name, version)
         ordered = self._ordered(changes, WEIGHT)
-        self._write(summed(ordered), told, "parquet")
-        if not rows_in(told):
-            remove_folder(told)
+        self._write(summed(ordered), changed, "parquet")
+        if not rows_in(changed):
+            remove_folder(changed)
             return before.version
-        made = read_changes(told, self.table, self.spark)
-        if _adds_only(told):
+        made = read_changes(changed, self.table, self.spark)
+        if _adds_only(changed):
             self._write(self._ordered(repeated(made)), rows)
             take_over_folder_into(self.catalog.rows(name, before.version), rows)
         else:
             was = weighted(self.frame(before.version), 1)
             self._write(self._ordered(repeated(summed(was.unionByName(made)))), rows)
-        if not self.told:
-            remove_folder(told)
+        if not self.keeps_changes:
+            remove_folder(changed)
         return version
 
     def rows_of(self, version: int) -> int:
@@ -250,7 +250,7 @@ def read_rows(folder: Path, table: Table, spark: SparkSession) -> DataFrame:
     """Return the rows of a version's folder."""
     schema = as_stored(table.schema)
     if not any(_data_files(folder)):
-        return spark.createDataFrame(spark.sparkContext.emptyRDD(), schema)
+        return no_rows(schema, spark)
     return spark.read.schema(schema).format(table.dataset.format).load(f"file:{folder}")
 
 

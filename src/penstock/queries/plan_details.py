@@ -215,6 +215,13 @@ def items(seq: Any) -> list[Any]:
     return [seq.apply(at) for at in range(seq.size())]
 
 
+def pairs(mapping: Any) -> Iterator[tuple[str, str]]:
+    each = mapping.iterator()
+    while each.hasNext():
+        pair = each.next()
+        yield pair._1(), pair._2()
+
+
 def java_session(session: Any) -> Any:
     return session._jsparkSession
 

@@ -170,21 +170,21 @@ def activate(session: SparkSession) -> None:
 
 
 @contextmanager
-def errors_are_told() -> Generator[None]:
+def without_error_log() -> Generator[None]:
     """Keep PySpark from logging its errors, with the stack of the JVM: who catches them tells the user."""
     from pyspark.logger.logger import PySparkLogger
 
     loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
     for logger in loggers:
-        logger.addFilter(_is_told)
+        logger.addFilter(_keep_no_record)
     try:
         yield
     finally:
         for logger in loggers:
-            logger.removeFilter(_is_told)
+            logger.removeFilter(_keep_no_record)
 
 
-def _is_told(record: object) -> bool:
+def _keep_no_record(record: object) -> bool:
     return False
 
 
@@ -195,7 +195,7 @@ def _spark_errors(location: SourceLocation) -> Generator[None]:
     from pyspark.errors import PySparkException
 
     try:
-        with errors_are_told():
+        with without_error_log():
             yield
     except PySparkException as error:
         # The plan as far as Spark made it comes after the message.
