@@ -24,6 +24,7 @@ SPEC = "name: tested\nstorage: storage\nlibraries: [{glob: {include: transformat
 class Project:
     root: Path
     spark: SparkSession
+    storage: str = "storage"
 
     @classmethod
     def new(cls, root: Path, spark: SparkSession, **files: str) -> Project:
@@ -52,7 +53,7 @@ class Project:
         return run_pipeline(self.spec, self.spark, Selection(refresh, tuple(full)), policy=policy)
 
     def path(self, table: str) -> Path:
-        return self.root / "storage/catalog/current/default" / table
+        return self.root / self.storage / "catalog/current/default" / table
 
     def rows_of_lists(self, table: str) -> list[tuple[Any, ...]]:
         """Return the published rows of a table that holds lists, sorted."""

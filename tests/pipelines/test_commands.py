@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner, Result
 
+from penstock.cli import pipeline as commands
 from penstock.cli.main import app
 from tests.golden import assert_golden
 from tests.pipelines.project import Project
@@ -102,6 +103,28 @@ def test_what_is_refused(project: Project) -> None:
         assert refused.exit_code == 2, arguments
         assert said in refused.output
     assert not (project.root / "storage/catalog/current").exists()
+
+
+def test_a_run_that_goes_on(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    def paused(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) >= 3:
+            raise KeyboardInterrupt
+        project.add("in", len(pauses) + 1, [{"id": 9, "v": 1}] if len(pauses) == 1 else [])
+
+    monkeypatch.setattr(commands, "sleep", paused)
+    ended = penstock("run", "--continuous", "--every", "0.5", "--refresh", "events,counts")
+    assert ended.exit_code == 130
+    assert pauses == [0.5, 0.5, 0.5]
+    lines = [line.partition(": ")[2] for line in ended.stdout.splitlines() if "COMPLETED" in line]
+    assert [line.partition(",")[0] for line in lines] == [
+        "Flow spark_catalog.default.events has COMPLETED: 7 rows",
+        "Flow spark_catalog.default.counts has COMPLETED: 3 rows",
+        "Flow spark_catalog.default.events has COMPLETED: 8 rows",
+        "Flow spark_catalog.default.counts has COMPLETED: 3 rows",
+    ]
 
 
 def test_a_dry_run_writes_nothing(project: Project) -> None:

@@ -185,6 +185,36 @@ def test_a_stream_over_a_view_takes_added_rows_only(tmp_path: Path, spark: Spark
     assert project.rows("seen").total() == 101
 
 
+def test_the_project_that_pyspark_makes_runs_as_it_is(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.pipelines.init_cli import init
+
+    monkeypatch.chdir(tmp_path)
+    init("made")
+    project = Project(tmp_path / "made", spark, "pipeline-storage")
+    for _ in range(2):
+        assert set(states(project.run()).values()) == {"COMPLETED"}
+        assert project.rows("example_python_materialized_view") == Counter((id_,) for id_ in range(10))
+        assert project.rows("example_sql_materialized_view") == Counter([(0,), (2,), (4,), (6,), (8,)])
+
+
+def test_views_of_views(tmp_path: Path, spark: SparkSession) -> None:
+    text = """
+    CREATE VIEW kept AS SELECT id, v FROM json.`in` WHERE v > 1;
+    CREATE TEMPORARY VIEW twice AS SELECT * FROM kept UNION ALL SELECT * FROM kept;
+    CREATE MATERIALIZED VIEW total AS
+    SELECT count(*) AS n, sum(v) AS v FROM twice WHERE v < (SELECT max(v) FROM kept);
+    """
+    project = Project.new(tmp_path / "project", spark, a_sql=text)
+    project.add("in", 1, rows_of(1, 2, 3))
+    project.run()
+    assert project.rows("total") == Counter([(2, 4)])
+    project.add("in", 2, rows_of(4, first=3))
+    project.run()
+    assert project.rows("total") == Counter([(4, 10)])
+
+
 def test_a_second_run_at_the_same_time_is_refused(project: Project) -> None:
     refused: list[PipelineInUse] = []
 

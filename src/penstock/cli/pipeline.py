@@ -6,6 +6,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
+from time import sleep
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +18,7 @@ from penstock.pipelines.policy import Policy
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.pipelines.run import Observer, RunReport
+    from penstock.pipelines.run import Event, Observer, RunReport
     from penstock.pipelines.spec import PipelineSpec
 
 pipeline = typer.Typer(no_args_is_help=True, help="Run, check, explain and draw projects of spark-pipelines.")
@@ -50,13 +51,20 @@ def run(
     ] = None,
     full_refresh_all: Annotated[bool, typer.Option(help="Make all tables anew.")] = False,
     refresh_policy: RefreshPolicy = None,
+    continuous: Annotated[
+        bool, typer.Option("--continuous", help="Run again and again, until Ctrl-C.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="Pause between two runs of --continuous.")
+    ] = 10.0,
     log_format: Annotated[
         LogFormat, typer.Option(help="Lines of text, or a JSON object for each event.")
     ] = LogFormat.TEXT,
 ) -> None:
     """Bring the tables of a pipeline up to date, and publish all of them at once.
 
-    A table that fails keeps its rows, and so do those that read it; the exit code is 1 then.
+    A table that fails keeps its rows, and so do those that read it; the exit code is 1 then. With
+    --continuous it is tried again, as files of the project are read again, and only what changes is shown.
     """
     from penstock.pipelines.run import Selection, run_pipeline
     from penstock.pipelines.update import Stopped
@@ -65,10 +73,25 @@ def run(
     try:
         with _session(spec) as (project, spark), _observer(log_format) as observer:
             report = run_pipeline(project, spark, selection, policy=refresh_policy, observer=observer)
+            selection = Selection((*selection.refresh, *selection.full))
+            while continuous:
+                sleep(every)
+                run_pipeline(project, spark, selection, policy=refresh_policy, observer=_only_news(observer))
     except Stopped as stopped:
-        typer.echo("stopped: all tables are as they were", err=True)
+        typer.echo("stopped: all tables are as the last run left them", err=True)
         raise typer.Exit(signal_code(stopped.signal)) from None
     _finish(report, log_format)
+
+
+def _only_news(observer: Observer) -> Observer:
+    """Show tables that changed, and those that could not be brought up to date."""
+    from penstock.pipelines.run import State
+
+    def observed(event: Event) -> None:
+        if event.changed or event.state in (State.FAILED, State.SKIPPED):
+            observer(event)
+
+    return observed
 
 
 @pipeline.command()

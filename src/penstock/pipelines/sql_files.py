@@ -229,6 +229,12 @@ def _temporary_view(reader: _Reader, plan: Any, place: _Place) -> None:
     reader.query(made.name.table, made.name, lambda parsed: parsed.plan(), place)
 
 
+def _stored_view(reader: _Reader, plan: Any, place: _Place) -> None:
+    # The session's catalogue ends with the run, so the view is one of the pipeline alone.
+    made = reader.dataset(items(plan.child().nameParts()), Kind.TEMPORARY_VIEW, place)
+    reader.query(made.name.table, made.name, lambda parsed: parsed.query(), place)
+
+
 def _set(reader: _Reader, plan: Any, place: _Place) -> None:
     given = plan.kv()
     if given.isEmpty() or given.get()._2().isEmpty():
@@ -243,5 +249,6 @@ _READERS: dict[str, Callable[[_Reader, Any, _Place], None]] = {
     "CreateStreamingTableAutoCdc": _streaming_table_of_cdc,
     "CreateFlowCommand": _flow,
     "CreateViewCommand": _temporary_view,
+    "CreateView": _stored_view,
     "SetCommand": _set,
 }
