@@ -22,6 +22,7 @@ from penstock.pipelines.leaves import (
 )
 from penstock.pipelines.versions import (
     WEIGHT,
+    adds_only,
     check_rows,
     read_changes,
     read_rows,
@@ -121,7 +122,7 @@ class Cut:
             assert isinstance(before, dict)
             return self._files(leaf, now.keys() - before.keys())
         changes = self.changes(leaf, before)
-        if changes is None or not changes.where(f"{WEIGHT} < 0").isEmpty():
+        if changes is None or self.takes_back(leaf, before, changes):
             raise PipelineError(
                 f"{leaf.key} has taken rows back, which a stream into {table.name} has read",
                 where=[table.dataset.location],
@@ -129,6 +130,14 @@ class Cut:
                 fix=f"make it a materialized view, or read all again: --full-refresh {table.name}",
             )
         return changes.drop(WEIGHT)
+
+    def takes_back(self, leaf: Leaf, before: Position | None, changes: DataFrame) -> bool:
+        """Return whether the changes of an input since a position take rows back."""
+        now = self.position(leaf)
+        if isinstance(leaf, TableLeaf) and isinstance(before, int) and isinstance(now, int):
+            folders = [self.catalog.changes(leaf.name, at) for at in range(before + 1, now + 1)]
+            return not all(map(adds_only, folders)) and not changes.where(f"{WEIGHT} < 0").isEmpty()
+        return False
 
     def _table_changes(self, leaf: TableLeaf, before: int, now: int) -> DataFrame | None:
         folders = [self.catalog.changes(leaf.name, version) for version in range(before + 1, now + 1)]

@@ -179,11 +179,14 @@ class Updater:
                 return Updated(
                     self._entry(version, {name: now}, 0, 0), self.plan.method, None, "from all rows"
                 )
-            version = self._applied(query, known)
+            back = any(
+                self.cut.takes_back(leaf, read.get(leaf.key), known[leaf.exact]) for leaf in query.leaves
+            )
+            version = self._applied(query, known, takes_back=back)
         changed = self.cut.rows_changed(query.leaves, read)
         return Updated(self._entry(version, {name: now}, 0, 0), self.plan.method, changed)
 
-    def _applied(self, query: AnalysedQuery, changes: Mapping[str, DataFrame]) -> int:
+    def _applied(self, query: AnalysedQuery, changes: Mapping[str, DataFrame], *, takes_back: bool) -> int:
         """Write what a query makes of changes of its inputs."""
 
         def part(condition: str, copies: str) -> DataFrame:
@@ -193,7 +196,7 @@ class Updater:
             return self._over(query, {exact: partial(rows_of, rows) for exact, rows in changes.items()})
 
         added = part(f"{WEIGHT} > 0", WEIGHT)
-        if all(rows.where(f"{WEIGHT} < 0").isEmpty() for rows in changes.values()):
+        if not takes_back:
             return self._writer.append(added)
         removed = part(f"{WEIGHT} < 0", f"-{WEIGHT}")
         return self._writer.apply(weighted(added, 1).unionByName(weighted(removed, -1)))
@@ -234,8 +237,7 @@ class Updater:
         ticks = state.ticks_after(before.tick)
         version = before.version
         if ticks:
-            rows = read_sink(ticks, self._table, self.cut.spark)
-            version = self._writer.apply(rows)
+            version = self._writer.apply_ticks(ticks)
         made = self._entry(version, {name: now}, before.generation, state.last_tick)
         return Updated(made, Method.INCREMENTAL, changed)
 
@@ -275,7 +277,7 @@ class Updater:
         assert self.plan.inputs is not None
         for leaf in (each for each in self.plan.inputs.values() if each.streaming):
             changes = self.cut.changes(leaf, read.get(leaf.key))
-            if changes is None or not changes.where(f"{WEIGHT} < 0").isEmpty():
+            if changes is None or self.cut.takes_back(leaf, read.get(leaf.key), changes):
                 raise PipelineError(
                     f"{self._table.name} would be made anew, of fewer records than it was made from",
                     where=[self._table.dataset.location],

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from penstock.io.delivery.atomic_files import (
     move_folder,
@@ -17,12 +18,14 @@ from penstock.io.delivery.atomic_files import (
     take_over_folder,
 )
 from penstock.io.source import WEIGHT as SINK_WEIGHT
+from penstock.pipelines import small_changes
 from penstock.pipelines.catalog import Catalog, TableEntry
 from penstock.pipelines.definitions import RESERVED, quoted
 from penstock.pipelines.errors import CatalogDamaged, PipelineError
 from penstock.pipelines.graph import Table, as_stored, no_rows
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -164,6 +167,55 @@ class VersionWriter:
         """Write a version of exactly the rows that changes from nothing make."""
         return self.replace(repeated(summed(changes)))
 
+    def apply_ticks(self, ticks: Sequence[Path]) -> int:
+        """Write a version with the changes in ticks of a changelog; return its number, as `append` does."""
+        columns = small_changes.arrow_schema(self.table.schema) if self.table.layout == "parquet" else None
+        if columns is None or sum(map(rows_in, ticks)) > small_changes.FEW or self._comparable is None:
+            return self.apply(read_sink(ticks, self.table, self.spark))
+        return self._apply_here(small_changes.changes_of_ticks(ticks, columns, WEIGHT), columns)
+
+    def _apply_here(self, changes: pa.Table, columns: pa.Schema) -> int:
+        name, before = self.table.name, self._comparable
+        assert before is not None
+        if not len(changes):
+            return before.version
+        self._check_rows()
+        version, held = self.catalog.new_version(name), self.catalog.rows(name, before.version)
+        folder = self.catalog.rows(name, version)
+        added = small_changes.rows_of(changes, WEIGHT)
+        if added is None and before.rows > small_changes.FEW:
+            self._write_table(changes, self.catalog.changes(name, version))
+            self._write_whole(before, version)
+        elif added is None:
+            whole = small_changes.rows_of(small_changes.with_rows(changes, held, columns, WEIGHT), WEIGHT)
+            if whole is None:
+                raise not_held(self.table)
+            self._write_table(whole, folder)
+        else:
+            self._write_table(added, folder)
+            take_over_folder_into(held, folder)
+        if self.keeps_changes:
+            self._write_table(changes, self.catalog.changes(name, version))
+        else:
+            remove_folder(self.catalog.changes(name, version))
+        return version
+
+    def _write_whole(self, before: TableEntry, version: int) -> None:
+        """Write the rows of the version before, and the changes of this one."""
+        name = self.table.name
+        made = read_changes(self.catalog.changes(name, version), self.table, self.spark)
+        was = weighted(self.frame(before.version), 1)
+        self._write(self._ordered(repeated(summed(was.unionByName(made)))), self.catalog.rows(name, version))
+
+    def _write_table(self, rows: pa.Table, folder: Path) -> None:
+        import pyarrow.parquet as pq
+
+        aside = folder.with_name(f".{folder.name}.tmp")
+        remove_folder(aside)
+        aside.mkdir(parents=True)
+        pq.write_table(rows, aside / f"part-{uuid4()}.parquet")
+        self._publish(aside, folder)
+
     def apply(self, changes: DataFrame) -> int:
         """Write a version with changes, which have a weight each; return its number, as `append` does."""
         name, before = self.table.name, self._comparable
@@ -175,13 +227,12 @@ class VersionWriter:
         if not rows_in(changed):
             remove_folder(changed)
             return before.version
-        made = read_changes(changed, self.table, self.spark)
-        if _adds_only(changed):
+        if adds_only(changed):
+            made = read_changes(changed, self.table, self.spark)
             self._write(self._ordered(repeated(made)), rows)
             take_over_folder_into(self.catalog.rows(name, before.version), rows)
         else:
-            was = weighted(self.frame(before.version), 1)
-            self._write(self._ordered(repeated(summed(was.unionByName(made)))), rows)
+            self._write_whole(before, version)
         if not self.keeps_changes:
             remove_folder(changed)
         return version
@@ -226,6 +277,10 @@ class VersionWriter:
         if form is None and self.table.dataset.partitioned_by:
             writer = writer.partitionBy(*self.table.dataset.partitioned_by)
         writer.save(f"file:{aside}")
+        self._publish(aside, folder)
+
+    def _publish(self, aside: Path, folder: Path) -> None:
+        """Give a finished folder its name."""
         for file in list(aside.rglob("*")):
             if file.is_file() and (file.name.startswith(("_", "."))):
                 file.unlink()
@@ -258,41 +313,48 @@ def read_changes(folder: Path, table: Table, spark: SparkSession) -> DataFrame:
     """Return the rows of a folder of changes, with their weights and the types of the table."""
     from pyspark.sql import functions as f
 
-    found = spark.read.parquet(f"file:{folder}")
-    weight = f.col(WEIGHT).cast("long") if WEIGHT in found.columns else f.lit(1).cast("long")
-    return found.select(*_typed(table, found.columns), weight.alias(WEIGHT))
+    schema = as_stored(table.schema).add(WEIGHT, "long")
+    found = spark.read.schema(schema).parquet(f"file:{folder}")
+    return found.withColumn(WEIGHT, f.coalesce(WEIGHT, f.lit(1).cast("long")))
 
 
-def read_sink(folders: Iterable[Path], table: Table, spark: SparkSession) -> DataFrame:
+def read_sink(folders: Sequence[Path], table: Table, spark: SparkSession) -> DataFrame:
     """Return the changes in some ticks of a flow's changelog."""
+    import pyarrow.parquet as pq
     from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import from_arrow_schema
 
-    found = spark.read.parquet(*(f"file:{folder}" for folder in folders))
-    typed = _typed(table, found.columns)
-    return found.select(*typed, f.col(SINK_WEIGHT).cast("long").alias(WEIGHT))
+    first = next(file for folder in folders for file in _data_files(folder))
+    # A schema that is given saves the job by which Spark would find it.
+    schema: Any = from_arrow_schema(pq.read_schema(first), prefer_timestamp_ntz=True)
+    found = spark.read.schema(schema).parquet(*(f"file:{folder}" for folder in folders))
+    return found.select(*_typed(table), f.col(SINK_WEIGHT).cast("long").alias(WEIGHT))
 
 
-def _adds_only(folder: Path) -> bool:
-    """Return whether changes take no row back."""
+def adds_only(folder: Path) -> bool:
+    """Return whether a folder of changes takes no row back."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     compute: Any = pc
-    weights = (pq.read_table(file, columns=[WEIGHT])[WEIGHT] for file in _data_files(folder))
+    files = [file for file in _data_files(folder) if WEIGHT in pq.read_schema(file).names]
+    weights = (pq.ParquetFile(file).read([WEIGHT])[WEIGHT] for file in files)
     return all(compute.min(each).as_py() > 0 for each in weights if len(each))
 
 
-def _typed(table: Table, there: Iterable[str]) -> list[Any]:
-    """Return the columns of a table; null is in those that rows did not have yet."""
+def not_held(table: Table) -> PipelineError:
+    return PipelineError(
+        f"{table.name} does not hold rows that are taken back",
+        where=[table.dataset.location],
+        why="Its query answers otherwise than when they came.",
+        fix=f"make it anew: --full-refresh {table.name}",
+    )
+
+
+def _typed(table: Table) -> list[Any]:
     from pyspark.sql import functions as f
 
-    known = set(there)
-    return [
-        (f.col(quoted(field.name)) if field.name in known else f.lit(None))
-        .cast(field.dataType)
-        .alias(field.name)
-        for field in table.schema.fields
-    ]
+    return [f.col(quoted(field.name)).cast(field.dataType).alias(field.name) for field in table.schema.fields]
 
 
 def _can_be_grouped(schema: StructType) -> bool:
