@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.pipelines.catalog import Catalog
+from penstock.pipelines.errors import CatalogDamaged
 from tests.pipelines.project import Project, changed, event, states
 
 if TYPE_CHECKING:
@@ -280,6 +281,28 @@ def test_files_of_a_table_that_are_missing_are_told(project: Project) -> None:
     project.run(full=["base"])
     project.run()
     assert project.rows("n") == Counter([(3,)])
+
+
+def test_a_catalogue_that_is_damaged(project: Project) -> None:
+    project.write("a.sql", "CREATE MATERIALIZED VIEW a AS SELECT id FROM json.`in`;")
+    project.add("in", 1, ids(1))
+    project.run()
+    current = project.root / "storage/catalog/current"
+    current.unlink()  # As after a first run that was killed just before it made the link.
+    project.add("in", 2, ids(2))
+    project.run()
+    assert project.rows("a") == Counter([(1,), (2,)])
+    file = current / "catalog.json"
+    text = file.read_text()
+    for damage in (text[:-20], text.replace('"rows":2', '"rows":3'), ""):
+        file.write_text(damage)
+        with pytest.raises(CatalogDamaged):
+            project.run()
+    file.write_text(text)
+    current.unlink()
+    current.symlink_to("../elsewhere")
+    with pytest.raises(CatalogDamaged, match="elsewhere"):
+        project.run()
 
 
 def test_queries_that_spark_names_and_types_in_its_own_way(project: Project) -> None:

@@ -154,14 +154,18 @@ class Catalog:
             link.symlink_to(os.path.relpath(self.rows(name, entry.version), final / _escaped(name).parent))
         move_folder(aside, final, durable=True)
         self._check_lease()
-        current = self._folder / f".{_CURRENT}.tmp"
-        current.unlink(missing_ok=True)
-        current.symlink_to(str(run))
-        os.replace(current, self._folder / _CURRENT)
-        sync_folder(self._folder)
+        self._link(run)
         self._current, self.published, self.entries = run, dict(entries), dict(entries)
         (self._folder / _UNPUBLISHED).unlink(missing_ok=True)
         self._clean()
+
+    def _link(self, run: int) -> None:
+        """Make the catalogue of a run the one that readers find."""
+        link = self._folder / f".{_CURRENT}.tmp"
+        link.unlink(missing_ok=True)
+        link.symlink_to(str(run))
+        os.replace(link, self._folder / _CURRENT)
+        sync_folder(self._folder)
 
     def _check_lease(self) -> None:
         try:
@@ -176,10 +180,13 @@ class Catalog:
 
     def _read(self) -> tuple[int, dict[TableName, TableEntry]]:
         link = self._folder / _CURRENT
+        if link.exists() and not link.is_symlink():
+            raise _damaged(link, "it is not the link to the catalogue of a run.")
         if not link.is_symlink():
-            if link.exists() or self._runs():
-                raise _damaged(link, "it is not the link to the catalogue of a run.")
-            return 0, {}
+            if not (runs := self._runs()):
+                return 0, {}
+            # The first run died just before the link was there; or somebody has removed it.
+            self._link(runs[-1])
         run = os.readlink(link)
         if not run.isdigit():
             raise _damaged(link, f"it leads to {run!r}.")
