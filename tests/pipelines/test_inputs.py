@@ -344,3 +344,39 @@ def two():
     project.run()
     assert project.rows("whole") == Counter([(2025, 1), (2026, 3)])
     assert project.rows("two") == Counter([(4,)])
+
+
+def test_streams_with_state(project: Project) -> None:
+    project.write("a.py", HEAD + """
+def read(folder):
+    return spark.readStream.schema("id INT, v INT, at TIMESTAMP").json(folder)
+
+@dp.table
+def distinct():
+    return read("in").select("id", "v").dropDuplicates()
+
+@dp.table
+def first():
+    return read("in").withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["id"]).select("id", "v")
+
+@dp.table
+def both():
+    return read("in").join(read("other").select("id", F.col("v").alias("w")), "id").drop("at")
+""")  # fmt: skip
+    at = "2026-01-01T00:00:00Z"
+    project.add(
+        "in", 1, [{"id": 1, "v": 1, "at": at}, {"id": 1, "v": 1, "at": at}, {"id": 2, "v": 2, "at": at}]
+    )
+    project.add("other", 1, [{"id": 2, "v": 5, "at": at}])
+    project.run()
+    project.add(
+        "in", 2, [{"id": 1, "v": 1, "at": at}, {"id": 2, "v": 7, "at": at}, {"id": 3, "v": 3, "at": at}]
+    )
+    project.add("other", 2, [{"id": 1, "v": 6, "at": at}])
+    report = project.run()
+    assert project.rows("distinct") == Counter([(1, 1), (2, 2), (2, 7), (3, 3)])
+    assert project.rows("first") == Counter([(1, 1), (2, 2), (3, 3)])
+    assert project.rows("both") == Counter([(1, 1, 6)] * 3 + [(2, 2, 5), (2, 7, 5)])
+    updated = event(report, "both").updated
+    assert updated is not None
+    assert updated.rows_in == 4

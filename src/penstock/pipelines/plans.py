@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from penstock.analysis import analyse
 from penstock.analysis.canonical_data import to_canonical_data
 from penstock.errors import PenstockError, Step, UnsupportedQuery
 from penstock.io.source import WEIGHT
@@ -91,12 +92,8 @@ def _plan(
 ) -> TablePlan:
     fingerprint = fingerprint_of(table, names, spark)
     stable = all(_is_stable(query, spark) for query in table.queries)
-    if any(query.query.cdc for query in table.queries):
-        return _plan_of_records(table, fingerprint, stable)
     if table.dataset.kind is Kind.STREAMING_TABLE:
-        for query in table.queries:
-            _check_stateless(query)
-        return TablePlan(table, Method.APPEND, fingerprint, stable)
+        return _plan_of_streams(table, fingerprint, stable)
     (query,) = table.queries
     if policy is Policy.FULL:
         return TablePlan(table, Method.RECOMPUTE, fingerprint, stable, "the policy is full")
@@ -145,40 +142,50 @@ def _is_linear(query: AnalysedQuery) -> bool:
     )
 
 
-def _plan_of_records(table: Table, fingerprint: str, stable: bool) -> TablePlan:
-    """Plan a table of an AUTO CDC flow. Raises `BadDefinition` for records that cannot be computed so."""
-    (query,) = table.queries
-    cdc, location = query.query.cdc, query.query.location
-    assert cdc is not None
-    _check_stateless(query)
+def _plan_of_streams(table: Table, fingerprint: str, stable: bool) -> TablePlan:
+    """Plan a streaming table. Raises `BadDefinition` for streams that cannot be run."""
+    records = any(query.query.cdc for query in table.queries)
+    state = next(filter(None, map(_node_with_state, table.queries)), None)
+    if state is None and not records:
+        return TablePlan(table, Method.APPEND, fingerprint, stable)
+    query = table.queries[0]
+    if len(table.queries) > 1:
+        raise _refused_stream(query, f"{state} keeps state, and there are several flows")
     for name in (*query.frame.columns, *table.schema.fieldNames()):
         if name in (WEIGHT, "tick"):
-            raise BadDefinition(
-                f"the AUTO CDC flow into {table.name} has a column {name!r}",
-                where=[location],
-                why="Changes have columns of that name.",
-                fix="rename it in a view that the flow reads",
-                dataset=str(table.name),
-            )
+            raise _refused_stream(query, f"a column is called {name!r}, as one of changes is")
     inputs = _named(query.leaves)
     try:
-        flow = flow_over_leaves(
-            query.frame,
-            {name: leaf.node for name, leaf in inputs.items()},
-            ANSWER,
-            location,
-            append=frozenset(name for name, leaf in inputs.items() if leaf.streaming),
-            then=cdc.table(query.frame, location),
-        )
+        flow = _flow_of_stream(query, inputs)
     except PenstockError as error:
-        raise BadDefinition(
-            f"the AUTO CDC flow into {table.name} cannot be run: {error.what}",
-            where=[location],
-            why=error.why,
-            fix=error.fix,
-            dataset=str(table.name),
-        ) from None
+        raise _refused_stream(query, error.what, error.fix) from None
+    graph = flow.graph()
+    if not records and not analyse(graph).facts[graph.sinks[ANSWER]].append:
+        raise _refused_stream(query, f"{state} takes rows back")
     return TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs)
+
+
+def _flow_of_stream(query: AnalysedQuery, inputs: Mapping[str, Leaf]) -> Flow:
+    cdc, location = query.query.cdc, query.query.location
+    return flow_over_leaves(
+        query.frame,
+        {name: leaf.node for name, leaf in inputs.items()},
+        ANSWER,
+        location,
+        text=query.query.text,
+        append=frozenset(name for name, leaf in inputs.items() if leaf.streaming),
+        then=cdc.table(query.frame, location) if cdc is not None else lambda rows: rows,
+    )
+
+
+def _refused_stream(query: AnalysedQuery, why: str, fix: str = "") -> BadDefinition:
+    target = query.query.target
+    return BadDefinition(
+        f"the stream into {target} cannot be run: {why}",
+        where=[query.query.location],
+        fix=fix or "make it a materialized view over the table that the stream reads",
+        dataset=str(target),
+    )
 
 
 def _named(leaves: tuple[Leaf, ...]) -> dict[str, Leaf]:
@@ -223,26 +230,17 @@ _READING = ("spark.sql.caseSensitive", "spark.sql.legacy.timeParserPolicy", "spa
 """Further settings that change what a query answers."""
 
 
-def _check_stateless(query: AnalysedQuery) -> None:
-    """Raise `BadDefinition` for a stream whose rows are not computed one by one."""
+def _node_with_state(query: AnalysedQuery) -> str | None:
+    """Return the operator of a stream that does not compute rows one by one; None if all do.
+
+    Raises `BadDefinition` for a source that does not tell which of its rows are new.
+    """
     for leaf in query.leaves:
         if isinstance(leaf, UnversionedLeaf) and leaf.streaming:
-            raise BadDefinition(
-                f"the stream into {query.query.target} reads {leaf.key}",
-                where=[query.query.location],
-                fix="read files or tables of the pipeline",
-                dataset=str(query.query.target),
-            )
+            raise _refused_stream(query, f"it reads {leaf.key}", "read files or tables of the pipeline")
     plan: Any = query.plan
-    for node in (*_nodes(plan), *(each for each in items(plan.subqueriesAll()) if each.isStreaming())):
-        if node.isStreaming() and not _is_row_by_row(node):
-            raise BadDefinition(
-                f"the stream into {query.query.target} has {node.nodeName()}, not computed row by row",
-                where=[query.query.location],
-                why="Filters, projections, unions of streams and joins with tables can be run.",
-                fix="make it a materialized view over the table that the stream reads",
-                dataset=str(query.query.target),
-            )
+    nodes = (*_nodes(plan), *(each for each in items(plan.subqueriesAll()) if each.isStreaming()))
+    return next((str(n.nodeName()) for n in nodes if n.isStreaming() and not _is_row_by_row(n)), None)
 
 
 def _is_row_by_row(node: Any) -> bool:

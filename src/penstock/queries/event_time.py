@@ -132,7 +132,12 @@ def _is_of_sources(stream: Any) -> bool:
 @relations.lowers("Deduplicate")
 def _deduplicated(node: CatalystNode, planner: Planner) -> Relation:
     below = planner.relation(node.children[0])
-    return first_of_each(below, below.scope.lower_all(node.trees("keys")))
+    keys, fields = below.scope.lower_all(node.trees("keys")), below.stream.schema.fields
+    whole = {key.name for key in keys if isinstance(key, Column)} >= {field.name for field in fields}
+    if whole and not any(isinstance(field.type, MapType) for field in fields):
+        # Of rows that are only added, nothing is taken back.
+        return Relation(below.stream.distinct(), below.columns)
+    return first_of_each(below, keys)
 
 
 @relations.lowers("DeduplicateWithinWatermark")
