@@ -326,6 +326,25 @@ def test_queries_that_spark_names_and_types_in_its_own_way(project: Project) -> 
     assert project.rows("b").total() == 3
 
 
+def test_columns_of_any_name(project: Project) -> None:
+    project.write("a.sql", """
+        CREATE MATERIALIZED VIEW a AS SELECT id AS `a``b`, id % 2 AS `c.d e` FROM json.`in`;
+        CREATE MATERIALIZED VIEW b AS WITH x AS (SELECT * FROM a)
+            SELECT `c.d e` AS `é``.`, max(`a``b`) AS `SELECT` FROM x GROUP BY `c.d e`;
+        """)  # fmt: skip
+    project.add("in", 1, ids(1, 2))
+    project.run()
+    # The numbers of common table expressions go on from query to query.
+    project.write("0.sql", "CREATE MATERIALIZED VIEW z AS WITH y AS (SELECT 1 AS n) SELECT * FROM y;")
+    project.add("in", 2, ids(3))
+    report = project.run()
+    assert set(states(report).values()) == {"COMPLETED"}, [str(e.error)[:800] for e in report.events.values()]
+    assert project.rows("b") == Counter([(1, 3), (0, 2)])
+    updated = event(report, "b").updated
+    assert updated is not None
+    assert updated.rows_in == 1
+
+
 def test_folders_of_partitions(project: Project) -> None:
     project.write("a.py", HEAD + """
 @dp.materialized_view

@@ -8,6 +8,7 @@ there is an empty table of the dataset's columns, whatever the table held before
 from __future__ import annotations
 
 import json
+import linecache
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -92,6 +93,7 @@ class Graph:
 
 def read_definitions(spec: PipelineSpec, spark: SparkSession) -> Definitions:
     """Read the files of a project. Raises `BadSpec` and `BadDefinition`."""
+    linecache.checkcache()  # Errors quote the files as they are now.
     definitions = Definitions(spec.database)
     for file, _ in spec.files():
         if file.suffix == ".py":

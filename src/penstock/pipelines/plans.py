@@ -294,13 +294,14 @@ def fingerprint_of(table: Table, names: Mapping[TableName, TableName], spark: Sp
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
 
-_EXPRESSION_ID = re.compile(r"#\d+")
+_NUMBER = re.compile(r"#\d+|(?<=CTERelationDef )\d+|(?<=CTERelationRef )\d+")
+"""Numbers of expressions and of common table expressions, which Spark counts anew in each session."""
 
 
 def _canonical(query: AnalysedQuery, names: Mapping[TableName, TableName], spark: SparkSession) -> str:
     """Return the text of a plan without the numbers that Spark gives anew each time."""
     text, numbers = text_of(query.plan, names, spark), dict[str, str]()
-    return _EXPRESSION_ID.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), text)
+    return _NUMBER.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), text)
 
 
 def _constants(query: AnalysedQuery, spark: SparkSession) -> Iterator[str]:
