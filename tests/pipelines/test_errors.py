@@ -79,7 +79,12 @@ PYTHON = {
     "table_that_is_a_path": "@dp.materialized_view(name='`/tmp/../evil`')\ndef a():\n    return spark.range(1)\n",
     "records_called_weight": "@dp.table\ndef r():\n    return spark.readStream.schema('id INT, weight INT').json('in')\n"
     "dp.create_streaming_table('a')\ndp.create_auto_cdc_flow('a', 'r', ['id'], 'weight')\n",
-    "sink": "dp.create_sink('s', 'parquet', {'path': 'out'})\n",
+    "sink_without_path": "dp.create_sink('s', 'parquet')\n@dp.append_flow(target='s')\ndef f():\n"
+    "    return spark.readStream.schema('x INT').json('in')\n",
+    "sink_without_flow": "dp.create_sink('s', 'parquet', {'path': 'out'})\n",
+    "sink_of_rows": "dp.create_sink('s', 'console')\n@dp.append_flow(target='s')\ndef f():\n    return spark.range(1)\n",
+    "sink_with_state": "dp.create_sink('s', 'console')\n@dp.append_flow(target='s')\ndef f():\n"
+    "    return spark.readStream.schema('x INT').json('in').dropDuplicates()\n",
     "format_delta": "@dp.materialized_view(format='delta')\ndef a():\n    return spark.range(1)\n",
 }
 

@@ -39,6 +39,9 @@ Position: TypeAlias = "int | str | dict[str, list[int]]"
 """How far an input was read: the version of a table, the files of a folder, the text of constants."""
 
 _FILE = "catalog.json"
+SINK = "sink"
+"""Layout of what has no rows of its own."""
+
 _CURRENT = "current"
 _UNPUBLISHED = "unpublished.json"
 _KEPT = 2
@@ -122,6 +125,10 @@ class Catalog:
         link = storage / "catalog" / _CURRENT
         return _entries_in(link / _FILE) if link.is_symlink() else {}
 
+    def versions_there(self, name: TableName) -> list[int]:
+        """Return the versions whose rows are there, ascending."""
+        return sorted(int(folder.name) for folder in _numbered(self._of("tables", name)))
+
     def is_read(self, name: TableName) -> bool:
         """Return whether a table in the catalogue, perhaps of an earlier project, reads this one."""
         return not self._versions_to_read().keys().isdisjoint((f"table {name}", f"stream {name}"))
@@ -149,6 +156,8 @@ class Catalog:
         aside.mkdir()
         write_checked(aside / _FILE, _body(entries), durable=True)
         for name, entry in entries.items():
+            if entry.layout == SINK:
+                continue
             link = aside / _escaped(name)
             link.parent.mkdir(exist_ok=True)
             link.symlink_to(os.path.relpath(self.rows(name, entry.version), final / _escaped(name).parent))
@@ -212,7 +221,8 @@ class Catalog:
         needed = self._versions_to_read()
         for name in self.entries:
             for folder in _numbered(self._of("tables", name)):
-                if (name, int(folder.name)) not in versions:
+                # Rows for a sink stay until they are delivered.
+                if self.entries[name].layout != SINK and (name, int(folder.name)) not in versions:
                     remove_folder(folder)
             for folder in _numbered(self._of("changes", name)):
                 least = min(needed.get(f"{how} {name}", 1 << 62) for how in ("table", "stream"))

@@ -56,6 +56,7 @@ class Kind(Enum):
     MATERIALIZED_VIEW = "materialized view"
     STREAMING_TABLE = "streaming table"
     TEMPORARY_VIEW = "temporary view"
+    SINK = "sink"
 
     @property
     def is_stored(self) -> bool:
@@ -64,7 +65,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A table or view. schema: declared columns, as Spark's type or DDL; None where the query decides."""
+    """A table, view or sink.
+
+    schema:     declared columns, as Spark's type or DDL; None where the query decides.
+    properties: of a table; the options of a sink.
+    """
 
     name: TableName
     kind: Kind
@@ -175,7 +180,7 @@ class Definitions:
                     dataset=str(queries[0].target),
                 )
         for name, dataset in self.datasets.items():
-            if dataset.format not in _FORMATS:
+            if dataset.format not in _FORMATS and dataset.kind is not Kind.SINK:
                 raise BadDefinition(
                     f"{dataset.name} has the format {dataset.format!r}",
                     where=[dataset.location],
@@ -183,11 +188,12 @@ class Definitions:
                     dataset=str(dataset.name),
                 )
             queries = self.queries.get(name, [])
-            if not queries or (dataset.kind is not Kind.STREAMING_TABLE and len(queries) > 1):
+            several = dataset.kind in (Kind.STREAMING_TABLE, Kind.SINK)
+            if not queries or (len(queries) > 1 and not several):
                 raise BadDefinition(
                     f"{dataset.kind.value} {dataset.name} has {len(queries) or 'no'} queries",
                     where=places(dataset, queries),
-                    fix="give a streaming table one flow at least, a view exactly one query",
+                    fix="give a streaming table or sink one flow at least, a view exactly one query",
                     dataset=str(dataset.name),
                 )
             records = [query for query in queries if query.cdc is not None]

@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 
 from penstock.errors import PenstockError, Step
 from penstock.io.delivery.atomic_files import subfolder_for
+from penstock.pipelines.catalog import SINK
 from penstock.pipelines.definitions import (
     RESERVED,
     Dataset,
@@ -69,7 +70,9 @@ class Table:
 
     @property
     def layout(self) -> str:
-        """Format of its files, and what they are partitioned by."""
+        """Format of its files, and what they are partitioned by; of a sink, that it is one."""
+        if self.dataset.kind is Kind.SINK:
+            return SINK
         return " ".join((self.dataset.format, *map(quoted, self.dataset.partitioned_by)))
 
     @property
@@ -168,7 +171,8 @@ class _Analyser:
         if dataset.kind.is_stored:
             table = Table(dataset, queries, _schema(dataset, queries))
             self.tables[name] = table
-            self._create_empty(table)
+            if dataset.kind is not Kind.SINK:
+                self._create_empty(table)
         else:
             queries[0].frame.createOrReplaceTempView(quoted(dataset.name.table))
         self.done.add(name)
@@ -221,7 +225,7 @@ class _Analyser:
     def _check_kinds(self, dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> None:
         for each in queries:
             streaming: bool = each.frame.isStreaming
-            if dataset.kind is Kind.STREAMING_TABLE and not streaming:
+            if dataset.kind in (Kind.STREAMING_TABLE, Kind.SINK) and not streaming:
                 what, fix = (
                     "reads no stream",
                     "spark.readStream, STREAM(table); or make it a materialized view",

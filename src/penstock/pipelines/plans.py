@@ -20,6 +20,7 @@ from penstock.pipelines.errors import BadDefinition, NotIncremental
 from penstock.pipelines.graph import AnalysedQuery, Graph, Table
 from penstock.pipelines.leaves import FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, text_of
 from penstock.pipelines.policy import POLICY, Policy, parse_policy
+from penstock.pipelines.sinks import check_sink
 from penstock.queries.current_time import reads_current_time
 from penstock.queries.plan_details import items, java_class
 from penstock.queries.query import flow_over_leaves
@@ -92,7 +93,9 @@ def _plan(
 ) -> TablePlan:
     fingerprint = fingerprint_of(table, names, spark)
     stable = all(_is_stable(query, spark) for query in table.queries)
-    if table.dataset.kind is Kind.STREAMING_TABLE:
+    if table.dataset.kind is Kind.SINK:
+        check_sink(table)
+    if table.dataset.kind in (Kind.STREAMING_TABLE, Kind.SINK):
         return _plan_of_streams(table, fingerprint, stable)
     (query,) = table.queries
     if policy is Policy.FULL:
@@ -149,6 +152,8 @@ def _plan_of_streams(table: Table, fingerprint: str, stable: bool) -> TablePlan:
     if state is None and not records:
         return TablePlan(table, Method.APPEND, fingerprint, stable)
     query = table.queries[0]
+    if table.dataset.kind is Kind.SINK:
+        raise _refused_stream(query, f"{state or 'AUTO CDC'} keeps state, and a sink has none")
     if len(table.queries) > 1:
         raise _refused_stream(query, f"{state} keeps state, and there are several flows")
     for name in (*query.frame.columns, *table.schema.fieldNames()):

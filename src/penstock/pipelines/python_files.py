@@ -16,7 +16,7 @@ from pyspark.pipelines.graph_element_registry import (
 )
 from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTable, Table, TemporaryView
 
-from penstock.errors import PenstockError, SourceLocation, Step
+from penstock.errors import PenstockError, SourceLocation
 from penstock.pipelines.auto_cdc import AutoCdc
 from penstock.pipelines.definitions import Dataset, Definitions, Kind, Query
 from penstock.pipelines.errors import BadDefinition
@@ -93,7 +93,10 @@ class _Registry(GraphElementRegistry):
     def register_output(self, output: Output) -> None:
         location = _location(output.source_code_location)
         if isinstance(output, Sink):
-            raise _not_yet(f"sink {output.name!r}", location)
+            name = self._definitions.name([output.name], location)
+            sink = Dataset(name, Kind.SINK, location, None, (), output.format.lower(), dict(output.options))
+            self._definitions.add_dataset(sink)
+            return
         name = self._definitions.name(self._parts(output.name), location)
         kind = _KINDS[type(output)]
         if not isinstance(output, Table):
@@ -168,12 +171,3 @@ def _classic_columns() -> Generator[None]:
 
 def _location(location: SourceCodeLocation) -> SourceLocation:
     return SourceLocation(location.filename, location.line_number or 1)
-
-
-def _not_yet(what: str, location: SourceLocation) -> BadDefinition:
-    return BadDefinition(
-        f"{what} cannot be run yet",
-        where=[Step(location)],
-        fix="remove it: docs/pipelines.md lists what a pipeline may have",
-        dataset=what,
-    )

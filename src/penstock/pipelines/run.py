@@ -18,11 +18,12 @@ from pyspark.errors import PySparkException
 from penstock.errors import SourceLocation
 from penstock.pipelines.catalog import Catalog
 from penstock.pipelines.cut import Cut
-from penstock.pipelines.definitions import TableName
+from penstock.pipelines.definitions import Kind, TableName
 from penstock.pipelines.errors import BadDefinition, BadSpec
 from penstock.pipelines.graph import Graph, Table, analysed, message_of, read_definitions
 from penstock.pipelines.plans import TablePlan, plan_tables
 from penstock.pipelines.policy import POLICY, Policy, parse_policy
+from penstock.pipelines.sinks import deliver
 from penstock.pipelines.spec import PipelineSpec, settings_of
 from penstock.pipelines.update import Updated, Updater
 from penstock.queries.plan_details import java_class
@@ -230,13 +231,24 @@ class _Run:
         for table in self.graph.tables:
             chosen = table.name in self.selected
             self._report(Event(table.name, State.QUEUED if chosen else State.EXCLUDED))
+        self._deliver()
         cut = Cut(self.catalog, self.graph, self.spark, dict(self.catalog.entries))
         for table in self.graph.tables:
             if table.name in self.selected:
                 self._update(table, cut)
         if cut.entries != self.catalog.published:
             self.catalog.commit(cut.entries)
+            self._deliver()
         return RunReport(self.events)
+
+    def _deliver(self) -> None:
+        """Hand on what is published for sinks; what cannot be delivered now is so by the next run."""
+        for table in self.graph.tables:
+            if table.dataset.kind is Kind.SINK:
+                try:
+                    deliver(self.catalog, table, self.spark)
+                except Exception as error:
+                    self._report(Event(table.name, State.FAILED, error=error))
 
     def _update(self, table: Table, cut: Cut) -> None:
         if any(self.events[name].state in (State.FAILED, State.SKIPPED) for name in table.reads):

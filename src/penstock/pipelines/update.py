@@ -13,7 +13,7 @@ from penstock.io.delivery.atomic_files import remove_folder
 from penstock.io.source import WEIGHT as SOURCE_WEIGHT
 from penstock.pipelines.catalog import Position, TableEntry
 from penstock.pipelines.cut import Cut, Positions
-from penstock.pipelines.definitions import quoted
+from penstock.pipelines.definitions import Kind, quoted
 from penstock.pipelines.errors import PipelineError
 from penstock.pipelines.graph import AnalysedQuery, Table, no_rows, settings
 from penstock.pipelines.leaves import (
@@ -22,6 +22,7 @@ from penstock.pipelines.leaves import (
     with_leaves,
 )
 from penstock.pipelines.plans import ANSWER, Method, TablePlan
+from penstock.pipelines.sinks import stage
 from penstock.pipelines.table_state import TableState
 from penstock.pipelines.versions import (
     WEIGHT,
@@ -72,7 +73,12 @@ class Updater:
         return _METHODS[self.plan.method](self)
 
     def _entry(
-        self, version: int, positions: Mapping[str, Positions], generation: int, tick: int
+        self,
+        version: int,
+        positions: Mapping[str, Positions],
+        generation: int,
+        tick: int,
+        rows: int | None = None,
     ) -> TableEntry:
         known = {
             flow: {key: position for key, position in each.items() if position is not None}
@@ -80,7 +86,7 @@ class Updater:
         }
         return TableEntry(
             version,
-            self._writer.rows_of(version),
+            self._writer.rows_of(version) if rows is None else rows,
             self._table.schema.json(),
             self._table.layout,
             self.plan.fingerprint,
@@ -135,10 +141,18 @@ class Updater:
             frame = frame.select(*map(quoted, self._table.schema.fieldNames()))
             rows = frame if rows is None else rows.unionByName(frame)
         with settings(self.cut.spark, self._settings):
+            if self._table.dataset.kind is Kind.SINK:
+                return self._staged(positions, rows)
             version = self._appended(before, rows)
         # A flow that is not in the project now, and returns, goes on where it was.
         gone = {} if before is None else {k: v for k, v in before.positions.items() if k not in positions}
         return Updated(self._entry(version, {**gone, **positions}, 0, 0), Method.APPEND, None)
+
+    def _staged(self, positions: Mapping[str, Positions], rows: DataFrame | None) -> Updated:
+        """Keep rows for a sink until the run is published."""
+        none = no_rows(self._table.schema, self.cut.spark)
+        version, count = stage(self.cut.catalog, self._table, none if rows is None else rows)
+        return Updated(self._entry(version, positions, 0, 0, count), Method.APPEND, count)
 
     def _appended(self, before: TableEntry | None, rows: DataFrame | None) -> int:
         schema, layout = self._table.schema, self._table.layout

@@ -1,0 +1,98 @@
+"""Sinks of a pipeline: the rows of streams, handed on to what is outside once their run is published.
+
+A run writes the rows beside the tables. When the catalogue names them they are delivered, and then removed: so a
+run that dies delivers nothing, and what was published and not delivered is delivered by the next one. Files
+are moved one by one, each by a rename, so each comes exactly once. Other formats get the rows of a run at
+least once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.io.delivery.atomic_files import remove_folder, sync_folder
+from penstock.path_or_url import local_path
+from penstock.pipelines.catalog import Catalog
+from penstock.pipelines.errors import BadDefinition
+from penstock.pipelines.graph import Table, as_stored
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FILES = frozenset({"parquet", "json", "csv", "orc", "text"})
+"""Formats of sinks that are folders of files."""
+
+CONSOLE = "console"
+
+
+def check_sink(table: Table) -> None:
+    """Raise `BadDefinition` for a sink of files without a folder."""
+    dataset = table.dataset
+    if dataset.format in FILES and "path" not in dataset.properties:
+        raise BadDefinition(
+            f"sink {dataset.name.table!r} has no path",
+            where=[dataset.location],
+            fix=f'dp.create_sink("{dataset.name.table}", "{dataset.format}", {{"path": "out"}})',
+            dataset=str(dataset.name),
+        )
+
+
+def stage(catalog: Catalog, table: Table, rows: DataFrame) -> tuple[int, int]:
+    """Write rows for a sink beside the tables; return the number of the version and how many they are.
+
+    Without rows that is the version before.
+    """
+    before = catalog.entries.get(table.name)
+    version = catalog.new_version(table.name)
+    folder = catalog.rows(table.name, version)
+    count = rows.count()
+    if not count:
+        return (before.version if before else 0), 0
+    dataset = table.dataset
+    if dataset.format in FILES:
+        options = {key: value for key, value in dataset.properties.items() if key != "path"}
+        rows.write.format(dataset.format).options(**options).save(f"file:{folder}")
+    else:
+        rows.write.parquet(f"file:{folder}")
+    for file in folder.rglob("*"):
+        if file.is_file() and file.name.startswith(("_", ".")):
+            file.unlink()
+    return version, count
+
+
+def deliver(catalog: Catalog, table: Table, spark: SparkSession) -> None:
+    """Hand on what was published for a sink and not delivered."""
+    entry = catalog.published.get(table.name)
+    for version in catalog.versions_there(table.name):
+        if entry is not None and version <= entry.version:
+            folder = catalog.rows(table.name, version)
+            if table.dataset.format in FILES:
+                _move_files(folder, Path(local_path(table.dataset.properties["path"], "sink")), version)
+            else:
+                _write(spark.read.schema(as_stored(table.schema)).parquet(f"file:{folder}"), table)
+            remove_folder(folder)
+
+
+def _write(rows: DataFrame, table: Table) -> None:
+    dataset = table.dataset
+    if dataset.format == CONSOLE:
+        rows.show(int(dataset.properties.get("numRows", "20")), truncate=False)
+    else:
+        rows.write.format(dataset.format).options(**dataset.properties).mode("append").save()
+
+
+def _move_files(folder: Path, target: Path, version: int) -> None:
+    for file in sorted(each for each in folder.rglob("*") if each.is_file()):
+        at = target / file.relative_to(folder).parent / f"{version}-{file.name}"
+        at.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.replace(file, at)
+        except OSError:  # on another file system
+            aside = at.with_name(f".{at.name}.tmp")
+            shutil.copy2(file, aside)
+            os.replace(aside, at)
+            file.unlink()
+        sync_folder(at.parent)
