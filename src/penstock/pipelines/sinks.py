@@ -1,9 +1,9 @@
 """Sinks of a pipeline: the rows of streams, handed on to what is outside once their run is published.
 
-A run writes the rows beside the tables. When the catalogue names them they are delivered, and then removed: so a
-run that dies delivers nothing, and what was published and not delivered is delivered by the next one. Files
-are moved one by one, each by a rename, so each comes exactly once. Other formats get the rows of a run at
-least once.
+A run writes the rows beside the tables. When the catalogue names them they are delivered, and then removed:
+so a run that dies delivers nothing, and what was published and not delivered is delivered by the next one.
+Files are moved one by one, each by a rename, so each comes exactly once. Other formats get the rows of a run
+at least once.
 """
 
 from __future__ import annotations
