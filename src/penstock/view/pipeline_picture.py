@@ -24,6 +24,8 @@ def picture_of_pipeline(title: str, graph: Graph, plans: Mapping[TableName, Tabl
     for table in graph.tables:
         plan = plans[table.name]
         shape = BoxRole.OPAQUE if plan.method.value == "recompute" else BoxRole.OPERATOR
+        if table.dataset.kind.value == "sink":
+            shape = BoxRole.SINK
         made = Box(ids[f"table {table.name}"], (table.name.table, plan.method.value), shape)
         for query in table.queries:
             for leaf in query.leaves:
