@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.pipelines import versions
 from penstock.pipelines.catalog import Catalog
 from penstock.pipelines.errors import CatalogDamaged
 from tests.pipelines.project import Project, changed, dies, event, states
@@ -260,6 +261,25 @@ def test_a_flow_that_was_away_goes_on_where_it_was(project: Project) -> None:
         project.write("a.py", text)
         project.run()
         assert project.rows("t") == Counter([(1,), (2,)])
+
+
+def test_many_small_files_are_merged(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "MANY", 4)
+    project.write("a.py", HEAD + """
+@dp.table
+def events():
+    return spark.readStream.schema("id INT").json("in")
+
+@dp.materialized_view
+def groups():
+    return spark.table("events").groupBy("id").count()
+""")  # fmt: skip
+    for number in range(1, 6):
+        project.add("in", number, ids(number))
+        project.run()
+        assert project.rows("events") == Counter((id_,) for id_ in range(1, number + 1))
+        assert project.rows("groups").total() == number
+        assert len(list(project.path("events").iterdir())) <= 4 + 2
 
 
 def test_files_of_a_table_that_are_missing_are_told(project: Project) -> None:

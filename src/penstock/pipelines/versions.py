@@ -34,6 +34,12 @@ WEIGHT = f"{RESERVED}weight"
 
 COPY = f"{RESERVED}copy"
 
+MANY = 64
+"""Small files of a table from which on they are merged."""
+
+_SMALL, _LARGE = 1 << 23, 1 << 27
+"""Bytes of a file that counts as small, and of one that small ones are merged into."""
+
 
 @dataclass(frozen=True, slots=True)
 class VersionWriter:
@@ -108,7 +114,7 @@ class VersionWriter:
         self._check_rows()
         if self.keeps_changes:
             self._keep_added(version)
-        take_over_folder_into(self.catalog.rows(name, before.version), folder)
+        self._take_over(before.version, folder)
         return version
 
     def extend(self, rows: DataFrame) -> int:
@@ -193,7 +199,7 @@ class VersionWriter:
             self._write_table(whole, folder)
         else:
             self._write_table(added, folder)
-            take_over_folder_into(held, folder)
+            self._take_over(before.version, folder)
         if self.keeps_changes:
             self._write_table(changes, self.catalog.changes(name, version))
         else:
@@ -230,7 +236,7 @@ class VersionWriter:
         if adds_only(changed):
             made = read_changes(changed, self.table, self.spark)
             self._write(self._ordered(repeated(made)), rows)
-            take_over_folder_into(self.catalog.rows(name, before.version), rows)
+            self._take_over(before.version, rows)
         else:
             self._write_whole(before, version)
         if not self.keeps_changes:
@@ -268,6 +274,24 @@ class VersionWriter:
             column = column.alias(field.name)
             columns.append(column)
         return rows.select(*columns, *further)
+
+    def _take_over(self, version: int, folder: Path) -> None:
+        """Add the files of a version to a folder that has others; many small ones are merged."""
+        held = self.catalog.rows(self.table.name, version)
+        small = [file for file in _data_files(held) if file.stat().st_size < _SMALL]
+        if len(small) < MANY or self.table.layout != "parquet":
+            take_over_folder_into(held, folder)
+            return
+        merged = folder.with_name(f".{folder.name}.merged")
+        rows = self.spark.read.schema(as_stored(self.table.schema)).parquet(
+            *(f"file:{file}" for file in small)
+        )
+        parts = 1 + sum(file.stat().st_size for file in small) // _LARGE
+        self._write(rows.coalesce(parts), merged)
+        for file in {*_data_files(held)} - {*small} | {*_data_files(merged)}:
+            take_over(file, folder / file.name)
+        sync_folder(folder)
+        remove_folder(merged)
 
     def _write(self, rows: DataFrame, folder: Path, form: str | None = None) -> None:
         aside = folder.with_name(f".{folder.name}.tmp")
