@@ -79,6 +79,15 @@ def test_what_a_run_prints(project: Project) -> None:
     assert penstock("draw", "--format", "dot").stdout.startswith("digraph")
 
 
+def test_a_stream_over_a_table_is_drawn_from_its_box(project: Project) -> None:
+    project.write("c.sql", "CREATE STREAMING TABLE copies AS SELECT * FROM STREAM(events);")
+    drawn = penstock("draw").stdout
+    boxes = {line.split("[")[0].split("(")[0].strip() for line in drawn.splitlines() if ":::" in line}
+    ends = {end.strip() for line in drawn.splitlines() if "--> " in line or "==> " in line
+            for end in re.split("-->|==>", line)}  # fmt: skip
+    assert ends == boxes
+
+
 def test_what_a_failed_run_prints(project: Project) -> None:
     project.write("b.sql", "CREATE MATERIALIZED VIEW counts AS SELECT sum(id / (v - 1)) AS n FROM events;"
                   "CREATE MATERIALIZED VIEW kept AS SELECT n FROM counts WHERE n > 1;")  # fmt: skip

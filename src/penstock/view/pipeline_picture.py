@@ -20,17 +20,20 @@ def picture_of_pipeline(title: str, graph: Graph, plans: Mapping[TableName, Tabl
 
     boxes: dict[str, Box] = {}
     arrows: list[Arrow] = []
-    ids = {f"table {table.name}": f"t{at}" for at, table in enumerate(graph.tables)}
+    tables = {table.name: f"t{at}" for at, table in enumerate(graph.tables)}
+    sources: dict[str, str] = {}
     for table in graph.tables:
         plan = plans[table.name]
         shape = BoxRole.OPAQUE if plan.method.value == "recompute" else BoxRole.OPERATOR
         if table.dataset.kind.value == "sink":
             shape = BoxRole.SINK
-        made = Box(ids[f"table {table.name}"], (table.name.table, plan.method.value), shape)
+        made = Box(tables[table.name], (table.name.table, plan.method.value), shape)
         for query in table.queries:
             for leaf in query.leaves:
-                source = ids.setdefault(leaf.key, f"s{len(ids)}")
-                if not isinstance(leaf, TableLeaf):
+                if isinstance(leaf, TableLeaf):
+                    source = tables[leaf.name]
+                else:
+                    source = sources.setdefault(leaf.key, f"s{len(tables) + len(sources)}")
                     boxes.setdefault(source, Box(source, (_title(leaf),), BoxRole.SOURCE))
                 kind = Kind.APPEND if leaf.streaming else Kind.CHANGES
                 arrows.append(Arrow(source, made.id, kind, ""))
