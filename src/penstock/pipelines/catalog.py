@@ -5,7 +5,7 @@
     <storage>/catalog/<run>/catalog.json        each table: version, state, how far its inputs were read
     <storage>/catalog/<run>/<database>/<table>  link to the rows of the table, a folder of files
     <storage>/tables/<database>/<table>/<version>   the rows of a version
-    <storage>/changes/<database>/<table>/<version>  what changed from the version before, with `weight`
+    <storage>/changes/<database>/<table>/<version>  what changed from the version before, with weights
     <storage>/state/<database>/<table>/<generation> state of an incremental table
 
 Nothing that a catalogue names is changed afterwards. A run makes versions beside those that are there, and a
@@ -216,7 +216,9 @@ class Catalog:
         for run in self._runs():
             if run not in kept:
                 remove_folder(self._folder / str(run))
-        catalogues = [self.entries, *(_entries_in(self._folder / str(run) / _FILE) for run in kept)]
+        others = (run for run in kept if run != self._current)
+        catalogues = [self.entries, self.published]
+        catalogues += (_entries_in(self._folder / str(run) / _FILE) for run in others)
         versions = {(name, entry.version) for catalogue in catalogues for name, entry in catalogue.items()}
         needed = self._versions_to_read()
         for name in self.entries:

@@ -17,7 +17,6 @@ from penstock.pipelines.leaves import (
     Leaf,
     TableLeaf,
     files_there,
-    frame_of_plan,
     relation_of_files,
 )
 from penstock.pipelines.versions import (
@@ -30,6 +29,7 @@ from penstock.pipelines.versions import (
     summed,
     weighted,
 )
+from penstock.queries.plan_details import frame_of_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

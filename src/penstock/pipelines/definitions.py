@@ -11,6 +11,7 @@ from penstock.errors import SourceLocation
 from penstock.pipelines.auto_cdc import AutoCdc
 from penstock.pipelines.errors import BadDefinition, UnknownDataset
 from penstock.queries.query_positions import QueryText
+from penstock.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,11 +23,6 @@ RESERVED = "__penstock_"
 """What names of our own columns begin with."""
 
 _FORMATS = ("parquet", "orc")
-
-
-def quoted(name: str) -> str:
-    """Return a name in SQL, whatever it holds."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -8,8 +8,9 @@ from pathlib import Path
 from penstock.pipelines.catalog import Catalog, TableEntry
 from penstock.pipelines.definitions import TableName
 from penstock.pipelines.graph import Graph, Table
-from penstock.pipelines.leaves import FilesLeaf, Leaf, TableLeaf
+from penstock.pipelines.leaves import ConstantLeaf, FilesLeaf, Leaf, TableLeaf
 from penstock.pipelines.plans import Method, TablePlan
+from penstock.pipelines.table_state import TableState
 from penstock.state.commit import CommitLog
 
 _METHOD_TEXTS = {
@@ -59,13 +60,15 @@ def _input(leaf: Leaf) -> str:
             return f"{leaf.name}{how}"
         case FilesLeaf():
             return f"{', '.join(leaf.roots)}{how}"
+        case ConstantLeaf():
+            return "constants"
         case _:
-            return "constants" if leaf.key.startswith(("rows", "range")) else leaf.key
+            return leaf.key
 
 
 def _state(table: Table, entry: TableEntry, storage: Path) -> str:
     if not entry.generation:
         return ""
-    checkpoint = Catalog.state_folder(storage, table.name, entry.generation) / "checkpoint"
-    last = CommitLog(checkpoint).last()
+    state = TableState(Catalog.state_folder(storage, table.name, entry.generation))
+    last = CommitLog(state.checkpoint).last()
     return f", {last.state_bytes:,} bytes of state" if last is not None else ", its state is missing"

@@ -29,7 +29,6 @@ from penstock.pipelines.definitions import (
     Query,
     TableName,
     places,
-    quoted,
 )
 from penstock.pipelines.errors import BadDefinition, QueryRefused
 from penstock.pipelines.leaves import Leaf, TableLeaf, leaves_of
@@ -37,6 +36,7 @@ from penstock.pipelines.python_files import import_python_file, name_parts
 from penstock.pipelines.session_guard import queries_only
 from penstock.pipelines.spec import PipelineSpec
 from penstock.pipelines.sql_files import read_sql_file
+from penstock.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

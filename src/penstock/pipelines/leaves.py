@@ -15,14 +15,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import BadUri
 from penstock.path_or_url import local_path
-from penstock.pipelines.definitions import TableName, quoted
+from penstock.pipelines.definitions import TableName
 from penstock.queries.plan_copier import PlanCopier
-from penstock.queries.plan_details import items, java_class, java_session, pairs
+from penstock.queries.plan_details import (
+    frame_of_plan,
+    items,
+    java_class,
+    java_session,
+    pairs,
+    with_subqueries,
+)
+from penstock.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Fingerprint: TypeAlias = list[int]
+FileMark: TypeAlias = list[int]
 """Size and time of change of a file, in nanoseconds."""
 
 
@@ -84,9 +92,7 @@ def leaves_of(plan: Any, datasets: Mapping[TableName, TableName], session: Spark
 
 def text_of(plan: Any, datasets: Mapping[TableName, TableName], session: SparkSession) -> str:
     """Return a plan as text in which a relation is what it reads, wherever that happens to lie."""
-    return "\n".join(
-        line for each in (plan, *items(plan.subqueriesAll())) for line in _lines(each, datasets, session, "")
-    )
+    return "\n".join(line for each in with_subqueries(plan) for line in _lines(each, datasets, session, ""))
 
 
 def _lines(
@@ -109,7 +115,7 @@ _MOST_FIELDS = 100_000
 
 
 def _leaf_nodes(plan: Any) -> Iterator[Any]:
-    for each in (plan, *items(plan.subqueriesAll())):
+    for each in with_subqueries(plan):
         yield from items(each.collectLeaves())
 
 
@@ -195,9 +201,9 @@ def _is(value: Any, name: str, session: SparkSession) -> bool:
     return java_class(session, "java.lang.Class").forName(name).isInstance(value)
 
 
-def files_there(leaf: FilesLeaf) -> dict[str, Fingerprint]:
+def files_there(leaf: FilesLeaf) -> dict[str, FileMark]:
     """List the files of a leaf as they are, by path: what Spark would read."""
-    found: dict[str, Fingerprint] = {}
+    found: dict[str, FileMark] = {}
     for uri in leaf.relation.location().inputFiles():
         path = local_path(uri, "files")
         stat = os.stat(path)
@@ -272,13 +278,6 @@ def _in_a_batch(node: Any, session: SparkSession) -> Any:
     for at, name in enumerate(names):
         given[at] = False if name in ("isStreaming", "_isStreaming") else node.productElement(at)
     return node.makeCopy(given)
-
-
-def frame_of_plan(plan: Any, session: SparkSession) -> DataFrame:
-    from pyspark.sql import DataFrame
-
-    dataset = java_class(session, "org.apache.spark.sql.classic.Dataset")
-    return DataFrame(dataset.ofRows(java_session(session), plan), session)
 
 
 def with_leaves(

@@ -22,7 +22,7 @@ from penstock.pipelines.leaves import FilesLeaf, Leaf, TableLeaf, UnversionedLea
 from penstock.pipelines.policy import POLICY, Policy, parse_policy
 from penstock.pipelines.sinks import check_sink
 from penstock.queries.current_time import reads_current_time
-from penstock.queries.plan_details import items, java_class
+from penstock.queries.plan_details import items, java_class, with_subqueries
 from penstock.queries.query import flow_over_leaves
 
 if TYPE_CHECKING:
@@ -105,13 +105,7 @@ def _plan(
     inputs = _named(query.leaves)
     try:
         _check_can_change(table, query, spark)
-        flow = flow_over_leaves(
-            query.frame,
-            {name: leaf.node for name, leaf in inputs.items()},
-            ANSWER,
-            query.query.location,
-            text=query.query.text,
-        )
+        flow = _flow_of(query, inputs)
     except PenstockError as error:
         if policy is Policy.INCREMENTAL_STRICT:
             raise NotIncremental(
@@ -161,7 +155,7 @@ def _plan_of_streams(table: Table, fingerprint: str, stable: bool) -> TablePlan:
             raise _refused_stream(query, f"a column is called {name!r}, as one of changes is")
     inputs = _named(query.leaves)
     try:
-        flow = _flow_of_stream(query, inputs)
+        flow = _flow_of(query, inputs)
     except PenstockError as error:
         raise _refused_stream(query, error.what, error.fix) from None
     graph = flow.graph()
@@ -170,7 +164,7 @@ def _plan_of_streams(table: Table, fingerprint: str, stable: bool) -> TablePlan:
     return TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs)
 
 
-def _flow_of_stream(query: AnalysedQuery, inputs: Mapping[str, Leaf]) -> Flow:
+def _flow_of(query: AnalysedQuery, inputs: Mapping[str, Leaf]) -> Flow:
     cdc, location = query.query.cdc, query.query.location
     return flow_over_leaves(
         query.frame,
@@ -281,8 +275,8 @@ def _nodes(plan: Any) -> Iterator[Any]:
 def _is_stable(query: AnalysedQuery, spark: SparkSession) -> bool:
     """Return whether a query gives the same rows as long as its inputs are the same."""
     plan: Any = query.plan
-    plans = (plan, *items(plan.subqueriesAll()))
-    return all(each.deterministic() for each in plans) and not reads_current_time(plan, spark)
+    known = all(each.deterministic() for each in with_subqueries(plan))
+    return known and not reads_current_time(plan, spark)
 
 
 def fingerprint_of(table: Table, names: Mapping[TableName, TableName], spark: SparkSession) -> str:
@@ -314,7 +308,7 @@ def _constants(query: AnalysedQuery, spark: SparkSession) -> Iterator[str]:
     patterns = java_class(spark, "org.apache.spark.sql.catalyst.trees.TreePattern")
     byte = java_class(spark, "scala.reflect.ClassTag").Byte()
     wanted = (patterns.PYTHON_UDF(), patterns.LITERAL())
-    plans = (query.plan, *items(query.plan.subqueriesAll()))
+    plans = with_subqueries(query.plan)
     for expression in (e for plan in plans for node in _nodes(plan) for e in items(node.expressions())):
         if any(map(expression.containsPattern, wanted)):
             for each in _nodes(expression):

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.pipelines.graph_element_registry import (
     GraphElementRegistry,
@@ -21,6 +21,7 @@ from penstock.pipelines.auto_cdc import AutoCdc
 from penstock.pipelines.definitions import Dataset, Definitions, Kind, Query
 from penstock.pipelines.errors import BadDefinition
 from penstock.pipelines.session_guard import definitions_only
+from penstock.queries.plan_details import items, java_session
 
 if TYPE_CHECKING:
     from pyspark.pipelines.flow import AutoCdcFlow, Flow
@@ -61,9 +62,7 @@ def import_python_file(file: Path, root: Path, definitions: Definitions, spark: 
 
 def name_parts(name: str, spark: SparkSession) -> list[str]:
     """Split a name as Spark does, which takes backticks."""
-    session: Any = spark._jsparkSession  # pyright: ignore[reportPrivateUsage]
-    parts = session.sessionState().sqlParser().parseMultipartIdentifier(name)
-    return [parts.apply(at) for at in range(parts.size())]
+    return items(java_session(spark).sessionState().sqlParser().parseMultipartIdentifier(name))
 
 
 def location_in(file: Path, error: BaseException) -> SourceLocation:

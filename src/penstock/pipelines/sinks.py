@@ -18,6 +18,7 @@ from penstock.path_or_url import local_path
 from penstock.pipelines.catalog import Catalog
 from penstock.pipelines.errors import BadDefinition
 from penstock.pipelines.graph import Table, as_stored
+from penstock.pipelines.versions import save
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,19 +49,20 @@ def stage(catalog: Catalog, table: Table, rows: DataFrame) -> tuple[int, int]:
     before = catalog.entries.get(table.name)
     version = catalog.new_version(table.name)
     folder = catalog.rows(table.name, version)
-    count = rows.count()
-    if not count:
-        return (before.version if before else 0), 0
     dataset = table.dataset
-    if dataset.format in FILES:
-        options = {key: value for key, value in dataset.properties.items() if key != "path"}
-        rows.write.format(dataset.format).options(**options).save(f"file:{folder}")
-    else:
-        rows.write.parquet(f"file:{folder}")
-    for file in folder.rglob("*"):
-        if file.is_file() and file.name.startswith(("_", ".")):
-            file.unlink()
-    return version, count
+    rows = rows.persist()  # They are computed once, to be counted and to be written.
+    try:
+        count = rows.count()
+        if not count:
+            return (before.version if before else 0), 0
+        if dataset.format in FILES:
+            options = {key: value for key, value in dataset.properties.items() if key != "path"}
+            save(rows.write.format(dataset.format).options(**options), folder)
+        else:
+            save(rows.write.format("parquet"), folder)
+        return version, count
+    finally:
+        rows.unpersist()
 
 
 def deliver(catalog: Catalog, table: Table, spark: SparkSession) -> None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SourceLocation
 from penstock.pipelines.auto_cdc import AutoCdc
-from penstock.pipelines.definitions import Dataset, Definitions, Kind, Query, TableName, quoted
+from penstock.pipelines.definitions import Dataset, Definitions, Kind, Query, TableName
 from penstock.pipelines.errors import BadDefinition
-from penstock.pipelines.leaves import frame_of_plan
-from penstock.queries.plan_details import items, java_class, java_session, pairs
+from penstock.queries.plan_details import frame_of_plan, items, java_class, java_session, pairs
 from penstock.queries.query_positions import QueryText
+from penstock.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

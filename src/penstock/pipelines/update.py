@@ -13,7 +13,7 @@ from penstock.io.delivery.atomic_files import remove_folder
 from penstock.io.source import WEIGHT as SOURCE_WEIGHT
 from penstock.pipelines.catalog import Position, TableEntry
 from penstock.pipelines.cut import Cut, Positions
-from penstock.pipelines.definitions import Kind, quoted
+from penstock.pipelines.definitions import Kind
 from penstock.pipelines.errors import PipelineError
 from penstock.pipelines.graph import AnalysedQuery, Table, no_rows, settings
 from penstock.pipelines.leaves import (
@@ -31,6 +31,7 @@ from penstock.pipelines.versions import (
     repeated,
     weighted,
 )
+from penstock.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -70,14 +71,15 @@ class Updater:
 
     def run(self) -> Updated:
         """Make the next version of the table, if anything changed. Raises the errors of its query."""
-        return _METHODS[self.plan.method](self)
+        with settings(self.cut.spark, self._settings):
+            return _METHODS[self.plan.method](self)
 
     def _entry(
         self,
         version: int,
         positions: Mapping[str, Positions],
-        generation: int,
-        tick: int,
+        generation: int = 0,
+        tick: int = 0,
         rows: int | None = None,
     ) -> TableEntry:
         known = {
@@ -108,9 +110,8 @@ class Updater:
         if same and before is not None and self._is_current(now, before.positions.get(query.query.name, {})):
             return Updated(before, Method.RECOMPUTE, 0, self.plan.why)
         rows = self._over(query, self._whole(query))
-        with settings(self.cut.spark, query.query.settings):
-            version = self._writer.replace(rows)
-        entry = self._entry(version, {query.query.name: now}, 0, 0)
+        version = self._writer.replace(rows)
+        entry = self._entry(version, {query.query.name: now})
         return Updated(entry, Method.RECOMPUTE, None, self.plan.why)
 
     def _whole(self, query: AnalysedQuery) -> dict[str, Callable[[], DataFrame]]:
@@ -140,19 +141,18 @@ class Updater:
             frame = self._over(query, {**self._whole(query), **unread})
             frame = frame.select(*map(quoted, self._table.schema.fieldNames()))
             rows = frame if rows is None else rows.unionByName(frame)
-        with settings(self.cut.spark, self._settings):
-            if self._table.dataset.kind is Kind.SINK:
-                return self._staged(positions, rows)
-            version = self._appended(before, rows)
+        if self._table.dataset.kind is Kind.SINK:
+            return self._staged(positions, rows)
+        version = self._appended(before, rows)
         # A flow that is not in the project now, and returns, goes on where it was.
         gone = {} if before is None else {k: v for k, v in before.positions.items() if k not in positions}
-        return Updated(self._entry(version, {**gone, **positions}, 0, 0), Method.APPEND, None)
+        return Updated(self._entry(version, {**gone, **positions}), Method.APPEND, None)
 
     def _staged(self, positions: Mapping[str, Positions], rows: DataFrame | None) -> Updated:
         """Keep rows for a sink until the run is published."""
         none = no_rows(self._table.schema, self.cut.spark)
         version, count = stage(self.cut.catalog, self._table, none if rows is None else rows)
-        return Updated(self._entry(version, positions, 0, 0, count), Method.APPEND, count)
+        return Updated(self._entry(version, positions, rows=count), Method.APPEND, count)
 
     def _appended(self, before: TableEntry | None, rows: DataFrame | None) -> int:
         schema, layout = self._table.schema, self._table.layout
@@ -187,18 +187,13 @@ class Updater:
             return Updated(before, self.plan.method, 0)
         changes = {leaf.exact: self.cut.changes(leaf, read.get(leaf.key)) for leaf in query.leaves}
         known = {key: rows for key, rows in changes.items() if rows is not None}
-        with settings(self.cut.spark, query.query.settings):
-            if len(known) < len(changes):
-                version = self._writer.replace(self._over(query, self._whole(query)))
-                return Updated(
-                    self._entry(version, {name: now}, 0, 0), self.plan.method, None, "from all rows"
-                )
-            back = any(
-                self.cut.takes_back(leaf, read.get(leaf.key), known[leaf.exact]) for leaf in query.leaves
-            )
-            version = self._applied(query, known, takes_back=back)
+        if len(known) < len(changes):
+            version = self._writer.replace(self._over(query, self._whole(query)))
+            return Updated(self._entry(version, {name: now}), self.plan.method, None, "from all rows")
+        back = any(self.cut.takes_back(leaf, read.get(leaf.key), known[leaf.exact]) for leaf in query.leaves)
+        version = self._applied(query, known, takes_back=back)
         changed = self.cut.rows_changed(query.leaves, read)
-        return Updated(self._entry(version, {name: now}, 0, 0), self.plan.method, changed)
+        return Updated(self._entry(version, {name: now}), self.plan.method, changed)
 
     def _applied(self, query: AnalysedQuery, changes: Mapping[str, DataFrame], *, takes_back: bool) -> int:
         """Write what a query makes of changes of its inputs."""
@@ -221,10 +216,6 @@ class Updater:
     # -- by changes, with state --
 
     def incremental(self) -> Updated:
-        with settings(self.cut.spark, self._settings):
-            return self._incremental()
-
-    def _incremental(self) -> Updated:
         (query,) = self._table.queries
         before, name = self._before, query.query.name
         now = self._furthest(query, before.positions.get(name, {}) if before and not self.anew else {})

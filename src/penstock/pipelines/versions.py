@@ -15,18 +15,18 @@ from penstock.io.delivery.atomic_files import (
     sync_file,
     sync_folder,
     take_over,
-    take_over_folder,
 )
 from penstock.io.source import WEIGHT as SINK_WEIGHT
 from penstock.pipelines import small_changes
 from penstock.pipelines.catalog import Catalog, TableEntry
-from penstock.pipelines.definitions import RESERVED, quoted
+from penstock.pipelines.definitions import RESERVED
 from penstock.pipelines.errors import CatalogDamaged, PipelineError
 from penstock.pipelines.graph import Table, as_stored, no_rows
+from penstock.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
     from pyspark.sql.types import StructType
 
 WEIGHT = f"{RESERVED}weight"
@@ -165,7 +165,7 @@ class VersionWriter:
             self.catalog.changes(self.table.name, version),
         )
         if self.table.layout == "parquet":
-            take_over_tree(rows, changed)
+            take_over_folder_into(rows, changed)
         else:
             self._write(weighted(self.frame(version), 1), changed, "parquet")
 
@@ -189,8 +189,8 @@ class VersionWriter:
         version, held = self.catalog.new_version(name), self.catalog.rows(name, before.version)
         folder = self.catalog.rows(name, version)
         added = small_changes.rows_of(changes, WEIGHT)
+        self._write_table(changes, self.catalog.changes(name, version))
         if added is None and before.rows > small_changes.FEW:
-            self._write_table(changes, self.catalog.changes(name, version))
             self._write_whole(before, version)
         elif added is None:
             whole = small_changes.rows_of(small_changes.with_rows(changes, held, columns, WEIGHT), WEIGHT)
@@ -200,9 +200,7 @@ class VersionWriter:
         else:
             self._write_table(added, folder)
             self._take_over(before.version, folder)
-        if self.keeps_changes:
-            self._write_table(changes, self.catalog.changes(name, version))
-        else:
+        if not self.keeps_changes:
             remove_folder(self.catalog.changes(name, version))
         return version
 
@@ -216,11 +214,10 @@ class VersionWriter:
     def _write_table(self, rows: pa.Table, folder: Path) -> None:
         import pyarrow.parquet as pq
 
-        aside = folder.with_name(f".{folder.name}.tmp")
-        remove_folder(aside)
+        aside = _aside(folder)
         aside.mkdir(parents=True)
         pq.write_table(rows, aside / f"part-{uuid4()}.parquet")
-        self._publish(aside, folder)
+        _publish(aside, folder)
 
     def apply(self, changes: DataFrame) -> int:
         """Write a version with changes, which have a weight each; return its number, as `append` does."""
@@ -294,24 +291,35 @@ class VersionWriter:
         remove_folder(merged)
 
     def _write(self, rows: DataFrame, folder: Path, form: str | None = None) -> None:
-        aside = folder.with_name(f".{folder.name}.tmp")
-        remove_folder(aside)
-        folder.parent.mkdir(parents=True, exist_ok=True)
         writer = rows.write.format(form or self.table.dataset.format)
         if form is None and self.table.dataset.partitioned_by:
             writer = writer.partitionBy(*self.table.dataset.partitioned_by)
-        writer.save(f"file:{aside}")
-        self._publish(aside, folder)
+        save(writer, folder)
 
-    def _publish(self, aside: Path, folder: Path) -> None:
-        """Give a finished folder its name."""
-        for file in list(aside.rglob("*")):
-            if file.is_file() and (file.name.startswith(("_", "."))):
-                file.unlink()
-            elif file.is_file():
-                sync_file(file)
-        remove_folder(folder)
-        move_folder(aside, folder, durable=True)
+
+def save(writer: DataFrameWriter, folder: Path) -> None:
+    """Write a folder of files that is there as a whole or not at all, without the marks that Spark leaves."""
+    aside = _aside(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    writer.save(f"file:{aside}")
+    _publish(aside, folder)
+
+
+def _aside(folder: Path) -> Path:
+    aside = folder.with_name(f".{folder.name}.tmp")
+    remove_folder(aside)
+    return aside
+
+
+def _publish(aside: Path, folder: Path) -> None:
+    """Give a finished folder its name."""
+    for file in list(aside.rglob("*")):
+        if file.is_file() and (file.name.startswith(("_", "."))):
+            file.unlink()
+        elif file.is_file():
+            sync_file(file)
+    remove_folder(folder)
+    move_folder(aside, folder, durable=True)
 
 
 def check_rows(catalog: Catalog, table: Table, entry: TableEntry) -> None:
@@ -435,14 +443,6 @@ def rows_in(folder: Path) -> int:
             fix="restore the storage from a backup, or make the table anew: --full-refresh",
             file=str(folder),
         ) from None
-
-
-def take_over_tree(old: Path, new: Path) -> None:
-    """Make a folder with second names of the files in `old`."""
-    remove_folder(new)
-    new.mkdir(parents=True)
-    take_over_folder(old, new)
-    sync_folder(new)
 
 
 def take_over_folder_into(old: Path, new: Path) -> None:

@@ -14,7 +14,7 @@ from penstock.flow.operators.source import TICK_TIME
 from penstock.flow.operators.temporal_filter import Presence
 from penstock.queries.catalyst_plan import CatalystNode, reads_table
 from penstock.queries.plan_copier import PlanCopier
-from penstock.queries.plan_details import items, java_class
+from penstock.queries.plan_details import items, java_class, with_subqueries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ _WITHOUT_ZONE = ("LocalTimestamp", "LocalTimestampNanos", "CurrentTime", "Curren
 def reads_current_time(plan: Any, session: SparkSession) -> bool:
     """Return whether an analysed plan may have an expression of the current time."""
     patterns = java_class(session, "org.apache.spark.sql.catalyst.trees.TreePattern")
-    return any(each.containsPattern(patterns.CURRENT_LIKE()) for each in (plan, *items(plan.subqueriesAll())))
+    return any(each.containsPattern(patterns.CURRENT_LIKE()) for each in with_subqueries(plan))
 
 
 def with_tick_time(plan: Any, session: SparkSession, location: SourceLocation) -> Any:

@@ -36,7 +36,7 @@ from penstock.queries.plan_nodes import Fields, PlanNode, UnpairedNode, plan_nod
 from penstock.queries.query_positions import located
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.errors import SourceLocation
     from penstock.queries.query_positions import QueryText
@@ -134,12 +134,9 @@ def _equal(one: Any, other: Any) -> bool:
 
 def _constant_rows(leaf: Any, session: SparkSession) -> list[tuple[Any, ...]]:
     """Return the rows that a query holds itself, by VALUES."""
-    from pyspark.sql import DataFrame
-
     from penstock.io.arrow import table_to_rows
 
-    dataset = java_class(session, "org.apache.spark.sql.classic.Dataset")
-    named = DataFrame(dataset.ofRows(java_session(session), leaf), session)
+    named = frame_of_plan(leaf, session)
     frame = named.toDF(*(f"column {at}" for at in range(len(named.columns))))
     return table_to_rows(frame.toArrow(), parse_schema(frame.schema.jsonValue()))
 
@@ -220,6 +217,19 @@ def pairs(mapping: Any) -> Iterator[tuple[str, str]]:
     while each.hasNext():
         pair = each.next()
         yield pair._1(), pair._2()
+
+
+def with_subqueries(plan: Any) -> list[Any]:
+    """Return a plan and the plans of all its subqueries."""
+    return [plan, *items(plan.subqueriesAll())]
+
+
+def frame_of_plan(plan: Any, session: SparkSession) -> DataFrame:
+    """Return the DataFrame of a plan of the JVM."""
+    from pyspark.sql import DataFrame
+
+    dataset = java_class(session, "org.apache.spark.sql.classic.Dataset")
+    return DataFrame(dataset.ofRows(java_session(session), plan), session)
 
 
 def java_session(session: Any) -> Any:

@@ -64,7 +64,7 @@ def plan_query(
 
     Raises `UnsupportedQuery` with Spark's message if Spark refuses it.
     """
-    from penstock.spark.lowering.types import spark_schema
+    from penstock.spark.lowering.types import quoted, spark_schema
 
     inputs: dict[str, Any] = {}
     with _session(spark) as session:
@@ -75,7 +75,7 @@ def plan_query(
         for name, schema in tables.items():
             empty = _java(session.createDataFrame(session.sparkContext.emptyRDD(), spark_schema(schema)))
             placeholder = _streaming(empty, session) if name in streams else empty
-            placeholder.createOrReplaceTempView("`" + name.replace("`", "``") + "`")
+            placeholder.createOrReplaceTempView(quoted(name))
             inputs[name] = placeholder.queryExecution().analyzed()
         with _spark_errors(location):
             analysed = _execution(session, parsed).analyzed()

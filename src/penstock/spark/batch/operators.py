@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import NotOnSpark
 from penstock.spark.lowering.expressions import to_column
 from penstock.spark.lowering.signed_zero import from_hashable, hashable
+from penstock.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -48,7 +49,7 @@ def exact_column(name: str) -> Column:
     """Return the column with exactly this name, even with special characters."""
     from pyspark.sql import functions as f
 
-    return f.col("`" + name.replace("`", "``") + "`")
+    return f.col(quoted(name))
 
 
 def renamed(frame: DataFrame, names: Sequence[str]) -> DataFrame:

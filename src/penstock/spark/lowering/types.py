@@ -156,3 +156,8 @@ def _(data_type: MapType, column: Column) -> Column | None:
     from pyspark.sql import functions as f
 
     return null_within(data_type.entries, f.map_entries(column))
+
+
+def quoted(name: str) -> str:
+    """Return the name of a column or table in SQL, whatever it holds."""
+    return "`" + name.replace("`", "``") + "`"

@@ -12,7 +12,7 @@ from penstock.io.change_data import IMAGES, ChangeData, Debezium, Operations, re
 from penstock.io.epoch_times import EpochUnit, with_integer_times
 from penstock.io.keyed_records import ORDERS, SET_OR_DELETE, record_source
 from penstock.io.source import WEIGHT
-from penstock.spark.lowering.types import spark_type
+from penstock.spark.lowering.types import quoted, spark_type
 from penstock.spark.sources.kafka import RECORD, Kafka
 from penstock.spark.sources.opening import Frame, Opening, sends_rows, source_frame
 
@@ -33,7 +33,7 @@ def _(source: Frame, name: str, keyed: KeyedRows) -> Frame:
     from pyspark.sql import functions as f
 
     _need(name, source.frame.columns, keyed.rows.names, "the DataFrame")
-    given = {each.name: f.col(_quoted(each.name)) for each in keyed.rows.fields}
+    given = {each.name: f.col(quoted(each.name)) for each in keyed.rows.fields}
     row, none = f.struct(*given.values()), f.lit(None)
     columns = {each.name: none.cast(spark_type(each.type)) for each in keyed.records.fields}
     columns |= {"key": f.struct(*(given[each] for each in keyed.key)), "row": row}
@@ -95,7 +95,7 @@ def _(source: Operations, records: DataFrame, name: str, schema: Schema) -> Data
     from pyspark.sql import functions as f
 
     _need(name, records.columns, [source.column], "the DataFrame")
-    operation = f.col(_quoted(source.column))
+    operation = f.col(quoted(source.column))
     weights = {1: source.insert, -1: source.delete, 0: source.ignore}
     known = ", ".join(repr(word) for words in weights.values() for word in words)
     refusal = _bad(name, f"{source.column}: ", operation, f" is none of {known}").cast("long")
@@ -209,10 +209,6 @@ def _bad(source: str, before: str, found: Column, after: str) -> Column:
 
     shown = f.regexp_replace(f.substring(f.coalesce(found.cast("string"), f.lit("null")), 1, 60), r"\s", " ")
     return f.raise_error(f.concat(f.lit(f"P201 BadRow: source {source!r}: {before}"), shown, f.lit(after)))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _names(kind: Any) -> list[str]:

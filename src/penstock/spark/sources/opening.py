@@ -25,7 +25,7 @@ from penstock.io.files.file_source import Files, Listing, UnreadFile
 from penstock.io.files.text_blocks import WHOLE, Part
 from penstock.io.source import WEIGHT, Feed
 from penstock.io.wall_clock import TickTime
-from penstock.spark.lowering.types import null_within
+from penstock.spark.lowering.types import null_within, quoted
 from penstock.spark.placing.native import Chain, apply_native_chain
 from penstock.spark.sources.arrivals import (
     Arrivals,
@@ -259,7 +259,7 @@ def to_union_schema(found: DataFrame, opening: Opening) -> OpenedSource:
 
     checked = found.select(*_checked_columns(found, opening))
     made = apply_native_chain(checked, opening.native, weighted=not opening.append)
-    row = f.struct(*(f.col(_escaped(name)) for name in made.columns)).alias(f"row_{opening.tag}")
+    row = f.struct(*(f.col(quoted(name)) for name in made.columns)).alias(f"row_{opening.tag}")
     tag, none = f.lit(opening.tag).alias("tag"), f.lit(None)
     frame = made.select(tag, none.cast("string").alias("path"), none.cast("long").alias("place"), row)
     sent = Input(opening.name, opening.native[-1].schema, opening.append, None)
@@ -289,7 +289,7 @@ def _checked_columns(frame: DataFrame, opening: Opening) -> list[Any]:
                 source=opening.name,
                 column=field.name,
             )
-        column = f.col(_escaped(field.name))
+        column = f.col(quoted(field.name))
         if len(opening.native) > 1 and not field.nullable:
             column = _never_null(column, opening.name, field.name)
         inside = None if there == wanted else null_within(field.type, column)
@@ -304,10 +304,6 @@ def _checked_columns(frame: DataFrame, opening: Opening) -> list[Any]:
         weight = _never_null(f.col(WEIGHT), opening.name, WEIGHT) if given else f.lit(1)
         columns.append(weight.cast("long").alias(WEIGHT))
     return columns
-
-
-def _escaped(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _never_null(column: Any, source: str, name: str) -> Any:
