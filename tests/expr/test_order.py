@@ -3,13 +3,47 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC
+from decimal import Context, Decimal
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.expr.code_runtime import NAN
 from penstock.expr.sort_keys import order_key
-from penstock.expr.types import BOOL, FLOAT64, INT64, STR, DataType, Field, ListType, StructType
+from penstock.expr.types import (
+    BOOL,
+    DATE,
+    FLOAT64,
+    INT64,
+    STR,
+    TIMESTAMP,
+    DataType,
+    DecimalType,
+    Field,
+    ListType,
+    StructType,
+)
+
+WIDE = Context(prec=50)
+VALUES: dict[DataType, st.SearchStrategy[Any]] = {
+    BOOL: st.booleans(),
+    INT64: st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1),
+    FLOAT64: st.floats() | st.sampled_from([-0.0, 0.0, NAN]),
+    DecimalType(38, 2): st.integers(-(10**38) + 1, 10**38 - 1).map(
+        lambda value: Decimal(value).scaleb(-2, WIDE)
+    ),
+    STR: st.text(),
+    DATE: st.dates(),
+    TIMESTAMP: st.datetimes(timezones=st.just(UTC)),
+    StructType((Field("a", INT64, nullable=True), Field("b", FLOAT64))): st.tuples(
+        st.none() | st.integers(), st.floats()
+    ),
+}
+"""Values of types, of which some are near each other."""
 
 
 def sort(values: list[Any], type: DataType, *, nullable: bool = True, descending: bool = False) -> list[Any]:
@@ -27,6 +61,17 @@ def test_nan_is_greatest() -> None:
     assert sort(values, FLOAT64) == [None, -math.inf, 1.0, math.inf, NAN]
     assert sort(values, FLOAT64, descending=True) == [NAN, math.inf, 1.0, -math.inf, None]
     assert sort([NAN, 1.0], FLOAT64, nullable=False) == [1.0, NAN]
+
+
+@pytest.mark.parametrize("nullable", [True, False])
+@given(st.data())
+def test_descending_keys_reverse_the_order(nullable: bool, data: st.DataObject) -> None:
+    type = data.draw(st.sampled_from([*VALUES]))
+    values = data.draw(st.lists(VALUES[type] | (st.none() if nullable else st.nothing())))
+    up, down = order_key(type, nullable) or (lambda value: value), order_key(type, nullable, True)
+    assert down is not None
+    for a, b in pairwise(values):
+        assert (up(a) < up(b), up(a) == up(b)) == (down(b) < down(a), down(a) == down(b))
 
 
 def test_zeros_are_equal() -> None:

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import singledispatch
+from operator import neg, not_
 from typing import Any
 
 from penstock.errors import EvaluationError
-from penstock.expr.types import AnyType, DataType, Float64Type, ListType, MapType, StructType
+from penstock.expr.types import (
+    AnyType,
+    BoolType,
+    DataType,
+    DateType,
+    DecimalType,
+    Float64Type,
+    Int32Type,
+    Int64Type,
+    ListType,
+    MapType,
+    StructType,
+    TimestampType,
+)
 
 Key = Callable[[Any], Any]
 
 
 class Descending:
-    """Wrapper that reverses the order of a comparable value."""
+    """Wrapper that reverses the order of a comparable value, where no other value stands for that."""
 
     __slots__ = ("value",)
 
@@ -45,20 +60,66 @@ def order_key(type: DataType, nullable: bool, descending: bool = False) -> Key |
 
     None if the values need no key.
     """
-    key = _with_null(_key(type), nullable)
-    if not descending:
-        return key
-    if key is None:
-        return Descending
-    return lambda value: Descending(key(value))
-
-
-def _with_null(key: Key | None, nullable: bool) -> Key | None:
+    if nullable and isinstance(type, Int32Type | Int64Type):
+        # Numbers are compared several times faster than tuples are.
+        return _int_or_last if descending else _int_or_first
+    key = _reversed(type) if descending else _key(type)
     if not nullable:
         return key
     if key is None:
         return lambda value: (False,) if value is None else (True, value)
-    return lambda value: (False,) if value is None else (True, key(value))
+    return lambda value: (descending,) if value is None else (not descending, key(value))
+
+
+_BEFORE_ALL = -(2**63) - 1
+
+
+def _int_or_first(value: int | None) -> int:
+    return _BEFORE_ALL if value is None else value
+
+
+def _int_or_last(value: int | None) -> int:
+    return -_BEFORE_ALL if value is None else -value
+
+
+@singledispatch
+def _reversed(type: DataType) -> Key:
+    key = _key(type)
+    return Descending if key is None else lambda value: Descending(key(value))
+
+
+@_reversed.register(Int32Type)
+@_reversed.register(Int64Type)
+def _(type: Int32Type | Int64Type) -> Key:
+    return neg
+
+
+@_reversed.register(BoolType)
+def _(type: BoolType) -> Key:
+    return not_
+
+
+@_reversed.register(Float64Type)
+def _(type: Float64Type) -> Key:
+    return lambda value: (True, -value) if value == value else (False, 0.0)
+
+
+@_reversed.register(DecimalType)
+def _(type: DecimalType) -> Key:
+    return Decimal.copy_negate  # `-value` would round it.
+
+
+@_reversed.register(DateType)
+def _(type: DateType) -> Key:
+    return lambda value: date.max - value
+
+
+@_reversed.register(TimestampType)
+def _(type: TimestampType) -> Key:
+    return lambda value: _LAST_MOMENT - value
+
+
+_LAST_MOMENT = datetime.max.replace(tzinfo=UTC)
 
 
 @singledispatch
