@@ -118,6 +118,58 @@ def counts():
     project.run()
 
 
+@pytest.mark.parametrize("layout", ["", "format='orc'", "partition_cols=['zip', 'day']"])
+def test_rows_taken_back_rewrite_the_files_that_hold_them(project: Project, layout: str) -> None:
+    project.write("a.py", HEAD + f"""
+@dp.materialized_view
+def base():
+    return spark.read.schema("id INT, x DOUBLE, zip STRING, day DATE").json("in")
+
+@dp.materialized_view({layout})
+def kept():
+    return spark.table("base").where("id >= 0")
+""")  # fmt: skip
+    zips: list[str | None] = ["01234", "a/b=[c]", None, "é %"]
+
+    def put(*days: int, copies: int = 1) -> None:
+        for day in days:
+            rows = [{"id": at, "zip": of, "day": f"2026-01-0{day}"} for at, of in enumerate(zips)]
+            project.add("in", day, [{**row, "x": x} for row in rows for x in (None, 0.5)] * copies)
+        project.run()
+
+    def files() -> dict[int, Path]:
+        return {file.stat().st_ino: file for file in project.path("kept").rglob("*") if file.is_file()}
+
+    def rows() -> Counter[Any]:
+        folder = project.path("kept").resolve()
+        read = project.spark.read.orc if "orc" in layout else project.spark.read.parquet
+        return Counter((row.id, row.x, row.zip, str(row.day)) for row in read(f"file:{folder}").collect())
+
+    def expected(**copies: int) -> Counter[Any]:
+        return Counter(
+            {
+                (at, x, of, f"2026-01-0{day[1:]}"): count
+                for day, count in copies.items()
+                for at, of in enumerate(zips)
+                for x in (None, 0.5)
+            }
+        )
+
+    put(1)
+    put(2, copies=2)
+    assert rows() == expected(d1=1, d2=2)
+    before = files()
+    project.add("in", 3, [])
+    put(2, copies=1)  # One copy of each row of a day goes.
+    assert rows() == expected(d1=1, d2=1)
+    shared = files().keys() & before.keys()
+    assert 0 < len(shared) < len(before)
+    (project.root / "in/1.json").unlink()
+    project.run()
+    assert rows() == expected(d2=1)
+    assert not files().keys() & shared
+
+
 def test_constants_are_part_of_a_query(project: Project) -> None:
     text = """CREATE MATERIALIZED VIEW a AS
         SELECT * FROM VALUES (1, '{}'), (2, 'b') AS t(id, colour) WHERE colour <> '{}';"""

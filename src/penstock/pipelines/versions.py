@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from penstock.io.delivery.atomic_files import (
     take_over,
 )
 from penstock.io.source import WEIGHT as SINK_WEIGHT
+from penstock.path_or_url import local_path
 from penstock.pipelines import small_changes
 from penstock.pipelines.catalog import Catalog, TableEntry
 from penstock.pipelines.definitions import RESERVED
@@ -33,6 +34,7 @@ WEIGHT = f"{RESERVED}weight"
 """Column of changes: how many more of a row there are."""
 
 COPY = f"{RESERVED}copy"
+FILE = f"{RESERVED}file"
 
 MANY = 64
 """Small files of a table from which on they are merged."""
@@ -165,7 +167,7 @@ class VersionWriter:
             self.catalog.changes(self.table.name, version),
         )
         if self.table.layout == "parquet":
-            take_over_folder_into(rows, changed)
+            take_over_files(_data_files(rows), rows, changed)
         else:
             self._write(weighted(self.frame(version), 1), changed, "parquet")
 
@@ -191,7 +193,7 @@ class VersionWriter:
         added = small_changes.rows_of(changes, WEIGHT)
         self._write_table(changes, self.catalog.changes(name, version))
         if added is None and before.rows > small_changes.FEW:
-            self._write_whole(before, version)
+            self._rewrite(before, version)
         elif added is None:
             whole = small_changes.rows_of(small_changes.with_rows(changes, held, columns, WEIGHT), WEIGHT)
             if whole is None:
@@ -204,12 +206,31 @@ class VersionWriter:
             remove_folder(self.catalog.changes(name, version))
         return version
 
-    def _write_whole(self, before: TableEntry, version: int) -> None:
-        """Write the rows of the version before, and the changes of this one."""
-        name = self.table.name
-        made = read_changes(self.catalog.changes(name, version), self.table, self.spark)
-        was = weighted(self.frame(before.version), 1)
-        self._write(self._ordered(repeated(summed(was.unionByName(made)))), self.catalog.rows(name, version))
+    def _rewrite(self, before: TableEntry, version: int) -> None:
+        """Write the version before with the changes of this one.
+
+        Files that hold a row that is taken back are written anew; the version shares the others.
+        """
+        self._check_rows()
+        folder = self.catalog.rows(self.table.name, version)
+        made = read_changes(self.catalog.changes(self.table.name, version), self.table, self.spark)
+        anew = self._files_of(before.version, made.where(f"{WEIGHT} < 0"))
+        was = read_rows(self.catalog.rows(self.table.name, before.version), self.table, self.spark, anew)
+        self._write(self._ordered(repeated(summed(weighted(was, 1).unionByName(made)))), folder)
+        self._take_over(before.version, folder, without=anew)
+
+    def _files_of(self, version: int, rows: DataFrame) -> frozenset[Path]:
+        """Return the files of a version that hold a copy of one of the rows."""
+        from pyspark.sql import functions as f
+
+        held = self.frame(version)
+        if "map<" in self.table.schema.simpleString():  # Spark compares maps in groups only.
+            return frozenset(_data_files(self.catalog.rows(self.table.name, version)))
+        same = [held[quoted(name)].eqNullSafe(rows[quoted(name)]) for name in self.table.schema.fieldNames()]
+        where = held.withColumn(FILE, f.col("_metadata.file_path")).join(rows, same, "left_semi")
+        return frozenset(
+            Path(local_path(row[FILE], "rows")) for row in where.select(FILE).distinct().collect()
+        )
 
     def _write_table(self, rows: pa.Table, folder: Path) -> None:
         import pyarrow.parquet as pq
@@ -235,7 +256,7 @@ class VersionWriter:
             self._write(self._ordered(repeated(made)), rows)
             self._take_over(before.version, rows)
         else:
-            self._write_whole(before, version)
+            self._rewrite(before, version)
         if not self.keeps_changes:
             remove_folder(changed)
         return version
@@ -272,12 +293,13 @@ class VersionWriter:
             columns.append(column)
         return rows.select(*columns, *further)
 
-    def _take_over(self, version: int, folder: Path) -> None:
-        """Add the files of a version to a folder that has others; many small ones are merged."""
+    def _take_over(self, version: int, folder: Path, without: frozenset[Path] = frozenset()) -> None:
+        """Add files of a version to a folder that has others; many small ones are merged."""
         held = self.catalog.rows(self.table.name, version)
-        small = [file for file in _data_files(held) if file.stat().st_size < _SMALL]
+        kept = [file for file in _data_files(held) if file not in without]
+        small = [file for file in kept if file.stat().st_size < _SMALL]
         if len(small) < MANY or self.table.layout != "parquet":
-            take_over_folder_into(held, folder)
+            take_over_files(kept, held, folder)
             return
         merged = folder.with_name(f".{folder.name}.merged")
         rows = self.spark.read.schema(as_stored(self.table.schema)).parquet(
@@ -285,7 +307,7 @@ class VersionWriter:
         )
         parts = 1 + sum(file.stat().st_size for file in small) // _LARGE
         self._write(rows.coalesce(parts), merged)
-        for file in {*_data_files(held)} - {*small} | {*_data_files(merged)}:
+        for file in {*kept} - {*small} | {*_data_files(merged)}:
             take_over(file, folder / file.name)
         sync_folder(folder)
         remove_folder(merged)
@@ -333,12 +355,15 @@ def check_rows(catalog: Catalog, table: Table, entry: TableEntry) -> None:
         )
 
 
-def read_rows(folder: Path, table: Table, spark: SparkSession) -> DataFrame:
-    """Return the rows of a version's folder."""
+def read_rows(
+    folder: Path, table: Table, spark: SparkSession, files: Collection[Path] | None = None
+) -> DataFrame:
+    """Return the rows of a version's folder, or of some of its files."""
     schema = as_stored(table.schema)
-    if not any(_data_files(folder)):
+    if not (_data_files(folder) if files is None else files):
         return no_rows(schema, spark)
-    return spark.read.schema(schema).format(table.dataset.format).load(f"file:{folder}")
+    reader = spark.read.schema(schema).format(table.dataset.format).option("basePath", f"file:{folder}")
+    return reader.load([f"file:{each}" for each in ([folder] if files is None else files)])
 
 
 def read_changes(folder: Path, table: Table, spark: SparkSession) -> DataFrame:
@@ -445,9 +470,9 @@ def rows_in(folder: Path) -> int:
         ) from None
 
 
-def take_over_folder_into(old: Path, new: Path) -> None:
-    """Add second names of the files in `old` to a folder that has others."""
-    for file in _data_files(old):
+def take_over_files(files: Iterable[Path], old: Path, new: Path) -> None:
+    """Add second names of files of the folder `old` to a folder that has others."""
+    for file in files:
         at = new / file.relative_to(old)
         at.parent.mkdir(parents=True, exist_ok=True)
         take_over(file, at)
