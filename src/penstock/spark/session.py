@@ -65,7 +65,10 @@ def session(
     quick = _QUICK if jit == "quick" else ()
     common = (*quick, f"-Djava.io.tmpdir={folder}")
     settings = _settings(master, app_name, partitions, folder)
-    if executors := Executors.of(master):
+    executors = Executors.of(master)
+    if python is None and not executors:
+        settings["spark.python.daemon.module"] = "penstock.spark.local.worker_daemon"
+    if executors:
         logging = f"-Dlog4j2.configurationFile={(folder / LOGGING).as_uri()}"
         settings |= executor_settings(executors, (*common, logging))
     settings |= dict(config or {})
