@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import insort
 from collections.abc import Callable
 from decimal import Context, Decimal, Inexact
 from itertools import islice, zip_longest
@@ -131,49 +131,6 @@ def count_value(counts: dict[Any, int], value: Any, weight: int) -> int:
     elif before:
         del counts[value]
     return (after > 0) - (before > 0)
-
-
-def add_ordered_value(group: list[Any], at: int, value: Any, weight: int) -> None:
-    """Add `weight` copies of `value` to [sorted present values, counts, moved] at `group[at:]`.
-
-    The values are sorted again by `settle`, once per tick, whatever came and went in it.
-    `moved` remembers which values may have, and whether each was present before.
-    """
-    counts, moved = group[at + 1], group[at + 2]
-    before = counts.get(value, 0)
-    if value not in moved:
-        moved[value] = before > 0
-    after = before + weight
-    if after:
-        counts[value] = after
-    elif before:
-        del counts[value]
-
-
-# From so many moved values on, and this part of all, one sort is cheaper than a place for each.
-_MANY, _PART = 16, 16
-
-
-def settle(group: list[Any], at: int, order_key: OrderKey) -> None:
-    """Bring the sorted values at `group[at]` up to date with the counts."""
-    values, counts, moved = group[at : at + 3]
-    if len(moved) > _MANY and len(moved) * _PART > len(values):
-        come = [v for v, was in moved.items() if not was and counts.get(v, 0) > 0]
-        # What stays is a sorted run, which the sort takes as a whole.
-        values[:] = [v for v in values if counts.get(v, 0) > 0]
-        values += come
-        values.sort(key=order_key)
-    else:
-        for value, was in moved.items():
-            present = counts.get(value, 0) > 0
-            if present != was:
-                key = value if order_key is None else order_key(value)
-                where = bisect_left(values, key, key=order_key)
-                if present:
-                    values.insert(where, value)
-                else:
-                    del values[where]
-    moved.clear()
 
 
 def collected(counts: dict[Any, int], order_key: OrderKey) -> tuple[Any, ...]:
@@ -330,8 +287,6 @@ RUNTIME: dict[str, Any] = {
     "x_decimal_of": decimal_of_unscaled,
     "x_decimal_mean": decimal_mean,
     "x_count_value": count_value,
-    "x_add_ordered_value": add_ordered_value,
-    "x_settle": settle,
     "x_collected": collected,
     "x_first_copies": first_copies,
     "x_add_to_top": add_to_top,

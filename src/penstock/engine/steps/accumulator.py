@@ -311,7 +311,7 @@ class AppendExtreme(Accumulator):
 
 
 class Extreme(Accumulator):
-    """Extreme with retractions: [sorted present values, copies per value, values of this tick]."""
+    """Extreme with retractions: [values at that end, in order, copies per value, values of this tick]."""
 
     merges = True
 
@@ -333,9 +333,12 @@ class Extreme(Accumulator):
         to.code.line(f"x_add_ordered_value({to.group}, {to.at}, {value}, {weight or '1'})")
 
     def settle(self, to: Target) -> None:
+        to.code.line(f"x_settle_end({to.group}, {to.at}, {self.order(to)}, 1, {self.end})")
+
+    def order(self, to: Target) -> str:
+        """Return the source of the function from values to sort keys."""
         key = self.key()
-        order = "None" if key is None else to.writer.constant("order", key)
-        to.code.line(f"x_settle({to.group}, {to.at}, {order})")
+        return "None" if key is None else to.writer.constant("order", key)
 
     def result(self, to: Target) -> str:
         return f"({to.field(0)}[{self.end}] if {to.field(0)} else None)"

@@ -95,7 +95,7 @@ class TopKStep(Step):
     """Step of top-k.
 
     Slot where rows are never retracted: group -> its first rows in order, a copy each. Otherwise:
-    group -> [rows in order, {row: copies}, rows of this tick, {row: copies} last emitted].
+    group -> [first rows in order, {row: copies}, rows of this tick, {row: copies} last emitted].
     """
 
     operator: TopK
@@ -189,7 +189,7 @@ class TopKStep(Step):
             return
         with code.block(f"for {key}, {group} in {self.touched}.items():"):
             top = writer.fresh("top")
-            code.line(f"x_settle({group}, 0, {self._order})")
+            code.line(f"x_settle_end({group}, 0, {self._order}, {self.operator.count}, 0)")
             code.line(f"{top} = x_first_copies({group}[0], {group}[1], {self.operator.count})")
             code.line(f"{changes} = x_top_changes({group}[3], {top})")
             code.line(f"{group}[3] = {top}")

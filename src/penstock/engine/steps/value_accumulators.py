@@ -87,12 +87,18 @@ class NullWhereItFails(Accumulator):
 
 
 class SortedValues(Extreme):
-    """Function of the ordered multiset of an `Extreme`; null if it is empty."""
+    """Function of an ordered multiset: [sorted present values, copies per value, values of this tick].
+
+    Null if it is empty.
+    """
 
     def __init__(self, types: Types, append: bool, function: str, *settings: object) -> None:
         super().__init__(types, append, 0)
         self.function = function
         self.settings = settings
+
+    def settle(self, to: Target) -> None:
+        to.code.line(f"x_settle({to.group}, {to.at}, {self.order(to)})")
 
     def result(self, to: Target) -> str:
         settings = (to.writer.constant("setting", setting) for setting in self.settings)
