@@ -108,5 +108,9 @@ def test_a_run_over_values_in_pieces_answers_as_one_in_memory(flow: Any, changes
     given = batches(seed, changes=changes)
     expected = run(flow(), given, None)
     small: dict[str, Any] = {"FROM": 8, "_ENTRIES": 2, "_LEAST_RUN": 2}
-    with tempfile.TemporaryDirectory() as name, patch.multiple("penstock.state.chunked_values", **small):
+    with (
+        tempfile.TemporaryDirectory() as name,
+        patch.multiple("penstock.state.chunked_values", **small),
+        patch.multiple("penstock.engine.ordered_values", _KEPT=4, isqrt=lambda count: 0),
+    ):
         assert run(flow(), given, Path(name) / "c") == expected
