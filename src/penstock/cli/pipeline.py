@@ -105,7 +105,8 @@ def dry_run(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
     ):
         for table in graph.tables:
             plan = plans[table.name]
-            typer.echo(f"{table.name}   {plan.method.value}" + (f"   {plan.why}" if plan.why else ""))
+            why = f"   {plan.why}" if plan.why else ""
+            typer.echo(f"{table.dataset.title}   {plan.method.value}{why}")
 
 
 @pipeline.command()

@@ -26,14 +26,14 @@ def text_lines(event: Event) -> None:
 def _sentence(event: Event) -> str:
     match event.state:
         case State.COMPLETED:
-            return f"Flow {event.table} has COMPLETED: {_done(event)}."
+            return f"Flow {event.dataset.title} has COMPLETED: {_done(event)}."
         case State.FAILED:
             assert event.error is not None
-            return f"Flow '{event.table}' has FAILED.\nError: {message_of(event.error)}"
+            return f"Flow '{event.dataset.title}' has FAILED.\nError: {message_of(event.error)}"
         case State.SKIPPED:
-            return f"Flow '{event.table}' SKIPPED {_SKIPPED}."
+            return f"Flow '{event.dataset.title}' SKIPPED {_SKIPPED}."
         case _:
-            return f"Flow {event.table} is {event.state.value}."
+            return f"Flow {event.dataset.title} is {event.state.value}."
 
 
 def text_end(report: RunReport) -> None:
@@ -62,6 +62,8 @@ def json_end(report: RunReport) -> None:
 
 def _facts(event: Event) -> dict[str, Any]:
     facts: dict[str, Any] = {"at": _stamp(), "table": str(event.table), "state": event.state.value}
+    if event.dataset.input:
+        facts["snapshot_of"] = event.dataset.input
     if event.error is not None:
         facts["error"] = message_of(event.error)
     if event.updated is not None:
@@ -110,7 +112,7 @@ def _table(events: dict[TableName, Event]) -> Any:
         if updated is not None:
             by = updated.method.value if event.changed else "nothing changed"
         seconds = f"{event.seconds:.1f}" if event.seconds else ""
-        table.add_row(str(event.table), event.state.value, rows, by, seconds)
+        table.add_row(event.dataset.title, event.state.value, rows, by, seconds)
     return table
 
 

@@ -143,7 +143,7 @@ class Cut:
         folders = [self.catalog.changes(leaf.name, version) for version in range(before + 1, now + 1)]
         if not all(folder.is_dir() for folder in folders) or before > now:
             return None
-        table = self._table(leaf.name)
+        table = self.graph.table(leaf.name)
         frames = [read_changes(folder, table, self.spark) for folder in folders]
         whole = weighted(no_rows(table.schema, self.spark), 1)
         for frame in frames:
@@ -162,17 +162,14 @@ class Cut:
         return count
 
     def _rows(self, name: TableName, version: int) -> DataFrame:
-        check_rows(self.catalog, self._table(name), self._entry(name))
-        return read_rows(self.catalog.rows(name, version), self._table(name), self.spark)
+        check_rows(self.catalog, self.graph.table(name), self._entry(name))
+        return read_rows(self.catalog.rows(name, version), self.graph.table(name), self.spark)
 
     def _files(self, leaf: FilesLeaf, paths: Any) -> DataFrame:
         if paths:
             return frame_of_plan(relation_of_files(leaf, sorted(paths), self.spark), self.spark)
         schema = frame_of_plan(leaf.node, self.spark).schema
         return no_rows(schema, self.spark)
-
-    def _table(self, name: TableName) -> Table:
-        return next(table for table in self.graph.tables if table.name == name)
 
     def _entry(self, name: TableName) -> TableEntry:
         if name not in self.entries:

@@ -22,6 +22,9 @@ CATALOG = "spark_catalog"
 RESERVED = "__penstock_"
 """What names of our own columns begin with."""
 
+SNAPSHOTS = f"{RESERVED}snapshots"
+"""Database of kept snapshots."""
+
 _FORMATS = ("parquet", "orc")
 
 
@@ -53,6 +56,7 @@ class Kind(Enum):
     STREAMING_TABLE = "streaming table"
     TEMPORARY_VIEW = "temporary view"
     SINK = "sink"
+    SNAPSHOT = "snapshot"
 
     @property
     def is_stored(self) -> bool:
@@ -61,10 +65,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A table, view or sink.
+    """A table, view or sink, or a kept snapshot of an input.
 
     schema:     declared columns, as Spark's type or DDL; None where the query decides.
     properties: of a table; the options of a sink.
+    input:      what a snapshot is of.
     """
 
     name: TableName
@@ -74,6 +79,12 @@ class Dataset:
     partitioned_by: tuple[str, ...] = ()
     format: str = "parquet"
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
+    input: str = ""
+
+    @property
+    def title(self) -> str:
+        """What users are shown."""
+        return f"{self.kind.value} of {self.input}" if self.input else str(self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from penstock.pipelines.catalog import Catalog, TableEntry
-from penstock.pipelines.definitions import TableName
+from penstock.pipelines.definitions import Kind, TableName
 from penstock.pipelines.graph import Graph, Table
 from penstock.pipelines.leaves import ConstantLeaf, FilesLeaf, Leaf, TableLeaf
 from penstock.pipelines.plans import Method, TablePlan
@@ -20,19 +20,26 @@ _METHOD_TEXTS = {
     Method.RECOMPUTE: "recomputed by Spark; what follows gets the difference",
 }
 
+_SNAPSHOT = "read once in each run; what reads it gets the difference to the run before"
+
 
 def explain_pipeline(graph: Graph, plans: Mapping[TableName, TablePlan], storage: Path) -> str:
     """Explain the tables of a pipeline, in the order in which they are brought up to date."""
     known = Catalog.last_entries(storage)
     blocks = [
-        "\n".join(_lines(table, plans[table.name], known.get(table.name), storage)) for table in graph.tables
+        "\n".join(_lines(table, graph, plans[table.name], known.get(table.name), storage))
+        for table in graph.tables
     ]
     return "\n\n".join(blocks) + "\n"
 
 
-def _lines(table: Table, plan: TablePlan, entry: TableEntry | None, storage: Path) -> Iterator[str]:
-    yield f"{table.name}   {table.dataset.kind.value}   {table.dataset.location}"
-    yield f"  {_METHOD_TEXTS[plan.method]}"
+def _lines(
+    table: Table, graph: Graph, plan: TablePlan, entry: TableEntry | None, storage: Path
+) -> Iterator[str]:
+    kept = table.dataset.kind is Kind.SNAPSHOT
+    kind = "" if kept else f"   {table.dataset.kind.value}"
+    yield f"{table.dataset.title}{kind}   {table.dataset.location}"
+    yield f"  {_SNAPSHOT if kept else _METHOD_TEXTS[plan.method]}"
     if plan.why:
         yield f"  why: {plan.why}"
     for step in plan.where:
@@ -40,7 +47,7 @@ def _lines(table: Table, plan: TablePlan, entry: TableEntry | None, storage: Pat
     if not plan.stable:
         yield "  at each run: its query answers otherwise each time"
     for leaf in {leaf.key: leaf for query in table.queries for leaf in query.leaves}.values():
-        yield f"  reads {_input(leaf)}"
+        yield f"  reads {_input(leaf, graph)}"
     if entry is None:
         yield "  not there yet"
         return
@@ -53,11 +60,11 @@ def _lines(table: Table, plan: TablePlan, entry: TableEntry | None, storage: Pat
         )
 
 
-def _input(leaf: Leaf) -> str:
+def _input(leaf: Leaf, graph: Graph) -> str:
     how = " as a stream" if leaf.streaming else ""
     match leaf:
         case TableLeaf():
-            return f"{leaf.name}{how}"
+            return f"{graph.table(leaf.name).dataset.title}{how}"
         case FilesLeaf():
             return f"{', '.join(leaf.roots)}{how}"
         case ConstantLeaf():

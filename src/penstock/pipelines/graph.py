@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import linecache
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +32,14 @@ from penstock.pipelines.definitions import (
     places,
 )
 from penstock.pipelines.errors import BadDefinition, QueryRefused
-from penstock.pipelines.leaves import Leaf, TableLeaf, leaves_of
+from penstock.pipelines.leaves import Leaf, TableLeaf, UnversionedLeaf, leaves_of, with_leaves
 from penstock.pipelines.python_files import import_python_file, name_parts
 from penstock.pipelines.session_guard import queries_only
+from penstock.pipelines.snapshots import columns_of_snapshot, is_kept, name_of_snapshot
 from penstock.pipelines.spec import PipelineSpec
 from penstock.pipelines.sql_files import read_sql_file
+from penstock.pipelines.unversioned import without_secrets
+from penstock.queries.plan_details import frame_of_plan
 from penstock.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
@@ -90,8 +94,16 @@ class Graph:
     tables: tuple[Table, ...]
     names: Mapping[TableName, TableName]
 
+    def table(self, name: TableName) -> Table:
+        return next(table for table in self.tables if table.name == name)
+
     def readers_of(self, name: TableName) -> list[Table]:
         return [table for table in self.tables if name in table.reads]
+
+    def snapshots_of(self, names: Set[TableName]) -> frozenset[TableName]:
+        """Return the kept snapshots that some tables read."""
+        read = (name for table in self.tables if table.name in names for name in table.reads)
+        return frozenset(name for name in read if self.table(name).dataset.kind is Kind.SNAPSHOT)
 
 
 def read_definitions(spec: PipelineSpec, spark: SparkSession) -> Definitions:
@@ -129,6 +141,7 @@ class _Analyser:
     done: set[TableName] = field(default_factory=set[TableName])
     path: list[TableName] = field(default_factory=list[TableName])
     created: list[TableName] = field(default_factory=list[TableName])
+    snapshots: dict[str, TableName] = field(default_factory=dict[str, TableName])
 
     def graph(self) -> Graph:
         datasets = self.definitions.datasets
@@ -158,7 +171,8 @@ class _Analyser:
             self.spark.sql(f"DROP TABLE IF EXISTS {name.quoted}")
 
     def _names(self) -> Mapping[TableName, TableName]:
-        return {folded: each.name for folded, each in self.definitions.datasets.items()}
+        defined = {folded: each.name for folded, each in self.definitions.datasets.items()}
+        return defined | {name: name for name in self.snapshots.values()}
 
     def _analyse(self, name: TableName) -> None:
         if name in self.done:
@@ -195,8 +209,36 @@ class _Analyser:
                 fix="return the DataFrame",
                 dataset=str(query.target),
             )
-        plan: Any = frame._jdf.queryExecution().analyzed()  # pyright: ignore
-        return AnalysedQuery(query, frame, tuple(leaves_of(plan, self._names(), self.spark)))
+        return self._over_snapshots(self._analysed(query, frame))
+
+    def _analysed(self, query: Query, frame: DataFrame) -> AnalysedQuery:
+        without_leaves = AnalysedQuery(query, frame, ())
+        return replace(
+            without_leaves, leaves=tuple(leaves_of(without_leaves.plan, self._names(), self.spark))
+        )
+
+    def _over_snapshots(self, query: AnalysedQuery) -> AnalysedQuery:
+        """Return a query that reads kept snapshots of what cannot be asked for its changes."""
+        kept = {leaf.exact: self._snapshot(leaf, query.query) for leaf in query.leaves if is_kept(leaf)}
+        if not kept:
+            return query
+        read = {exact: partial(self.spark.table, name.quoted) for exact, name in kept.items()}
+        frame = with_leaves(query.plan, read, self._names(), self.spark, streams=True)
+        return self._analysed(query.query, frame)
+
+    def _snapshot(self, leaf: UnversionedLeaf, query: Query) -> TableName:
+        """Return the kept snapshot of an input, one for all that read it. query: that read it first."""
+        if leaf.exact not in self.snapshots:
+            name = name_of_snapshot(leaf, self.tables)
+            frame = frame_of_plan(leaf.node, self.spark)
+            own = Query(name.table, name, lambda: frame, query.location, settings=query.settings)
+            dataset = Dataset(name, Kind.SNAPSHOT, query.location, input=leaf.key)
+            columns = as_stored(columns_of_snapshot(frame.schema))
+            table = Table(dataset, (AnalysedQuery(own, frame, (leaf,)),), columns)
+            self._create_database(name.database)
+            self._create_empty(table)
+            self.tables[name], self.snapshots[leaf.exact] = table, name
+        return self.snapshots[leaf.exact]
 
     def _missing(self, error: Exception) -> TableName | None:
         """Return the dataset that a query has not found; None for another error."""
@@ -244,7 +286,7 @@ class _Analyser:
     def _create_empty(self, table: Table) -> None:
         name = table.name
         try:
-            self._create(name, table.schema)
+            self._create(table)
         except (PySparkException, OSError) as error:
             raise BadDefinition(
                 f"Spark has no table {name}",
@@ -254,17 +296,18 @@ class _Analyser:
                 dataset=str(name),
             ) from None
 
-    def _create(self, name: TableName, schema: StructType) -> None:
+    def _create(self, table: Table) -> None:
+        name = table.name
         if self.spark.catalog.tableExists(name.quoted):
             raise BadDefinition(
                 f"the session has a table {name} already",
-                where=[self.definitions.datasets[name.folded].location],
+                where=[table.dataset.location],
                 fix="run the pipeline in a session of its own, or name the table otherwise",
                 dataset=str(name),
             )
         folder = subfolder_for(subfolder_for(self.empty, name.database), name.table)
         folder.mkdir(parents=True, exist_ok=True)
-        self.spark.catalog.createTable(name.quoted, str(folder), "parquet", schema)
+        self.spark.catalog.createTable(name.quoted, str(folder), "parquet", table.schema)
         self.created.append(name)
 
 
@@ -352,7 +395,11 @@ def settings(spark: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
 
 
 def message_of(error: Exception) -> str:
-    """Return what an error says: one of Spark without its plans and stacks, another one with its kind."""
+    """Return what an error says, without secrets: one of Spark without its plans and stacks."""
+    return without_secrets(_message_of(error))
+
+
+def _message_of(error: Exception) -> str:
     if isinstance(error, PenstockError):
         return str(error)
     if isinstance(error, Py4JJavaError):

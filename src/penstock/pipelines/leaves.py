@@ -16,6 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock.errors import BadUri
 from penstock.path_or_url import local_path
 from penstock.pipelines.definitions import TableName
+from penstock.pipelines.unversioned import (
+    Identity,
+    identity_of,
+    without_secret_options,
+    without_secrets,
+)
 from penstock.queries.plan_copier import PlanCopier
 from penstock.queries.plan_details import (
     frame_of_plan,
@@ -76,7 +82,12 @@ class ConstantLeaf(Leaf):
 
 @dataclass(frozen=True, slots=True)
 class UnversionedLeaf(Leaf):
-    """What cannot be asked for its changes, such as a table of another database."""
+    """What cannot be asked for its changes, such as a table of another database.
+
+    identity: None where it is not a relation that can be read, and kept, on its own.
+    """
+
+    identity: Identity | None
 
 
 def leaves_of(plan: Any, datasets: Mapping[TableName, TableName], session: SparkSession) -> list[Leaf]:
@@ -163,9 +174,13 @@ def _digest_of_rows(node: Any) -> str:
     return "rows " + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _unversioned(node: Any, streaming: bool, what: str) -> UnversionedLeaf:
-    named = re.sub(r"#\d+L?", "", what)
-    return UnversionedLeaf(node, streaming, what, named)
+def _unversioned(node: Any, streaming: bool, what: str, reading: str = "") -> UnversionedLeaf:
+    """Return a leaf of some kind. reading: of files, what tells them from others; else the node tells it."""
+    found = identity_of(node) if not reading else Identity(without_secrets(what), reading, reading)
+    if found is not None and not streaming:
+        return UnversionedLeaf(node, streaming, found.exact, found.title, found)
+    named = re.sub(r"#\d+L?|@[0-9a-f]+\b", "", without_secrets(what))
+    return UnversionedLeaf(node, streaming, what, named, None)
 
 
 def _table(catalogued: Any, datasets: Mapping[TableName, TableName]) -> TableName | None:
@@ -180,14 +195,15 @@ def _files(node: Any, relation: Any, streaming: bool, session: SparkSession) -> 
     if not _is(relation, f"{_DATASOURCES}.HadoopFsRelation", session):
         return _unversioned(node, streaming, node.simpleString(25))
     uris = [path.toUri().toString() for path in items(relation.location().rootPaths())]
+    options = sorted(without_secret_options(list(pairs(relation.options()))))
+    reading = f"{relation.fileFormat().toString()} {options} {relation.schema().json()}"
+    whole = without_secrets(f"{sorted(uris)} {reading}")
     try:
         roots = tuple(sorted(local_path(uri, "files") for uri in uris))
     except BadUri:
-        return _unversioned(node, streaming, f"files of {uris[0]}")
+        return _unversioned(node, streaming, f"files of {uris[0]}", whole)
     if relation.partitionSchema().size() and not (len(roots) == 1 and all(map(os.path.isdir, roots))):
-        return _unversioned(node, streaming, f"partitioned files of {', '.join(roots)}")
-    options = sorted(pairs(relation.options()))
-    reading = f"{relation.fileFormat().toString()} {options} {relation.schema().json()}"
+        return _unversioned(node, streaming, f"partitioned files of {', '.join(roots)}", whole)
     kind = "stream of files" if streaming else "files"
     # A pattern is told as what it finds, which differs from run to run.
     places = sorted(
@@ -285,11 +301,17 @@ def with_leaves(
     replaced: Mapping[str, Callable[[], DataFrame]],
     datasets: Mapping[TableName, TableName],
     session: SparkSession,
+    *,
+    streams: bool = False,
 ) -> DataFrame:
-    """Return a query over other rows, in a batch. replaced: what gives the rows for each leaf, by `exact`."""
+    """Return a query over other rows.
+
+    replaced: what gives the rows for each leaf, by `exact`. streams: whether those that it reads stay
+    streams; else the query becomes one of a batch.
+    """
 
     def other(node: Any) -> Any:
-        if node.nodeName() == "CTERelationRef" and node.isStreaming():
+        if node.nodeName() == "CTERelationRef" and node.isStreaming() and not streams:
             return _in_a_batch(node, session)
         leaf = _leaf(node, datasets, session)
         if leaf is None or leaf.exact not in replaced:

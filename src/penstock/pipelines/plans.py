@@ -97,6 +97,8 @@ def _plan(
         check_sink(table)
     if table.dataset.kind in (Kind.STREAMING_TABLE, Kind.SINK):
         return _plan_of_streams(table, fingerprint, stable)
+    if table.dataset.kind is Kind.SNAPSHOT:
+        return TablePlan(table, Method.RECOMPUTE, fingerprint, stable)
     (query,) = table.queries
     if policy is Policy.FULL:
         return TablePlan(table, Method.RECOMPUTE, fingerprint, stable, "the policy is full")

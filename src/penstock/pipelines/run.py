@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from penstock.errors import SourceLocation
 from penstock.pipelines.catalog import Catalog
 from penstock.pipelines.cut import Cut
-from penstock.pipelines.definitions import Kind, TableName
+from penstock.pipelines.definitions import Dataset, Kind, TableName
 from penstock.pipelines.errors import BadDefinition, BadSpec
 from penstock.pipelines.graph import Graph, Table, analysed, message_of, read_definitions
 from penstock.pipelines.plans import TablePlan, plan_tables
@@ -57,12 +57,16 @@ class State(Enum):
 class Event:
     """A table has come to a state. seconds: that the update took."""
 
-    table: TableName
+    dataset: Dataset
     state: State
     updated: Updated | None = None
     changed: bool = False
     error: Exception | None = None
     seconds: float = 0.0
+
+    @property
+    def table(self) -> TableName:
+        return self.dataset.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +217,8 @@ def _selected(graph: Graph, selection: Selection) -> tuple[frozenset[TableName],
             f"{', '.join(sorted(map(str, both)))} would be refreshed and fully refreshed",
             fix="name each table once",
         )
-    return (full | refresh or names), full
+    chosen = full | refresh or names
+    return chosen | graph.snapshots_of(chosen), full
 
 
 @dataclass(slots=True)
@@ -230,7 +235,7 @@ class _Run:
     def run(self) -> RunReport:
         for table in self.graph.tables:
             chosen = table.name in self.selected
-            self._report(Event(table.name, State.QUEUED if chosen else State.EXCLUDED))
+            self._report(Event(table.dataset, State.QUEUED if chosen else State.EXCLUDED))
         self._deliver()
         cut = Cut(self.catalog, self.graph, self.spark, dict(self.catalog.entries))
         for table in self.graph.tables:
@@ -248,25 +253,25 @@ class _Run:
                 try:
                     deliver(self.catalog, table, self.spark)
                 except Exception as error:
-                    self._report(Event(table.name, State.FAILED, error=error))
+                    self._report(Event(table.dataset, State.FAILED, error=error))
 
     def _update(self, table: Table, cut: Cut) -> None:
         if any(self.events[name].state in (State.FAILED, State.SKIPPED) for name in table.reads):
-            self._report(Event(table.name, State.SKIPPED))
+            self._report(Event(table.dataset, State.SKIPPED))
             return
-        self._report(Event(table.name, State.RUNNING))
+        self._report(Event(table.dataset, State.RUNNING))
         start = perf_counter()
         try:
             updated = Updater(cut, self.plans[table.name], table.name in self.anew).run()
         except Exception as error:
-            self._report(Event(table.name, State.FAILED, error=error, seconds=perf_counter() - start))
+            self._report(Event(table.dataset, State.FAILED, error=error, seconds=perf_counter() - start))
             return
         before = cut.entries.get(table.name)
         cut.entries[table.name] = updated.entry
         if updated.entry != before:
             self.catalog.record(cut.entries)
         changed = before is None or before.version != updated.entry.version
-        self._report(Event(table.name, State.COMPLETED, updated, changed, seconds=perf_counter() - start))
+        self._report(Event(table.dataset, State.COMPLETED, updated, changed, seconds=perf_counter() - start))
 
     def _report(self, event: Event) -> None:
         self.events[event.table] = event

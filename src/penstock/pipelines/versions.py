@@ -23,12 +23,12 @@ from penstock.pipelines.catalog import Catalog, TableEntry
 from penstock.pipelines.definitions import RESERVED
 from penstock.pipelines.errors import CatalogDamaged, PipelineError
 from penstock.pipelines.graph import Table, as_stored, no_rows
+from penstock.pipelines.snapshots import can_be_grouped
 from penstock.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
-    from pyspark.sql.types import StructType
 
 WEIGHT = f"{RESERVED}weight"
 """Column of changes: how many more of a row there are."""
@@ -90,7 +90,7 @@ class VersionWriter:
         name, before = self.table.name, self._comparable
         version = self.catalog.new_version(name)
         self._write(self._ordered(rows), self.catalog.rows(name, version))
-        if before is None or not _can_be_grouped(self.table.schema) or self._is_damaged(before):
+        if before is None or not can_be_grouped(self.table.schema) or self._is_damaged(before):
             return version
         if self.keeps_changes or self._count(version) == before.rows:
             changes = _difference(self.frame(before.version), self.frame(version))
@@ -412,12 +412,6 @@ def _typed(table: Table) -> list[Any]:
     from pyspark.sql import functions as f
 
     return [f.col(quoted(field.name)).cast(field.dataType).alias(field.name) for field in table.schema.fields]
-
-
-def _can_be_grouped(schema: StructType) -> bool:
-    """Return whether equal rows are known as such by Spark: not variants, nor texts with a collation."""
-    text = schema.simpleString()
-    return not any(kind in text for kind in ("variant", "collate", "interval", "geo"))
 
 
 def weighted(rows: DataFrame, weight: int) -> DataFrame:

@@ -9,7 +9,7 @@ from penstock.view.picture import Arrow, Box, BoxRole, Cluster, Kind, Picture
 
 if TYPE_CHECKING:
     from penstock.pipelines.definitions import TableName
-    from penstock.pipelines.graph import Graph
+    from penstock.pipelines.graph import Graph, Table
     from penstock.pipelines.leaves import Leaf
     from penstock.pipelines.plans import TablePlan
 
@@ -25,9 +25,9 @@ def picture_of_pipeline(title: str, graph: Graph, plans: Mapping[TableName, Tabl
     for table in graph.tables:
         plan = plans[table.name]
         shape = BoxRole.OPAQUE if plan.method.value == "recompute" else BoxRole.OPERATOR
-        if table.dataset.kind.value == "sink":
-            shape = BoxRole.SINK
-        made = Box(tables[table.name], (table.name.table, plan.method.value), shape)
+        shape = {"sink": BoxRole.SINK, "snapshot": BoxRole.SOURCE}.get(table.dataset.kind.value, shape)
+        called = table.dataset.input or table.name.table
+        made = Box(tables[table.name], (called, _caption(table, plan)), shape)
         for query in table.queries:
             for leaf in query.leaves:
                 if isinstance(leaf, TableLeaf):
@@ -40,6 +40,10 @@ def picture_of_pipeline(title: str, graph: Graph, plans: Mapping[TableName, Tabl
         boxes[made.id] = made
     cluster = Cluster("tables", "tables", tuple(boxes))
     return Picture(title, tuple(boxes.values()), tuple(dict.fromkeys(arrows)), (cluster,))
+
+
+def _caption(table: Table, plan: TablePlan) -> str:
+    return table.dataset.kind.value if table.dataset.input else plan.method.value
 
 
 def _title(leaf: Leaf) -> str:

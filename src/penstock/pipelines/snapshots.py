@@ -1,0 +1,61 @@
+"""Kept snapshots: hidden tables of a pipeline, of the rows of inputs that cannot be asked for their changes.
+
+A run reads such an input once, when it recomputes the snapshot. What reads it gets the difference to the
+snapshot before, and all tables of the run see the same rows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Container
+from typing import TYPE_CHECKING, TypeGuard
+
+from penstock.pipelines.definitions import RESERVED, SNAPSHOTS, TableName
+from penstock.pipelines.leaves import Leaf, UnversionedLeaf
+from penstock.pipelines.unversioned import digest
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+def is_kept(leaf: Leaf) -> TypeGuard[UnversionedLeaf]:
+    """Return whether snapshots of an input are kept: its rows can be stored, and compared."""
+    from pyspark.sql.types import StructType
+
+    if not isinstance(leaf, UnversionedLeaf) or leaf.identity is None:
+        return False
+    text = leaf.node.schema().json()
+    schema = StructType.fromJson(json.loads(text))
+    names = [name.lower() for name in schema.names]
+    named_well = len({*names}) == len(names) and not any(name.startswith(RESERVED) for name in names)
+    return named_well and '"void"' not in text and '"udt"' not in text and can_be_grouped(schema)
+
+
+def name_of_snapshot(leaf: UnversionedLeaf, taken: Container[TableName]) -> TableName:
+    """Return the name of an input's snapshot: the same from run to run, and not one of those `taken`."""
+    assert leaf.identity is not None
+    called = re.sub(r"\W+", "_", leaf.identity.title.lower(), flags=re.ASCII).strip("_")[:_LONGEST]
+    name, number = f"{called}_{digest(leaf.identity.told)}", 1
+    found = TableName(SNAPSHOTS, name)
+    while found in taken:
+        number += 1
+        found = TableName(SNAPSHOTS, f"{name}_{number}")
+    return found
+
+
+_LONGEST = 40
+"""Characters of a name that come from its input."""
+
+
+def columns_of_snapshot(schema: StructType) -> StructType:
+    """Return the columns of a snapshot as files have them, without what a database says of its own."""
+    from pyspark.sql.types import StructField, StructType
+
+    return StructType([StructField(each.name, each.dataType) for each in schema.fields])
+
+
+def can_be_grouped(schema: StructType) -> bool:
+    """Return whether equal rows are known as such by Spark: not variants, nor texts with a collation."""
+    types = [field.dataType.simpleString() for field in schema.fields]
+    return not any(kind in each for each in types for kind in ("variant", "collate", "interval", "geo"))
