@@ -57,6 +57,7 @@ class TableEntry:
     fingerprint: of what was computed.
     generation:  of its state; 0 without one. tick: of the state, whose changes are in the version.
     positions:   of its flows, by name: how far each input was read, by its key.
+    costs:       what its last updates took (`costs.Costs`).
     """
 
     version: int
@@ -67,6 +68,7 @@ class TableEntry:
     generation: int = 0
     tick: int = 0
     positions: Mapping[str, Mapping[str, Position]] = field(default_factory=dict[str, Mapping[str, Position]])
+    costs: Mapping[str, list[float]] = field(default_factory=dict[str, list[float]])
 
 
 class Catalog:

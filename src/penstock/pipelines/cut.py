@@ -161,6 +161,11 @@ class Cut:
             count += sum(rows_in(self.catalog.changes(leaf.name, at)) for at in range(read + 1, now + 1))
         return count
 
+    def rows_of(self, leaves: Iterable[Leaf]) -> int | None:
+        """Return how many rows inputs have; None where only reading them tells."""
+        names = [leaf.name if isinstance(leaf, TableLeaf) else None for leaf in leaves]
+        return None if None in names else sum(self._entry(name).rows for name in names if name is not None)
+
     def _rows(self, name: TableName, version: int) -> DataFrame:
         check_rows(self.catalog, self.graph.table(name), self._entry(name))
         return read_rows(self.catalog.rows(name, version), self.graph.table(name), self.spark)

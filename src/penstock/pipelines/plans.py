@@ -57,6 +57,7 @@ class TablePlan:
     why:     of what cannot be incremental; empty if it is, or is not meant to be.
     flow:    of an incremental table, over `inputs`: its leaves by the names of the flow's sources.
     fingerprint: of what is computed. stable: whether the same inputs give the same rows.
+    chooses: whether it may be made from all rows where that is estimated to cost less.
     """
 
     table: Table
@@ -67,6 +68,7 @@ class TablePlan:
     where: tuple[Step, ...] = ()
     flow: Flow | None = None
     inputs: Mapping[str, Leaf] | None = None
+    chooses: bool = False
 
 
 def plan_tables(graph: Graph, default: Policy, spark: SparkSession) -> dict[TableName, TablePlan]:
@@ -102,8 +104,9 @@ def _plan(
     (query,) = table.queries
     if policy is Policy.FULL:
         return TablePlan(table, Method.RECOMPUTE, fingerprint, stable, "the policy is full")
+    chooses = policy is Policy.AUTO
     if stable and _is_linear(query):
-        return TablePlan(table, Method.STATELESS, fingerprint, stable)
+        return TablePlan(table, Method.STATELESS, fingerprint, stable, chooses=chooses)
     inputs = _named(query.leaves)
     try:
         _check_can_change(table, query, spark)
@@ -118,7 +121,7 @@ def _plan(
                 dataset=str(table.name),
             ) from None
         return TablePlan(table, Method.RECOMPUTE, fingerprint, stable, error.what, error.where)
-    return TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs)
+    return TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs, chooses)
 
 
 _LINEAR = frozenset(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from signal import Signals
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from penstock.errors import CheckpointDamaged, FlowChanged
 from penstock.io.delivery.atomic_files import remove_folder
 from penstock.io.source import WEIGHT as SOURCE_WEIGHT
 from penstock.pipelines.catalog import Position, TableEntry
+from penstock.pipelines.costs import Costs
 from penstock.pipelines.cut import Cut, Positions
 from penstock.pipelines.definitions import Kind
 from penstock.pipelines.errors import PipelineError
@@ -36,15 +38,22 @@ from penstock.spark.lowering.types import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_FROM_ALL_ROWS = "from all rows"
+
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """What an update did. rows_in: rows of changes that were read; None where Spark read whole inputs."""
+    """What an update did.
+
+    rows_in: rows of changes that were read; None where Spark read whole inputs. whole: whether it was made
+    from all rows.
+    """
 
     entry: TableEntry
     method: Method
     rows_in: int | None
     why: str = ""
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +80,31 @@ class Updater:
 
     def run(self) -> Updated:
         """Make the next version of the table, if anything changed. Raises the errors of its query."""
+        start = perf_counter()
         with settings(self.cut.spark, self._settings):
-            return _METHODS[self.plan.method](self)
+            updated = _METHODS[self.plan.method](self)
+        return self._measured(updated, perf_counter() - start) if self.plan.chooses else updated
+
+    @property
+    def _costs(self) -> Costs:
+        """What the last updates took, of the query as it is."""
+        before = self._before
+        if before is None or before.fingerprint != self.plan.fingerprint:
+            return Costs()
+        return Costs.from_entry(before.costs)
+
+    def _measured(self, updated: Updated, seconds: float) -> Updated:
+        (query,) = self._table.queries
+        rows = self.cut.rows_of(query.leaves) if updated.whole else updated.rows_in
+        costs = self._costs.after(seconds, rows, whole=updated.whole)
+        return replace(updated, entry=replace(updated.entry, costs=costs.to_entry()))
+
+    def _why_whole(self, query: AnalysedQuery, read: Positions) -> str:
+        """Return why the table is made from all rows though changes of its inputs are known; empty if not."""
+        if not self.plan.chooses or not read:
+            return ""
+        changes, rows = self.cut.rows_changed(query.leaves, read), self.cut.rows_of(query.leaves)
+        return "" if changes is None or rows is None else self._costs.why_whole(changes, rows)
 
     def _entry(
         self,
@@ -185,11 +217,13 @@ class Updater:
         read = before.positions.get(name, {}) if before is not None and same else {}
         if before is not None and read and self._is_current(now, read):
             return Updated(before, self.plan.method, 0)
+        why = self._why_whole(query, read)
         changes = {leaf.exact: self.cut.changes(leaf, read.get(leaf.key)) for leaf in query.leaves}
         known = {key: rows for key, rows in changes.items() if rows is not None}
-        if len(known) < len(changes):
+        if why or len(known) < len(changes):
             version = self._writer.replace(self._over(query, self._whole(query)))
-            return Updated(self._entry(version, {name: now}), self.plan.method, None, "from all rows")
+            made = self._entry(version, {name: now})
+            return Updated(made, self.plan.method, None, why or _FROM_ALL_ROWS, whole=True)
         back = any(self.cut.takes_back(leaf, read.get(leaf.key), known[leaf.exact]) for leaf in query.leaves)
         version = self._applied(query, known, takes_back=back)
         changed = self.cut.rows_changed(query.leaves, read)
@@ -232,6 +266,8 @@ class Updater:
             return self._from_scratch(before.generation + 1, now)
         changed = 0
         if not self._is_current(now, read):
+            if why := self._why_whole(query, read):
+                return self._from_scratch(before.generation + 1, now, why)
             changes = self._all_changes(read)
             if changes is None:
                 return self._from_scratch(before.generation + 1, now)
@@ -259,7 +295,7 @@ class Updater:
             found[source] = changes.withColumnRenamed(WEIGHT, SOURCE_WEIGHT)
         return found
 
-    def _from_scratch(self, generation: int, now: Positions) -> Updated:
+    def _from_scratch(self, generation: int, now: Positions, why: str = _FROM_ALL_ROWS) -> Updated:
         assert self.plan.inputs is not None
         (query,) = self._table.queries
         if self._before is not None and not self.anew:
@@ -275,7 +311,7 @@ class Updater:
         else:
             version = self._writer.replace(no_rows(self._table.schema, self.cut.spark))
         made = self._entry(version, {query.query.name: now}, generation, state.last_tick)
-        return Updated(made, Method.INCREMENTAL, changed, "from all rows")
+        return Updated(made, Method.INCREMENTAL, changed, why, whole=True)
 
     def _check_records_are_there(self, read: Positions) -> None:
         """Raise `PipelineError` if records that a table of records was made from are gone."""
