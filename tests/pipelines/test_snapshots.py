@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from penstock.pipelines.catalog import Catalog
 from penstock.pipelines.definitions import SNAPSHOTS, TableName
+from penstock.pipelines.errors import QueryRefused
 from penstock.pipelines.graph import message_of
 from penstock.pipelines.policy import Policy
 from penstock.pipelines.run import RunReport, run_pipeline
@@ -200,6 +203,7 @@ def test_secrets_are_not_told(tmp_path: Path, spark: SparkSession) -> None:
         ("jdbc:postgresql://me:a/b@host/db?password=x&ssl=1", "jdbc:postgresql://***@host/db?password=***&ssl=1"),
         ("jdbc:oracle:thin:scott/tiger@//host/db", "jdbc:oracle:thin:***@//host/db"),
         ("{'accessKey': 'x y', \"token\": \"z\"}", "{'accessKey': ***, \"token\": ***}"),
+        ('.option("password", "geheim").load()', '.option("password", ***).load()'),
         ("at token: x, SELECT 1 AS secret", "at token: x, SELECT 1 AS secret"),
     ],
 )  # fmt: skip
@@ -278,13 +282,24 @@ def events():
     assert changed(report) == {"events", *(name.table for name in snapshots(report)[:1])}
 
 
-@pytest.fixture
-def database(spark: SparkSession, tmp_path: Path) -> Iterator[Any]:
+@contextmanager
+def connected(spark: SparkSession, url: str) -> Generator[Any]:
+    """Provide a statement of a database in Spark's JVM; the database is closed then."""
     jvm: Any = spark.sparkContext._jvm
-    jvm.java.lang.System.setProperty("derby.stream.error.file", str(tmp_path / "derby.log"))
-    connection = jvm.java.sql.DriverManager.getConnection("jdbc:derby:memory:shop;create=true")
-    yield connection.createStatement()
-    connection.close()
+    jvm.java.lang.System.setProperty("derby.stream.error.file", "/dev/null")
+    connection = jvm.java.sql.DriverManager.getConnection(f"{url};create=true")
+    try:
+        yield connection.createStatement()
+    finally:
+        connection.close()
+        with pytest.raises(Py4JJavaError, match="shutdown"):
+            jvm.java.sql.DriverManager.getConnection(f"{url};shutdown=true")
+
+
+@pytest.fixture
+def database(spark: SparkSession) -> Iterator[Any]:
+    with connected(spark, "jdbc:derby:memory:shop") as statement:
+        yield statement
 
 
 def test_tables_of_a_database(tmp_path: Path, spark: SparkSession, database: Any) -> None:
@@ -325,6 +340,53 @@ def adults():
     assert project.rows("adults") == Counter([("ann",), ("eve",)])
     stored = Catalog.last_entries(project.root / "storage")
     assert not any("geheim" in f"{name} {entry}" for name, entry in stored.items())
+
+
+def test_a_database_that_is_gone_leaves_its_tables(tmp_path: Path, spark: SparkSession) -> None:
+    url = f"jdbc:derby:{tmp_path}/shop"
+    project = Project.new(tmp_path / "project", spark)
+    project.write("a.py", f"""
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+
+spark = SparkSession.active()
+
+@dp.temporary_view
+def people():
+    return spark.read.format("jdbc").options(url={url!r}, dbtable="people").load()
+
+@dp.materialized_view
+def adults():
+    return spark.table("people").where("ID > 1").select("ID")
+""")  # fmt: skip
+    project.write("b.sql", """
+        CREATE MATERIALIZED VIEW counted AS SELECT count(*) AS n FROM adults;
+        CREATE MATERIALIZED VIEW beside AS SELECT count(*) AS n FROM json.`in`;
+        """)  # fmt: skip
+    project.add("in", 1, [{"id": 1}])
+    with pytest.raises(QueryRefused, match="shop' not found"):
+        project.run()
+    with connected(spark, url) as database:
+        database.execute("CREATE TABLE people (id INT)")
+        database.execute("INSERT INTO people VALUES (1), (2)")
+        project.run()
+        database.execute("RENAME TABLE people TO away")
+        with pytest.raises(QueryRefused, match="'PEOPLE' does not exist"):
+            project.run()
+        database.execute("RENAME TABLE away TO people")
+        database.execute("INSERT INTO people VALUES (3)")
+    (tmp_path / "shop").rename(tmp_path / "away")
+    project.add("in", 2, [{"id": 2}])
+    report = project.run()
+    assert states(report) == {"adults": "FAILED", "counted": "SKIPPED", "beside": "COMPLETED"}
+    assert "shop' not found" in message_of(event(report, "adults").error or AssertionError())
+    assert project.rows("adults") == Counter([(2,)])
+    assert project.rows("counted") == Counter([(1,)])
+    assert project.rows("beside") == Counter([(2,)])
+    (tmp_path / "away").rename(tmp_path / "shop")
+    report = project.run()
+    assert project.rows("adults") == Counter([(2,), (3,)])
+    assert rows_read(report, "counted") == 1
 
 
 def test_a_snapshot_is_shown_as_its_input(tmp_path: Path, spark: SparkSession) -> None:

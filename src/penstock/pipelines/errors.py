@@ -30,9 +30,13 @@ class UnknownDataset(PipelineError):
 
 
 class QueryRefused(PipelineError):
-    """Raised for a query that Spark or its own Python function refuses. Carries `dataset`."""
+    """Raised for a query that Spark or its own Python function refuses.
+
+    Carries `dataset`, and `unreachable`: whether only a source that it reads could not be reached.
+    """
 
     code = "P804"
+    unreachable = False
 
 
 class NotIncremental(PipelineError):

@@ -39,7 +39,8 @@ def _lines(
     kept = table.dataset.kind is Kind.SNAPSHOT
     kind = "" if kept else f"   {table.dataset.kind.value}"
     yield f"{table.dataset.title}{kind}   {table.dataset.location}"
-    yield f"  {_SNAPSHOT if kept else _METHOD_TEXTS[plan.method]}"
+    if table.failure is None:
+        yield f"  {_SNAPSHOT if kept else _METHOD_TEXTS[plan.method]}"
     if plan.why:
         yield f"  why: {plan.why}"
     for step in plan.where:
@@ -52,7 +53,7 @@ def _lines(
         yield "  not there yet"
         return
     yield f"  {entry.rows:,} rows, version {entry.version}{_state(table, entry, storage)}"
-    if entry.fingerprint != plan.fingerprint:
+    if table.failure is None and entry.fingerprint != plan.fingerprint:
         yield "  " + (
             "changed since the last run: the new query gets the rows that come from now on"
             if plan.method is Method.APPEND

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 
 from penstock.errors import PenstockError, Step
 from penstock.io.delivery.atomic_files import subfolder_for
-from penstock.pipelines.catalog import SINK
+from penstock.pipelines.catalog import SINK, TableEntry
 from penstock.pipelines.definitions import (
     RESERVED,
     Dataset,
@@ -38,6 +38,7 @@ from penstock.pipelines.session_guard import queries_only
 from penstock.pipelines.snapshots import columns_of_snapshot, is_kept, name_of_snapshot
 from penstock.pipelines.spec import PipelineSpec
 from penstock.pipelines.sql_files import read_sql_file
+from penstock.pipelines.unreachable import reason_unreachable
 from penstock.pipelines.unversioned import without_secrets
 from penstock.queries.plan_details import frame_of_plan
 from penstock.spark.lowering.types import quoted
@@ -62,11 +63,16 @@ class AnalysedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A dataset of the graph that is stored. schema: its columns, those it is partitioned by last."""
+    """A dataset of the graph that is stored.
+
+    schema:  its columns, those it is partitioned by last.
+    failure: why it cannot be brought up to date in this run; it has no queries then.
+    """
 
     dataset: Dataset
     queries: tuple[AnalysedQuery, ...]
     schema: StructType
+    failure: QueryRefused | None = None
 
     @property
     def name(self) -> TableName:
@@ -120,12 +126,14 @@ def read_definitions(spec: PipelineSpec, spark: SparkSession) -> Definitions:
 
 
 @contextmanager
-def analysed(definitions: Definitions, spark: SparkSession, empty: Path) -> Generator[Graph]:
+def analysed(
+    definitions: Definitions, spark: SparkSession, empty: Path, entries: Mapping[TableName, TableEntry]
+) -> Generator[Graph]:
     """Provide the graph of a pipeline, whose datasets are in the session's catalogue meanwhile.
 
-    empty: folder for the empty tables. Raises `BadDefinition` and `QueryRefused`.
+    empty: folder for the empty tables. entries: of the last run. Raises `BadDefinition` and `QueryRefused`.
     """
-    analyser = _Analyser(definitions, spark, empty)
+    analyser = _Analyser(definitions, spark, empty, entries)
     try:
         yield analyser.graph()
     finally:
@@ -137,6 +145,7 @@ class _Analyser:
     definitions: Definitions
     spark: SparkSession
     empty: Path
+    entries: Mapping[TableName, TableEntry]
     tables: dict[TableName, Table] = field(default_factory=dict[TableName, Table])
     done: set[TableName] = field(default_factory=set[TableName])
     path: list[TableName] = field(default_factory=list[TableName])
@@ -178,18 +187,47 @@ class _Analyser:
         if name in self.done:
             return
         dataset = self.definitions.datasets[name]
-        self.path.append(name)
-        queries = tuple(map(self._query, self.definitions.queries[name]))
-        self.path.pop()
-        self._check_kinds(dataset, queries)
         if dataset.kind.is_stored:
-            table = Table(dataset, queries, _schema(dataset, queries))
+            table = self._table(dataset)
             self.tables[name] = table
             if dataset.kind is not Kind.SINK:
                 self._create_empty(table)
-        else:
-            queries[0].frame.createOrReplaceTempView(quoted(dataset.name.table))
+        elif not self._create_view(dataset):
+            return
         self.done.add(name)
+
+    def _create_view(self, dataset: Dataset) -> bool:
+        """Create a temporary view; return whether its sources can be reached, which its readers need."""
+        try:
+            (query,) = self._queries(dataset)
+        except QueryRefused as refused:
+            if self.path or not refused.unreachable:
+                raise
+            return False
+        query.frame.createOrReplaceTempView(quoted(dataset.name.table))
+        return True
+
+    def _queries(self, dataset: Dataset) -> tuple[AnalysedQuery, ...]:
+        self.path.append(dataset.name.folded)
+        try:
+            queries = tuple(map(self._query, self.definitions.queries[dataset.name.folded]))
+        finally:
+            self.path.pop()
+        self._check_kinds(dataset, queries)
+        return queries
+
+    def _table(self, dataset: Dataset) -> Table:
+        """Return a stored table: as the last run left it, if a source cannot be reached."""
+        from pyspark.sql.types import StructType
+
+        try:
+            queries = self._queries(dataset)
+        except QueryRefused as refused:
+            entry = self.entries.get(dataset.name)
+            if entry is None or not refused.unreachable:
+                raise
+            return Table(dataset, (), StructType.fromJson(json.loads(entry.schema)), refused)
+        return Table(dataset, queries, _schema(dataset, queries))
 
     def _query(self, query: Query) -> AnalysedQuery:
         while True:
@@ -418,7 +456,8 @@ def _refusal(query: Query, error: Exception) -> PenstockError:
         return error
     from penstock.pipelines.python_files import location_in
 
-    message = message_of(error)
+    unreachable = reason_unreachable(error)
+    message = " ".join(filter(None, (message_of(error), without_secrets(unreachable))))
     own = Path(query.location.file)
     where = [query.location] if query.text is not None else [location_in(own, error)]
     if where[0].line == 1:
@@ -427,6 +466,7 @@ def _refusal(query: Query, error: Exception) -> PenstockError:
         f"the query of {query.target} cannot be analysed",
         where=where,
         why=message,
-        fix="correct the query",
+        fix="run again when the source can be reached" if unreachable else "correct the query",
         dataset=str(query.target),
+        unreachable=bool(unreachable),
     )

@@ -93,6 +93,8 @@ def policy_of(dataset: Dataset, default: Policy) -> Policy:
 def _plan(
     table: Table, policy: Policy, names: Mapping[TableName, TableName], spark: SparkSession
 ) -> TablePlan:
+    if table.failure is not None:
+        return TablePlan(table, Method.RECOMPUTE, "", True, table.failure.what)
     fingerprint = fingerprint_of(table, names, spark)
     stable = all(_is_stable(query, spark) for query in table.queries)
     if table.dataset.kind is Kind.SINK:

@@ -109,7 +109,7 @@ def planned(
         definitions = read_definitions(spec, session)
         with (
             TemporaryDirectory(prefix="penstock-empty-") as empty,
-            analysed(definitions, session, Path(empty)) as graph,
+            analysed(definitions, session, Path(empty), Catalog.last_entries(spec.storage)) as graph,
         ):
             yield graph, plan_tables(graph, default or _default_policy(spec), session)
 
@@ -256,6 +256,9 @@ class _Run:
                     self._report(Event(table.dataset, State.FAILED, error=error))
 
     def _update(self, table: Table, cut: Cut) -> None:
+        if table.failure is not None:
+            self._report(Event(table.dataset, State.FAILED, error=table.failure))
+            return
         if any(self.events[name].state in (State.FAILED, State.SKIPPED) for name in table.reads):
             self._report(Event(table.dataset, State.SKIPPED))
             return

@@ -15,7 +15,7 @@ from penstock.queries.plan_details import items, pairs
 
 _SECRET = r"password|passphrase|passwd|pwd|secret|token|credential|(?:access|account|api|private)[._-]?key"
 _KEY = re.compile(rf"(?i){_SECRET}")
-_NAMED = re.compile(rf"""(?i)((?:{_SECRET})[\w.-]*(?:=|['"]:\s*))('[^']*'|"[^"]*"|[^\s;&,)}}]*)""")
+_NAMED = re.compile(rf"""(?i)((?:{_SECRET})[\w.-]*(?:=|['"][:,]\s*))('[^']*'|"[^"]*"|[^\s;&,)}}]*)""")
 _USER = re.compile(r"(//|thin:)[^\s@]*@")
 
 _LONGEST = 60
