@@ -27,7 +27,7 @@ def arrow_schema(schema: StructType) -> pa.Schema | None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     try:
-        made: Any = to_arrow_schema(schema)
+        made: Any = to_arrow_schema(schema, timezone="UTC")
     except (PySparkException, ValueError, TypeError):
         return None
     plain = all(not kinds.is_nested(field.type) and not kinds.is_floating(field.type) for field in made)
