@@ -40,6 +40,14 @@ from pyspark.sql import SparkSession, functions as F
 spark = SparkSession.active()
 """
 
+_TIMED = """\
+def timed(folder):
+    return spark.readStream.schema('at TIMESTAMP').json(folder).withWatermark('at', '1 hour')
+
+@dp.table
+def a():
+"""
+
 PYTHON = {
     "defined_twice": "@dp.materialized_view(name='a')\ndef one():\n    return spark.range(1)\n"
     "@dp.materialized_view(name='A')\ndef two():\n    return spark.range(1)\n",
@@ -64,6 +72,13 @@ PYTHON = {
     "strict_of_random_rows": "@dp.materialized_view(table_properties={'penstock.refresh_policy': 'incremental_strict'})\n"
     "def a():\n    return spark.range(9).where(F.rand() < 0.5)\n",
     "stream_with_state": "@dp.table\ndef a():\n    return spark.readStream.schema('x INT').json('in').groupBy('x').count()\n",
+    "stream_of_overlapping_windows": _TIMED
+    + "    return timed('in').groupBy(F.window('at', '1 hour', '9 minutes')).count()\n",
+    "stream_of_sessions": _TIMED
+    + "    return timed('in').groupBy(F.session_window('at', '1 hour')).count()\n",
+    "watermark_of_two_streams": _TIMED + "    both = timed('in').union(timed('other'))\n"
+    "    return both.withWatermark('at', '2 hours').groupBy('at').count()\n",
+    "source_that_does_not_answer": "@dp.materialized_view\ndef a():\n    raise ConnectionError('no route to shop')\n",
     "stream_of_rates": "@dp.table\ndef a():\n    return spark.readStream.format('rate').load()\n",
     "records_of_other_columns": "@dp.table\ndef r():\n    return spark.readStream.schema('id INT, at INT').json('in')\n"
     "dp.create_streaming_table('a')\ndp.create_auto_cdc_flow('a', 'r', ['key'], 'at')\n",
@@ -129,6 +144,7 @@ def test_a_python_file_that_is_wrong(tmp_path: Path, spark: SparkSession, name: 
     project = Project.new(tmp_path / "project", spark)
     project.write("a.py", _PYTHON + PYTHON[name])
     project.add("in", 1, [])
+    project.add("other", 1, [])
     check(project, f"python_{name}")
 
 

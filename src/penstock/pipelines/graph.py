@@ -456,8 +456,9 @@ def _refusal(query: Query, error: Exception) -> PenstockError:
         return error
     from penstock.pipelines.python_files import location_in
 
-    unreachable = reason_unreachable(error)
-    message = " ".join(filter(None, (message_of(error), without_secrets(unreachable))))
+    message, unreachable = message_of(error), without_secrets(reason_unreachable(error))
+    if unreachable not in message:
+        message = f"{message} {unreachable}"
     own = Path(query.location.file)
     where = [query.location] if query.text is not None else [location_in(own, error)]
     if where[0].line == 1:

@@ -17,6 +17,7 @@ from penstock.errors import PenstockError, Step, UnsupportedQuery
 from penstock.io.source import WEIGHT
 from penstock.pipelines.definitions import Dataset, Kind, TableName
 from penstock.pipelines.errors import BadDefinition, NotIncremental
+from penstock.pipelines.event_order import has_unordered_watermark
 from penstock.pipelines.graph import AnalysedQuery, Graph, Table
 from penstock.pipelines.leaves import FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, text_of
 from penstock.pipelines.policy import POLICY, Policy, parse_policy
@@ -100,7 +101,7 @@ def _plan(
     if table.dataset.kind is Kind.SINK:
         check_sink(table)
     if table.dataset.kind in (Kind.STREAMING_TABLE, Kind.SINK):
-        return _plan_of_streams(table, fingerprint, stable)
+        return _plan_of_streams(table, fingerprint, stable, spark)
     if table.dataset.kind is Kind.SNAPSHOT:
         return TablePlan(table, Method.RECOMPUTE, fingerprint, stable)
     (query,) = table.queries
@@ -146,7 +147,7 @@ def _is_linear(query: AnalysedQuery) -> bool:
     )
 
 
-def _plan_of_streams(table: Table, fingerprint: str, stable: bool) -> TablePlan:
+def _plan_of_streams(table: Table, fingerprint: str, stable: bool, spark: SparkSession) -> TablePlan:
     """Plan a streaming table. Raises `BadDefinition` for streams that cannot be run."""
     records = any(query.query.cdc for query in table.queries)
     state = next(filter(None, map(_node_with_state, table.queries)), None)
@@ -160,9 +161,11 @@ def _plan_of_streams(table: Table, fingerprint: str, stable: bool) -> TablePlan:
     for name in (*query.frame.columns, *table.schema.fieldNames()):
         if name in (WEIGHT, "tick"):
             raise _refused_stream(query, f"a column is called {name!r}, as one of changes is")
+    if has_unordered_watermark(query, spark):
+        raise _refused_stream(query, "its watermark is on more than one stream", "put it on each stream")
     inputs = _named(query.leaves)
     try:
-        flow = _flow_of(query, inputs)
+        flow = _flow_of(query, inputs, closes=True)
     except PenstockError as error:
         raise _refused_stream(query, error.what, error.fix) from None
     graph = flow.graph()
@@ -171,7 +174,7 @@ def _plan_of_streams(table: Table, fingerprint: str, stable: bool) -> TablePlan:
     return TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs)
 
 
-def _flow_of(query: AnalysedQuery, inputs: Mapping[str, Leaf]) -> Flow:
+def _flow_of(query: AnalysedQuery, inputs: Mapping[str, Leaf], *, closes: bool = False) -> Flow:
     cdc, location = query.query.cdc, query.query.location
     return flow_over_leaves(
         query.frame,
@@ -180,6 +183,7 @@ def _flow_of(query: AnalysedQuery, inputs: Mapping[str, Leaf]) -> Flow:
         location,
         text=query.query.text,
         append=frozenset(name for name, leaf in inputs.items() if leaf.streaming),
+        closes=closes,
         then=cdc.table(query.frame, location) if cdc is not None else lambda rows: rows,
     )
 
@@ -300,8 +304,10 @@ def fingerprint_of(table: Table, names: Mapping[TableName, TableName], spark: Sp
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
 
-_NUMBER = re.compile(r"#\d+|(?<=CTERelationDef )\d+|(?<=CTERelationRef )\d+")
-"""Numbers of expressions and of common table expressions, which Spark counts anew in each session."""
+_NUMBER = re.compile(
+    r"#\d+|(?<=CTERelationDef )\d+|(?<=CTERelationRef )\d+|(?<=EventTimeWatermark )[0-9a-f-]{36}"
+)
+"""Numbers of expressions, common table expressions and watermarks, which Spark makes anew in each session."""
 
 
 def _canonical(query: AnalysedQuery, names: Mapping[TableName, TableName], spark: SparkSession) -> str:

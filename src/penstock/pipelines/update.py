@@ -17,12 +17,9 @@ from penstock.pipelines.costs import Costs
 from penstock.pipelines.cut import Cut, Positions
 from penstock.pipelines.definitions import Kind
 from penstock.pipelines.errors import PipelineError
+from penstock.pipelines.event_order import in_time_order
 from penstock.pipelines.graph import AnalysedQuery, Table, no_rows, settings
-from penstock.pipelines.leaves import (
-    FilesLeaf,
-    TableLeaf,
-    with_leaves,
-)
+from penstock.pipelines.leaves import FilesLeaf, Leaf, TableLeaf, with_leaves
 from penstock.pipelines.plans import ANSWER, Method, TablePlan
 from penstock.pipelines.sinks import stage
 from penstock.pipelines.table_state import TableState
@@ -287,13 +284,19 @@ class Updater:
         found: dict[str, DataFrame] = {}
         for source, leaf in self.plan.inputs.items():
             if leaf.streaming:
-                found[source] = self.cut.unread(leaf, read.get(leaf.key), self._table)
+                unread = self.cut.unread(leaf, read.get(leaf.key), self._table)
+                found[source] = self._in_order(leaf, unread)
                 continue
             changes = self.cut.changes(leaf, read.get(leaf.key))
             if changes is None:
                 return None
             found[source] = changes.withColumnRenamed(WEIGHT, SOURCE_WEIGHT)
         return found
+
+    def _in_order(self, leaf: Leaf, rows: DataFrame) -> DataFrame:
+        """Return the rows of an input in the order in which the flow is to read them."""
+        (query,) = self._table.queries
+        return in_time_order(rows, query, leaf, self.cut.spark) if leaf.streaming else rows
 
     def _from_scratch(self, generation: int, now: Positions, why: str = _FROM_ALL_ROWS) -> Updated:
         assert self.plan.inputs is not None
@@ -302,7 +305,7 @@ class Updater:
             self._check_records_are_there(self._before.positions.get(query.query.name, {}))
         state = TableState(self.cut.catalog.state(self._table.name, generation))
         remove_folder(state.folder)
-        whole = {source: self.cut.whole(leaf) for source, leaf in self.plan.inputs.items()}
+        whole = {s: self._in_order(leaf, self.cut.whole(leaf)) for s, leaf in self.plan.inputs.items()}
         changed = self._tick(state, whole, now)
         ticks = state.ticks_after(0)
         if ticks:

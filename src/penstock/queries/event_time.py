@@ -26,7 +26,7 @@ from penstock.flow.operators.source import Source
 from penstock.flow.state_expiry import timed_columns
 from penstock.flow.timed_columns import has_watermark
 from penstock.queries import relations
-from penstock.queries.catalyst_plan import DELAY, SESSION, CatalystNode
+from penstock.queries.catalyst_plan import DELAY, SESSION, CatalystNode, parse_tree
 from penstock.queries.expressions import Scope, lowers
 from penstock.queries.relations import AnyStream, Planner, Relation
 
@@ -55,11 +55,14 @@ def _moment(node: CatalystNode, scope: Scope) -> Expr:
 
 def _window_start(time: CatalystNode, remainder: CatalystNode, scope: Scope) -> Expr:
     """Lower `time - (time - offset) mod width`."""
-    offset, width = (
-        int(n.fields["value"]) for n in (remainder.children[0].children[1], remainder.children[1])
-    )
+    offset, width = _offset_and_width(remainder)
     start = Call("tumble", (_shifted(_moment(time, scope), -offset),), (timedelta(microseconds=width),))
     return _shifted(start, offset)
+
+
+def _offset_and_width(remainder: CatalystNode) -> tuple[int, int]:
+    """Return the microseconds in `(time - offset) mod width`."""
+    return int(remainder.children[0].children[1].fields["value"]), int(remainder.children[1].fields["value"])
 
 
 def _shifted(moment: Expr, micros: int) -> Expr:
@@ -96,6 +99,39 @@ def with_session(below: Relation, key: CatalystNode, group: tuple[Expr, ...]) ->
     return Relation(whole.select(*below.stream.schema.names), below.columns)
 
 
+# -- windows that answer when they are closed -----------------------------------------------------
+
+_UPDATED = "make it a materialized view over the table that the stream reads"
+
+
+def step_of_windows(plan: CatalystNode) -> timedelta | None:
+    """Return the size of the windows of a query, in whose steps its watermark rises; None without windows.
+
+    So a row is late only if its window has closed. Raises `UnsupportedQuery` where no step has this effect.
+    """
+    lists = ("projectList", "groupingExpressions", "aggregateExpressions")
+    trees = [
+        tree for node in plan.walk() for name in lists if name in node.fields for tree in node.trees(name)
+    ]
+    rows = [row for node in plan.walk() if node.kind == "Expand" for row in node.fields["projections"]]
+    overlapping = any(True for row in rows for each in row for _ in _windows(parse_tree(each)))
+    found = {size for tree in trees for size in _windows(tree)}
+    if overlapping or len(found) > 1 or any(offset for offset, _ in found):
+        raise UnsupportedQuery(
+            "its windows overlap, differ in size, or begin at a time of their own", fix=_UPDATED
+        )
+    return next((timedelta(microseconds=width) for _, width in found), None)
+
+
+def _windows(tree: CatalystNode) -> Iterator[tuple[int, int]]:
+    """Yield the offset and the width of the windows that are computed in an expression."""
+    for node in tree.walk():
+        if node.kind == "Subtract" and node.children[1].kind == "CaseWhen":
+            remainder = node.children[1].children[-1]
+            if remainder.kind == "Remainder":
+                yield _offset_and_width(remainder)
+
+
 # -- watermarks --------------------------------------------------------------------------------
 
 _MOMENT = timedelta(microseconds=1)
@@ -113,7 +149,11 @@ def _watermark(node: CatalystNode, planner: Planner) -> Relation:
         )
     if not _is_of_sources(below.stream):
         return below
-    stream = below.stream.watermark(column, lateness=timedelta(milliseconds=node.fields[DELAY]))
+    delay = timedelta(milliseconds=node.fields[DELAY])
+    if planner.closes and planner.step is None:
+        # To Spark a time that the watermark has reached is over; here, one that it has passed.
+        delay = max(delay - _MOMENT, timedelta())
+    stream = below.stream.watermark(column, lateness=delay, every=planner.step)
     return Relation(stream, below.columns)
 
 
@@ -137,6 +177,10 @@ def _deduplicated(node: CatalystNode, planner: Planner) -> Relation:
     if whole and not any(isinstance(field.type, MapType) for field in fields):
         # Of rows that are only added, nothing is taken back.
         return Relation(below.stream.distinct(), below.columns)
+    time = _passing(below.stream, keys) if planner.closes else None
+    if isinstance(time, Column):
+        # Equal keys have equal times: the first of them is known when it comes.
+        return Relation(below.stream.first_within(_MOMENT, by=keys, time=time.name), below.columns)
     return first_of_each(below, keys)
 
 
@@ -191,10 +235,14 @@ def grouped(
     keys: Mapping[str, Expr],
     aggregations: Mapping[str, Aggregation],
     sessions: Sessions | None = None,
+    *,
+    closes: bool = False,
 ) -> AnyStream:
-    """Aggregate by keys; groups whose time has passed are forgotten."""
+    """Aggregate by keys; groups whose time has passed are forgotten. closes: they come only then."""
     wanted = aggregations or {"rows of a group": aggregates.count()}
     if sessions is not None:
+        if closes:
+            raise UnsupportedQuery("it has windows of sessions", fix=_UPDATED)
         # Spark's sessions touch; those of a flow do not.
         windows = session(sessions.key.field("start"), sessions.gap + _MOMENT)
         others = {name: key for name, key in keys.items() if not key.same(sessions.key)}
@@ -209,7 +257,11 @@ def grouped(
         if time is None or timed_columns(keyed):
             return keyed.distinct()
     if time is not None:
-        groups = stream.group_by(**keys, window=tumbling(time, _MOMENT), emit="updates").agg(**wanted)
+        window = tumbling(time, _MOMENT)
+        if closes:
+            closed = stream.group_by(**keys, window=window, emit="close").agg(**wanted)
+            return closed.select(*keys, *aggregations)
+        groups = stream.group_by(**keys, window=window, emit="updates").agg(**wanted)
         return groups.select(*keys, *aggregations)
     return stream.group_by(**keys).agg(**aggregations)
 

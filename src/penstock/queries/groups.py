@@ -51,7 +51,7 @@ def _aggregate(node: CatalystNode, planner: Planner) -> Relation:
         return planner.projected(first, results, Scope(scope.columns, tuple(of_row)))
     parts = [_part(part, f"aggregate {at}", scope) for at, part in enumerate(found)]
     aggregations = {name: each for part in parts for name, each in part.aggregations.items()}
-    groups = grouped(below.stream, named_keys, aggregations, closing)
+    groups = grouped(below.stream, named_keys, aggregations, closing, closes=planner.closes)
     for part in parts:
         if part.function is not None:
             (rows,) = part.aggregations

@@ -22,6 +22,7 @@ from penstock.queries import python_functions as python_functions  # registers P
 from penstock.queries import scalar_functions as scalar_functions  # registers functions
 from penstock.queries import windows as windows  # registers window functions
 from penstock.queries.catalyst_plan import RefusedNode, parse_schema, reads_table
+from penstock.queries.event_time import step_of_windows
 from penstock.queries.planning import plan_frame, plan_over_leaves, plan_query
 from penstock.queries.query_positions import PlannedQuery, QueryText
 from penstock.queries.relations import AnyStream, Planner, output_of
@@ -113,12 +114,14 @@ def flow_over_leaves(
     *,
     text: QueryText | None = None,
     append: AbstractSet[str] = frozenset(),
+    closes: bool = False,
     then: Callable[[AnyStream], AnyStream] = lambda rows: rows,
 ) -> Flow:
     """Plan a DataFrame as a flow over relations of its own plan, by their names.
 
     text:   that the DataFrame was made from, if any.
     append: relations whose rows are only added; those of others may be taken back.
+    closes: whether groups over a watermark come once, when their time has passed: Spark's append mode.
     then:   what the flow makes of the DataFrame's rows before its sink `name`.
 
     Raises `UnsupportedQuery` for what has no incremental form.
@@ -127,7 +130,7 @@ def flow_over_leaves(
         planned = plan_over_leaves(frame, leaves, text, location)
         schemas = {each: parse_schema(json.loads(leaf.schema().json())) for each, leaf in leaves.items()}
         with caller_at(location):
-            return _flow_of(planned, schemas, append, name, location, then)
+            return _flow_of(planned, schemas, append, name, location, closes, then)
     except RecursionError:
         raise UnsupportedQuery(
             "the query is nested too deeply",
@@ -142,6 +145,7 @@ def _flow_of(
     append: AbstractSet[str],
     name: str,
     location: SourceLocation,
+    closes: bool = False,
     then: Callable[[AnyStream], AnyStream] = lambda rows: rows,
 ) -> Flow:
     flow, plan = Flow(name), planned.root
@@ -151,7 +155,7 @@ def _flow_of(
     }
     if reads_table(plan, TICK_TIME):
         inputs[TICK_TIME] = flow.source(TICK_TIME, datetime)
-    planner = Planner(flow, inputs)
+    planner = Planner(flow, inputs, closes=closes, step=step_of_windows(plan) if closes else None)
     try:
         relation = planner.relation(plan)
     except RefusedNode as refused:

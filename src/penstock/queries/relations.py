@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import reduce
 from operator import and_
 from typing import Any, TypeAlias
@@ -63,6 +64,8 @@ class Planner:
     names:  the column name of each attribute, by its id; names differ between attributes of one plan.
     made:   relations so far, by canonical form: what a query says twice runs once.
     loops:  the rows that each recursion has found, by its id.
+    closes: whether groups over a watermark come once, when their time has passed, not with each change.
+    step:   of the watermark then: the size of the query's windows, if it has some.
     """
 
     flow: Flow
@@ -71,6 +74,8 @@ class Planner:
     made: dict[Any, Relation] = field(default_factory=dict[Any, Relation])
     taken: set[str] = field(default_factory=set[str])
     loops: dict[int, Relation] = field(default_factory=dict[int, Relation])
+    closes: bool = False
+    step: timedelta | None = None
 
     def relation(self, node: CatalystNode) -> Relation:
         """Lower an operator and all below it. Raises `RefusedNode`."""
