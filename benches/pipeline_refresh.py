@@ -2,9 +2,9 @@
 
     PYTHONPATH=. python benches/pipeline_refresh.py [--orders 10000000] [--changes 0.001] [--peer PATH]
 
-The project is examples/pipeline. Its AUTO CDC tables fail in open Spark on the formats that it ships, so the
-peer gets views that compute the same from all records. Each run is a process of its own, with its Java; what
-starting costs is that of a dry run, which analyses and runs nothing. `tests/pipelines` compares the tables.
+The project is examples/pipeline; the peer's has views for the AUTO CDC tables, which fail there. Each run is
+a process of its own, with its Java; starting costs what a dry run does, which analyses and runs nothing.
+`tests/pipelines/test_peer.py` compares the tables.
 """
 
 from __future__ import annotations
@@ -16,27 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from examples.pipeline.make_input import add_customers, add_orders, customer_records
+from tests.pipelines.peer import Peer
+from tests.pipelines.test_example import EXAMPLE
 
-EXAMPLE = Path(__file__).parents[1] / "examples/pipeline"
 OURS = [sys.executable, "-m", "penstock.cli", "pipeline"]
-
-PEER_CUSTOMERS = """
-CREATE MATERIALIZED VIEW customers AS SELECT id, name, city FROM (
-    SELECT *, row_number() OVER (PARTITION BY id ORDER BY version DESC) AS place FROM bronze_customers
-) WHERE place = 1 AND op <> 'D';
-
-CREATE MATERIALIZED VIEW customer_versions AS
-SELECT id, name, city, version AS __START_AT, following AS __END_AT FROM (
-    SELECT *, lead(version) OVER (PARTITION BY id ORDER BY version) AS following FROM (
-        SELECT *, lag(struct(op, name, city)) OVER (PARTITION BY id ORDER BY version) AS before
-        FROM bronze_customers
-    ) WHERE NOT before <=> struct(op, name, city)
-) WHERE op <> 'D';
-"""
 
 
 def main() -> None:
@@ -57,45 +44,36 @@ def compare(folder: Path, orders: int, changes: float, peer: str | None) -> None
     for number in range(files):
         add_orders(ours / "input/orders", number + 1, orders // files, customers)
     add_customers(ours / "input/customers", 1, customer_records(1, customers, customers))
-    projects = [("Penstock", ours, OURS)]
+    projects: list[tuple[str, Path, Sequence[str], Mapping[str, str]]] = [
+        ("Penstock", ours, OURS, os.environ)
+    ]
     if peer:
-        prepare_peer(ours, theirs)
-        projects.append(("spark-pipelines", theirs, [peer]))
+        other = Peer(Path(peer))
+        other.prepare(ours, theirs)
+        projects.append(("spark-pipelines", theirs, other.command, other.environment))
     print("| runner | start, analysis | first run | second run | without start |\n|---|---|---|---|---|")
     results: dict[str, tuple[float, float]] = {}
-    for name, at, command in projects:
-        results[name] = cpu_of([*command, "dry-run"], at), cpu_of([*command, "run"], at)
+    for name, at, command, environment in projects:
+        results[name] = (
+            cpu_of([*command, "dry-run"], at, environment),
+            cpu_of([*command, "run"], at, environment),
+        )
     add_orders(ours / "input/orders", files + 1, int(orders * changes), customers)
     records = customer_records(2, int(customers * changes), customers)
     add_customers(ours / "input/customers", 2, records)
-    for name, at, command in projects:
+    for name, at, command, environment in projects:
         start, first = results[name]
-        second = cpu_of([*command, "run"], at)
+        second = cpu_of([*command, "run"], at, environment)
         print(f"| {name} | {start:.1f} | {first:.1f} | {second:.1f} | {second - start:.1f} |", flush=True)
 
 
-def prepare_peer(ours: Path, theirs: Path) -> None:
-    """Make the peer's project: the same input, an absolute storage, and views for AUTO CDC."""
-    shutil.copytree(ours, theirs, ignore=shutil.ignore_patterns("input"))
-    (theirs / "input").symlink_to(ours / "input")
-    spec = (theirs / "spark-pipeline.yml").read_text()
-    (theirs / "spark-pipeline.yml").write_text(
-        spec.replace("storage: storage", f"storage: file://{theirs}/storage")
-        + "configuration:\n  spark.sql.session.timeZone: UTC\n"
-    )
-    (theirs / "transformations/customers.py").unlink()
-    (theirs / "transformations/customers.sql").write_text(PEER_CUSTOMERS)
-
-
-def cpu_of(command: Sequence[str], folder: Path) -> float:
+def cpu_of(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> float:
     """Run a command in a folder; return the CPU seconds of all its processes."""
-    extra = ["--conf", "spark.sql.catalogImplementation=hive"] if command[0] != OURS[0] else []
     log = folder / "run.log"
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [*command[:1], *extra, *command[1:]] if extra else command,
-            cwd=folder, stdout=out, stderr=out, start_new_session=True,
-        )  # fmt: skip
+            command, cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True
+        )
         seconds: dict[int, float] = {}
         while process.poll() is None:
             seconds |= cpu_of_session(process.pid)
