@@ -78,6 +78,12 @@ def event(report: RunReport, table: str) -> Event:
     return report.events[TableName("default", table)]
 
 
+def rows_read(report: RunReport, table: str) -> int | None:
+    updated = event(report, table).updated
+    assert updated is not None
+    return updated.rows_in
+
+
 def states(report: RunReport) -> dict[str, str]:
     return {name.table: each.state.value for name, each in report.events.items()}
 

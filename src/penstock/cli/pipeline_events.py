@@ -104,15 +104,16 @@ def live_table() -> Generator[Observer | None]:
 def _table(events: dict[TableName, Event]) -> Any:
     from rich.table import Table
 
-    table = Table("table", "state", "rows", "by", "s", box=None, padding=(0, 2))
+    table = Table("table", "state", "rows", "read", "by", "s", box=None, padding=(0, 2))
     for event in events.values():
         updated = event.updated
         rows = f"{updated.entry.rows:,}" if updated else ""
+        read = "" if updated is None or updated.rows_in is None else f"{updated.rows_in:,}"
         by = ""
         if updated is not None:
             by = updated.method.value if event.changed else "nothing changed"
         seconds = f"{event.seconds:.1f}" if event.seconds else ""
-        table.add_row(event.dataset.title, event.state.value, rows, by, seconds)
+        table.add_row(event.dataset.title, event.state.value, rows, read, by, seconds)
     return table
 
 

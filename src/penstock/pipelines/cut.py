@@ -18,6 +18,7 @@ from penstock.pipelines.leaves import (
     TableLeaf,
     files_there,
     relation_of_files,
+    rows_of_files,
 )
 from penstock.pipelines.versions import (
     WEIGHT,
@@ -32,7 +33,7 @@ from penstock.pipelines.versions import (
 from penstock.queries.plan_details import frame_of_plan
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Observation, SparkSession
 
 Positions: TypeAlias = Mapping[str, "Position | None"]
 """How far the inputs of a query are read, by their keys; None where that cannot be said."""
@@ -44,6 +45,7 @@ class Cut:
 
     entries: tables as far as the run has come. listings: the files of each input that is files.
     folders: what was in each folder when the run first looked.
+    counting: of inputs whose files do not tell how many rows they hold, what counts them as they are read.
     """
 
     catalog: Catalog
@@ -52,6 +54,7 @@ class Cut:
     entries: dict[TableName, TableEntry]
     listings: dict[str, dict[str, list[int]]] = field(default_factory=dict[str, dict[str, list[int]]])
     folders: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    counting: dict[str, Observation] = field(default_factory=dict[str, "Observation"])
 
     def position(self, leaf: Leaf) -> Position | None:
         """Return how far an input goes in this run; None if that cannot be said.
@@ -104,7 +107,7 @@ class Cut:
         if isinstance(leaf, FilesLeaf) and isinstance(before, dict) and isinstance(now, dict):
             if any(now.get(path) != mark for path, mark in before.items()):
                 return None  # What stood in a file that has changed, or is gone, nobody knows.
-            return weighted(self._files(leaf, now.keys() - before.keys()), 1)
+            return weighted(self._new_files(leaf, now, before), 1)
         if isinstance(leaf, ConstantLeaf) and before == now:
             return weighted(frame_of_plan(leaf.node, self.spark).limit(0), 1)
         return None
@@ -114,13 +117,12 @@ class Cut:
 
         Raises `PipelineError` if rows that it has read were taken back.
         """
+        now = self.position(leaf)
+        if isinstance(leaf, FilesLeaf):
+            assert isinstance(now, dict)
+            return self._new_files(leaf, now, before)
         if before is None:
             return self.whole(leaf)
-        if isinstance(leaf, FilesLeaf):
-            now = self.position(leaf)
-            assert isinstance(now, dict)
-            assert isinstance(before, dict)
-            return self._files(leaf, now.keys() - before.keys())
         changes = self.changes(leaf, before)
         if changes is None or self.takes_back(leaf, before, changes):
             raise PipelineError(
@@ -152,14 +154,42 @@ class Cut:
         return summed(whole) if len(frames) > 1 else whole
 
     def rows_changed(self, leaves: Iterable[Leaf], before: Positions) -> int | None:
-        """Return how many rows of inputs have changed since positions; None where only reading them tells."""
-        count = 0
-        for leaf in leaves:
-            read, now = before.get(leaf.key), self.position(leaf)
-            if not (isinstance(leaf, TableLeaf) and isinstance(read, int) and isinstance(now, int)):
+        """Return how many rows of inputs have changed since positions, once an update has read them.
+
+        None where that is not known.
+        """
+        counts = [self._rows_changed(leaf, before.get(leaf.key)) for leaf in leaves]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+    def _rows_changed(self, leaf: Leaf, before: Position | None) -> int | None:
+        now = self.position(leaf)
+        match leaf:
+            case TableLeaf() if before is None:
+                return self._entry(leaf.name).rows
+            case TableLeaf() if isinstance(before, int) and isinstance(now, int):
+                return sum(rows_in(self.catalog.changes(leaf.name, at)) for at in range(before + 1, now + 1))
+            case FilesLeaf() if leaf.exact in self.counting:
+                return _counted(self.counting.pop(leaf.exact))
+            case FilesLeaf() if isinstance(now, dict):
+                paths = _new(now, before)
+                return rows_of_files(paths) if leaf.knows_its_rows or not paths else None
+            case _:
                 return None
-            count += sum(rows_in(self.catalog.changes(leaf.name, at)) for at in range(read + 1, now + 1))
-        return count
+
+    def _new_files(self, leaf: FilesLeaf, now: Mapping[str, Any], before: Position | None) -> DataFrame:
+        """Return the rows of files that came since a position; of all without one."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        paths = _new(now, before)
+        rows = self._files(leaf, paths)
+        self.counting.pop(leaf.exact, None)
+        # Counting breaks Spark's generated code in two: of many rows, as in a first run, that is noticed.
+        if not paths or before is None or leaf.knows_its_rows:
+            return rows
+        self.counting[leaf.exact] = counting = Observation()
+        return rows.observe(counting, f.count(f.lit(1)))
 
     def rows_of(self, leaves: Iterable[Leaf]) -> int | None:
         """Return how many rows inputs have; None where only reading them tells."""
@@ -184,3 +214,17 @@ class Cut:
                 dataset=str(name),
             )
         return self.entries[name]
+
+
+def _new(now: Mapping[str, Any], before: Position | None) -> set[str]:
+    """Return the files that are not in a position; all without one."""
+    return now.keys() - (before if isinstance(before, dict) else {})
+
+
+def _counted(counting: Observation) -> int | None:
+    """Return the rows that were counted; None if Spark has not read them, since none was wanted."""
+    made: Any = counting._jo  # pyright: ignore[reportPrivateUsage]
+    if not made.future().isCompleted():
+        return None  # `get` would wait for it.
+    row = made.getRow()
+    return row.getLong(0) if row.length() else None

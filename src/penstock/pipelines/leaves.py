@@ -74,6 +74,11 @@ class FilesLeaf(Leaf):
     roots: tuple[str, ...]
     reading: str
 
+    @property
+    def knows_its_rows(self) -> bool:
+        """Whether the files tell how many rows they hold."""
+        return self.reading.startswith("Parquet ")
+
 
 @dataclass(frozen=True, slots=True)
 class ConstantLeaf(Leaf):
@@ -225,6 +230,16 @@ def files_there(leaf: FilesLeaf) -> dict[str, FileMark]:
         stat = os.stat(path)
         found[path] = [stat.st_size, stat.st_mtime_ns]
     return found
+
+
+def rows_of_files(paths: Iterable[str]) -> int | None:
+    """Return the number of rows in files of Parquet; None if one of them does not tell."""
+    import pyarrow.parquet as pq
+
+    try:
+        return sum(pq.read_metadata(path).num_rows for path in paths)
+    except (OSError, ValueError):  # pyarrow's own errors are of these kinds; an encrypted file is one
+        return None
 
 
 # -- other rows for a leaf -------------------------------------------------------------------------

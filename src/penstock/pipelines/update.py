@@ -42,8 +42,8 @@ _FROM_ALL_ROWS = "from all rows"
 class Updated:
     """What an update did.
 
-    rows_in: rows of changes that were read; None where Spark read whole inputs. whole: whether it was made
-    from all rows.
+    rows_in: rows of changes and streams that were read; None where that is not known, as of whole inputs that
+             Spark has read. whole: whether it was made from all rows.
     """
 
     entry: TableEntry
@@ -156,6 +156,7 @@ class Updater:
     def append(self) -> Updated:
         before = self._before if not self.anew else None
         positions: dict[str, Positions] = {}
+        read_on: list[tuple[list[Leaf], Positions]] = []
         rows: DataFrame | None = None
         for query in self._table.queries:
             read = before.positions.get(query.query.name, {}) if before else {}
@@ -167,21 +168,24 @@ class Updater:
                 leaf.exact: partial(self.cut.unread, leaf, read.get(leaf.key), self._table)
                 for leaf in streams
             }
+            read_on.append((streams, read))
             frame = self._over(query, {**self._whole(query), **unread})
             frame = frame.select(*map(quoted, self._table.schema.fieldNames()))
             rows = frame if rows is None else rows.unionByName(frame)
         if self._table.dataset.kind is Kind.SINK:
-            return self._staged(positions, rows)
-        version = self._appended(before, rows)
-        # A flow that is not in the project now, and returns, goes on where it was.
-        gone = {} if before is None else {k: v for k, v in before.positions.items() if k not in positions}
-        return Updated(self._entry(version, {**gone, **positions}), Method.APPEND, None)
+            entry = self._staged(positions, rows)
+        else:
+            # A flow that is not in the project now, and returns, goes on where it was.
+            gone = {} if before is None else {k: v for k, v in before.positions.items() if k not in positions}
+            entry = self._entry(self._appended(before, rows), {**gone, **positions})
+        counts = [self.cut.rows_changed(streams, read) for streams, read in read_on]
+        return Updated(entry, Method.APPEND, None if None in counts else sum(filter(None, counts)))
 
-    def _staged(self, positions: Mapping[str, Positions], rows: DataFrame | None) -> Updated:
+    def _staged(self, positions: Mapping[str, Positions], rows: DataFrame | None) -> TableEntry:
         """Keep rows for a sink until the run is published."""
         none = no_rows(self._table.schema, self.cut.spark)
         version, count = stage(self.cut.catalog, self._table, none if rows is None else rows)
-        return Updated(self._entry(version, positions, rows=count), Method.APPEND, count)
+        return self._entry(version, positions, rows=count)
 
     def _appended(self, before: TableEntry | None, rows: DataFrame | None) -> int:
         schema, layout = self._table.schema, self._table.layout
@@ -219,8 +223,8 @@ class Updater:
         known = {key: rows for key, rows in changes.items() if rows is not None}
         if why or len(known) < len(changes):
             version = self._writer.replace(self._over(query, self._whole(query)))
-            made = self._entry(version, {name: now})
-            return Updated(made, self.plan.method, None, why or _FROM_ALL_ROWS, whole=True)
+            made, rows = self._entry(version, {name: now}), self.cut.rows_changed(query.leaves, {})
+            return Updated(made, self.plan.method, rows, why or _FROM_ALL_ROWS, whole=True)
         back = any(self.cut.takes_back(leaf, read.get(leaf.key), known[leaf.exact]) for leaf in query.leaves)
         version = self._applied(query, known, takes_back=back)
         changed = self.cut.rows_changed(query.leaves, read)
