@@ -216,9 +216,15 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
         "by sequence, trusted": lambda x, y: x.upsert(
             "a", row=ps.struct(b=col.b), sequence=AT // 2, deleted=col.b == 3, on_misfit="trust_key"
         ),
+        "by sequence, some tombstones": lambda x, y: x.upsert(
+            "a", row=ps.struct(a=col.a, at=AT), deleted=AT % 2 == 1, sequence=AT, tombstones=1
+        ),
     },
     Misfits: {
         "misfits": lambda x, y: x.upsert("a", sequence=AT // 2, on_misfit="dead_letter").misfits(),
+        "with some tombstones": lambda x, y: x.upsert(
+            "a", sequence=AT // 2, on_misfit="dead_letter", tombstones=0
+        ).misfits(),
     },
     TemporalFilter: {
         "until": lambda x, y: y.valid(x.select(t=col.a), until=col.b),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import col
+from penstock.analysis.fingerprints import describe_nodes
 from penstock.errors import BadFlow, EvaluationError, NeedNotMet, RecordMisfit, WrongType
 from penstock.testing import Backend, check_ticks
 
@@ -73,6 +76,46 @@ def test_an_older_record_is_passed_over_also_after_a_deletion(backend: Backend) 
         5    | 1 eve 6 U; 1 ann 7 D        |
         6    | 1 kim 8 I; 2 bob 1 D        | + 1 kim
         7    | 2 bob 0 I                   |
+    """,
+    )
+
+
+def test_a_tombstone_is_forgotten_when_the_highest_sequence_is_so_far_ahead(backend: Backend) -> None:
+    check_ticks(
+        backend,
+        lambda flow: rows(records(flow), sequence="at", tombstones=3),
+        """
+        tick | records                     | out
+        1    | 1 ann 5 I; 2 bob 5 I        | + 1 ann; + 2 bob
+        2    | 1 ann 6 D; 2 bob 7 D        | - 1 ann; - 2 bob
+        3    | 3 joe 9 I; 1 eve 4 I        | + 3 joe
+        4    | 1 eve 4 I                   |
+        5    | 4 kim 10 I; 1 eve 4 I       | + 4 kim
+        6    | 1 eve 4 I; 2 eve 4 I        | + 1 eve
+        7    | 1 eve 3 I; 5 zoe 2 D        |
+        8    | 5 zoe 1 I                   | + 5 zoe
+        9    | 2 bob 8 I; 2 bob 9 D        |
+        10   | 6 lou 12 I; 2 bob 8 I       | + 6 lou
+        11   | 7 max 13 I                  | + 7 max
+        12   | 2 bob 8 I                   | + 2 bob
+    """,
+    )
+
+
+def test_misfits_are_those_of_the_tombstones_that_are_kept(backend: Backend) -> None:
+    def misfits(flow: ps.Flow) -> AnyStream:
+        latest = rows(records(flow), sequence="at", on_misfit="dead_letter", tombstones=1)
+        return latest.misfits().select("id", "name")
+
+    check_ticks(
+        backend,
+        misfits,
+        """
+        tick | records                     | out
+        1    | 1 ann 5 I; 2 bob 7 I        |
+        2    | 1 ann 5 D                   |
+        3    | 1 ann 4 I; 1 eve 4 I        | + 1 eve
+        4    | 2 eve 7 I                   | + 2 eve
     """,
     )
 
@@ -206,6 +249,14 @@ def test_records_cannot_be_taken_back() -> None:
             "the row before and a",
         ),
         ({"on_misfit": "ignore"}, "on_misfit of the records is 'ignore', not one of"),
+        ({"tombstones": 3}, "tombstones= is given for records without a sequence"),
+        ({"sequence": "op", "tombstones": 3}, "tombstones= is given for records whose sequence is str"),
+        (
+            {"sequence": "at", "tombstones": "3 d"},
+            "tombstones of the records is '3 d', not a number of steps",
+        ),
+        ({"sequence": "at", "tombstones": -1}, "tombstones is -1"),
+        ({"sequence": "at", "tombstones": True}, "tombstones is a whole number, got True"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(options: dict[str, Any], said: str) -> None:
@@ -314,3 +365,80 @@ def test_no_order_and_no_copy_changes_what_a_sequence_says(
 
     once = answer(shuffled + more)
     assert once == answer(more, shuffled) == answer(sorted(shuffled), more, shuffled[:3], more)
+
+
+@given(ticks=st.lists(st.lists(RECORDS, max_size=4), max_size=8), kept=st.integers(0, 4))
+def test_deleted_keys_are_those_of_a_dict_that_forgets(ticks: list[list[Record]], kept: int) -> None:
+    flow = ps.Flow("f")
+    flow.sink("out", rows(records(flow), sequence="at", on_misfit="trust_key", tombstones=kept))
+    engine, held, shown = ps.Engine(flow), dict[int, Record](), Counter[Any]()
+    highest = 0
+    for tick in ticks:
+        for record in tick:
+            highest = max(highest, record.at)
+            before = held.get(record.id)
+            if before is None or order(before) <= order(record):
+                held[record.id] = record
+        for key, record in list(held.items()):
+            if record.op == "D" and record.at < highest - kept:
+                del held[key]
+        for *row, weight in engine.tick(records=tick)["out"].raw:
+            shown[tuple(row)] += weight
+        assert +shown == Counter((each.id, each.name) for each in held.values() if each.op != "D")
+        assert min(shown.values(), default=0) >= 0
+
+
+def order(record: Record) -> tuple[Any, ...]:
+    return record.at, record.op == "D", record.name if record.op != "D" else ""
+
+
+class Timed(NamedTuple):
+    id: int
+    at: datetime
+
+
+def test_tombstones_of_a_table_with_a_key_are_kept_for_a_time() -> None:
+    flow = ps.Flow("f")
+    flow.sink("out", flow.table("rows", Timed, key="id", sequence="at", tombstones="1 d"))
+    engine = ps.Engine(flow)
+    day = [datetime(2026, 1, n, tzinfo=UTC) for n in range(1, 9)]
+    engine.tick(rows=[Timed(1, day[1]), ps.delete_key(1, sequence=day[2]), Timed(2, day[3])])
+    assert list(engine.tick(rows=[Timed(1, day[0])])["out"]) == []
+    engine.tick(rows=[Timed(2, day[4])])
+    assert list(engine.tick(rows=[Timed(1, day[0])])["out"]) == [ps.insert(Timed(1, day[0]))]
+
+
+def test_forgotten_tombstones_leave_nothing_in_state() -> None:
+    flow = ps.Flow("f")
+    flow.sink("out", rows(records(flow), sequence="at", tombstones=10))
+    state: dict[str, dict[Any, Any]] = {name: {} for name in ps.Engine(flow).slots}
+    engine = ps.Engine(flow, state=state)
+    for at in range(100):
+        engine.tick(records=[Record(at, "ann", at, "I"), Record(at, None, at, "D")])
+    assert {len(slot) for slot in state.values()} == {1, 11}
+
+
+@pytest.mark.parametrize("tombstones", [None, 2])
+def test_a_run_goes_on_with_its_tombstones(tmp_path: Path, tombstones: int | None) -> None:
+    given: list[Record] = []
+
+    def run(*more: Record) -> list[Any]:
+        given.extend(more)
+        flow, out = ps.Flow("f"), list[Any]()
+        flow.sink("out", rows(records(flow), sequence="at", tombstones=tombstones))
+        ps.run(flow, {"records": given}, {"out": out}, checkpoint=tmp_path / "state")
+        return [tuple(each.row) for each in out]
+
+    run(Record(1, "ann", 5, "I"), Record(1, "ann", 6, "D"))
+    assert run(Record(1, "eve", 4, "I"), Record(2, "bob", 9, "I")) == [(2, "bob")]
+    assert run(Record(1, "eve", 4, "I")) == ([] if tombstones is None else [(1, "eve")])
+
+
+def test_a_flow_that_keeps_all_tombstones_is_described_as_before_there_was_a_choice() -> None:
+    def described(**options: Any) -> str:
+        flow = ps.Flow("f")
+        flow.sink("out", rows(records(flow), sequence="at", **options))
+        return str(describe_nodes(flow.graph()))
+
+    assert "tombstones" not in described()
+    assert "tombstones" in described(tombstones=0)

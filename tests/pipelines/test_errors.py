@@ -86,6 +86,12 @@ PYTHON = {
     "dp.create_streaming_table('a')\ndp.create_auto_cdc_flow('a', 'r', ['id'], 'at')\n",
     "records_beside_rows": "@dp.table\ndef r():\n    return spark.readStream.schema('id INT, at INT').json('in')\n"
     "dp.create_auto_cdc_flow('r', 'r', ['id'], 'at', name='f')\n",
+    "tombstones_of_versions": "@dp.table\ndef r():\n    return spark.readStream.schema('id INT, at INT').json('in')\n"
+    "dp.create_streaming_table('a', table_properties={'penstock.tombstones': '3'})\n"
+    "dp.create_auto_cdc_flow('a', 'r', ['id'], 'at', stored_as_scd_type=2)\n",
+    "tombstones_for_days": "@dp.table\ndef r():\n    return spark.readStream.schema('id INT, at INT').json('in')\n"
+    "dp.create_streaming_table('a', table_properties={'penstock.tombstones': '3 d'})\n"
+    "dp.create_auto_cdc_flow('a', 'r', ['id'], 'at')\n",
     "columns_of_one_name": "@dp.materialized_view\ndef a():\n"
     "    return spark.range(1).select('id', F.col('id').alias('ID'))\n",
     "reserved_column": "@dp.materialized_view\ndef a():\n"

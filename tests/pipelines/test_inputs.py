@@ -470,6 +470,25 @@ def two():
     assert project.rows("two") == Counter([(4,)])
 
 
+def test_deleted_keys_of_records_are_kept_as_long_as_the_table_says(project: Project) -> None:
+    project.write("a.py", HEAD + """
+@dp.table
+def records():
+    return spark.readStream.schema("id INT, at INT, op STRING").json("in")
+
+for name, properties in {"for_good": {}, "for_three": {"penstock.tombstones": "3"}}.items():
+    dp.create_streaming_table(name, table_properties=properties)
+    dp.create_auto_cdc_flow(
+        name, "records", ["id"], "at", apply_as_deletes="op = 'D'", except_column_list=["op"]
+    )
+""")  # fmt: skip
+    for number, ats in enumerate(([(1, 1, "U"), (1, 2, "D")], [(2, 6, "U")], [(1, 1, "U")]), 1):
+        project.add("in", number, ({"id": key, "at": at, "op": op} for key, at, op in ats))
+        assert "FAILED" not in states(project.run()).values()
+    assert project.rows("for_good") == Counter([(2, 6)])
+    assert project.rows("for_three") == Counter([(1, 1), (2, 6)])
+
+
 def test_streams_with_state(project: Project) -> None:
     project.write("a.py", HEAD + """
 def read(folder):

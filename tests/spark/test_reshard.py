@@ -74,6 +74,8 @@ def appended() -> Flow:
     flow.sink("joined", prices.join(items, on="item"))
     flow.sink("distinct", prices.select(col.item).distinct())
     flow.sink("late", prices.defer_tick().group_by(col.item).agg(n=ps.count()))
+    latest = {"sequence": "at", "deleted": col.price < 3, "on_misfit": "trust_key", "tombstones": "4s"}
+    flow.sink("latest", bids.upsert("item", **latest))
     return flow
 
 

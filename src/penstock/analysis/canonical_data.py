@@ -33,9 +33,13 @@ def to_canonical_data(value: object) -> Json:
 
 
 def dataclass_parameters(value: object) -> dict[str, Json]:
-    """Convert the compared fields of a dataclass instance."""
-    fields = dataclasses.fields(cast("Any", value))
-    return {f.name: to_canonical_data(getattr(value, f.name)) for f in fields if f.compare}
+    """Convert the compared fields of a dataclass instance, but no `ADDED_LATER` one that has its default."""
+    given = ((f, getattr(value, f.name)) for f in dataclasses.fields(cast("Any", value)) if f.compare)
+    return {
+        f.name: to_canonical_data(item)
+        for f, item in given
+        if not (f.metadata.get("added_later") and item == f.default)
+    }
 
 
 def without_display_parts(value: Json) -> Json:

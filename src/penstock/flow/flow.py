@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.flow.keyed_tables import OnMisfitName
     from penstock.flow.operators.signals.signal_source import SignalSource
     from penstock.flow.signal import Signal
+    from penstock.flow.time_spans import GivenSpan
     from penstock.flow.timed_columns import Times
 
 T = TypeVar("T")
@@ -84,24 +85,25 @@ class Flow:
         key: str | Sequence[str] | None = None,
         sequence: str | None = None,
         on_misfit: OnMisfitName = "error",
+        tombstones: GivenSpan | None = None,
     ) -> Stream[T, Unbounded, Changes, NoOrder]:
         """Add a source of rows that may be retracted. Each input row has a weight, unless there is a key.
 
         key: columns by which rows are held. The source is then given records: a row sets the row of its key
              whatever it was before, a deletion needs no more than the key, and what is delivered again
              changes nothing.
-        sequence, on_misfit: see `Stream.upsert`. Of one sequence, a deletion comes after a row.
+        sequence, on_misfit, tombstones: see `Stream.upsert`. Of one sequence, a deletion comes after a row.
 
         Raises `UnknownColumn` and `WrongType` for columns that cannot be a key or a sequence.
         """
-        if key is None and sequence is None and on_misfit == "error":
+        if key is None and sequence is None and on_misfit == "error" and tombstones is None:
             return self._source(name, rows, bounded=False, append=False)
         from penstock.flow.keyed_tables import add_rows, keyed_source
 
         location = SourceLocation.of_caller()
         self._check_source_name(name, location)
         source = keyed_source(name, schema_of(rows), key, sequence, location)
-        return add_rows(self.add_source(source, location), source, on_misfit, location)
+        return add_rows(self.add_source(source, location), source, on_misfit, tombstones, location)
 
     def signal(self, name: str, values: type[T]) -> Signal[T]:
         """Add a signal source called `name`, with at most one value per tick.

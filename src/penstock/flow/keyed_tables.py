@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from penstock.errors import BadFlow, UnknownColumn, WrongType
@@ -10,17 +11,21 @@ from penstock.expr.check import check
 from penstock.expr.constructors import coalesce, lit, struct, when
 from penstock.expr.keyed_rows import KeyedRows
 from penstock.expr.tree import Column, Expr
-from penstock.expr.types import STR, BoolType, Field, Schema, StructType
+from penstock.expr.types import STR, TIMESTAMP, BoolType, Field, Schema, StructType
+from penstock.flow.aggregates import max as greatest
 from penstock.flow.column_arguments import render_argument
 from penstock.flow.operators.keyed_source import KeyedSource
 from penstock.flow.operators.misfits import REASON, Misfits
 from penstock.flow.operators.upsert import SEQUENCE_TYPES, OnMisfit, Upsert, UpsertRule
+from penstock.flow.time_spans import TIME_TYPES, span_in_unit
 from penstock.flow.window_functions import lagged, lead
+from penstock.source_location import caller_at
 
 if TYPE_CHECKING:
     from penstock.errors import SourceLocation
     from penstock.expr.types import DataType
     from penstock.flow.output_handle import AnyStream, Output
+    from penstock.flow.time_spans import GivenSpan, Span
 
 P = TypeVar("P")
 Key: TypeAlias = "Expr | str"
@@ -93,9 +98,13 @@ def _key_parts(
 
 
 def add_rows(
-    records: Output, source: KeyedSource, on_misfit: OnMisfitName, location: SourceLocation
+    records: Output,
+    source: KeyedSource,
+    on_misfit: OnMisfitName,
+    tombstones: GivenSpan | None,
+    location: SourceLocation,
 ) -> AnyStream:
-    """Add the upsert of the records of a keyed source."""
+    """Add the upsert of the records of a keyed source. Raises `WrongType` for unfit `tombstones`."""
     keyed = source.keyed
     return add_upsert(
         records,
@@ -105,6 +114,7 @@ def add_rows(
         before=Column("before") if keyed.sequence is None else None,
         sequence=None if keyed.sequence is None else Column("sequence"),
         on_misfit=on_misfit,
+        tombstones=tombstones,
         place=Column("place"),
         table=source.name,
         name=None,
@@ -123,6 +133,7 @@ def add_upsert(
     on_misfit: OnMisfitName,
     name: str | None,
     location: SourceLocation,
+    tombstones: GivenSpan | None = None,
     place: Expr | None = None,
     table: str | None = None,
 ) -> AnyStream:
@@ -152,9 +163,35 @@ def add_upsert(
             why="Records with a sequence may come in any order, so the one before may still be missing.",
             fix="leave out one of them",
         )
-    operator = Upsert(UpsertRule(keys, made, before, order, _policy(on_misfit, location), place, table))
+    kept, inputs = None, (stream,)
+    if tombstones is not None and order is not None:
+        kept = _kept_for(tombstones, check(order, schema).type, location)
+        with caller_at(location):
+            inputs = (stream, cast("Any", stream).group_by().agg(highest=greatest(order)))
+    elif tombstones is not None:
+        raise _no_bound("records without a sequence", location)
+    rule = UpsertRule(keys, made, before, order, _policy(on_misfit, location), place, table, kept)
     output = Schema(rows.fields, schema.row_class if row is None else rows.row_class)
-    return stream.flow.add(operator, output, (stream,), name, location)
+    return stream.flow.add(Upsert(rule), output, inputs, name, location)
+
+
+def _kept_for(given: GivenSpan, type: DataType, location: SourceLocation) -> Span:
+    """Return how far behind the highest sequence tombstones are kept. Raises `WrongType`."""
+    if type not in TIME_TYPES:
+        raise _no_bound(f"records whose sequence is {type}", location)
+    if type != TIMESTAMP and isinstance(given, str | timedelta):
+        wanted = f"a number of steps of the sequence, which is {type}"
+        raise _wrong("tombstones", given, wanted, location, "tombstones=1000")
+    return span_in_unit(given, type, None, "tombstones", location, may_be_zero=True)
+
+
+def _no_bound(of: str, location: SourceLocation) -> WrongType:
+    return WrongType(
+        f"tombstones= is given for {of}",
+        where=[location],
+        why="A deleted key is kept until the highest sequence is so far ahead of its own.",
+        fix='order the records by a time or a whole number, sequence="at"; or leave out tombstones=',
+    )
 
 
 def add_history(
@@ -238,7 +275,8 @@ def add_misfits(stream: Output, name: str | None, location: SourceLocation) -> A
             fix="rename the column before the upsert",
         )
     schema = Schema((*records.schema.fields, Field(REASON, STR)))
-    return stream.flow.add(Misfits(operator.rule), schema, (records,), name, location)
+    inputs = (records, *map(stream.output_of, node.inputs[1:]))
+    return stream.flow.add(Misfits(operator.rule), schema, inputs, name, location)
 
 
 def _keys(by: object, schema: Schema, location: SourceLocation) -> tuple[Expr, ...]:

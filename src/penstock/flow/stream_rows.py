@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.flow.keyed_tables import OnMisfitName
     from penstock.flow.output_handle import AnyStream, Output
     from penstock.flow.stream import Stream
+    from penstock.flow.time_spans import GivenSpan
 
 U = TypeVar("U")
 Tag = TypeVar("Tag", bound=Hashable)
@@ -45,6 +46,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         before: Expr | None = None,
         sequence: Expr | str | None = None,
         on_misfit: OnMisfitName = "error",
+        tombstones: GivenSpan | None = None,
         name: str | None = None,
     ) -> Stream[Any, B, Changes, NoOrder]:
         """Hold the latest row of each key (see `operators.upsert`). Rows of this stream are records.
@@ -59,6 +61,9 @@ class StreamRows(StreamBase[T_co, B, G, O]):
                    of a record with the same sequence. "error": `RecordMisfit` is raised. "dead_letter": it is
                    left out; `misfits()` has it. "trust_key": it is applied; of records with the same
                    sequence, the one with the greatest row.
+        tombstones: how far behind the highest sequence of all keys the one of a deleted key is kept: a time
+                   ("7 d") if sequences are times, else a number; by default for good. A record that is older
+                   than a tombstone which is forgotten counts as the first one of its key.
 
         Raises `WrongType` for arguments that do not fit the records.
         """
@@ -72,6 +77,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
             before=before,
             sequence=sequence,
             on_misfit=on_misfit,
+            tombstones=tombstones,
             name=name,
             location=SourceLocation.of_caller(),
         )

@@ -17,6 +17,10 @@ IN_ORDER = Unservable(
     "It reads the order in which rows come, and collections keep none.",
     "say what the order is by a column: top_k(n, by=...), ps.first(..., by=...), ps.last(..., by=...)",
 )
+OLD_TOMBSTONES = Unservable(
+    "Which tombstones are forgotten before an older record comes depends on how the input is cut into ticks.",
+    "leave out tombstones=, and they are kept for good",
+)
 LATER = Unservable(
     "It speaks of earlier ticks, and at a time there are only the rows of that time.",
     "give rows a time in a column, and compare that",

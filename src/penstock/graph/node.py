@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 ALTERABLE: Mapping[str, bool] = MappingProxyType({"alterable": True})
 """Metadata for operator fields whose value may change without invalidating a flow's state."""
 
+ADDED_LATER: Mapping[str, bool] = MappingProxyType({"added_later": True})
+"""Metadata for fields that older checkpoints do not know: descriptions leave them out with their default."""
+
 
 Columns: TypeAlias = "tuple[Field, ...] | None"
 """Columns of an output; None if they depend on a function."""

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 SEQUENCE, DELETED = "__penstock_sequence", "__penstock_deleted"
 """Columns that a flow adds to the records of its source."""
 
+TOMBSTONES = "penstock.tombstones"
+"""Property of a table of type 1: how far behind the highest sequence those of deleted keys are kept."""
+
 START_AT, END_AT = "__START_AT", "__END_AT"
 """Columns of a table of type 2: the sequences from which on a version holds, and up to which."""
 
@@ -72,8 +75,20 @@ class AutoCdc:
             made = made.add(START_AT, at).add(END_AT, at)
         return made
 
-    def table(self, records: DataFrame, location: SourceLocation) -> Callable[[Any], Any]:
-        """Return what makes the stream of the table's rows of that of its records."""
+    def table(
+        self, records: DataFrame, tombstones: str | None, location: SourceLocation
+    ) -> Callable[[Any], Any]:
+        """Return what makes the stream of the table's rows of that of its records.
+
+        tombstones: a number of steps of the sequence, or a time; None keeps them for good.
+        """
+        if tombstones is not None and self.versions:
+            raise BadDefinition(
+                f"{TOMBSTONES} is {tombstones!r}, and the table is of SCD type 2, which keeps all records",
+                where=[location],
+                fix="leave it out",
+                dataset="",
+            )
         chosen = self.columns(records, location)
         tracked = _chosen("tracked columns", chosen, self.tracked, self.untracked, location)
         row = struct(**{name: Read(name) for name in chosen})
@@ -81,7 +96,12 @@ class AutoCdc:
 
         def upserted(stream: Any) -> Any:
             return stream.upsert(
-                keys, row=row, deleted=Read(DELETED), sequence=SEQUENCE, on_misfit="trust_key"
+                keys,
+                row=row,
+                deleted=Read(DELETED),
+                sequence=SEQUENCE,
+                on_misfit="trust_key",
+                tombstones=int(tombstones) if tombstones and tombstones.isdecimal() else tombstones,
             )
 
         def with_history(stream: Any) -> Any:

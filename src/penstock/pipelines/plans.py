@@ -15,6 +15,7 @@ from penstock.analysis import analyse
 from penstock.analysis.canonical_data import to_canonical_data
 from penstock.errors import PenstockError, Step, UnsupportedQuery
 from penstock.io.source import WEIGHT
+from penstock.pipelines.auto_cdc import TOMBSTONES
 from penstock.pipelines.definitions import Dataset, Kind, TableName
 from penstock.pipelines.errors import BadDefinition, NotIncremental
 from penstock.pipelines.event_order import has_unordered_watermark
@@ -113,7 +114,7 @@ def _plan(
     inputs = _named(query.leaves)
     try:
         _check_can_change(table, query, spark)
-        flow = _flow_of(query, inputs)
+        flow = _flow_of(table, query, inputs)
     except PenstockError as error:
         if policy is Policy.INCREMENTAL_STRICT:
             raise NotIncremental(
@@ -165,7 +166,7 @@ def _plan_of_streams(table: Table, fingerprint: str, stable: bool, spark: SparkS
         raise _refused_stream(query, "its watermark is on more than one stream", "put it on each stream")
     inputs = _named(query.leaves)
     try:
-        flow = _flow_of(query, inputs, closes=True)
+        flow = _flow_of(table, query, inputs, closes=True)
     except PenstockError as error:
         raise _refused_stream(query, error.what, error.fix) from None
     graph = flow.graph()
@@ -174,8 +175,11 @@ def _plan_of_streams(table: Table, fingerprint: str, stable: bool, spark: SparkS
     return TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs)
 
 
-def _flow_of(query: AnalysedQuery, inputs: Mapping[str, Leaf], *, closes: bool = False) -> Flow:
+def _flow_of(
+    table: Table, query: AnalysedQuery, inputs: Mapping[str, Leaf], *, closes: bool = False
+) -> Flow:
     cdc, location = query.query.cdc, query.query.location
+    tombstones = table.dataset.properties.get(TOMBSTONES)
     return flow_over_leaves(
         query.frame,
         {name: leaf.node for name, leaf in inputs.items()},
@@ -184,7 +188,7 @@ def _flow_of(query: AnalysedQuery, inputs: Mapping[str, Leaf], *, closes: bool =
         text=query.query.text,
         append=frozenset(name for name, leaf in inputs.items() if leaf.streaming),
         closes=closes,
-        then=cdc.table(query.frame, location) if cdc is not None else lambda rows: rows,
+        then=cdc.table(query.frame, tombstones, location) if cdc is not None else lambda rows: rows,
     )
 
 
@@ -301,6 +305,7 @@ def fingerprint_of(table: Table, names: Mapping[TableName, TableName], spark: Sp
         parts += [f"{key}={value}" for key, value in sorted(query.query.settings.items())]
         if (cdc := query.query.cdc) is not None:
             parts += [repr((cdc.keys, cdc.included, cdc.excluded, cdc.versions, cdc.tracked, cdc.untracked))]
+            parts += [each for each in (table.dataset.properties.get(TOMBSTONES),) if each is not None]
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
 

@@ -325,6 +325,8 @@ def _upsert(operator: Upsert, node: Node, inputs: _Inputs) -> Bag:
     rule = operator.rule
     if rule.sequence is None:
         raise NotOfBags("records count in the order in which they come")
+    if rule.tombstones is not None:
+        raise NotOfBags("which tombstones are forgotten depends on the ticks")
     [(schema, bag)] = inputs
     key, row = functions_of(rule.keys, schema), function_of(rule.row, schema)
     sequence = function_of(rule.sequence, schema)

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 from penstock.engine.row_codegen import Row
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, register_step
+from penstock.engine.steps.windows import WindowCalendar
 from penstock.engine.upserts import MisfitTexts
+from penstock.engine.window_runtime import watermark_function
 from penstock.expr.check import check
 from penstock.expr.tree import Call
 from penstock.expr.types import StructType
 from penstock.flow.operators.misfits import Misfits
 from penstock.flow.operators.upsert import OnMisfit, Upsert
+from penstock.flow.watermark_policy import WatermarkPolicy
 
 if TYPE_CHECKING:
     from penstock.engine.step_writer import StepWriter
@@ -25,6 +28,8 @@ class KeyedRecordsStep(Step):
 
     Slot: key -> its row, or with a sequence (sequence, row or None). Within a tick the keys of its records
     have [row before the tick, row, sequence, sequence before the tick], without a sequence the first two.
+    If tombstones are forgotten: highest, () -> the highest sequence of all keys, and a calendar of the
+    sequences of deleted keys.
     """
 
     operator: Upsert | Misfits
@@ -35,6 +40,8 @@ class KeyedRecordsStep(Step):
         self.rule = self.operator.rule
         self.held = writer.node_variable("held", node.id)
         self.texts = writer.constant("misfits", self._texts())
+        self._highest = writer.node_variable("highest", node.id)
+        self._calendar = None if self.rule.tombstones is None else WindowCalendar(node, writer)
 
     def _texts(self) -> MisfitTexts:
         schema, rule = self.input_schema(), self.rule
@@ -44,12 +51,27 @@ class KeyedRecordsStep(Step):
         return MisfitTexts(rule.table, keys, rows)
 
     def slots(self) -> tuple[Slot, ...]:
-        return (Slot(f"{self.node.id}.rows"),)
+        rows = Slot(f"{self.node.id}.rows")
+        if self._calendar is None:
+            return (rows,)
+        return rows, Slot(f"{self.node.id}.highest"), *self._calendar.slots()
 
     def begin(self) -> None:
         self.code.line(f"{self.held} = {{}}")
+        if self._calendar is not None:
+            self.code.line(f"{self._highest} = {self.slot_getter('highest')}(())")
 
     def consume(self, port: int, row: Row) -> None:
+        if port == 0:
+            self._consume_record(row)
+            return
+        # A row that is taken back is not above those after it.
+        (sequence,) = row.columns
+        is_higher = f"{sequence} is not None and ({self._highest} is None or {sequence} > {self._highest})"
+        with self.code.block(f"if {is_higher}:"):
+            self.code.line(f"{self.slot('highest')}[()] = {self._highest} = {sequence}")
+
+    def _consume_record(self, row: Row) -> None:
         code, writer, rule = self.code, self.writer, self.rule
         key, own, stored, new = (writer.fresh(n) for n in ("key", "own", "stored", "new"))
         schema = self.input_schema()
@@ -93,6 +115,9 @@ class KeyedRecordsStep(Step):
             if self.rule.sequence is not None:
                 with code.block(f"if {own}[2] != {own}[3] or {before} != {after}:"):
                     code.line(f"{slot}[{key}] = ({own}[2], {after})")
+                    if self._calendar is not None:
+                        with code.block(f"if {after} is None:"):
+                            self._calendar.schedule_end(f"{own}[2]", key)
             with code.block(f"if {before} != {after}:"):
                 if self.rule.sequence is None:
                     with code.block(f"if {after} is not None:"):
@@ -100,6 +125,24 @@ class KeyedRecordsStep(Step):
                     with code.block("else:"):
                         code.line(f"del {slot}[{key}]")
                 self.emit_change(before, after)
+        if self._calendar is not None:
+            self._forget_tombstones(self._calendar)
+
+    def _forget_tombstones(self, calendar: WindowCalendar) -> None:
+        """Write the code that removes deleted keys whose sequence is too far below the highest one."""
+        rule, code, writer, slot = self.rule, self.code, self.writer, self.slot("rows")
+        assert rule.sequence is not None
+        assert rule.tombstones is not None
+        type = check(rule.sequence, self.input_schema()).type
+        bound = watermark_function(WatermarkPolicy(str(rule.sequence), rule.tombstones), type)
+        oldest, at, key, stored = (writer.fresh(n) for n in ("oldest", "at", "key", "stored"))
+        with code.block(f"if {self._highest} is not None:"):
+            code.line(f"{oldest} = {writer.constant('bound', bound)}({self._highest})")
+            with code.block(f"for {at}, {key} in {calendar.entries_before(oldest)}:"):
+                code.line(f"{stored} = {self.slot_getter('rows')}({key})")
+                # A record may have come for the key since.
+                with code.block(f"if {stored} is not None and {stored}[1] is None and {stored}[0] == {at}:"):
+                    code.line(f"del {slot}[{key}]")
 
     def emit_change(self, before: str, after: str) -> None:
         """Write the code for a key whose row a tick has changed."""

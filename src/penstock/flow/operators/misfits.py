@@ -50,4 +50,4 @@ class Misfits(KeyedRecords):
         return (*context.input.fields, Field(REASON, STR))
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
-        return inputs[0]
+        return self.rule.gives(inputs[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,17 +17,28 @@ from penstock.expr.types import (
     StructType,
     TimestampType,
 )
-from penstock.flow.unservable import IN_ORDER
-from penstock.graph.node import Operator
-from penstock.graph.operator_declarations import KeyedSlot, Need, Placement, Port, place_by_key
+from penstock.flow.time_spans import TIME_TYPES, check_span, shown_span
+from penstock.flow.unservable import IN_ORDER, OLD_TOMBSTONES
+from penstock.graph.node import ADDED_LATER, Operator
+from penstock.graph.operator_declarations import (
+    EverywhereSlot,
+    Facts,
+    KeyedSlot,
+    Need,
+    Placement,
+    Port,
+    calendar_slots,
+    place_by_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.expr.tree import Expr
+    from penstock.flow.time_spans import Span
     from penstock.graph.check_context import CheckContext
     from penstock.graph.node import Columns
-    from penstock.graph.operator_declarations import Facts, SlotLayout, Unservable
+    from penstock.graph.operator_declarations import SlotLayout, Unservable
 
 SEQUENCE_TYPES = (Int32Type, Int64Type, DecimalType, DateType, TimestampType, StrType)
 """Types of values that may order the records of a key."""
@@ -57,12 +68,16 @@ class UpsertRule:
               in the order in which they come.
     place:    file of the record and its number in it, a struct, or null; for errors.
     table:    name of the table whose records these are; for errors.
+    tombstones: how far behind the highest sequence of all keys that of a deleted key is kept; None: for good.
 
     With a sequence, a record below the last one applied to its key is passed over, also after a deletion, and
     a record that is delivered again changes nothing. One with the same sequence and another row is a misfit;
     but a deletion follows the rows of its sequence, since it may carry that of the row it deletes.
     Without a sequence, a record whose row is already held changes nothing, and one whose `before` is another
     row than the held one is a misfit.
+    With `tombstones`, the second input is a table of one row, the highest sequence of all records so far. At
+    the end of each tick, deleted keys whose sequence lies further below it are forgotten: a record that is
+    older still is then taken for the first one of its key.
     """
 
     keys: tuple[Expr, ...]
@@ -72,6 +87,7 @@ class UpsertRule:
     on_misfit: OnMisfit = OnMisfit.ERROR
     place: Expr | None = None
     table: str | None = None
+    tombstones: Span | None = field(default=None, metadata=ADDED_LATER)
 
     def check(self, context: CheckContext) -> StructType:
         """Return the type of the rows. Raises unless all expressions fit the input."""
@@ -85,9 +101,19 @@ class UpsertRule:
         if self.sequence is not None:
             type_ = context.type_of(self.sequence)
             context.require(isinstance(type_, SEQUENCE_TYPES), f"{type_} is no sequence")
+        if self.tombstones is not None:
+            self._check_tombstones(self.tombstones, context)
         if self.place is not None:
             context.require(context.type_of(self.place) == PLACE, "its place is no file and number")
         return rows
+
+    def _check_tombstones(self, span: Span, context: CheckContext) -> None:
+        type_ = None if self.sequence is None else context.type_of(self.sequence)
+        if type_ not in TIME_TYPES:
+            raise context.unbuildable_error("tombstones are kept for a span of a sequence that has none")
+        check_span(span, type_, context, may_be_zero=True)
+        highest = [each.type for each in context.inputs[1].fields]
+        context.require(highest == [type_], "the highest sequence is of another type than the sequence")
 
     @property
     def in_order(self) -> bool:
@@ -95,7 +121,14 @@ class UpsertRule:
         return self.sequence is None or self.on_misfit is OnMisfit.DEAD_LETTER
 
     def unservable(self) -> Unservable | None:
-        return IN_ORDER if self.in_order else None
+        if self.in_order:
+            return IN_ORDER
+        return None if self.tombstones is None else OLD_TOMBSTONES
+
+    def gives(self, records: Facts) -> Facts:
+        """Return the facts of the records, as far as they hold of what is made of them."""
+        # Within a tick, or before a tombstone is forgotten, an older record is passed over.
+        return records.but(det=records.det and self.tombstones is None)
 
     def needs(self) -> tuple[Need, ...]:
         append = Need(
@@ -124,7 +157,8 @@ class UpsertRule:
 
     def __str__(self) -> str:
         order = "in order of arrival" if self.sequence is None else f"by {self.sequence}"
-        return f"by ({', '.join(map(str, self.keys))}), {order}, on_misfit={self.on_misfit.value}"
+        kept = "" if self.tombstones is None else f", tombstones={shown_span(self.tombstones)}"
+        return f"by ({', '.join(map(str, self.keys))}), {order}, on_misfit={self.on_misfit.value}{kept}"
 
 
 class KeyedRecords(Operator):
@@ -134,7 +168,10 @@ class KeyedRecords(Operator):
     rule: UpsertRule
 
     def ports(self) -> tuple[Port, ...]:
-        return (Port("input", blocking=True, why="a further record could replace a row"),)
+        records = Port("input", blocking=True, why="a further record could replace a row")
+        if self.rule.tombstones is None:
+            return (records,)
+        return records, Port("highest", blocking=True, why="a higher sequence lets tombstones be forgotten")
 
     def unservable(self) -> Unservable | None:
         return self.rule.unservable()
@@ -143,10 +180,13 @@ class KeyedRecords(Operator):
         return self.rule.needs()
 
     def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
-        return {"rows": KeyedSlot()}
+        rows = KeyedSlot()
+        if self.rule.tombstones is None:
+            return {"rows": rows}
+        return {"rows": rows, "highest": EverywhereSlot(), **calendar_slots("", rows)}
 
     def placement(self) -> Placement:
-        return place_by_key(self.rule.keys)
+        return place_by_key(self.rule.keys, *(() if self.rule.tombstones is None else (None,)))
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         return self.rule.expressions()
@@ -160,7 +200,8 @@ class Upsert(KeyedRecords):
     """The latest row of each key. A tick emits the difference between a key's rows before and after it.
 
     State: the row of each key, and with a sequence that of its last record, which is kept when the row is
-    deleted (a tombstone), so that an older record cannot bring it back. An empty tick emits nothing.
+    deleted (a tombstone), so that an older record cannot bring it back: for good, or with `tombstones` until
+    the highest sequence of all keys is so far ahead of it. An empty tick emits nothing.
 
     >>> from dataclasses import dataclass
     >>> import penstock as ps
@@ -185,4 +226,4 @@ class Upsert(KeyedRecords):
         return True
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
-        return inputs[0].but(append=False, ordered=False)
+        return self.rule.gives(inputs[0]).but(append=False, ordered=False)
