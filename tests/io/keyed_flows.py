@@ -66,6 +66,10 @@ def envelope(op: str, before: Any, after: Any) -> Any:
     return {"before": before, "after": after, "op": op}
 
 
+def upserted(key: int | None, value: Any) -> Any:
+    return {"key": {"id": key}, "value": value}
+
+
 KEY_ALONE = {"id": 2, "name": None, "city": None}
 
 ROWS = {
@@ -74,6 +78,7 @@ ROWS = {
     "operations": lambda at: io.Operations(io.CsvFiles(at), "op", ["I", "U"], "D", ignore="?"),
     "envelopes": lambda at: io.Debezium(io.JsonFiles(at)),
     "delta": lambda at: io.DeltaChanges(io.ParquetFiles(at)),
+    "upserts": lambda at: io.Upserts(io.JsonFiles(at)),
 }
 
 ENVELOPES = [
@@ -90,6 +95,16 @@ ENVELOPES = [
 OPERATIONS = (
     "id,name,city,op\n2,bob,,I\n1,ann,Rome,I\n1,amy,Rome,U\n3,amy,Rome,I\n1,,,D\n2,bob,,D\n2,bob,,D\n9,,,?\n"
 )
+
+
+UPSERTS = [
+    upserted(1, ANN._asdict()),
+    upserted(2, {"name": "bob"}),
+    upserted(1, {"name": "amy", "city": "Rome"}),
+    upserted(2, None),
+    {"key": {"id": 9}},
+    upserted(3, AMY._replace(id=3)._asdict()),
+]
 
 
 def written(form: str, folder: Path) -> Any:
@@ -109,6 +124,9 @@ def written(form: str, folder: Path) -> Any:
         rows = "id,name,city,weight\n1,ann,Rome,1\n2,bob,,\n1,amy,Rome,1\n2,,,-1\n9,,,-1\n"
         write(folder / "1.csv", rows)
         return ROWS[form](folder), [AMY]
+    if form == "upserts":
+        write(folder / "1.json", json_lines(UPSERTS))
+        return ROWS[form](folder), [AMY, AMY._replace(id=3)]
     if form == "operations":
         write(folder / "1.csv", OPERATIONS)
         return ROWS[form](folder), [AMY._replace(id=3)]

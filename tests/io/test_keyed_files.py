@@ -22,6 +22,7 @@ from tests.io.keyed_flows import (
     delta_file,
     envelope,
     json_lines,
+    upserted,
     versioned,
     written,
 )
@@ -57,6 +58,19 @@ def test_a_run_goes_on_with_the_rows_that_are_held(tmp_path: Path) -> None:
         (lambda at: io.Debezium(io.JsonFiles(at)), envelope("u", None, None), "after: it is null or missing"),
         (lambda at: io.Debezium(io.JsonFiles(at)), envelope("d", None, None), "needs the key of the row"),
         (lambda at: io.Debezium(io.JsonFiles(at)), envelope("t", None, None), "op: 't' is not one of"),
+        (lambda at: io.Upserts(io.JsonFiles(at)), None, "key: it is null or missing"),
+        (lambda at: io.Upserts(io.JsonFiles(at)), {"value": AMY._asdict()}, "key: it is null or missing"),
+        (lambda at: io.Upserts(io.JsonFiles(at)), upserted(None, None), "key: id is null or missing"),
+        (
+            lambda at: io.Upserts(io.JsonFiles(at)),
+            upserted(1, {"city": "Rome"}),
+            "name: expected str, found None",
+        ),
+        (
+            lambda at: io.Upserts(io.JsonFiles(at)),
+            upserted(2, AMY._asdict()),
+            "value: its id is 1, not that of the key",
+        ),
     ],
 )
 def test_records_that_cannot_be_read_have_a_place(
@@ -66,6 +80,24 @@ def test_records_that_cannot_be_read_have_a_place(
     with pytest.raises(BadRow, match=said) as error:
         ps.run(customers(), {"customers": source(tmp_path)}, {"out": io.Memory()})
     assert (error.value.facts["row"], error.value.facts["line"]) == (1, 1)
+
+
+def test_an_upsert_without_a_value_has_its_sequence_in_the_key(tmp_path: Path) -> None:
+    def at(version: int | None) -> dict[str, Any]:
+        return {"id": 1, "version": version}
+
+    records = [
+        {"key": {"id": 1}, "value": {"name": "ann", "version": 3}},
+        {"key": at(5), "value": None},
+        {"key": {"id": 1}, "value": {"name": "amy", "version": 4}},
+    ]
+    write(tmp_path / "1.json", json_lines(records))
+    memory = io.Memory()
+    ps.run(versioned(), {"rows": io.Upserts(io.JsonFiles(tmp_path))}, {"out": memory})
+    assert memory.rows() == []
+    write(tmp_path / "2.json", json_lines([{"key": at(None), "value": None}]))
+    with pytest.raises(BadRow, match="version: it is null, but orders the records of a key"):
+        ps.run(versioned(), {"rows": io.Upserts(io.JsonFiles(tmp_path))}, {"out": memory})
 
 
 @pytest.mark.parametrize("tick_rows", [1, 2, 1000])
@@ -257,3 +289,12 @@ def test_sources_without_records_by_key_are_refused() -> None:
     for source in (io.Debezium(io.Kafka("a", "b")), io.Kafka("a", "b")):
         with pytest.raises(BadInput, match="is a table with a key, and cannot read"):
             ps.run(customers(), {"customers": source}, {"out": io.Memory()})
+
+
+@pytest.mark.parametrize("rows", [ps.Flow.table, ps.Flow.source])
+def test_upserts_are_of_tables_with_a_key(rows: Any, tmp_path: Path) -> None:
+    flow = ps.Flow("f")
+    flow.sink("out", rows(flow, "rows", Versioned))
+    with pytest.raises(BadInput, match="gets upserts, and is no table with a key") as error:
+        ps.run(flow, {"rows": io.Upserts(io.JsonFiles(tmp_path))}, {"out": io.Memory()})
+    assert error.value.fix == 'declare it as flow.table("rows", ..., key="id")'

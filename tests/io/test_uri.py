@@ -30,6 +30,7 @@ from penstock.io import (
     PostgresTable,
     Print,
     TableFiles,
+    Upserts,
     parse_sink,
     parse_source,
 )
@@ -54,6 +55,7 @@ from penstock.state.rewind import rewind
             "debezium+json:in?epoch=micros&dead_letter=d",
             Debezium(JsonFiles("in", dead_letter="d"), epoch="micros"),
         ),
+        ("upserts+json:in?files_per_tick=2", Upserts(JsonFiles("in", files_per_tick=2))),
         ("deltachanges+parquet:in?files_per_tick=2", DeltaChanges(ParquetFiles("in", files_per_tick=2))),
         (
             "operations+csv:in?column=op&insert=I,U&delete=D",

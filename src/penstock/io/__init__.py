@@ -6,7 +6,7 @@ before a source or sink is opened.
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.io.change_data import ChangeData, Debezium, DeltaChanges, Operations
+from penstock.io.change_data import ChangeData, Debezium, DeltaChanges, Operations, Upserts
 from penstock.io.delivery.guarantee import Guarantee, guarantee_of
 from penstock.io.delivery.negative_rows import HeldBack
 from penstock.io.delta import DeltaChangelog, DeltaRows, DeltaTable
@@ -68,6 +68,7 @@ __all__ = [
     "Source",
     "TableFiles",
     "TickTime",
+    "Upserts",
     "WallClock",
     "Writer",
     "guarantee_of",

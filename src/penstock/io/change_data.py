@@ -132,6 +132,16 @@ class Debezium(ChangeData):
         set_fields(self, records=records, epoch=epoch, columns=given)
 
 
+@dataclass(frozen=True)
+class Upserts(ChangeData):
+    """Source of upserts, as compacted topics hold them: `Upserts(JsonFiles("in"))`, for tables with a key.
+
+    A record has a `key`, an object with the columns of the key, and a `value`: the row that it sets, which
+    may leave out the key's columns, or null, which deletes the row of the key. In a table with a sequence,
+    the `key` of a record without a value has it, too.
+    """
+
+
 # --- schema and meaning of records --------------------------------------------------------
 
 
@@ -158,6 +168,12 @@ def _(source: Operations, rows: Schema) -> Schema:
     if rows.position(source.column) is not None:
         return rows
     return Schema((*rows.fields, Field(source.column, STR, nullable=True)))
+
+
+@record_schema.register
+def _(source: Upserts, rows: Schema) -> Schema:
+    known = StructType(tuple(replace(f, nullable=True) for f in rows.fields))
+    return Schema((Field("key", known, nullable=True), Field("value", known, nullable=True)))
 
 
 @build_decoder.register
@@ -285,7 +301,14 @@ def _(source: Debezium, rows: Schema) -> Decode:
 
 
 def refuse_rows_only(source: ChangeData, name: str, append: bool) -> None:
-    """Raise `BadInput` if the flow's source is append-only."""
+    """Raise `BadInput` if the flow's source is append-only, or the records say nothing without a key."""
+    if isinstance(source, Upserts):
+        raise BadInput(
+            f"source {name!r} gets upserts, and is no table with a key",
+            why="They do not tell the rows that they replace and delete.",
+            fix=f'declare it as flow.table("{name}", ..., key="id")',
+            source=name,
+        )
     if append and not source.by_key:
         raise BadInput(
             f"source {name!r} gets change data, but is append-only",

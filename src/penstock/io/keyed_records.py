@@ -25,6 +25,7 @@ from penstock.io.change_data import (
     DeltaChanges,
     Join,
     Operations,
+    Upserts,
     build_decoder,
     build_joiner,
     envelope_reader,
@@ -233,6 +234,30 @@ def _operations_decoder(source: Operations, build: RecordBuilder) -> Decode:
         return build.sets(build.check(row)) if weight > 0 else build.deletes(row)
 
     return lambda record: list(map(changed, weighted(record)))
+
+
+@_decoder.register
+def _(source: Upserts, build: RecordBuilder) -> Decode:
+    fields = build.keyed.rows.fields
+    places = [at for at, field in enumerate(fields) if field.name in build.keyed.key]
+
+    def decode(record: Row | None) -> list[Row]:
+        key, value = record or (None, None)
+        if key is None:
+            raise Unfit("key: it is null or missing")
+        for at in places:
+            if key[at] is None and not fields[at].nullable:
+                raise Unfit(f"key: {fields[at].name} is null or missing")
+            if value is not None and value[at] not in (None, key[at]):
+                raise Unfit(
+                    f"value: its {fields[at].name} is {shortened(repr(value[at]))}, not that of the key"
+                )
+        if value is None:
+            return [build.deletes(key)]
+        whole = (key[at] if at in places else each for at, each in enumerate(value))
+        return [build.sets(build.check(tuple(whole)))]
+
+    return decode
 
 
 class Preimage(list[Row]):

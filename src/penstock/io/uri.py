@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from penstock.errors import BadUri
-from penstock.io.change_data import Debezium, DeltaChanges, Operations
+from penstock.io.change_data import Debezium, DeltaChanges, Operations, Upserts
 from penstock.io.delta import DeltaChangelog, DeltaRows, DeltaTable
 from penstock.io.files.changelog import Changelog
 from penstock.io.files.csv_files import CsvFiles
@@ -231,6 +231,10 @@ def _delta_changes(uri: Uri, make: Make) -> Source:
     return DeltaChanges(make(uri, ()))
 
 
+def _upserts(uri: Uri, make: Make) -> Source:
+    return Upserts(make(uri, ()))
+
+
 def _operations(uri: Uri, make: Make) -> Source:
     column = uri.need("column")
     insert, delete, ignore = (uri.words(name) or () for name in ("insert", "delete", "ignore"))
@@ -243,6 +247,7 @@ _FORMS: Mapping[str, Callable[[Uri, Make], Source]] = {
     "debezium": _debezium,
     "deltachanges": _delta_changes,
     "operations": _operations,
+    "upserts": _upserts,
 }
 
 
