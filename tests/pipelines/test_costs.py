@@ -12,6 +12,7 @@ from penstock.pipelines import costs, update
 from penstock.pipelines.costs import FACTOR, LEAST, Costs, Measured
 from penstock.pipelines.policy import Policy
 from penstock.state.commit import read_checked, write_checked
+from penstock.state.inspection import inspect
 from tests.pipelines.project import Project, event
 
 if TYPE_CHECKING:
@@ -124,3 +125,17 @@ def test_a_large_change_makes_a_table_from_all_rows(
     report = project.run()
     assert {each.updated.why for each in report.events.values() if each.updated} == {""}
     assert project.rows("parity") == Counter([(0, 573), (1, 573)])
+
+
+@pytest.mark.spark
+def test_state_of_many_rows_is_in_more_shards(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(update, "SHARD_ROWS", 3)
+    project = Project.new(tmp_path / "project", spark, a_sql=SQL)
+    for number, ids in enumerate((range(10), range(10, 40))):
+        add(project, number, ids)
+        project.run()
+        state = inspect(project.root / "storage/state/default/parity/1/checkpoint")
+        assert state.shards == 4
+        assert project.rows("parity") == Counter([(0, ids.stop // 2), (1, ids.stop // 2)])

@@ -175,9 +175,7 @@ def _plan_of_streams(table: Table, fingerprint: str, stable: bool, spark: SparkS
     return TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs)
 
 
-def _flow_of(
-    table: Table, query: AnalysedQuery, inputs: Mapping[str, Leaf], *, closes: bool = False
-) -> Flow:
+def _flow_of(table: Table, query: AnalysedQuery, inputs: Mapping[str, Leaf], *, closes: bool = False) -> Flow:
     cdc, location = query.query.cdc, query.query.location
     tombstones = table.dataset.properties.get(TOMBSTONES)
     return flow_over_leaves(

@@ -35,6 +35,9 @@ from penstock.spark.lowering.types import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+SHARD_ROWS = 2_000_000
+"""Rows of the inputs for each shard of state, where that makes more shards than tasks run at a time."""
+
 _FROM_ALL_ROWS = "from all rows"
 
 
@@ -310,7 +313,7 @@ class Updater:
         state = TableState(self.cut.catalog.state(self._table.name, generation))
         remove_folder(state.folder)
         whole = {s: self._in_order(leaf, self.cut.whole(leaf)) for s, leaf in self.plan.inputs.items()}
-        changed = self._tick(state, whole, now)
+        changed = self._tick(state, whole, now, self._shards(query))
         ticks = state.ticks_after(0)
         if ticks:
             rows = read_sink(ticks, self._table, self.cut.spark)
@@ -319,6 +322,11 @@ class Updater:
             version = self._writer.replace(no_rows(self._table.schema, self.cut.spark))
         made = self._entry(version, {query.query.name: now}, generation, state.last_tick)
         return Updated(made, Method.INCREMENTAL, changed, why, whole=True)
+
+    def _shards(self, query: AnalysedQuery) -> int:
+        """Return the number of state shards: a task holds the rows of one in memory."""
+        rows = self.cut.rows_changed(query.leaves, {}) or 0
+        return max(self.cut.spark.sparkContext.defaultParallelism, -(-rows // SHARD_ROWS))
 
     def _check_records_are_there(self, read: Positions) -> None:
         """Raise `PipelineError` if records that a table of records was made from are gone."""
@@ -334,8 +342,10 @@ class Updater:
                     "else go back to the query before, or define a table beside it",
                 )
 
-    def _tick(self, state: TableState, inputs: Mapping[str, DataFrame], now: Positions) -> int:
-        """Run the flow on changes; return their number."""
+    def _tick(
+        self, state: TableState, inputs: Mapping[str, DataFrame], now: Positions, shards: int | None = None
+    ) -> int:
+        """Run the flow on changes; return their number. shards: of state that is new."""
         from penstock.io.files.changelog import Changelog
         from penstock.spark.run_command import run
         from penstock.spark.sources.opening import Frame
@@ -349,6 +359,7 @@ class Updater:
             sources={name: Frame(frame, every_run=True) for name, frame in inputs.items()},
             sinks={ANSWER: Changelog(state.sink)},
             checkpoint=state.checkpoint,
+            shards=shards,
             keep_ticks=1,
         )
         if result.stopped_by is not None:
