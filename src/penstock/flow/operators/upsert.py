@@ -171,7 +171,8 @@ class KeyedRecords(Operator):
         records = Port("input", blocking=True, why="a further record could replace a row")
         if self.rule.tombstones is None:
             return (records,)
-        return records, Port("highest", blocking=True, why="a higher sequence lets tombstones be forgotten")
+        why = "a higher sequence lets tombstones be forgotten"
+        return records, Port("highest", blocking=True, why=why, completeness=True)
 
     def unservable(self) -> Unservable | None:
         return self.rule.unservable()
