@@ -521,3 +521,19 @@ def both():
     assert project.rows("first") == Counter([(1, 1), (2, 2), (3, 3)])
     assert project.rows("both") == Counter([(1, 1, 6)] * 3 + [(2, 2, 5), (2, 7, 5)])
     assert rows_read(report, "both") == 4
+
+
+def test_times_in_a_table_with_state(project: Project) -> None:
+    project.write("a.sql", """
+        CREATE MATERIALIZED VIEW last AS
+            SELECT id, max(at) AS at, max(day) AS day
+            FROM (SELECT id, timestamp(at) AS at, to_timestamp_ntz(at) AS day FROM json.`in`) GROUP BY id;
+        """)  # fmt: skip
+    for number in range(1, 4):
+        project.add("in", number, [{"id": number % 2, "at": f"2026-01-0{number} 10:00:00.5"}])
+        assert states(project.run()) == {"last": "COMPLETED"}
+    days = {id_: (at.isoformat(), day.isoformat()) for id_, at, day in project.rows("last")}
+    assert days == {
+        0: ("2026-01-02T10:00:00.500000+00:00", "2026-01-02T10:00:00.500000"),
+        1: ("2026-01-03T10:00:00.500000+00:00", "2026-01-03T10:00:00.500000"),
+    }
