@@ -107,6 +107,14 @@ PYTHON = {
     "sink_with_state": "dp.create_sink('s', 'console')\n@dp.append_flow(target='s')\ndef f():\n"
     "    return spark.readStream.schema('x INT').json('in').dropDuplicates()\n",
     "format_delta": "@dp.materialized_view(format='delta')\ndef a():\n    return spark.range(1)\n",
+    "delta_without_a_table": "@dp.materialized_view\ndef a():\n    return spark.read.format('delta').load('in')\n",
+    "delta_of_another_machine": "@dp.materialized_view\ndef a():\n"
+    "    return spark.read.format('delta').load('s3://bucket/orders')\n",
+    "delta_version_that_is_not_there": "import deltalake, pyarrow\n"
+    "deltalake.write_deltalake('t', pyarrow.table({'x': [1]}))\n@dp.materialized_view\ndef a():\n"
+    "    return spark.read.format('delta').option('versionAsOf', 7).load('t')\n",
+    "delta_option": "@dp.table\ndef a():\n"
+    "    return spark.readStream.format('delta').option('skipChangeCommits', 'true').load('in')\n",
 }
 
 SQL = {
@@ -181,4 +189,4 @@ def test_no_text_is_left_without_its_mistake() -> None:
     names = {
         f"{kind}_{name}" for kind, of in (("spec", SPECS), ("python", PYTHON), ("sql", SQL)) for name in of
     }
-    assert {path.stem for path in GOLDEN.glob("*.txt")} == {*names, "other_file"}
+    assert {path.stem for path in GOLDEN.glob("*.txt")} == {*names, "other_file", "delta_files_gone"}

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.pipelines.catalog import Catalog, Position, TableEntry
 from penstock.pipelines.definitions import TableName
+from penstock.pipelines.delta_inputs import DeltaInputs
 from penstock.pipelines.errors import PipelineError, QueryRefused
 from penstock.pipelines.graph import AnalysedQuery, Graph, Table, no_rows
 from penstock.pipelines.leaves import (
     ConstantLeaf,
+    DeltaLeaf,
     FilesLeaf,
     Leaf,
     TableLeaf,
@@ -55,6 +57,10 @@ class Cut:
     listings: dict[str, dict[str, list[int]]] = field(default_factory=dict[str, dict[str, list[int]]])
     folders: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     counting: dict[str, Observation] = field(default_factory=dict[str, "Observation"])
+    delta: DeltaInputs = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.delta = DeltaInputs(self.spark)
 
     def position(self, leaf: Leaf) -> Position | None:
         """Return how far an input goes in this run; None if that cannot be said.
@@ -68,6 +74,8 @@ class Cut:
                 if leaf.exact not in self.listings:
                     self.listings[leaf.exact] = self._files_of_the_cut(leaf)
                 return self.listings[leaf.exact]
+            case DeltaLeaf():
+                return str(self.delta.version(leaf))
             case ConstantLeaf():
                 return leaf.key
             case _:
@@ -97,6 +105,8 @@ class Cut:
         if isinstance(leaf, FilesLeaf):
             assert isinstance(position, dict)
             return self._files(leaf, position)
+        if isinstance(leaf, DeltaLeaf):
+            return self.delta.whole(leaf)
         return frame_of_plan(leaf.node, self.spark)
 
     def changes(self, leaf: Leaf, before: Position | None) -> DataFrame | None:
@@ -108,6 +118,8 @@ class Cut:
             if any(now.get(path) != mark for path, mark in before.items()):
                 return None  # What stood in a file that has changed, or is gone, nobody knows.
             return weighted(self._new_files(leaf, now, before), 1)
+        if isinstance(leaf, DeltaLeaf) and isinstance(before, str):
+            return self.delta.changes(leaf, before)
         if isinstance(leaf, ConstantLeaf) and before == now:
             return weighted(frame_of_plan(leaf.node, self.spark).limit(0), 1)
         return None
@@ -139,6 +151,8 @@ class Cut:
         if isinstance(leaf, TableLeaf) and isinstance(before, int) and isinstance(now, int):
             folders = [self.catalog.changes(leaf.name, at) for at in range(before + 1, now + 1)]
             return not all(map(adds_only, folders)) and not changes.where(f"{WEIGHT} < 0").isEmpty()
+        if isinstance(leaf, DeltaLeaf) and isinstance(before, str):
+            return self.delta.takes_back(leaf, before, changes)
         return False
 
     def _table_changes(self, leaf: TableLeaf, before: int, now: int) -> DataFrame | None:

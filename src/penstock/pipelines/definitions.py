@@ -25,6 +25,8 @@ RESERVED = "__penstock_"
 SNAPSHOTS = f"{RESERVED}snapshots"
 """Database of kept snapshots."""
 
+DELTA = "delta"
+
 _FORMATS = ("parquet", "orc")
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from penstock.pipelines.catalog import Catalog, TableEntry
 from penstock.pipelines.definitions import Kind, TableName
+from penstock.pipelines.delta_inputs import told_changes
 from penstock.pipelines.graph import Graph, Table
-from penstock.pipelines.leaves import ConstantLeaf, FilesLeaf, Leaf, TableLeaf
+from penstock.pipelines.leaves import ConstantLeaf, DeltaLeaf, FilesLeaf, Leaf, TableLeaf
 from penstock.pipelines.plans import Method, TablePlan
 from penstock.pipelines.table_state import TableState
 from penstock.state.commit import CommitLog
@@ -48,7 +49,7 @@ def _lines(
     if not plan.stable:
         yield "  at each run: its query answers otherwise each time"
     for leaf in {leaf.key: leaf for query in table.queries for leaf in query.leaves}.values():
-        yield f"  reads {_input(leaf, graph)}"
+        yield f"  reads {_input(leaf, graph)}{_position(leaf, entry)}"
     if entry is None:
         yield "  not there yet"
         return
@@ -68,10 +69,21 @@ def _input(leaf: Leaf, graph: Graph) -> str:
             return f"{graph.table(leaf.name).dataset.title}{how}"
         case FilesLeaf():
             return f"{', '.join(leaf.roots)}{how}"
+        case DeltaLeaf():
+            version = "" if leaf.version is None else f", version {leaf.version}"
+            return f"the Delta table {leaf.path}{version}{how}"
         case ConstantLeaf():
             return "constants"
         case _:
             return leaf.key
+
+
+def _position(leaf: Leaf, entry: TableEntry | None) -> str:
+    """Return how far a Delta table was read, and by which files the rest is known."""
+    if not isinstance(leaf, DeltaLeaf) or leaf.version is not None or entry is None:
+        return ""
+    read = [each[leaf.key] for each in entry.positions.values() if leaf.key in each]
+    return f", {told_changes(leaf, str(read[0]))}" if read else ""
 
 
 def _state(table: Table, entry: TableEntry, storage: Path) -> str:

@@ -31,6 +31,7 @@ from penstock.pipelines.definitions import (
     TableName,
     places,
 )
+from penstock.pipelines.delta_source import with_delta_relations
 from penstock.pipelines.errors import BadDefinition, QueryRefused
 from penstock.pipelines.leaves import Leaf, TableLeaf, UnversionedLeaf, leaves_of, with_leaves
 from penstock.pipelines.python_files import import_python_file, name_parts
@@ -247,7 +248,7 @@ class _Analyser:
                 fix="return the DataFrame",
                 dataset=str(query.target),
             )
-        return self._over_snapshots(self._analysed(query, frame))
+        return self._over_snapshots(self._analysed(query, with_delta_relations(frame, self.spark)))
 
     def _analysed(self, query: Query, frame: DataFrame) -> AnalysedQuery:
         without_leaves = AnalysedQuery(query, frame, ())
@@ -445,6 +446,9 @@ def _message_of(error: Exception) -> str:
         while cause.getCause() is not None:
             cause = cause.getCause()
         return str(cause.toString()).partition("\n")[0]
+    if isinstance(error, PySparkException) and error.getCondition() == "PYTHON_DATA_SOURCE_ERROR":
+        last = (error.getMessageParameters() or {})["msg"].rstrip().rpartition("\n")[2]
+        return last.partition(": ")[2] or last
     message = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n")[0].strip()
     if isinstance(error, PySparkException) and message:
         return message

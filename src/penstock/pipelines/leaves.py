@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock.errors import BadUri
 from penstock.path_or_url import local_path
 from penstock.pipelines.definitions import TableName
+from penstock.pipelines.delta_source import DeltaTable, index_of_files, table_of_relation, table_of_stream
 from penstock.pipelines.unversioned import (
     Identity,
     identity_of,
@@ -78,6 +79,14 @@ class FilesLeaf(Leaf):
     def knows_its_rows(self) -> bool:
         """Whether the files tell how many rows they hold."""
         return self.reading.startswith("Parquet ")
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLeaf(Leaf):
+    """A Delta table. version: the one that the query names; None: the newest of a run."""
+
+    path: str
+    version: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +161,8 @@ def _leaf(node: Any, datasets: Mapping[TableName, TableName], session: SparkSess
             name = _table(node.catalogTable(), datasets)
             if name is not None:
                 return TableLeaf(node, streaming, f"table {name}", f"table {name}", name)
-            return _files(node, node.relation(), streaming, session)
+            table = table_of_relation(node.relation()) if _is_of_files(node.relation(), session) else None
+            return _delta(node, table) if table else _files(node, node.relation(), streaming, session)
         case "StreamingRelation":
             source = node.dataSource()
             name = _table(source.catalogTable(), datasets)
@@ -162,7 +172,12 @@ def _leaf(node: Any, datasets: Mapping[TableName, TableName], session: SparkSess
                 return _unversioned(node, streaming, f"a stream of {source.className()}")
             return _files(node, source.resolveRelation(False, False, False), streaming, session)
         case "StreamingRelationV2":
-            return _unversioned(node, streaming, f"a stream of {node.sourceName()}")
+            table = table_of_stream(node)
+            return (
+                _delta(node, table)
+                if table
+                else _unversioned(node, streaming, f"a stream of {node.sourceName()}")
+            )
         case _:
             return _unversioned(node, streaming, node.simpleString(25))
 
@@ -196,8 +211,24 @@ def _table(catalogued: Any, datasets: Mapping[TableName, TableName]) -> TableNam
     return datasets.get(TableName(database, name.table()).folded)
 
 
+def _delta(node: Any, table: DeltaTable) -> DeltaLeaf:
+    named = table.path if table.version is None else f"{table.path}, version {table.version}"
+    key = f"{'stream of ' if node.isStreaming() else ''}Delta table {named}"
+    return DeltaLeaf(node, node.isStreaming(), key, key, table.path, table.version)
+
+
+def _is_of_files(relation: Any, session: SparkSession) -> bool:
+    """Return whether a relation is one of files, and these are as Spark itself lists them.
+
+    What else lists files, such as Delta's own reader in its jar, knows of rows in them that do not count.
+    """
+    return _is(relation, f"{_DATASOURCES}.HadoopFsRelation", session) and bool(
+        relation.location().getClass().getName().startswith("org.apache.spark.sql.execution.")
+    )
+
+
 def _files(node: Any, relation: Any, streaming: bool, session: SparkSession) -> Leaf:
-    if not _is(relation, f"{_DATASOURCES}.HadoopFsRelation", session):
+    if not _is_of_files(relation, session):
         return _unversioned(node, streaming, node.simpleString(25))
     uris = [path.toUri().toString() for path in items(relation.location().rootPaths())]
     options = sorted(without_secret_options(list(pairs(relation.options()))))
@@ -248,22 +279,10 @@ def rows_of_files(paths: Iterable[str]) -> int | None:
 def relation_of_files(leaf: FilesLeaf, paths: Iterable[str], session: SparkSession) -> Any:
     """Return a leaf over some of the files, with the columns, options and attributes of `leaf`."""
     package = java_class(session, "org.apache.hadoop.fs")
-    seq = java_class(session, "org.apache.spark.api.python.PythonUtils").toSeq
-    some = java_class(session, "scala.Some")
     datasources = java_class(session, "org.apache.spark.sql.execution.datasources")
     relation, java = leaf.relation, java_session(session)
-    defaults = getattr(datasources, "InMemoryFileIndex$").__getattr__("MODULE$")
-    listed = seq([package.Path(f"file:{path}") for path in paths])
-    base = _with_base_path(relation, leaf)
-    index = datasources.InMemoryFileIndex(
-        java,
-        listed,
-        base,
-        some(relation.schema()),
-        getattr(defaults, "$lessinit$greater$default$5")(),
-        getattr(defaults, "$lessinit$greater$default$6")(),
-        getattr(defaults, "$lessinit$greater$default$7")(),
-    )
+    listed = [package.Path(f"file:{path}") for path in paths]
+    index = index_of_files(listed, _with_base_path(relation, leaf), relation.schema(), session)
     made = relation.copy(
         index,
         relation.partitionSchema(),

@@ -20,7 +20,7 @@ from penstock.pipelines.definitions import Dataset, Kind, TableName
 from penstock.pipelines.errors import BadDefinition, NotIncremental
 from penstock.pipelines.event_order import has_unordered_watermark
 from penstock.pipelines.graph import AnalysedQuery, Graph, Table
-from penstock.pipelines.leaves import FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, text_of
+from penstock.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, text_of
 from penstock.pipelines.policy import POLICY, Policy, parse_policy
 from penstock.pipelines.sinks import check_sink
 from penstock.queries.current_time import reads_current_time
@@ -137,7 +137,7 @@ _LINEAR = frozenset(
 
 def _is_linear(query: AnalysedQuery) -> bool:
     """Return whether the changes of a query's rows are what it makes of the changes of its inputs."""
-    if not all(isinstance(leaf, (TableLeaf, FilesLeaf)) for leaf in query.leaves):
+    if not all(isinstance(leaf, (TableLeaf, FilesLeaf, DeltaLeaf)) for leaf in query.leaves):
         return False
     plan: Any = query.plan
     if plan.subqueriesAll().size() or not query.leaves:
@@ -265,7 +265,7 @@ def _is_row_by_row(node: Any) -> bool:
         return (node.joinType().toString(), *streaming) in _JOINS
     if kind == "Generate":
         return not _is_python_generator(node)
-    return kind in _LINEAR or kind in ("StreamingRelation", "EventTimeWatermark")
+    return kind in _LINEAR or kind in ("StreamingRelation", "StreamingRelationV2", "EventTimeWatermark")
 
 
 _JOINS = frozenset(

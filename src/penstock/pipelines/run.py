@@ -19,6 +19,7 @@ from penstock.errors import SourceLocation
 from penstock.pipelines.catalog import Catalog
 from penstock.pipelines.cut import Cut
 from penstock.pipelines.definitions import Dataset, Kind, TableName
+from penstock.pipelines.delta_source import register_delta
 from penstock.pipelines.errors import BadDefinition, BadSpec
 from penstock.pipelines.graph import Graph, Table, analysed, message_of, read_definitions
 from penstock.pipelines.plans import TablePlan, plan_tables
@@ -138,6 +139,7 @@ def _session_of(spec: PipelineSpec, spark: SparkSession) -> Generator[SparkSessi
     try:
         with without_error_log():
             yield session
+            register_delta(session, spec.root)
     finally:
         activate(before or spark)
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SourceLocation
 from penstock.pipelines.auto_cdc import AutoCdc
-from penstock.pipelines.definitions import Dataset, Definitions, Kind, Query, TableName
+from penstock.pipelines.definitions import DELTA, Dataset, Definitions, Kind, Query, TableName
+from penstock.pipelines.delta_source import with_delta_names
 from penstock.pipelines.errors import BadDefinition
 from penstock.queries.plan_details import frame_of_plan, items, java_class, java_session, pairs
 from penstock.queries.query_positions import QueryText
@@ -103,7 +104,7 @@ class _Reader:
 
     def query(self, name: str, target: TableName, query_of: Callable[[Any], Any], place: _Place) -> None:
         """Add the query of a statement. query_of: finds it in the statement's plan."""
-        frame = partial(_frame_of, self.spark, place.text.text, query_of)
+        frame = partial(_frame_of, self.spark, place.text.text, query_of, self.definitions)
         settings = dict(self.settings)
         self.definitions.add_query(Query(name, target, frame, place.location, place.text, None, settings))
 
@@ -151,10 +152,15 @@ class _Place:
     text: QueryText
 
 
-def _frame_of(spark: SparkSession, text: str, query_of: Callable[[Any], Any]) -> DataFrame:
+def _frame_of(
+    spark: SparkSession, text: str, query_of: Callable[[Any], Any], definitions: Definitions
+) -> DataFrame:
     # Parsed anew: a plan remembers the rules that found nothing in it, such as tables that were not there.
     parsed = java_session(spark).sessionState().sqlParser().parsePlan(text)
-    return frame_of_plan(query_of(parsed), spark)
+    query = query_of(parsed)
+    if DELTA in text.lower():
+        query = with_delta_names(query, spark, definitions.datasets)
+    return frame_of_plan(query, spark)
 
 
 def _column_of(transform: Any, place: _Place) -> str:

@@ -9,7 +9,7 @@ from signal import Signals
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from penstock.errors import CheckpointDamaged, FlowChanged
+from penstock.errors import CheckpointDamaged, FlowChanged, UnreadableSource
 from penstock.io.delivery.atomic_files import remove_folder
 from penstock.io.source import WEIGHT as SOURCE_WEIGHT
 from penstock.pipelines.catalog import Position, TableEntry
@@ -19,7 +19,7 @@ from penstock.pipelines.definitions import Kind
 from penstock.pipelines.errors import PipelineError
 from penstock.pipelines.event_order import in_time_order
 from penstock.pipelines.graph import AnalysedQuery, Table, no_rows, settings
-from penstock.pipelines.leaves import FilesLeaf, Leaf, TableLeaf, with_leaves
+from penstock.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, with_leaves
 from penstock.pipelines.plans import ANSWER, Method, TablePlan
 from penstock.pipelines.sinks import stage
 from penstock.pipelines.table_state import TableState
@@ -81,8 +81,14 @@ class Updater:
     def run(self) -> Updated:
         """Make the next version of the table, if anything changed. Raises the errors of its query."""
         start = perf_counter()
-        with settings(self.cut.spark, self._settings):
-            updated = _METHODS[self.plan.method](self)
+        try:
+            with settings(self.cut.spark, self._settings):
+                updated = _METHODS[self.plan.method](self)
+        except (PipelineError, UnreadableSource) as error:
+            if error.where:
+                raise
+            where = [self._table.dataset.location]
+            raise type(error)(error.what, where=where, why=error.why, fix=error.fix, **error.facts) from None
         return self._measured(updated, perf_counter() - start) if self.plan.chooses else updated
 
     @property
@@ -151,7 +157,7 @@ class Updater:
         return {
             leaf.exact: partial(self.cut.whole, leaf)
             for leaf in query.leaves
-            if isinstance(leaf, (TableLeaf, FilesLeaf))
+            if isinstance(leaf, (TableLeaf, FilesLeaf, DeltaLeaf))
         }
 
     # -- rows of streams --
