@@ -106,7 +106,7 @@ PYTHON = {
     "sink_of_rows": "dp.create_sink('s', 'console')\n@dp.append_flow(target='s')\ndef f():\n    return spark.range(1)\n",
     "sink_with_state": "dp.create_sink('s', 'console')\n@dp.append_flow(target='s')\ndef f():\n"
     "    return spark.readStream.schema('x INT').json('in').dropDuplicates()\n",
-    "format_delta": "@dp.materialized_view(format='delta')\ndef a():\n    return spark.range(1)\n",
+    "format_csv": "@dp.materialized_view(format='csv')\ndef a():\n    return spark.range(1)\n",
     "delta_without_a_table": "@dp.materialized_view\ndef a():\n    return spark.read.format('delta').load('in')\n",
     "delta_of_another_machine": "@dp.materialized_view\ndef a():\n"
     "    return spark.read.format('delta').load('s3://bucket/orders')\n",
@@ -115,6 +115,12 @@ PYTHON = {
     "    return spark.read.format('delta').option('versionAsOf', 7).load('t')\n",
     "delta_option": "@dp.table\ndef a():\n"
     "    return spark.readStream.format('delta').option('skipChangeCommits', 'true').load('in')\n",
+    "delta_sink_option": "dp.create_sink('s', 'delta', {'path': 'out', 'mergeSchema': 'true'})\n"
+    "@dp.append_flow(target='s')\ndef f():\n    return spark.readStream.schema('x INT').json('in')\n",
+    "delta_sink_without_path": "dp.create_sink('s', 'delta')\n@dp.append_flow(target='s')\ndef f():\n"
+    "    return spark.readStream.schema('x INT').json('in')\n",
+    "delta_column": "@dp.materialized_view(format='delta')\ndef a():\n"
+    "    return spark.sql(\"SELECT INTERVAL '1' DAY AS since FROM range(1)\")\n",
 }
 
 SQL = {

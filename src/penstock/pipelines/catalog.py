@@ -2,11 +2,13 @@
 
     <storage>/catalog/current                   link to the catalogue of the last run that ended
     <storage>/catalog/unpublished.json          the tables of a run that has not ended, as far as it came
+    <storage>/catalog/id                        what tells this catalogue from one that is made anew
     <storage>/catalog/<run>/catalog.json        each table: version, state, how far its inputs were read
     <storage>/catalog/<run>/<database>/<table>  link to the rows of the table, a folder of files
     <storage>/tables/<database>/<table>/<version>   the rows of a version
     <storage>/changes/<database>/<table>/<version>  what changed from the version before, with weights
     <storage>/state/<database>/<table>/<generation> state of an incremental table
+    <storage>/delta/<database>/<table>          Delta table to which versions are delivered
 
 Nothing that a catalogue names is changed afterwards. A run makes versions beside those that are there, and a
 catalogue that names them; `current` then moves by one rename, and with it all tables. A run that dies before
@@ -21,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
+from uuid import uuid4
 
 from penstock.errors import CheckpointDamaged, CheckpointInUse
 from penstock.io.delivery.atomic_files import (
@@ -29,8 +32,9 @@ from penstock.io.delivery.atomic_files import (
     remove_folder,
     subfolder_for,
     sync_folder,
+    write_file,
 )
-from penstock.pipelines.definitions import TableName
+from penstock.pipelines.definitions import DELTA, TableName
 from penstock.pipelines.errors import CatalogDamaged, PipelineInUse
 from penstock.state.commit import read_checked, write_checked
 from penstock.state.lease import Lease
@@ -105,6 +109,21 @@ class Catalog:
             yield cls(storage, lease)
         finally:
             lease.release()
+
+    @property
+    def identity(self) -> str:
+        """Id under which others know its versions: those of a catalogue made anew begin at 1 again."""
+        file = self._folder / "id"
+        if not file.is_file():
+            aside = self._folder / ".id.tmp"
+            write_file(aside, uuid4().hex.encode(), durable=True)
+            os.replace(aside, file)
+        return file.read_text()
+
+    @staticmethod
+    def delta_folder(storage: Path, name: TableName) -> Path:
+        """Folder of the Delta table to which versions of a table are delivered."""
+        return storage / DELTA / _escaped(name)
 
     def rows(self, name: TableName, version: int) -> Path:
         """Folder of the rows of a version."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -70,8 +70,10 @@ class Dataset:
     """A table, view or sink, or a kept snapshot of an input.
 
     schema:     declared columns, as Spark's type or DDL; None where the query decides.
+    format:     of the files of its versions; of a sink, where the rows go.
     properties: of a table; the options of a sink.
     input:      what a snapshot is of.
+    delivery:   format in which each version is delivered besides; empty: in none.
     """
 
     name: TableName
@@ -81,6 +83,7 @@ class Dataset:
     partitioned_by: tuple[str, ...] = ()
     format: str = "parquet"
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
+    delivery: str = ""
     input: str = ""
 
     @property
@@ -134,6 +137,8 @@ class Definitions:
                 fix="give one of them another name",
                 dataset=str(dataset.name),
             )
+        if dataset.kind is not Kind.SINK and dataset.format == DELTA:
+            dataset = replace(dataset, format="parquet", delivery=DELTA)
         self.datasets[dataset.name.folded] = dataset
 
     def add_query(self, query: Query) -> None:
@@ -193,7 +198,7 @@ class Definitions:
                 raise BadDefinition(
                     f"{dataset.name} has the format {dataset.format!r}",
                     where=[dataset.location],
-                    fix=f"one of: {', '.join(_FORMATS)}",
+                    fix=f"one of: {', '.join((*_FORMATS, DELTA))}",
                     dataset=str(dataset.name),
                 )
             queries = self.queries.get(name, [])

@@ -50,6 +50,8 @@ def _lines(
         yield "  at each run: its query answers otherwise each time"
     for leaf in {leaf.key: leaf for query in table.queries for leaf in query.leaves}.values():
         yield f"  reads {_input(leaf, graph)}{_position(leaf, entry)}"
+    if table.dataset.delivery:
+        yield f"  delivered to the Delta table {Catalog.delta_folder(storage, table.name)}"
     if entry is None:
         yield "  not there yet"
         return

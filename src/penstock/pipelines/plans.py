@@ -99,8 +99,7 @@ def _plan(
         return TablePlan(table, Method.RECOMPUTE, "", True, table.failure.what)
     fingerprint = fingerprint_of(table, names, spark)
     stable = all(_is_stable(query, spark) for query in table.queries)
-    if table.dataset.kind is Kind.SINK:
-        check_sink(table)
+    check_sink(table)
     if table.dataset.kind in (Kind.STREAMING_TABLE, Kind.SINK):
         return _plan_of_streams(table, fingerprint, stable, spark)
     if table.dataset.kind is Kind.SNAPSHOT:

@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from penstock.errors import SourceLocation
 from penstock.pipelines.catalog import Catalog
 from penstock.pipelines.cut import Cut
-from penstock.pipelines.definitions import Dataset, Kind, TableName
+from penstock.pipelines.definitions import Dataset, TableName
 from penstock.pipelines.delta_source import register_delta
 from penstock.pipelines.errors import BadDefinition, BadSpec
 from penstock.pipelines.graph import Graph, Table, analysed, message_of, read_definitions
@@ -138,8 +138,8 @@ def _session_of(spec: PipelineSpec, spark: SparkSession) -> Generator[SparkSessi
     activate(session)
     try:
         with without_error_log():
-            yield session
             register_delta(session, spec.root)
+            yield session
     finally:
         activate(before or spark)
 
@@ -238,23 +238,23 @@ class _Run:
         for table in self.graph.tables:
             chosen = table.name in self.selected
             self._report(Event(table.dataset, State.QUEUED if chosen else State.EXCLUDED))
-        self._deliver()
+        self._deliver(last=False)
         cut = Cut(self.catalog, self.graph, self.spark, dict(self.catalog.entries))
         for table in self.graph.tables:
             if table.name in self.selected:
                 self._update(table, cut)
         if cut.entries != self.catalog.published:
             self.catalog.commit(cut.entries)
-            self._deliver()
+        self._deliver(last=True)
         return RunReport(self.events)
 
-    def _deliver(self) -> None:
-        """Hand on what is published for sinks; what cannot be delivered now is so by the next run."""
+    def _deliver(self, *, last: bool) -> None:
+        """Deliver what is published; what cannot be delivered now is so by the next run."""
         for table in self.graph.tables:
-            if table.dataset.kind is Kind.SINK:
-                try:
-                    deliver(self.catalog, table, self.spark)
-                except Exception as error:
+            try:
+                deliver(self.catalog, table, self.spark)
+            except Exception as error:
+                if last:
                     self._report(Event(table.dataset, State.FAILED, error=error))
 
     def _update(self, table: Table, cut: Cut) -> None:

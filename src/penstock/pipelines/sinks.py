@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from penstock.io.delivery.atomic_files import remove_folder, sync_folder
 from penstock.path_or_url import local_path
 from penstock.pipelines.catalog import Catalog
+from penstock.pipelines.definitions import DELTA, Kind
+from penstock.pipelines.delta_delivery import DeltaDelivery, check_delta
 from penstock.pipelines.errors import BadDefinition
 from penstock.pipelines.graph import Table, as_stored
 from penstock.pipelines.versions import save
@@ -30,9 +32,11 @@ CONSOLE = "console"
 
 
 def check_sink(table: Table) -> None:
-    """Raise `BadDefinition` for a sink of files without a folder."""
+    """Raise `BadDefinition` for a table or sink that cannot be delivered."""
     dataset = table.dataset
-    if dataset.format in FILES and "path" not in dataset.properties:
+    if DELTA in (dataset.format, dataset.delivery):
+        check_delta(table)
+    if dataset.format in (*FILES, DELTA) and dataset.kind is Kind.SINK and "path" not in dataset.properties:
         raise BadDefinition(
             f"sink {dataset.name.table!r} has no path",
             where=[dataset.location],
@@ -66,15 +70,26 @@ def stage(catalog: Catalog, table: Table, rows: DataFrame) -> tuple[int, int]:
 
 
 def deliver(catalog: Catalog, table: Table, spark: SparkSession) -> None:
-    """Hand on what was published for a sink and not delivered."""
+    """Hand on what was published and not delivered: rows for a sink, or a version for its Delta table."""
     entry = catalog.published.get(table.name)
+    if table.dataset.delivery == DELTA and entry is not None:
+        folder = catalog.delta_folder(catalog.storage, table.name)
+        DeltaDelivery(catalog, table, spark, str(folder)).publish(entry)
+    if table.dataset.kind is not Kind.SINK:
+        return
     for version in catalog.versions_there(table.name):
         if entry is not None and version <= entry.version:
             folder = catalog.rows(table.name, version)
             if table.dataset.format in FILES:
                 _move_files(folder, Path(local_path(table.dataset.properties["path"], "sink")), version)
             else:
-                _write(spark.read.schema(as_stored(table.schema)).parquet(f"file:{folder}"), table)
+                rows = spark.read.schema(as_stored(table.schema)).parquet(f"file:{folder}")
+                if table.dataset.format == DELTA:
+                    DeltaDelivery(catalog, table, spark, table.dataset.properties["path"]).append(
+                        rows, version
+                    )
+                else:
+                    _write(rows, table)
             remove_folder(folder)
 
 

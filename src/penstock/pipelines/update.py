@@ -15,7 +15,7 @@ from penstock.io.source import WEIGHT as SOURCE_WEIGHT
 from penstock.pipelines.catalog import Position, TableEntry
 from penstock.pipelines.costs import Costs
 from penstock.pipelines.cut import Cut, Positions
-from penstock.pipelines.definitions import Kind
+from penstock.pipelines.definitions import RESERVED, Kind
 from penstock.pipelines.errors import PipelineError
 from penstock.pipelines.event_order import in_time_order
 from penstock.pipelines.graph import AnalysedQuery, Table, no_rows, settings
@@ -39,6 +39,9 @@ SHARD_ROWS = 2_000_000
 """Rows of the inputs for each shard of state, where that makes more shards than tasks run at a time."""
 
 _FROM_ALL_ROWS = "from all rows"
+
+DELIVERY = f"{RESERVED}delivery"
+"""Flow by whose position a delivery is behind its table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class Updater:
     def _writer(self) -> VersionWriter:
         name = self._table.name
         is_read = bool(self.cut.graph.readers_of(name)) or self.cut.catalog.is_read(name)
+        is_read |= bool(self._table.dataset.delivery)
         return VersionWriter(self.cut.catalog, self._table, self.cut.spark, is_read)
 
     def run(self) -> Updated:
@@ -124,6 +128,11 @@ class Updater:
             flow: {key: position for key, position in each.items() if position is not None}
             for flow, each in positions.items()
         }
+        known.pop(DELIVERY, None)
+        if self._table.dataset.delivery:
+            # Its changes from there on are kept as for any table that reads it.
+            published = self.cut.catalog.published.get(self._table.name)
+            known[DELIVERY] = {f"table {self._table.name}": published.version if published else 0}
         return TableEntry(
             version,
             self._writer.rows_of(version) if rows is None else rows,

@@ -93,7 +93,7 @@ class VersionWriter:
         if before is None or not can_be_grouped(self.table.schema) or self._is_damaged(before):
             return version
         if self.keeps_changes or self._count(version) == before.rows:
-            changes = _difference(self.frame(before.version), self.frame(version))
+            changes = difference(self.frame(before.version), self.frame(version))
             folder = self.catalog.changes(name, version)
             self._write(changes, folder, "parquet")
             if not rows_in(folder):
@@ -429,7 +429,7 @@ def summed(changes: DataFrame) -> DataFrame:
     return changes.groupBy(*columns).agg(f.sum(WEIGHT).alias(WEIGHT)).where(f.col(WEIGHT) != 0)
 
 
-def _difference(before: DataFrame, now: DataFrame) -> DataFrame:
+def difference(before: DataFrame, now: DataFrame) -> DataFrame:
     return summed(weighted(before, -1).unionByName(weighted(now, 1)))
 
 
