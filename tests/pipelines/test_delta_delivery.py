@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.types import StructType
 
 from penstock.pipelines.catalog import Catalog
-from penstock.pipelines.delta_delivery import DeltaDelivery
+from penstock.pipelines.delta_delivery import DeltaDelivery, _is_comparable
 from penstock.pipelines.errors import BadDefinition
 from tests.pipelines.project import Project, event, states
 from tests.pipelines.test_delta import completed
@@ -216,6 +217,17 @@ def kept():
     project.add("in", 1, [{"id": 1, "k": 3}])
     completed(project)
     assert [row["k"] for row in pa.table(opened(project, "kept").scan()).to_pylist()] == [[3]]
+
+
+def test_only_columns_that_deltalake_compares_as_spark_does_are_merged(spark: SparkSession) -> None:
+    def comparable(columns: str) -> bool:
+        schema = StructType.fromDDL(columns)
+        assert isinstance(schema, StructType)
+        return _is_comparable(schema)
+
+    assert comparable("id INT, geo STRING, x DOUBLE, map BINARY, at TIMESTAMP, price DECIMAL(9, 2)")
+    assert not any(map(comparable, ("a ARRAY<INT>", "a MAP<INT, INT>", "a STRUCT<b: INT>", "a VARIANT")))
+    assert not comparable("a STRING COLLATE UTF8_LCASE")
 
 
 def test_a_catalogue_made_anew_has_other_versions(project: Project) -> None:

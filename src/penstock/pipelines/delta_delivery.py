@@ -250,8 +250,9 @@ class DeltaDelivery:
 
 def _is_comparable(schema: StructType) -> bool:
     """Return whether `deltalake` and Spark agree on which rows of some columns are equal."""
-    text = schema.simpleString().removeprefix("struct")
-    return not any(kind in text for kind in ("struct<", "array<", "map<", "variant", "collate", "geo"))
+    kinds = ("struct", "array", "map", "variant", "collate", "geo")
+    types = [field.dataType.simpleString() for field in schema.fields]
+    return not any(kind in type for type in types for kind in kinds)
 
 
 def _canonical(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
