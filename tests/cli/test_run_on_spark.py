@@ -59,6 +59,7 @@ app()
 """
 
 
+@pytest.mark.verify
 def test_once_closes_the_windows_of_input_that_ended_unless_it_is_kept_open(spark: Any, folder: Path) -> None:
     command = ["run", f"{folder}/flows.py:minutes", "--on", "spark", "--source", f"sales=json:{folder}/in"]
     closed = "minutes + window_start=0 window_end=2 sales=1"

@@ -75,6 +75,7 @@ def commits(folder: Path) -> list[str]:
     return [file.stem.lstrip("0") for file in (folder / "state" / "commit").glob("*.json")]
 
 
+@pytest.mark.verify
 def test_sigterm_ends_a_run_after_the_tick_at_work_and_that_is_committed(folder: Path) -> None:
     with at_work(folder) as running:
         running.terminate()

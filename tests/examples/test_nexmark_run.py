@@ -36,6 +36,7 @@ def test_an_answer_that_is_not_that_of_the_database_ends_it_and_is_shown() -> No
         run.compare(Console(file=io.StringIO()), answers, {"q2": Counter({(1107, 5): 1, (1107, 6): 1})})
 
 
+@pytest.mark.verify
 @pytest.mark.spark
 @pytest.mark.parametrize("on", ["spark", "batch"])
 def test_on_spark_it_generates_the_events_there(on: str, spark: Any) -> None:

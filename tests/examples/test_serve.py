@@ -97,6 +97,7 @@ def changes_in_process(events: int) -> list[Changes]:
     return [changes for changes in found if changes]
 
 
+@pytest.mark.verify
 def test_a_subscription_goes_on_while_each_replica_is_killed_and_says_what_the_engine_says(
     tmp_path: Path,
 ) -> None:

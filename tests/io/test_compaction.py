@@ -312,6 +312,7 @@ def test_the_merged_rows_are_where_no_reader_looks_first() -> None:
     assert chosen([7, 8, 9, 10], [9, 8, 10, 7]) == 8
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("name", READERS)
 def test_readers_of_others_see_whole_ticks_while_it_is_written_and_compacted(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

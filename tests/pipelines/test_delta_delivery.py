@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pa = pytest.importorskip("pyarrow")
 deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.verify]
 
 
 @pytest.fixture

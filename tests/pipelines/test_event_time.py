@@ -16,7 +16,7 @@ from tests.pipelines.project import Project, event, states
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.verify]
 
 SOURCE = """
 from pyspark import pipelines as dp

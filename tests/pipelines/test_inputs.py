@@ -16,7 +16,7 @@ from tests.pipelines.project import Project, changed, dies, event, rows_read, st
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.verify]
 
 HEAD = """
 from pyspark import pipelines as dp

@@ -23,7 +23,7 @@ from tests.pipelines.test_example import add_input, assert_right, copied
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.verify]
 
 PYTHON = """
 from pyspark import pipelines as dp

@@ -17,7 +17,7 @@ from tests.pipelines.test_inputs import HEAD, ids
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.verify]
 
 
 @pytest.fixture

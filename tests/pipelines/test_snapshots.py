@@ -24,7 +24,7 @@ from tests.pipelines.project import Project, changed, event, methods, states
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.verify]
 
 SOURCE = '''
 import json

@@ -23,7 +23,7 @@ F = pytest.importorskip("pyspark.sql.functions")
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.verify]
 
 LARGE = 2**53 + 1
 TIME = datetime(2020, 2, 29, 1, 2, 3, 456789, tzinfo=UTC)

@@ -35,7 +35,7 @@ from penstock.spark.ticks.driver_sinks import DriverSink
 from penstock.state.inspection import inspect
 from penstock.state.skipped_files import skip
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.verify]
 
 
 class Bid(NamedTuple):

@@ -9,7 +9,7 @@ from penstock.errors import PenstockError
 from tests.random_flows.cases import Case, cases
 from tests.spark.batch_rows_of import NeverQuiet, bags_in_one_tick, batch_bags, true_bags
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.verify]
 
 
 @settings(max_examples=30)

@@ -71,6 +71,7 @@ def files(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
+@pytest.mark.verify
 @pytest.mark.spark
 def test_files_are_read_in_the_order_of_their_names(spark: SparkSession, files: str) -> None:
     found = held(ps.spark.run, in_order(), io.JsonFiles(files), spark=spark, mode="batch")

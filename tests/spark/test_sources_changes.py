@@ -277,6 +277,7 @@ def test_a_pull_stream_is_taken_tick_by_tick_in_order_and_goes_on_after_a_crash(
     assert [len(rows) for rows in seen.values()] == [10, 10, 10, 2]
 
 
+@pytest.mark.verify
 def test_a_pull_stream_without_end_is_followed(spark: Any) -> None:
     class Enough(Exception):
         pass

@@ -140,6 +140,7 @@ def test_what_cannot_be_gone_on_with_is_computed_anew(
     assert ticks[0] == (as_of,)
 
 
+@pytest.mark.verify
 def test_large_indexes_are_scanned_and_merged_by_tasks(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peeks, "FEW_CHANGES", 10)
     monkeypatch.setattr(versions, "MERGED_HERE", 10)

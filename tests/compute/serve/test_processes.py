@@ -269,6 +269,7 @@ def test_a_replica_that_cannot_keep_large_answers_leaves_them_to_the_other(tmp_p
             assert client.peek("totals", key=shops[7]) == [(shops[7], 1, 1)]
 
 
+@pytest.mark.verify
 def test_reads_while_replicas_are_stopped_or_gone_end_within_their_patience(tmp_path: Path) -> None:
     with cluster(tmp_path) as started:
         started.replicas("r1")

@@ -205,6 +205,7 @@ for recipes in (PLAIN, CALLED):
 """
 
 
+@pytest.mark.verify
 def test_a_seed_makes_the_same_schedule_of_the_users_flows_in_every_process() -> None:
     first, *others = (trace_in_a_process(salt, program=SAME).splitlines() for salt in (1, 2, 3))
     for other in others:

@@ -69,6 +69,7 @@ def test_a_seed_makes_the_same_schedule_again() -> None:
     assert traces[0] == traces[1]
 
 
+@pytest.mark.verify
 def test_a_seed_makes_the_same_schedule_in_every_process() -> None:
     first, *others = (
         trace_in_a_process(salt, "0", "20", "--steps", "150", "--trace").splitlines() for salt in (1, 2, 3)
