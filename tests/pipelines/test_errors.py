@@ -107,6 +107,8 @@ PYTHON = {
     "sink_with_state": "dp.create_sink('s', 'console')\n@dp.append_flow(target='s')\ndef f():\n"
     "    return spark.readStream.schema('x INT').json('in').dropDuplicates()\n",
     "format_csv": "@dp.materialized_view(format='csv')\ndef a():\n    return spark.range(1)\n",
+    "changelog_column": "@dp.materialized_view(format='changelog')\ndef a():\n"
+    "    return spark.range(1).withColumnRenamed('id', 'weight')\n",
     "delta_without_a_table": "@dp.materialized_view\ndef a():\n    return spark.read.format('delta').load('in')\n",
     "delta_of_another_machine": "@dp.materialized_view\ndef a():\n"
     "    return spark.read.format('delta').load('s3://bucket/orders')\n",

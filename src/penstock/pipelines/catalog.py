@@ -34,7 +34,7 @@ from penstock.io.delivery.atomic_files import (
     sync_folder,
     write_file,
 )
-from penstock.pipelines.definitions import DELTA, TableName
+from penstock.pipelines.definitions import TableName
 from penstock.pipelines.errors import CatalogDamaged, PipelineInUse
 from penstock.state.commit import read_checked, write_checked
 from penstock.state.lease import Lease
@@ -121,9 +121,9 @@ class Catalog:
         return file.read_text()
 
     @staticmethod
-    def delta_folder(storage: Path, name: TableName) -> Path:
-        """Folder of the Delta table to which versions of a table are delivered."""
-        return storage / DELTA / _escaped(name)
+    def delivery_folder(storage: Path, delivery: str, name: TableName) -> Path:
+        """Folder of the Delta table, or changelog, to which versions of a table are delivered."""
+        return storage / delivery / _escaped(name)
 
     def rows(self, name: TableName, version: int) -> Path:
         """Folder of the rows of a version."""

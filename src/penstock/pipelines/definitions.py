@@ -26,6 +26,7 @@ SNAPSHOTS = f"{RESERVED}snapshots"
 """Database of kept snapshots."""
 
 DELTA = "delta"
+CHANGELOG = "changelog"
 
 _FORMATS = ("parquet", "orc")
 
@@ -137,8 +138,8 @@ class Definitions:
                 fix="give one of them another name",
                 dataset=str(dataset.name),
             )
-        if dataset.kind is not Kind.SINK and dataset.format == DELTA:
-            dataset = replace(dataset, format="parquet", delivery=DELTA)
+        if dataset.kind is not Kind.SINK and dataset.format in (DELTA, CHANGELOG):
+            dataset = replace(dataset, format="parquet", delivery=dataset.format)
         self.datasets[dataset.name.folded] = dataset
 
     def add_query(self, query: Query) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from penstock.pipelines.catalog import Catalog, TableEntry
-from penstock.pipelines.definitions import Kind, TableName
+from penstock.pipelines.definitions import CHANGELOG, DELTA, Kind, TableName
 from penstock.pipelines.delta_inputs import told_changes
 from penstock.pipelines.graph import Graph, Table
 from penstock.pipelines.leaves import ConstantLeaf, DeltaLeaf, FilesLeaf, Leaf, TableLeaf
@@ -20,6 +20,8 @@ _METHOD_TEXTS = {
     Method.APPEND: "append: the rows that its streams have not read",
     Method.RECOMPUTE: "recomputed by Spark; what follows gets the difference",
 }
+
+_DELIVERIES = {DELTA: "the Delta table", CHANGELOG: "the changelog"}
 
 _SNAPSHOT = "read once in each run; what reads it gets the difference to the run before"
 
@@ -51,7 +53,8 @@ def _lines(
     for leaf in {leaf.key: leaf for query in table.queries for leaf in query.leaves}.values():
         yield f"  reads {_input(leaf, graph)}{_position(leaf, entry)}"
     if table.dataset.delivery:
-        yield f"  delivered to the Delta table {Catalog.delta_folder(storage, table.name)}"
+        folder = Catalog.delivery_folder(storage, table.dataset.delivery, table.name)
+        yield f"  delivered to {_DELIVERIES[table.dataset.delivery]} {folder}"
     if entry is None:
         yield "  not there yet"
         return

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from penstock.io.delivery.atomic_files import remove_folder, sync_folder
 from penstock.path_or_url import local_path
 from penstock.pipelines.catalog import Catalog
-from penstock.pipelines.definitions import DELTA, Kind
+from penstock.pipelines.changelog_delivery import ChangelogDelivery, check_changelog
+from penstock.pipelines.definitions import CHANGELOG, DELTA, Kind
 from penstock.pipelines.delta_delivery import DeltaDelivery, check_delta
 from penstock.pipelines.errors import BadDefinition
 from penstock.pipelines.graph import Table, as_stored
@@ -36,6 +37,8 @@ def check_sink(table: Table) -> None:
     dataset = table.dataset
     if DELTA in (dataset.format, dataset.delivery):
         check_delta(table)
+    if dataset.delivery == CHANGELOG:
+        check_changelog(table)
     if dataset.format in (*FILES, DELTA) and dataset.kind is Kind.SINK and "path" not in dataset.properties:
         raise BadDefinition(
             f"sink {dataset.name.table!r} has no path",
@@ -70,11 +73,15 @@ def stage(catalog: Catalog, table: Table, rows: DataFrame) -> tuple[int, int]:
 
 
 def deliver(catalog: Catalog, table: Table, spark: SparkSession) -> None:
-    """Hand on what was published and not delivered: rows for a sink, or a version for its Delta table."""
+    """Hand on what was published and not delivered: rows for a sink, or a version of a table."""
     entry = catalog.published.get(table.name)
-    if table.dataset.delivery == DELTA and entry is not None:
-        folder = catalog.delta_folder(catalog.storage, table.name)
-        DeltaDelivery(catalog, table, spark, str(folder)).publish(entry)
+    delivery = table.dataset.delivery
+    if delivery and entry is not None:
+        folder = catalog.delivery_folder(catalog.storage, delivery, table.name)
+        if delivery == DELTA:
+            DeltaDelivery(catalog, table, spark, str(folder)).publish(entry)
+        else:
+            ChangelogDelivery(catalog, table, spark, folder).publish(entry)
     if table.dataset.kind is not Kind.SINK:
         return
     for version in catalog.versions_there(table.name):
