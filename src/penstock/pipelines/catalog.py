@@ -152,7 +152,7 @@ class Catalog:
 
     def is_read(self, name: TableName) -> bool:
         """Return whether a table in the catalogue, perhaps of an earlier project, reads this one."""
-        return not self._versions_to_read().keys().isdisjoint((f"table {name}", f"stream {name}"))
+        return not self._versions_to_read().keys().isdisjoint(name.keys)
 
     def new_version(self, name: TableName) -> int:
         """Return the next version of a table; what a run that died has left of it is removed."""
@@ -248,7 +248,7 @@ class Catalog:
                 if self.entries[name].layout != SINK and (name, int(folder.name)) not in versions:
                     remove_folder(folder)
             for folder in _numbered(self._of("changes", name)):
-                least = min(needed.get(f"{how} {name}", 1 << 62) for how in ("table", "stream"))
+                least = min(needed.get(key, 1 << 62) for key in name.keys)
                 if not least < int(folder.name) <= self.entries[name].version:
                     remove_folder(folder)
             for folder in _numbered(self._of("state", name)):

@@ -47,6 +47,11 @@ class TableName:
         return f"{quoted(self.database)}.{quoted(self.table)}"
 
     @property
+    def keys(self) -> tuple[str, str]:
+        """Names of the table as an input in positions: read whole, and as a stream."""
+        return f"table {self}", f"stream {self}"
+
+    @property
     def folded(self) -> TableName:
         """The name as Spark compares it."""
         return TableName(self.database.lower(), self.table.lower())

@@ -160,14 +160,14 @@ def _leaf(node: Any, datasets: Mapping[TableName, TableName], session: SparkSess
         case "LogicalRelation":
             name = _table(node.catalogTable(), datasets)
             if name is not None:
-                return TableLeaf(node, streaming, f"table {name}", f"table {name}", name)
+                return _table_leaf(node, name)
             table = table_of_relation(node.relation()) if _is_of_files(node.relation(), session) else None
             return _delta(node, table) if table else _files(node, node.relation(), streaming, session)
         case "StreamingRelation":
             source = node.dataSource()
             name = _table(source.catalogTable(), datasets)
             if name is not None:
-                return TableLeaf(node, streaming, f"stream {name}", f"stream {name}", name)
+                return _table_leaf(node, name)
             if not _is(source.providingInstance(), f"{_DATASOURCES}.FileFormat", session):
                 return _unversioned(node, streaming, f"a stream of {source.className()}")
             return _files(node, source.resolveRelation(False, False, False), streaming, session)
@@ -209,6 +209,12 @@ def _table(catalogued: Any, datasets: Mapping[TableName, TableName]) -> TableNam
     name = catalogued.get().identifier()
     database = name.database().get() if name.database().isDefined() else "default"
     return datasets.get(TableName(database, name.table()).folded)
+
+
+def _table_leaf(node: Any, name: TableName) -> TableLeaf:
+    streaming = node.isStreaming()
+    key = name.keys[streaming]
+    return TableLeaf(node, streaming, key, key, name)
 
 
 def _delta(node: Any, table: DeltaTable) -> DeltaLeaf:

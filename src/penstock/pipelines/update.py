@@ -132,7 +132,7 @@ class Updater:
         if self._table.dataset.delivery:
             # Its changes from there on are kept as for any table that reads it.
             published = self.cut.catalog.published.get(self._table.name)
-            known[DELIVERY] = {f"table {self._table.name}": published.version if published else 0}
+            known[DELIVERY] = {self._table.name.keys[0]: published.version if published else 0}
         return TableEntry(
             version,
             self._writer.rows_of(version) if rows is None else rows,
