@@ -29,6 +29,7 @@ SPECS = {
     "library_of_another_form": "name: x\nstorage: s\nlibraries:\n  - file: a.py\n",
     "setting_that_is_a_number": "name: x\nstorage: s\nconfiguration:\n  spark.sql.shuffle.partitions: 2\n",
     "empty_pattern": "name: x\nstorage: s\nlibraries: [{glob: {include: ''}}]\n",
+    "storage_that_is_a_pattern": "name: x\nstorage: 'out[1]'\n",
     "storage_that_is_a_file": "name: x\nstorage: spark-pipeline.yml\n",
     "other_catalog": "name: x\nstorage: s\ncatalog: unity\n",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -264,6 +265,48 @@ def met():
     project.add("in", 2, ids(3))
     project.run()
     assert project.rows("met") == project.rows("declared") == Counter([(2, 1), (3, 1), (3, 2)])
+
+
+def test_a_stream_gets_every_copy_of_a_row(project: Project) -> None:
+    project.write("a.py", HEAD + """
+@dp.materialized_view
+def up():
+    read = spark.read.schema("id INT").json("in")
+    return read.join(read.groupBy("id").agg(F.count("*").alias("n")), "id")
+
+@dp.table
+def down():
+    return spark.readStream.table("up")
+
+@dp.table
+def later():
+    return spark.readStream.table("up")
+""")  # fmt: skip
+    for number in range(1, 4):
+        project.add("in", number, [{"id": number}] * number)
+        project.run("up", "down", *(["later"] if number != 2 else []))
+    expected = Counter({(number, number): number for number in range(1, 4)})
+    assert project.rows("up") == project.rows("down") == project.rows("later") == expected
+
+
+def test_a_storage_beside_the_project(tmp_path: Path, spark: SparkSession) -> None:
+    project = Project.new(tmp_path / "project", spark, a_py=HEAD + """
+@dp.materialized_view
+def base():
+    return spark.read.schema("id INT").json("in")
+
+@dp.materialized_view
+def kept():
+    return spark.table("base").where("id > 0")
+""")  # fmt: skip
+    project = replace(project, storage="../storage")
+    spec = project.root / "spark-pipeline.yml"
+    spec.write_text(spec.read_text().replace("storage: storage", "storage: ../storage"))
+    project.add("in", 1, [{"id": 1}, {"id": 2}])
+    project.run()
+    project.add("in", 1, [{"id": 1}, {"id": 3}])
+    project.run()
+    assert project.rows("kept") == Counter([(1,), (3,)])
 
 
 def test_columns_of_a_stream_come_and_go(project: Project) -> None:

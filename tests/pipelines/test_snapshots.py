@@ -19,7 +19,7 @@ from penstock.pipelines.graph import message_of
 from penstock.pipelines.policy import Policy
 from penstock.pipelines.run import RunReport, run_pipeline
 from penstock.pipelines.unversioned import without_secrets
-from tests.pipelines.project import Project, changed, event, methods, states
+from tests.pipelines.project import Project, changed, event, methods, rows_read, states
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,12 +108,6 @@ class Ledger(Project):
 
 def snapshots(report: RunReport) -> list[TableName]:
     return [name for name in report.events if name.database == SNAPSHOTS]
-
-
-def rows_read(report: RunReport, table: str) -> int | None:
-    updated = event(report, table).updated
-    assert updated is not None
-    return updated.rows_in
 
 
 def check(project: Ledger, rows: Rows, *, pairs: bool = False) -> None:

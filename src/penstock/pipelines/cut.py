@@ -28,6 +28,7 @@ from penstock.pipelines.versions import (
     check_rows,
     read_changes,
     read_rows,
+    repeated,
     rows_in,
     summed,
     weighted,
@@ -143,7 +144,7 @@ class Cut:
                 why="What a streaming table holds stays.",
                 fix=f"make it a materialized view, or read all again: --full-refresh {table.name}",
             )
-        return changes.drop(WEIGHT)
+        return repeated(changes)
 
     def takes_back(self, leaf: Leaf, before: Position | None, changes: DataFrame) -> bool:
         """Return whether the changes of an input since a position take rows back."""

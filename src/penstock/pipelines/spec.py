@@ -155,10 +155,17 @@ class _Reader:
                 fix="a folder of this machine, or file:///...",
                 field="storage",
             ) from None
-        whole = self.file.resolve().parent / path
-        if "\0" in text or (whole.exists() and not whole.is_dir()):
-            raise self._bad("storage", f"is {text!r}, no folder", "a folder of this machine, or file:///...")
+        if "\0" in text:
+            raise self._no_folder(text)
+        # Spark names files without `..`, and takes some characters for patterns.
+        whole = (self.file.resolve().parent / path).resolve()
+        if set("*?[]{}\\") & set(str(whole)) or (whole.exists() and not whole.is_dir()):
+            raise self._no_folder(text)
         return whole
+
+    def _no_folder(self, text: str) -> BadSpec:
+        fix = "a folder of this machine, or file:///..., without * ? [ ] { } and \\ in its path"
+        return self._bad("storage", f"is {text!r}, no folder", fix)
 
     def _text(self, field: str, default: str) -> str:
         value = self.given.get(field, default)

@@ -340,7 +340,7 @@ class Updater:
 
     def _shards(self, query: AnalysedQuery) -> int:
         """Return the number of state shards: a task holds the rows of one in memory."""
-        rows = self.cut.rows_changed(query.leaves, {}) or 0
+        rows = sum(self.cut.rows_changed([leaf], {}) or 0 for leaf in query.leaves)
         return max(self.cut.spark.sparkContext.defaultParallelism, -(-rows // SHARD_ROWS))
 
     def _check_records_are_there(self, read: Positions) -> None:

@@ -224,13 +224,13 @@ class VersionWriter:
         from pyspark.sql import functions as f
 
         held = self.frame(version)
+        files = frozenset(_data_files(self.catalog.rows(self.table.name, version)))
         if "map<" in self.table.schema.simpleString():  # Spark compares maps in groups only.
-            return frozenset(_data_files(self.catalog.rows(self.table.name, version)))
+            return files
         same = [held[quoted(name)].eqNullSafe(rows[quoted(name)]) for name in self.table.schema.fieldNames()]
         where = held.withColumn(FILE, f.col("_metadata.file_path")).join(rows, same, "left_semi")
-        return frozenset(
-            Path(local_path(row[FILE], "rows")) for row in where.select(FILE).distinct().collect()
-        )
+        found = {Path(local_path(row[FILE], "rows")) for row in where.select(FILE).distinct().collect()}
+        return files & found if found <= files else files
 
     def _write_table(self, rows: pa.Table, folder: Path) -> None:
         import pyarrow.parquet as pq
