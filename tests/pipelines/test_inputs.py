@@ -309,6 +309,37 @@ def kept():
     assert project.rows("kept") == Counter([(1,), (3,)])
 
 
+def test_nulls_in_maps_stay(project: Project) -> None:
+    project.write("a.py", HEAD + """
+@dp.materialized_view
+def t():
+    return spark.read.schema("id INT, m MAP<STRING, INT>, s ARRAY<STRUCT<m: MAP<STRING, DOUBLE>>>").json("in")
+
+@dp.materialized_view
+def u():
+    return spark.table("t")
+""")  # fmt: skip
+    rows = [
+        {"id": 1, "m": {"k": 1, "j": None}, "s": [{"m": {"2": None, "1": 0.5}}, None, {"m": None}]},
+        {"id": 2, "m": None, "s": None},
+    ]
+    project.add("in", 1, rows)
+    project.add("in", 2, [{**rows[0], "id": 3}])
+    project.run()
+    (project.root / "in/2.json").unlink()
+    project.run()
+
+    def held(table: str) -> list[Any]:
+        found = project.spark.read.parquet(f"file:{project.path(table).resolve()}")
+        return sorted((row.id, repr(row.m and sorted(row.m.items())), repr(row.s)) for row in found.collect())
+
+    assert held("u") == held("t")
+    assert held("u")[0][1:] == (
+        "[('j', None), ('k', 1)]",
+        "[Row(m={'1': 0.5, '2': None}), None, Row(m=None)]",
+    )
+
+
 def test_columns_of_a_stream_come_and_go(project: Project) -> None:
     text = HEAD + """
 @dp.table

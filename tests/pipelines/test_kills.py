@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.pipelines import small_changes
-from tests.pipelines.project import Project
+from penstock.pipelines.catalog import Catalog
+from tests.pipelines.project import Project, dies
 from tests.pipelines.test_example import add_input, assert_right, copied
 
 if TYPE_CHECKING:
@@ -165,3 +166,34 @@ def run_process(root: Path, seconds: float | None) -> int:
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
     return process.wait()
+
+
+def test_what_a_dead_run_has_left_is_published_when_it_is_refreshed(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project.new(tmp_path / "project", spark, a_py=PYTHON, b_sql=SQL + OTHER)
+    project.add("in", 1, [{"id": 1, "v": 1, "at": 1}])
+    project.add("other", 1, [{"id": 4}])
+    project.run()
+    tables = ("events", "positive", "totals", "other")
+    before = {name: project.rows(name) for name in tables}
+    project.add("in", 2, [{"id": 2, "v": 2, "at": 2}])
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(Catalog, "commit", dies)
+        project.run()
+    project.add("other", 2, [{"id": 5}])
+    project.run("other")
+    assert {name: project.rows(name) for name in tables[:3]} == {name: before[name] for name in tables[:3]}
+    assert project.rows("other") == Counter([(4,), (5,)])
+    # What is refreshed brings along the versions that it has read.
+    project.run("totals")
+    assert project.rows("totals") == Counter([(1, 1, 1), (2, 1, 2)])
+    assert project.rows("positive") == Counter([(1, 1, 1), (2, 2, 2)])
+    assert project.rows("other") == Counter([(4,), (5,)])
+    project.add("in", 3, [{"id": 1, "v": 4, "at": 3}])
+    project.run()
+    assert project.rows("totals") == Counter([(1, 1, 4), (2, 1, 2)])
+    assert project.rows("events") == Counter([(1, 1, 1), (2, 2, 2), (1, 4, 3)])
+
+
+OTHER = "CREATE MATERIALIZED VIEW other AS SELECT id FROM json.`other`;"

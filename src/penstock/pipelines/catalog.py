@@ -86,8 +86,8 @@ class Catalog:
         self.storage = storage
         self._lease = lease
         self._folder = storage / "catalog"
-        self._current, self.published = self._read()
-        self.entries = self._unpublished()
+        self._current, self.published, ahead = self._read()
+        self.entries = self._unpublished(ahead)
         self._clean()
 
     @classmethod
@@ -169,14 +169,22 @@ class Catalog:
         write_checked(aside, {"after": self._current, **_body(entries)}, durable=True)
         os.replace(aside, self._folder / _UNPUBLISHED)
 
-    def commit(self, entries: Mapping[TableName, TableEntry]) -> None:
-        """Publish the tables of a run, all at once. Raises `PipelineInUse` if another run has taken over."""
+    def commit(
+        self, published: Mapping[TableName, TableEntry], entries: Mapping[TableName, TableEntry]
+    ) -> None:
+        """Publish tables, all at once.
+
+        entries: as far as the run has come, also with tables that it does not publish.
+
+        Raises `PipelineInUse` if another run has taken over.
+        """
         run = max([self._current, *self._runs()]) + 1
         aside, final = self._folder / f".{run}.tmp", self._folder / str(run)
         remove_folder(aside)
         aside.mkdir()
-        write_checked(aside / _FILE, _body(entries), durable=True)
-        for name, entry in entries.items():
+        ahead = {name: entry for name, entry in entries.items() if published.get(name) != entry}
+        write_checked(aside / _FILE, _body(published, ahead), durable=True)
+        for name, entry in published.items():
             if entry.layout == SINK:
                 continue
             link = aside / _escaped(name)
@@ -185,7 +193,7 @@ class Catalog:
         move_folder(aside, final, durable=True)
         self._check_lease()
         self._link(run)
-        self._current, self.published, self.entries = run, dict(entries), dict(entries)
+        self._current, self.published, self.entries = run, dict(published), dict(entries)
         (self._folder / _UNPUBLISHED).unlink(missing_ok=True)
         self._clean()
 
@@ -208,25 +216,27 @@ class Catalog:
                 storage=str(self.storage),
             ) from None
 
-    def _read(self) -> tuple[int, dict[TableName, TableEntry]]:
+    def _read(self) -> tuple[int, dict[TableName, TableEntry], dict[TableName, TableEntry]]:
+        """Return the number of the last run that ended, what it published, and what it left ahead of that."""
         link = self._folder / _CURRENT
         if link.exists() and not link.is_symlink():
             raise _damaged(link, "it is not the link to the catalogue of a run.")
         if not link.is_symlink():
             if not (runs := self._runs()):
-                return 0, {}
+                return 0, {}, {}
             # The first run died just before the link was there; or somebody has removed it.
             self._link(runs[-1])
         run = os.readlink(link)
         if not run.isdigit():
             raise _damaged(link, f"it leads to {run!r}.")
-        return int(run), _entries_in(self._folder / run / _FILE)
+        file = self._folder / run / _FILE
+        return int(run), _entries_in(file), _entries_in(file, "ahead")
 
-    def _unpublished(self) -> dict[TableName, TableEntry]:
+    def _unpublished(self, ahead: Mapping[TableName, TableEntry]) -> dict[TableName, TableEntry]:
         file = self._folder / _UNPUBLISHED
         if file.is_file() and _checked(file).get("after") == self._current:
             return _entries_in(file)
-        return dict(self.published)
+        return {**self.published, **ahead}
 
     def _runs(self) -> list[int]:
         return sorted(int(each.name) for each in self._folder.iterdir() if each.name.isdigit())
@@ -270,13 +280,19 @@ class Catalog:
         return self.storage / kind / _escaped(name)
 
 
-def _body(entries: Mapping[TableName, TableEntry]) -> dict[str, Any]:
-    return {"tables": [[name.database, name.table, asdict(each)] for name, each in entries.items()]}
+def _body(
+    entries: Mapping[TableName, TableEntry], ahead: Mapping[TableName, TableEntry] | None = None
+) -> dict[str, Any]:
+    def listed(entries: Mapping[TableName, TableEntry]) -> list[Any]:
+        return [[name.database, name.table, asdict(each)] for name, each in entries.items()]
+
+    return {"tables": listed(entries), "ahead": listed(ahead or {})}
 
 
-def _entries_in(file: Path) -> dict[TableName, TableEntry]:
+def _entries_in(file: Path, which: str = "tables") -> dict[TableName, TableEntry]:
     try:
-        listed = _checked(file)["tables"]
+        body = {"ahead": [], **_checked(file)}
+        listed = body[which]
         return {TableName(database, table): TableEntry(**entry) for database, table, entry in listed}
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(file, f"{error!r}.") from None

@@ -392,6 +392,21 @@ def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
                 fix=f"one of: {', '.join(sorted(names))}",
                 dataset=str(dataset.name),
             )
+    for each in whole.fields:
+        if each.dataType.simpleString() in ("void", "array<void>"):
+            raise BadDefinition(
+                f"column {each.name!r} of {dataset.name} has no type",
+                where=places(dataset, [query.query for query in queries]),
+                fix=f"cast it: CAST(NULL AS STRING) AS {each.name}",
+                dataset=str(dataset.name),
+            )
+    if 0 < len(dataset.partitioned_by) == len(whole.fields):
+        raise BadDefinition(
+            f"{dataset.name} is partitioned by all its columns",
+            where=[dataset.location],
+            fix="leave one out",
+            dataset=str(dataset.name),
+        )
     if len({name.lower() for name in whole.fieldNames()}) < len(whole.fields):
         raise BadDefinition(
             f"{dataset.name} has two columns of one name: {', '.join(whole.fieldNames())}",

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from penstock.errors import SourceLocation
-from penstock.pipelines.catalog import Catalog
+from penstock.pipelines.catalog import Catalog, TableEntry
 from penstock.pipelines.cut import Cut
 from penstock.pipelines.definitions import Dataset, TableName
 from penstock.pipelines.delta_source import register_delta
@@ -243,10 +243,26 @@ class _Run:
         for table in self.graph.tables:
             if table.name in self.selected:
                 self._update(table, cut)
-        if cut.entries != self.catalog.published:
-            self.catalog.commit(cut.entries)
+        published = self._to_publish(cut.entries)
+        if published != self.catalog.published:
+            self.catalog.commit(published, cut.entries)
         self._deliver(last=True)
         return RunReport(self.events)
+
+    def _to_publish(self, entries: Mapping[TableName, TableEntry]) -> dict[TableName, TableEntry]:
+        """Return the tables that this run has brought up to date, the versions they have read, and the others
+        as they are published.
+
+        A run that died may have left versions of tables that this one did not refresh.
+        """
+        published = dict(self.catalog.published)
+        found = [name for name, event in self.events.items() if event.state is State.COMPLETED]
+        while found:
+            name = found.pop()
+            if name in entries and published.get(name) != entries[name]:
+                published[name] = entries[name]
+                found += self.graph.table(name).reads if name in self.events else ()
+        return published
 
     def _deliver(self, *, last: bool) -> None:
         """Deliver what is published; what cannot be delivered now is so by the next run."""

@@ -20,7 +20,7 @@ from penstock.pipelines.changelog_delivery import ChangelogDelivery, check_chang
 from penstock.pipelines.definitions import CHANGELOG, DELTA, Kind
 from penstock.pipelines.delta_delivery import DeltaDelivery, check_delta
 from penstock.pipelines.errors import BadDefinition
-from penstock.pipelines.graph import Table, as_stored
+from penstock.pipelines.graph import Table
 from penstock.pipelines.versions import save
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def deliver(catalog: Catalog, table: Table, spark: SparkSession) -> None:
             if table.dataset.format in FILES:
                 _move_files(folder, Path(local_path(table.dataset.properties["path"], "sink")), version)
             else:
-                rows = spark.read.schema(as_stored(table.schema)).parquet(f"file:{folder}")
+                rows = spark.read.parquet(f"file:{folder}")  # The query may have other columns since.
                 if table.dataset.format == DELTA:
                     DeltaDelivery(catalog, table, spark, table.dataset.properties["path"]).append(
                         rows, version

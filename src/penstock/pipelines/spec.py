@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import linecache
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +86,7 @@ def find_spec(folder: Path) -> Path:
 
 def read_spec(file: Path) -> PipelineSpec:
     """Read a spec file. Raises `BadSpec` with the line."""
+    linecache.checkcache()  # Errors quote the file as it is now.
     try:
         import yaml
     except ImportError as missing:
@@ -159,12 +161,16 @@ class _Reader:
             raise self._no_folder(text)
         # Spark names files without `..`, and takes some characters for patterns.
         whole = (self.file.resolve().parent / path).resolve()
-        if set("*?[]{}\\") & set(str(whole)) or (whole.exists() and not whole.is_dir()):
+        try:
+            there = whole.exists()
+        except OSError:  # Its name is too long.
+            raise self._no_folder(text) from None
+        if set("*?[]{}:\\") & set(str(whole)) or (there and not whole.is_dir()):
             raise self._no_folder(text)
         return whole
 
     def _no_folder(self, text: str) -> BadSpec:
-        fix = "a folder of this machine, or file:///..., without * ? [ ] { } and \\ in its path"
+        fix = "a folder of this machine, or file:///..., without * ? [ ] { } : and \\ in its path"
         return self._bad("storage", f"is {text!r}, no folder", fix)
 
     def _text(self, field: str, default: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,12 +23,14 @@ from penstock.pipelines.catalog import Catalog, TableEntry
 from penstock.pipelines.definitions import RESERVED
 from penstock.pipelines.errors import CatalogDamaged, PipelineError
 from penstock.pipelines.graph import Table, as_stored, no_rows
+from penstock.pipelines.map_entries import holds_map, with_entries, with_maps
 from penstock.pipelines.snapshots import can_be_grouped
 from penstock.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql.types import DataType
 
 WEIGHT = f"{RESERVED}weight"
 """Column of changes: how many more of a row there are."""
@@ -225,7 +227,7 @@ class VersionWriter:
 
         held = self.frame(version)
         files = frozenset(_data_files(self.catalog.rows(self.table.name, version)))
-        if "map<" in self.table.schema.simpleString():  # Spark compares maps in groups only.
+        if holds_map(self.table.schema):  # Spark compares maps in groups only.
             return files
         same = [held[quoted(name)].eqNullSafe(rows[quoted(name)]) for name in self.table.schema.fieldNames()]
         where = held.withColumn(FILE, f.col("_metadata.file_path")).join(rows, same, "left_semi")
@@ -425,8 +427,16 @@ def summed(changes: DataFrame) -> DataFrame:
     """Return each row once, with the sum of its weights, where that is not 0."""
     from pyspark.sql import functions as f
 
-    columns = [f.col(quoted(name)) for name in changes.columns if name != WEIGHT]
-    return changes.groupBy(*columns).agg(f.sum(WEIGHT).alias(WEIGHT)).where(f.col(WEIGHT) != 0)
+    fields = [field for field in changes.schema.fields if field.name != WEIGHT]
+
+    def columns(form: Callable[[Column, DataType], Column]) -> list[Column]:
+        return [form(f.col(quoted(each.name)), each.dataType).alias(each.name) for each in fields]
+
+    maps = any(holds_map(each.dataType) for each in fields)
+    rows = changes.select(*columns(with_entries), WEIGHT) if maps else changes
+    names = [quoted(each.name) for each in fields]
+    found = rows.groupBy(*names).agg(f.sum(WEIGHT).alias(WEIGHT)).where(f.col(WEIGHT) != 0)
+    return found.select(*columns(with_maps), WEIGHT) if maps else found
 
 
 def difference(before: DataFrame, now: DataFrame) -> DataFrame:
