@@ -58,6 +58,8 @@ PYTHON = {
     "no_target": "@dp.append_flow(target='a')\ndef one():\n    return spark.readStream.json('in')\n",
     "view_of_a_stream": "@dp.materialized_view\ndef a():\n    return spark.readStream.schema('x INT').json('in')\n",
     "streaming_table_of_rows": "@dp.table\ndef a():\n    return spark.range(1)\n",
+    "partitioned_by_all": "@dp.materialized_view(partition_cols=['id'])\ndef a():\n    return spark.range(1)\n",
+    "column_without_a_type": "@dp.materialized_view\ndef a():\n    return spark.sql('SELECT 1 AS id, null AS n')\n",
     "partitioned_by_what": "@dp.materialized_view(partition_cols=['day'])\ndef a():\n    return spark.range(1)\n",
     "other_columns": "@dp.materialized_view(schema='x INT')\ndef a():\n    return spark.range(1)\n",
     "no_dataframe": "@dp.materialized_view\ndef a():\n    return 1\n",
