@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.sql.types import StructType
 
 from penstock.pipelines.catalog import Catalog
 from penstock.pipelines.definitions import SNAPSHOTS, TableName
@@ -18,7 +19,9 @@ from penstock.pipelines.errors import QueryRefused
 from penstock.pipelines.graph import message_of
 from penstock.pipelines.policy import Policy
 from penstock.pipelines.run import RunReport, run_pipeline
-from penstock.pipelines.unversioned import without_secrets
+from penstock.pipelines.snapshots import can_be_grouped, kinds_in
+from penstock.pipelines.unreachable import words_of_source
+from penstock.pipelines.unversioned import place_of, without_secrets
 from tests.pipelines.project import Project, changed, event, methods, rows_read, states
 
 if TYPE_CHECKING:
@@ -196,6 +199,14 @@ def test_secrets_are_not_told(tmp_path: Path, spark: SparkSession) -> None:
     [
         ("jdbc:postgresql://me:a/b@host/db?password=x&ssl=1", "jdbc:postgresql://***@host/db?password=***&ssl=1"),
         ("jdbc:oracle:thin:scott/tiger@//host/db", "jdbc:oracle:thin:***@//host/db"),
+        ("cannot open jdbc:postgresql://u:p@ss@host/db, or", "cannot open jdbc:postgresql://***@host/db, or"),
+        ("//host;password={p;w d}}e};database=d", "//host;password=***;database=d"),
+        ("//host;password=ab,cd;database=d", "//host;password=***;database=d"),
+        ("password = 'a''b c' AND token=x)y", "password = *** AND token=***"),
+        ("'Authorization': 'Bearer a.b c', 'x'", "'Authorization': '***', 'x'"),
+        ("Authorization: Basic YTpi\nHost: h", "Authorization: ***\nHost: h"),
+        ("x?sig=a%2Bb&auth=c&X-Amz-Signature=d&passcode=e&design=f",
+         "x?sig=***&auth=***&X-Amz-Signature=***&passcode=***&design=f"),
         ("{'accessKey': 'x y', \"token\": \"z\"}", "{'accessKey': ***, \"token\": ***}"),
         ('.option("password", "geheim").load()', '.option("password", ***).load()'),
         ("at token: x, SELECT 1 AS secret", "at token: x, SELECT 1 AS secret"),
@@ -203,6 +214,42 @@ def test_secrets_are_not_told(tmp_path: Path, spark: SparkSession) -> None:
 )  # fmt: skip
 def test_secrets_in_texts(text: str, shown: str) -> None:
     assert without_secrets(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("jdbc:sqlserver://host:1433;databaseName=d;user=u;password={p;w d}", "jdbc:sqlserver://host:1433"),
+        ("jdbc:postgresql://u:p?s;s@host/db?user=u", "jdbc:postgresql://***@host/db"),
+        ("jdbc:db2://host:50000/db:user=u;password=p;", "jdbc:db2://host:50000/db"),
+        ("https://host/in.json?sv=1&sig=x#y", "https://host/in.json"),
+        ("s3://key:x/y@bucket/a=1/b", "s3://***@bucket/a=1/b"),
+    ],
+)
+def test_places_are_shown_without_users_and_parameters(url: str, shown: str) -> None:
+    assert place_of(url) == shown
+
+
+def test_options_that_may_be_secrets_are_told_nowhere(tmp_path: Path, spark: SparkSession) -> None:
+    text = VIEWS.replace("ledger()", "ledger(sas='{0}', path='https://me:{0}@host/a?x={0}')")
+    project = Ledger.of(tmp_path, spark, text.format("f1rst"))
+    rows: Rows = [(1, "a", 9)]
+    project.put(rows)
+    report = project.run()
+    (snapshot,) = snapshots(report)
+    title = report.events[snapshot].dataset.title
+    assert title == "snapshot of ledger (path=https://***@host/a, table=rows.json)"
+    # A token that rotates is another way to the same rows.
+    project.write("a.py", SOURCE.format(root=str(project.root)) + text.format("sec0nd"))
+    rows = [*rows, (2, "b", 10)]
+    project.put(rows)
+    report = project.run()
+    assert snapshots(report) == [snapshot]
+    check(project, rows)
+    assert rows_read(report, "by_city") == 1
+    for secret in ("f1rst", "sec0nd", "geheim"):
+        assert secret not in project.text_of_catalogue
+        assert not any(secret in path.name for path in project.root.rglob("*"))
 
 
 def test_tables_that_are_not_selected_catch_up(tmp_path: Path, spark: SparkSession) -> None:
@@ -369,18 +416,72 @@ def adults():
             project.run()
         database.execute("RENAME TABLE away TO people")
         database.execute("INSERT INTO people VALUES (3)")
-    (tmp_path / "shop").rename(tmp_path / "away")
+    there = (project.root / "transformations/a.py").read_text()
+    project.write("a.py", there.replace(url, "jdbc:hive2://127.0.0.1:1/shop"))
     project.add("in", 2, [{"id": 2}])
     report = project.run()
     assert states(report) == {"adults": "FAILED", "counted": "SKIPPED", "beside": "COMPLETED"}
-    assert "shop' not found" in message_of(event(report, "adults").error or AssertionError())
+    assert "Connection refused" in message_of(event(report, "adults").error or AssertionError())
     assert project.rows("adults") == Counter([(2,)])
     assert project.rows("counted") == Counter([(1,)])
     assert project.rows("beside") == Counter([(2,)])
-    (tmp_path / "away").rename(tmp_path / "shop")
+    project.write("a.py", there)
     report = project.run()
     assert project.rows("adults") == Counter([(2,), (3,)])
     assert rows_read(report, "counted") == 1
+
+
+class FailedInJava(Exception):
+    """An error of PySpark. java_exception: the one of Java behind it."""
+
+    def __init__(self, cause: Any) -> None:
+        super().__init__(str(cause))
+        self.java_exception = cause
+
+
+@pytest.mark.parametrize(
+    ("message", "state", "unreachable"),
+    [
+        ("reset", "08006", True), ("shuts down", "57P01", True),
+        ("time is up", "HYT00", True),
+        ("of Hive", " 08S01", True),
+        ("no table", "42P01", False), ("cancelled", "57014", False), ("no database", "3D000", False),
+        ("no database", "XJ004", False), ("nothing", None, False), ("No suitable driver", "08001", False),
+    ],
+)  # fmt: skip
+def test_errors_of_a_database_that_is_gone(
+    spark: SparkSession, message: str, state: str | None, unreachable: bool
+) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    error = jvm.java.sql.SQLException(message, state)
+    said = words_of_source(FailedInJava(jvm.java.lang.RuntimeException(error)))
+    assert said == (f"java.sql.SQLException: {message}", unreachable)
+
+
+def test_a_url_that_is_none_is_not_unreachable(spark: SparkSession) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    assert words_of_source(FailedInJava(jvm.java.net.URISyntaxException("a b", "blank"))) == ("", False)
+    refused = words_of_source(FailedInJava(jvm.java.net.ConnectException("refused")))
+    assert refused == ("java.net.ConnectException: refused", True)
+
+
+@pytest.mark.parametrize(
+    ("columns", "kinds", "grouped"),
+    [
+        ("a STRUCT<geo INT, variant INT, interval INT, collate STRING, void INT, udt INT>",
+         {"struct", "integer", "string"}, True),
+        ("a ARRAY<STRUCT<v VARIANT>>", {"array", "struct", "variant"}, False),
+        ("a MAP<INT, STRING COLLATE UTF8_LCASE>", {"map", "integer", "collated"}, False),
+        ("a INTERVAL DAY, b INTERVAL YEAR", {"interval"}, False),
+        ("a VOID", {"void"}, True),
+    ],
+)  # fmt: skip
+def test_kinds_are_those_of_types_not_of_names(
+    spark: SparkSession, columns: str, kinds: set[str], grouped: bool
+) -> None:
+    schema = StructType.fromDDL(columns)
+    assert kinds_in(schema) == kinds
+    assert can_be_grouped(schema) == grouped
 
 
 def test_a_snapshot_is_shown_as_its_input(tmp_path: Path, spark: SparkSession) -> None:

@@ -22,6 +22,7 @@ from penstock.pipelines.definitions import RESERVED
 from penstock.pipelines.delta_inputs import rows_at
 from penstock.pipelines.errors import BadDefinition
 from penstock.pipelines.graph import Table, as_stored, message_of
+from penstock.pipelines.snapshots import kinds_in
 from penstock.pipelines.versions import (
     WEIGHT,
     adds_only,
@@ -250,9 +251,8 @@ class DeltaDelivery:
 
 def _is_comparable(schema: StructType) -> bool:
     """Return whether `deltalake` and Spark agree on which rows of some columns are equal."""
-    kinds = ("struct", "array", "map", "variant", "collate", "geo")
-    types = [field.dataType.simpleString() for field in schema.fields]
-    return not any(kind in type for type in types for kind in kinds)
+    unlike = {"struct", "array", "map", "variant", "collated", "geography", "geometry"}
+    return not kinds_in(schema) & unlike
 
 
 def _canonical(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

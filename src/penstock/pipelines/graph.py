@@ -39,7 +39,7 @@ from penstock.pipelines.session_guard import queries_only
 from penstock.pipelines.snapshots import columns_of_snapshot, is_kept, name_of_snapshot
 from penstock.pipelines.spec import PipelineSpec
 from penstock.pipelines.sql_files import read_sql_file
-from penstock.pipelines.unreachable import reason_unreachable
+from penstock.pipelines.unreachable import words_of_source
 from penstock.pipelines.unversioned import without_secrets
 from penstock.queries.plan_details import frame_of_plan
 from penstock.spark.lowering.types import quoted
@@ -475,9 +475,10 @@ def _refusal(query: Query, error: Exception) -> PenstockError:
         return error
     from penstock.pipelines.python_files import location_in
 
-    message, unreachable = message_of(error), without_secrets(reason_unreachable(error))
-    if unreachable not in message:
-        message = f"{message} {unreachable}"
+    said, unreachable = words_of_source(error)
+    message, said = message_of(error), without_secrets(said)
+    if said not in message:
+        message = f"{message} {said}"
     own = Path(query.location.file)
     where = [query.location] if query.text is not None else [location_in(own, error)]
     if where[0].line == 1:
@@ -488,5 +489,5 @@ def _refusal(query: Query, error: Exception) -> PenstockError:
         why=message,
         fix="run again when the source can be reached" if unreachable else "correct the query",
         dataset=str(query.target),
-        unreachable=bool(unreachable),
+        unreachable=unreachable,
     )

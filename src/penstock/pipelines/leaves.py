@@ -20,6 +20,7 @@ from penstock.pipelines.delta_source import DeltaTable, index_of_files, table_of
 from penstock.pipelines.unversioned import (
     Identity,
     identity_of,
+    place_of,
     without_secret_options,
     without_secrets,
 )
@@ -194,9 +195,9 @@ def _digest_of_rows(node: Any) -> str:
     return "rows " + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _unversioned(node: Any, streaming: bool, what: str, reading: str = "") -> UnversionedLeaf:
-    """Return a leaf of some kind. reading: of files, what tells them from others; else the node tells it."""
-    found = identity_of(node) if not reading else Identity(without_secrets(what), reading, reading)
+def _unversioned(node: Any, streaming: bool, what: str, identity: Identity | None = None) -> UnversionedLeaf:
+    """Return a leaf of some kind. identity: of files; that of others the node tells."""
+    found = identity or identity_of(node)
     if found is not None and not streaming:
         return UnversionedLeaf(node, streaming, found.exact, found.title, found)
     named = re.sub(r"#\d+L?|@[0-9a-f]+\b", "", without_secrets(what))
@@ -238,14 +239,18 @@ def _files(node: Any, relation: Any, streaming: bool, session: SparkSession) -> 
         return _unversioned(node, streaming, node.simpleString(25))
     uris = [path.toUri().toString() for path in items(relation.location().rootPaths())]
     options = sorted(without_secret_options(list(pairs(relation.options()))))
-    reading = f"{relation.fileFormat().toString()} {options} {relation.schema().json()}"
-    whole = without_secrets(f"{sorted(uris)} {reading}")
+    form, schema = relation.fileFormat().toString(), relation.schema().json()
+    reading = f"{form} {options} {schema}"
+    described = f"{sorted(map(place_of, uris))} {form} {schema}"
+    exact = f"{sorted(uris)} {sorted(pairs(relation.options()))} {form} {schema}"
     try:
         roots = tuple(sorted(local_path(uri, "files") for uri in uris))
     except BadUri:
-        return _unversioned(node, streaming, f"files of {uris[0]}", whole)
+        what = f"files of {place_of(uris[0])}"
+        return _unversioned(node, streaming, what, Identity(what, described, exact))
     if relation.partitionSchema().size() and not (len(roots) == 1 and all(map(os.path.isdir, roots))):
-        return _unversioned(node, streaming, f"partitioned files of {', '.join(roots)}", whole)
+        what = f"partitioned files of {', '.join(roots)}"
+        return _unversioned(node, streaming, what, Identity(what, described, exact))
     kind = "stream of files" if streaming else "files"
     # A pattern is told as what it finds, which differs from run to run.
     places = sorted(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, TypeGuard
 
 from penstock.pipelines.definitions import RESERVED, SNAPSHOTS, TableName
@@ -16,7 +16,7 @@ from penstock.pipelines.leaves import Leaf, UnversionedLeaf
 from penstock.pipelines.unversioned import digest
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 
 def is_kept(leaf: Leaf) -> TypeGuard[UnversionedLeaf]:
@@ -25,18 +25,17 @@ def is_kept(leaf: Leaf) -> TypeGuard[UnversionedLeaf]:
 
     if not isinstance(leaf, UnversionedLeaf) or leaf.identity is None:
         return False
-    text = leaf.node.schema().json()
-    schema = StructType.fromJson(json.loads(text))
+    schema = StructType.fromJson(json.loads(leaf.node.schema().json()))
     names = [name.lower() for name in schema.names]
     named_well = len({*names}) == len(names) and not any(name.startswith(RESERVED) for name in names)
-    return named_well and '"void"' not in text and '"udt"' not in text and can_be_grouped(schema)
+    return named_well and not kinds_in(schema) & {"void", "udt"} and can_be_grouped(schema)
 
 
 def name_of_snapshot(leaf: UnversionedLeaf, taken: Container[TableName]) -> TableName:
     """Return the name of an input's snapshot: the same from run to run, and not one of those `taken`."""
     assert leaf.identity is not None
     called = re.sub(r"\W+", "_", leaf.identity.title.lower(), flags=re.ASCII).strip("_")[:_LONGEST]
-    name, number = f"{called}_{digest(leaf.identity.told)}", 1
+    name, number = f"{called}_{digest(leaf.identity.description)}", 1
     found = TableName(SNAPSHOTS, name)
     while found in taken:
         number += 1
@@ -57,5 +56,33 @@ def columns_of_snapshot(schema: StructType) -> StructType:
 
 def can_be_grouped(schema: StructType) -> bool:
     """Return whether equal rows are known as such by Spark: not variants, nor texts with a collation."""
-    types = [field.dataType.simpleString() for field in schema.fields]
-    return not any(kind in each for each in types for kind in ("variant", "collate", "interval", "geo"))
+    return not kinds_in(schema) & {"variant", "collated", "interval", "geography", "geometry"}
+
+
+def kinds_in(schema: StructType) -> set[str]:
+    """Return the kinds of the types of columns, and of what is in them."""
+    return {kind for field in schema.fields for kind in _kinds(field.dataType)}
+
+
+def _kinds(of: DataType) -> Iterator[str]:
+    from pyspark.sql import types as t
+
+    match of:
+        case t.StringType():
+            yield "string" if of.isUTF8BinaryCollation() else "collated"
+        case t.DayTimeIntervalType() | t.YearMonthIntervalType() | t.CalendarIntervalType():
+            yield "interval"
+        case t.UserDefinedType():
+            yield "udt"
+        case _:
+            yield of.typeName()
+    match of:
+        case t.StructType():
+            yield from kinds_in(of)
+        case t.ArrayType():
+            yield from _kinds(of.elementType)
+        case t.MapType():
+            yield from _kinds(of.keyType)
+            yield from _kinds(of.valueType)
+        case _:
+            pass

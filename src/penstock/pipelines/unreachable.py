@@ -8,22 +8,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-_NETWORK = "java.net."
+_NETWORK = frozenset(
+    f"java.net.{name}" for name in ("SocketException", "SocketTimeoutException", "UnknownHostException")
+)
 _SQL = "java.sql.SQLException"
-_MISTAKE = "42"
-"""Class of SQL states of statements that are wrong, or not allowed."""
+_STATES = ("08", "57P", "HYT")
+"""Beginnings of SQL states: connections that fail, a server that stops or starts, time that is up."""
+_NO_DRIVER = "No suitable driver"
+"""What the JDK says, with a state of connections, where no driver knows the URL."""
 
 
-def reason_unreachable(error: Exception) -> str:
-    """Return the words of a source that cannot be reached; empty for any other error."""
+def words_of_source(error: Exception) -> tuple[str, bool]:
+    """Return what a source of a query said, empty if none did, and whether it could not be reached."""
     if isinstance(error, (ConnectionError, TimeoutError)):
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}", True
     for cause in _causes(error):
-        kinds = list(_classes(cause))
-        refused = _SQL in kinds and not str(cause.getSQLState() or "").startswith(_MISTAKE)
-        if refused or any(kind.startswith(_NETWORK) for kind in kinds):
-            return str(cause.toString())
-    return ""
+        kinds = set(_classes(cause))
+        if kinds & _NETWORK or (_SQL in kinds and _is_of_connection(cause)):
+            return str(cause.toString()), True
+    said = (str(cause.toString()) for cause in _causes(error) if _SQL in _classes(cause))
+    return next(said, ""), False
+
+
+def _is_of_connection(cause: Any) -> bool:
+    state, message = str(cause.getSQLState() or "").strip(), str(cause.getMessage())
+    return state.startswith(_STATES) and not message.startswith(_NO_DRIVER)
 
 
 def _causes(error: Exception) -> Iterator[Any]:

@@ -13,10 +13,20 @@ from typing import Any
 
 from penstock.queries.plan_details import items, pairs
 
-_SECRET = r"password|passphrase|passwd|pwd|secret|token|credential|(?:access|account|api|private)[._-]?key"
+_SECRET = (
+    r"password|passphrase|passcode|passwd|pwd|secret|token|credential|signature"
+    r"|(?:access|account|api|private)[._-]?key"
+)
 _KEY = re.compile(rf"(?i){_SECRET}")
-_NAMED = re.compile(rf"""(?i)((?:{_SECRET})[\w.-]*(?:=|['"][:,]\s*))('[^']*'|"[^"]*"|[^\s;&,)}}]*)""")
-_USER = re.compile(r"(//|thin:)[^\s@]*@")
+_NAME = rf"(?:{_SECRET})[\w.-]*|(?<![a-z])(?:sig|auth)\b"
+_VALUE = r"""'(?:[^'\\]|\\.|'')*'?|"(?:[^"\\]|\\.|"")*"?|\{(?:[^}]|\}\})*\}?|[^\s;&]*"""
+_NAMED = re.compile(rf"""(?i)((?:{_NAME})(?:\s*=\s*(?=['"{{])|=|['"][:,]\s*))(?:{_VALUE})""")
+_HEADER = re.compile(r"""(?i)(\bauthorization['"]?\s*[:=,]\s*['"]?|\bbearer\s+)[^'"\n]+""")
+_USER = re.compile(r"(//|thin:)\S*@")
+"""A user and a password, which may hold any character: up to the last @."""
+
+_PLACES, _TABLES = ("path", "url"), ("dbtable", "query", "table")
+"""Options that say what is read. Others may hold secrets under any name."""
 
 _LONGEST = 60
 """Characters of a query or of options that a title has room for."""
@@ -24,20 +34,32 @@ _LONGEST = 60
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a relation is.
+    """Identity of a relation.
 
-    title: for users. told: what is known of it, without secrets, from run to run.
+    title: for users. description: what it reads, without secrets, the same from run to run.
     exact: the same only for the same rows, in this process.
     """
 
     title: str
-    told: str
+    description: str
     exact: str
 
 
 def without_secrets(text: str) -> str:
     """Return a text without the passwords and tokens in its URLs and options."""
-    return _NAMED.sub(r"\1***", _USER.sub(r"\1***@", text))
+    return _NAMED.sub(r"\1***", _HEADER.sub(r"\1***", _USER.sub(r"\1***@", text)))
+
+
+def place_of(url: str) -> str:
+    """Return a path or URL without its user, query and parameters."""
+    return re.split(r"[;?#]|:(?=\w+=)", without_secrets(url))[0]
+
+
+def _shown(options: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the options that may be shown: those that say what is read."""
+    places = [(key, place_of(value)) for key, value in options if key.lower() in _PLACES]
+    tables = [(key, without_secrets(value)) for key, value in options if key.lower() in _TABLES]
+    return sorted(places + tables)
 
 
 def without_secret_options(options: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -64,10 +86,9 @@ def _of_jdbc(relation: Any, schema: str) -> Identity:
     given = relation.jdbcOptions()
     options = sorted(pairs(given.parameters()))
     parts = [str(part.whereClause()) for part in relation.parts()]
-    where = re.split("[;?]", without_secrets(given.url()))[0]
-    title = f"{_short(without_secrets(given.tableOrQuery()))} at {where}"
-    told = f"{without_secret_options(options)} {parts} {schema}"
-    return Identity(title, told, f"jdbc {options} {parts} {schema}")
+    table, where = without_secrets(given.tableOrQuery()), place_of(given.url())
+    title = f"{_short(table)} at {where}"
+    return Identity(title, f"{table} at {where} {schema}", f"jdbc {options} {parts} {schema}")
 
 
 def _of_data_source(node: Any) -> Identity:
@@ -75,7 +96,7 @@ def _of_data_source(node: Any) -> Identity:
     options = sorted((str(key), str(value)) for key, value in node.options().asCaseSensitiveMap().items())
     catalog = f"{node.catalog().get().name()}." if node.catalog().isDefined() else ""
     called = f"{catalog}{name.get().toString()}" if name.isDefined() else table.name()
-    known = without_secret_options(options)
+    known = _shown(options)
     shown = _short(", ".join(f"{key}={value}" for key, value in known))
     rest = f"{table.getClass().getName()} {called} {node.timeTravelSpec().toString()} {node.schema().json()}"
     title = without_secrets(called) + (f" ({shown})" if shown else "")
