@@ -49,6 +49,15 @@ def timed(folder):
 def a():
 """
 
+_JOINED = """\
+def files(folder):
+    return spark.readStream.schema('at TIMESTAMP').json(folder)
+
+@dp.table
+def a():
+    known = spark.range(1).select(F.timestamp_seconds('id').alias('since'))
+"""
+
 PYTHON = {
     "defined_twice": "@dp.materialized_view(name='a')\ndef one():\n    return spark.range(1)\n"
     "@dp.materialized_view(name='A')\ndef two():\n    return spark.range(1)\n",
@@ -81,6 +90,26 @@ PYTHON = {
     + "    return timed('in').groupBy(F.session_window('at', '1 hour')).count()\n",
     "watermark_of_two_streams": _TIMED + "    both = timed('in').union(timed('other'))\n"
     "    return both.withWatermark('at', '2 hours').groupBy('at').count()\n",
+    "watermark_above_a_join": _JOINED + "    joined = files('in').join(known, F.expr('at >= since'))\n"
+    "    return joined.withWatermark('at', '1 hour').groupBy('at').count()\n",
+    "watermark_of_exploded_rows": _JOINED
+    + "    rows = files('in').select(F.explode(F.array('at')).alias('at'))\n"
+    "    return rows.withWatermark('at', '1 hour').groupBy('at').count()\n",
+    "watermark_of_joined_streams": _TIMED + "    return timed('in').join(timed('other'), 'at')\n",
+    "watermark_of_one_joined_stream": _JOINED + "    one = files('in').withWatermark('at', '1 hour')\n"
+    "    return one.join(files('other'), 'at')\n",
+    "watermark_of_two_operators": _TIMED + "    rows = timed('in').dropDuplicates(['at'])\n"
+    "    return rows.groupBy(F.window('at', '1 hour')).count()\n",
+    "watermark_without_delay": _JOINED
+    + "    return files('in').withWatermark('at', '0 seconds').groupBy('at').count()\n",
+    "windows_that_are_no_keys": _TIMED
+    + "    return timed('in').dropDuplicates(['at']).select(F.window('at', '1 hour'))\n",
+    "duplicates_within_a_watermark": _TIMED
+    + "    return timed('in').dropDuplicatesWithinWatermark(['at'])\n",
+    "duplicates_without_the_time": _TIMED
+    + "    return timed('in').select(F.lit(1).alias('x')).dropDuplicates()\n",
+    "tombstones_of_rows": "@dp.materialized_view(table_properties={'penstock.tombstones': '3'})\n"
+    "def a():\n    return spark.range(1)\n",
     "source_that_does_not_answer": "@dp.materialized_view\ndef a():\n    raise ConnectionError('no route to shop')\n",
     "stream_of_rates": "@dp.table\ndef a():\n    return spark.readStream.format('rate').load()\n",
     "records_of_other_columns": "@dp.table\ndef r():\n    return spark.readStream.schema('id INT, at INT').json('in')\n"

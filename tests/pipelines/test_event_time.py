@@ -24,9 +24,9 @@ from pyspark.sql import SparkSession, functions as F
 
 spark = SparkSession.active()
 
-def read():
+def read(delay="10 minutes"):
     read = spark.readStream.schema("id INT, v INT, ts STRING").json("in")
-    return read.withColumn("at", F.to_timestamp("ts")).withWatermark("at", "10 minutes")
+    return read.withColumn("at", F.to_timestamp("ts")).withWatermark("at", delay)
 """
 
 WINDOWS = """
@@ -42,11 +42,19 @@ def distinct(read):
 
 def rows(read):
     return read().dropDuplicates().select("id", "v", "at")
+
+def at_once(read):
+    hours = read("0 seconds").groupBy(F.window("at", "1 hour")).count()
+    return hours.select("window.start", "count")
+
+def moments(read):
+    return read("1 millisecond").groupBy("at").count()
 """
 
+NAMES = ("hours", "times", "distinct", "rows", "at_once", "moments")
+
 TABLES = "".join(
-    f"\n@dp.table(name='{name}')\ndef {name}_table():\n    return {name}(read)\n"
-    for name in ("hours", "times", "distinct", "rows")
+    f"\n@dp.table(name='{name}')\ndef {name}_table():\n    return {name}(read)\n" for name in NAMES
 )
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -70,15 +78,15 @@ class AppendMode:
         self.queries: dict[str, Any] = {"F": functions}
         exec(WINDOWS, self.queries)
 
-    def read(self) -> DataFrame:
+    def read(self, delay: str = "10 minutes") -> DataFrame:
         from pyspark.sql import functions as f
 
         read = self.spark.readStream.schema("id INT, v INT, ts STRING").json(f"{self.project.root}/in")
-        return read.withColumn("at", f.to_timestamp("ts")).withWatermark("at", "10 minutes")
+        return read.withColumn("at", f.to_timestamp("ts")).withWatermark("at", delay)
 
     def rows(self, name: str) -> Counter[tuple[Any, ...]]:
         """Run a stream until it has read all files, and return what it has written so far."""
-        query: Callable[[Callable[[], DataFrame]], DataFrame] = self.queries[name]
+        query: Callable[[Callable[..., DataFrame]], DataFrame] = self.queries[name]
         out, at = f"{self.project.root}/spark/{name}", f"{self.project.root}/checkpoints/{name}"
         frame = query(self.read)
         writer = frame.writeStream.option("checkpointLocation", at).trigger(availableNow=True)
@@ -107,7 +115,7 @@ def test_streaming_tables_hold_what_append_mode_writes(
             add(project, run * 2 + file, [(draw.randrange(3), max(0, at)) for at in minutes])
         report = project.run()
         assert set(states(report).values()) == {"COMPLETED"}, [str(e.error) for e in report.events.values()]
-        for name in ("hours", "times", "distinct", "rows"):
+        for name in NAMES:
             assert held(project, name) == theirs.rows(name), (name, run)
 
 

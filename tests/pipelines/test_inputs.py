@@ -574,7 +574,7 @@ def distinct():
 
 @dp.table
 def first():
-    return read("in").withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["id"]).select("id", "v")
+    return read("in").withWatermark("at", "1 hour").dropDuplicates(["id", "at"]).select("id", "v")
 
 @dp.table
 def both():

@@ -1,12 +1,13 @@
 """Rows of a stream in the order of their event time.
 
 The watermark of a flow rises row by row, and Spark hands out files in any order. So the rows that a run reads
-are put in order first: late are only those that a run before would have had to bring, as with Spark, whose
-watermark is in force from the next micro-batch on.
+are put in order first. A row is late only if an earlier run closed its window, as with Spark, whose watermark
+is in force from the next micro-batch on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.pipelines.graph import AnalysedQuery
@@ -31,18 +32,46 @@ def in_time_order(rows: DataFrame, query: AnalysedQuery, leaf: Leaf, spark: Spar
     return rows
 
 
-def has_unordered_watermark(query: AnalysedQuery, spark: SparkSession) -> bool:
-    """Return whether a watermark is on a time that is not computed of one row of one stream."""
+def why_refused(query: AnalysedQuery, states: Sequence[str], spark: SparkSession) -> tuple[str, str] | None:
+    """Return why Spark's late rows would be others than those of a flow, and the way out; None if not.
+
+    states: names of the operators with state. To Spark a row is late only to an operator that forgets by the
+    least of all watermarks; in a flow, to all that is above its own watermark.
+    """
+    watermarks = _watermarks(query.plan)
+    if not watermarks:
+        return None
+    if len(watermarks) > 1:
+        return "it has more than one watermark", _ONE_STREAM
+    keeping = [state for state in states if state != "Expand"]
+    if "Join" in keeping:
+        return "it joins streams, of which one has a watermark", "leave out the watermark"
+    if len(keeping) > 1:
+        return f"{' and '.join(keeping)} share a watermark", _ONE_EACH
     streams = [leaf for leaf in query.leaves if leaf.streaming]
-    return any(
-        all(_time_in(leaf, watermark, spark) is None for leaf in streams)
-        for watermark in _watermarks(query.plan)
-    )
+    if any(_time_in(leaf, watermarks[0], spark) is not None for leaf in streams):
+        return None
+    above = _origin(watermarks[0])
+    if above.children().size():
+        return f"its watermark is above a {above.nodeName().lower()}", _ONE_STREAM
+    return "its watermark is on a time that is not computed of one row of its stream", _ONE_STREAM
+
+
+_ONE_EACH = "make a streaming table of each, which the next one reads as a stream with a watermark"
+_ONE_STREAM = "write the rows into a streaming table, and put the watermark on a stream of that one"
 
 
 def _watermarks(plan: Any) -> list[Any]:
     own = [plan] if plan.nodeName() == "EventTimeWatermark" else []
     return own + [found for child in items(plan.children()) for found in _watermarks(child)]
+
+
+def _origin(watermark: Any) -> Any:
+    """Return the relation below a watermark, or the first operator of several inputs."""
+    node = watermark.child()
+    while node.children().size() == 1:
+        node = node.children().apply(0)
+    return node
 
 
 def _time_in(leaf: Leaf, watermark: Any, spark: SparkSession) -> Any | None:

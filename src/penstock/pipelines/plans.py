@@ -18,7 +18,7 @@ from penstock.io.source import WEIGHT
 from penstock.pipelines.auto_cdc import TOMBSTONES
 from penstock.pipelines.definitions import Dataset, Kind, TableName
 from penstock.pipelines.errors import BadDefinition, NotIncremental
-from penstock.pipelines.event_order import has_unordered_watermark
+from penstock.pipelines.event_order import why_refused
 from penstock.pipelines.graph import AnalysedQuery, Graph, Table
 from penstock.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, text_of
 from penstock.pipelines.policy import POLICY, Policy, parse_policy
@@ -97,6 +97,15 @@ def _plan(
 ) -> TablePlan:
     if table.failure is not None:
         return TablePlan(table, Method.RECOMPUTE, "", True, table.failure.what)
+    tombstones = table.dataset.properties.get(TOMBSTONES)
+    if tombstones is not None and not any(query.query.cdc for query in table.queries):
+        raise BadDefinition(
+            f"{table.name} has the property {TOMBSTONES}, and no AUTO CDC flow",
+            where=[table.dataset.location],
+            why="Only a table of SCD type 1 keeps deleted keys.",
+            fix="leave the property out",
+            dataset=str(table.name),
+        )
     fingerprint = fingerprint_of(table, names, spark)
     stable = all(_is_stable(query, spark) for query in table.queries)
     check_sink(table)
@@ -150,7 +159,8 @@ def _is_linear(query: AnalysedQuery) -> bool:
 def _plan_of_streams(table: Table, fingerprint: str, stable: bool, spark: SparkSession) -> TablePlan:
     """Plan a streaming table. Raises `BadDefinition` for streams that cannot be run."""
     records = any(query.query.cdc for query in table.queries)
-    state = next(filter(None, map(_node_with_state, table.queries)), None)
+    states = [state for query in table.queries for state in _nodes_with_state(query)]
+    state = next(iter(states), None)
     if state is None and not records:
         return TablePlan(table, Method.APPEND, fingerprint, stable)
     query = table.queries[0]
@@ -161,8 +171,8 @@ def _plan_of_streams(table: Table, fingerprint: str, stable: bool, spark: SparkS
     for name in (*query.frame.columns, *table.schema.fieldNames()):
         if name in (WEIGHT, "tick"):
             raise _refused_stream(query, f"a column is called {name!r}, as one of changes is")
-    if has_unordered_watermark(query, spark):
-        raise _refused_stream(query, "its watermark is on more than one stream", "put it on each stream")
+    if refused := why_refused(query, states, spark):
+        raise _refused_stream(query, *refused)
     inputs = _named(query.leaves)
     try:
         flow = _flow_of(table, query, inputs, closes=True)
@@ -241,8 +251,8 @@ _READING = ("spark.sql.caseSensitive", "spark.sql.legacy.timeParserPolicy", "spa
 """Further settings that change what a query answers."""
 
 
-def _node_with_state(query: AnalysedQuery) -> str | None:
-    """Return the operator of a stream that does not compute rows one by one; None if all do.
+def _nodes_with_state(query: AnalysedQuery) -> list[str]:
+    """Return the operators of a stream that do not compute rows one by one.
 
     Raises `BadDefinition` for a source that does not tell which of its rows are new.
     """
@@ -251,7 +261,7 @@ def _node_with_state(query: AnalysedQuery) -> str | None:
             raise _refused_stream(query, f"it reads {leaf.key}", "read files or tables of the pipeline")
     plan: Any = query.plan
     nodes = (*_nodes(plan), *(each for each in items(plan.subqueriesAll()) if each.isStreaming()))
-    return next((str(n.nodeName()) for n in nodes if n.isStreaming() and not _is_row_by_row(n)), None)
+    return [str(n.nodeName()) for n in nodes if n.isStreaming() and not _is_row_by_row(n)]
 
 
 def _is_row_by_row(node: Any) -> bool:

@@ -120,7 +120,26 @@ def step_of_windows(plan: CatalystNode) -> timedelta | None:
         raise UnsupportedQuery(
             "its windows overlap, differ in size, or begin at a time of their own", fix=_UPDATED
         )
+    if found and not _are_keys(plan):
+        raise UnsupportedQuery(
+            "it computes windows that it does not group by", fix="compute them in a table that reads this one"
+        )
     return next((timedelta(microseconds=width) for _, width in found), None)
+
+
+def _are_keys(plan: CatalystNode) -> bool:
+    """Return whether rows are grouped by all windows that are computed in a query."""
+    keys = [
+        key for node in plan.walk() if node.kind == "Aggregate" for key in node.trees("groupingExpressions")
+    ]
+    named = {key.expr_id for key in keys if "exprId" in key.fields}
+    return all(
+        column.fields.get("exprId") is not None and column.expr_id in named
+        for node in plan.walk()
+        if "projectList" in node.fields
+        for column in node.trees("projectList")
+        if any(True for _ in _windows(column))
+    )
 
 
 def _windows(tree: CatalystNode) -> Iterator[tuple[int, int]]:
@@ -152,7 +171,12 @@ def _watermark(node: CatalystNode, planner: Planner) -> Relation:
     delay = timedelta(milliseconds=node.fields[DELAY])
     if planner.closes and planner.step is None:
         # To Spark a time that the watermark has reached is over; here, one that it has passed.
-        delay = max(delay - _MOMENT, timedelta())
+        if not delay:
+            raise UnsupportedQuery(
+                "its watermark has no delay, and no windows are grouped by",
+                fix="give the watermark a delay of '1 millisecond' or more, or group by windows",
+            )
+        delay -= _MOMENT
     stream = below.stream.watermark(column, lateness=delay, every=planner.step)
     return Relation(stream, below.columns)
 
@@ -173,11 +197,17 @@ def _is_of_sources(stream: Any) -> bool:
 def _deduplicated(node: CatalystNode, planner: Planner) -> Relation:
     below = planner.relation(node.children[0])
     keys, fields = below.scope.lower_all(node.trees("keys")), below.stream.schema.fields
+    time = _passing(below.stream, keys) if planner.closes else None
+    if planner.closes and time is None and any(each.kind == "EventTimeWatermark" for each in node.walk()):
+        # To Spark no row is late then; to a flow, those are which the watermark has passed.
+        raise UnsupportedQuery(
+            "it drops duplicates by columns without the time of its watermark",
+            fix="add the time to the columns, or leave out the watermark",
+        )
     whole = {key.name for key in keys if isinstance(key, Column)} >= {field.name for field in fields}
     if whole and not any(isinstance(field.type, MapType) for field in fields):
         # Of rows that are only added, nothing is taken back.
         return Relation(below.stream.distinct(), below.columns)
-    time = _passing(below.stream, keys) if planner.closes else None
     if isinstance(time, Column):
         # Equal keys have equal times: the first of them is known when it comes.
         return Relation(below.stream.first_within(_MOMENT, by=keys, time=time.name), below.columns)
@@ -186,6 +216,11 @@ def _deduplicated(node: CatalystNode, planner: Planner) -> Relation:
 
 @relations.lowers("DeduplicateWithinWatermark")
 def _deduplicated_within(node: CatalystNode, planner: Planner) -> Relation:
+    if planner.closes:
+        raise UnsupportedQuery(
+            "which rows dropDuplicatesWithinWatermark keeps depends on how Spark cuts the stream",
+            fix="use dropDuplicates by columns of which one is the time",
+        )
     below = planner.relation(node.children[0])
     delays = (each.fields[DELAY] for each in node.walk() if each.kind == "EventTimeWatermark")
     within = max(timedelta(milliseconds=next(delays, 0)), _MOMENT)
