@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.pipelines import costs, update
-from penstock.pipelines.costs import FACTOR, LEAST, Costs, Measured
+from penstock.pipelines.catalog import Catalog
+from penstock.pipelines.costs import FACTOR, LEAST, MOST_ESTIMATED, Costs, Measured
+from penstock.pipelines.definitions import TableName
 from penstock.pipelines.policy import Policy
 from penstock.state.commit import read_checked, write_checked
 from penstock.state.inspection import inspect
@@ -53,8 +55,24 @@ def test_few_changes_are_never_more_than_the_whole() -> None:
     assert Costs(Measured(1.0, LEAST), Measured(900.0, LEAST)).why_whole(LEAST - 1, LEAST) == ""
 
 
+def test_a_slow_update_from_changes_does_not_prevent_all_others() -> None:
+    measured = Costs(Measured(12.0, MILLION), Measured(900.0, LEAST))
+    for _ in range(MOST_ESTIMATED):
+        assert measured.why_whole(LEAST, MILLION)
+        kept = Costs.from_entry(measured.to_entry())
+        measured = kept.after(12.0, MILLION, whole=True, estimated=True)
+    assert measured.why_whole(LEAST, MILLION) == ""
+    measured = measured.after(1.0, LEAST, whole=False)
+    assert measured == Costs(Measured(12.0, MILLION), Measured(1.0, LEAST))
+    # What was made from all rows for another reason does not count.
+    again = Costs(Measured(12.0, MILLION), Measured(900.0, LEAST))
+    for _ in range(MOST_ESTIMATED):
+        again = again.after(12.0, MILLION, whole=True)
+    assert again.why_whole(LEAST, MILLION)
+
+
 def test_costs_are_kept_as_numbers() -> None:
-    measured = Costs(Measured(1.5, 3), None)
+    measured = Costs(Measured(1.5, 3), None, 2)
     assert Costs.from_entry(measured.to_entry()) == measured
     assert Costs.from_entry({}) == Costs()
 
@@ -106,6 +124,11 @@ def test_a_large_change_makes_a_table_from_all_rows(
         assert updated.why == why
     assert project.rows("parity") == Counter([(0, 23), (1, 23)])
     assert project.rows("odd") == Counter((id_,) for id_ in range(1, 46, 2))
+    entries = Catalog.last_entries(project.root / "storage")
+    assert [entries[TableName("default", table)].costs.get("estimated") for table in ("parity", "base")] == [
+        [1],
+        None,
+    ]
     following = event(report, "most").updated
     assert following is not None
     assert (following.rows_in, following.why) == (4, "")

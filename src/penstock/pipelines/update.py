@@ -106,7 +106,8 @@ class Updater:
     def _measured(self, updated: Updated, seconds: float) -> Updated:
         (query,) = self._table.queries
         rows = self.cut.rows_of(query.leaves) if updated.whole else updated.rows_in
-        costs = self._costs.after(seconds, rows, whole=updated.whole)
+        estimated = updated.whole and updated.why != _FROM_ALL_ROWS
+        costs = self._costs.after(seconds, rows, whole=updated.whole, estimated=estimated)
         return replace(updated, entry=replace(updated.entry, costs=costs.to_entry()))
 
     def _why_whole(self, query: AnalysedQuery, read: Positions) -> str:
