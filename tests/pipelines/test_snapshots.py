@@ -480,6 +480,7 @@ def test_kinds_are_those_of_types_not_of_names(
     spark: SparkSession, columns: str, kinds: set[str], grouped: bool
 ) -> None:
     schema = StructType.fromDDL(columns)
+    assert isinstance(schema, StructType)
     assert kinds_in(schema) == kinds
     assert can_be_grouped(schema) == grouped
 
