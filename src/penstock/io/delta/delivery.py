@@ -19,9 +19,9 @@ from penstock.io.arrow import arrow_schema, rows_to_table, table_to_rows
 from penstock.io.delivery.atomic_files import TICK
 from penstock.io.delivery.outbox import Batches, Delivery
 from penstock.io.delivery.table_keys import TableKey, net_change
+from penstock.io.delta.protocol import FEED, OPERATION
 from penstock.io.source import WEIGHT, Row, Rows
 
-_OPERATION = "penstock operation"
 _compute: Any = pc  # generated at import time, unseen by type checkers
 
 
@@ -67,7 +67,7 @@ class DeltaDelivery(Delivery):
                 deltalake.DeltaTable.create(
                     self.destination,
                     schema=deltalake.Schema.from_arrow(schema),
-                    configuration={"delta.enableChangeDataFeed": "true"} if self.feed else None,
+                    configuration={FEED: "true"} if self.feed else None,
                     storage_options=self._options,
                     commit_properties=self._properties(0),
                 )
@@ -213,9 +213,9 @@ class TableDelivery(DeltaDelivery):
         if not rows:  # An empty merge would not record the tick.
             self._append(tick, arrow_schema(self._rows), iter(()))
             return
-        columns = Schema((*self._rows.fields, Field(_OPERATION, INT64)))
+        columns = Schema((*self._rows.fields, Field(OPERATION, INT64)))
         made = rows_to_table(rows, columns).to_batches()
-        operation = f"s.{quoted(_OPERATION)}"
+        operation = f"s.{quoted(OPERATION)}"
         values = {quoted(name): f"s.{quoted(name)}" for name in self._rows.names}
         merge = self._table().merge(
             source=pa.RecordBatchReader.from_batches(arrow_schema(columns), made),

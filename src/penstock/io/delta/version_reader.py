@@ -15,12 +15,11 @@ from deltalake.exceptions import DeltaError
 from penstock.errors import UnreadableSource
 from penstock.expr.types import Field
 from penstock.io.change_data import DeltaChanges, build_decoder, record_schema
+from penstock.io.delta.protocol import FEED
 from penstock.io.files.parquet_rows import batch_records, check_columns
 from penstock.io.source import BadRecord, Batch, Feed, Reader
 
 _VERSION = "version"
-_FEED = "delta.enableChangeDataFeed"
-_CHANGE = "_change_type"
 
 
 class VersionedTable(Protocol):
@@ -94,11 +93,11 @@ class DeltaVersions:
         )
         with self._reporting(f"has no readable changes of version {version}"):
             table = self._table()
-            if table.metadata().configuration.get(_FEED) != "true":
+            if table.metadata().configuration.get(FEED) != "true":
                 raise self._error(
                     "has no change data feed",
                     "without one, the changes from version to version are unknown",
-                    f"set the table's property {_FEED} to true, or read it as a bounded source",
+                    f"set the table's property {FEED} to true, or read it as a bounded source",
                 )
             stream = table.load_cdf(starting_version=version, ending_version=version)
             found = self._records(pa.RecordBatchReader.from_stream(stream), version, feed)
