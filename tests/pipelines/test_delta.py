@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections import Counter
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
@@ -13,11 +13,14 @@ from unittest.mock import MagicMock
 import pytest
 
 from penstock.errors import UnreadableSource
-from penstock.pipelines import leaves
+from penstock.pipelines import costs, leaves
+from penstock.pipelines.delta_inputs import DeltaInputs
+from penstock.pipelines.errors import PipelineError
 from penstock.pipelines.explanation import explain_pipeline
 from penstock.pipelines.run import planned
+from penstock.pipelines.versions import VersionWriter
 from tests.golden import assert_golden
-from tests.pipelines.project import Project, changed, event, methods, states
+from tests.pipelines.project import SPEC, Project, changed, event, methods, rows_read, states
 from tests.pipelines.test_errors import GOLDEN, told
 from tests.pipelines.test_inputs import HEAD
 
@@ -376,3 +379,138 @@ def mapped():
         assert updated is not None
         assert updated.rows_in == (2 if number == 1 else 1)
     assert project.rows("mapped") == Counter([(1,), (2,), (10,), (20,)])
+
+
+def test_partitions_of_times_are_the_same_whatever_zone_a_session_has(project: Project) -> None:
+    zone = "configuration: {spark.sql.session.timeZone: America/New_York}\n"
+    (project.root / "spark-pipeline.yml").write_text(SPEC + zone)
+    project.write("a.sql", """
+        CREATE MATERIALIZED VIEW first AS SELECT id, at, local FROM delta.`in`;
+        CREATE MATERIALIZED VIEW kept AS SELECT id, at, local FROM delta.`in` WHERE id > 0;
+        """)  # fmt: skip
+    times = [datetime(2026, 1, number, 12, 0, 0, 500_000) for number in (1, 2, 3)]
+
+    def write(number: int) -> None:
+        columns = {
+            "id": pa.array([number], pa.int64()),
+            "at": pa.array([times[number].replace(tzinfo=UTC)], pa.timestamp("us", "UTC")),
+            "local": pa.array([times[number]], pa.timestamp("us")),
+        }
+        partitions = ["at", "local"]
+        deltalake.write_deltalake(
+            project.root / "in", pa.table(columns), partition_by=partitions, mode="append"
+        )
+
+    write(0)
+    completed(project)
+    write(1)
+    completed(project)
+    write(2)
+    deltalake.DeltaTable(project.root / "in").delete("id = 0")
+    report = completed(project)
+    assert methods(report) == {"first": "incremental, stateless", "kept": "incremental, stateless"}
+    expected = Counter((number, times[number].replace(tzinfo=UTC), times[number]) for number in (1, 2))
+    assert project.rows("first") == project.rows("kept") == expected
+
+
+@pytest.mark.parametrize(
+    ("configuration", "updated", "deleted"), [(FEED, 2, 4), ({}, None, None)], ids=["feed", "files"]
+)
+def test_rows_read_of_delta_tables_are_told_where_the_log_knows_them(
+    project: Project, configuration: dict[str, str], updated: int | None, deleted: int | None
+) -> None:
+    project.write("a.sql", """
+        CREATE MATERIALIZED VIEW kept AS SELECT id FROM delta.`in`;
+        CREATE STREAMING TABLE seen AS SELECT id FROM STREAM(delta.`in`);
+        """)  # fmt: skip
+    path = project.root / "in"
+    deltalake.write_deltalake(path, numbers((1, "a"), (2, "a"), (3, "a")), configuration=configuration)
+    report = completed(project)
+    assert (rows_read(report, "kept"), rows_read(report, "seen")) == (3, 3)
+    deltalake.write_deltalake(path, numbers((4, "a"), (5, "b")), mode="append")
+    report = completed(project)
+    assert (rows_read(report, "kept"), rows_read(report, "seen")) == (2, 2)
+    deltalake.DeltaTable(path).update(predicate="id = 4", new_values={"s": "'c'"})
+    assert rows_read(project.run(), "kept") == updated
+    assert project.rows("kept").total() == 5
+    deltalake.DeltaTable(path).delete("id <> 4")
+    assert rows_read(project.run(), "kept") == deleted
+    assert project.rows("kept") == Counter([(4,)])
+
+
+def test_all_rows_of_a_delta_table_are_weighed_against_its_changes(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costs, "LEAST", 1)
+    project.write(
+        "a.sql", "CREATE MATERIALIZED VIEW n AS SELECT s, count(*) AS n FROM delta.`in` GROUP BY s;"
+    )
+    deltalake.write_deltalake(project.root / "in", numbers((1, "a"), (2, "a")))
+    completed(project)
+    deltalake.write_deltalake(project.root / "in", numbers(*[(n, "b") for n in range(8)]), mode="append")
+    updated = event(completed(project), "n").updated
+    assert updated is not None
+    assert updated.why.startswith("from all rows: 8 changes estimated at")
+
+
+def test_changes_that_may_take_rows_back_are_computed_once(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write("a.sql", "CREATE MATERIALIZED VIEW kept AS SELECT id FROM delta.`in` WHERE id > 1;")
+    path = project.root / "in"
+    deltalake.write_deltalake(path, numbers((1, "a"), (2, "a"), (3, "a")))
+    completed(project)
+    plans: list[str] = []
+    real = VersionWriter.apply
+
+    def apply(writer: VersionWriter, rows: Any) -> int:
+        plans.append(rows._jdf.queryExecution().executedPlan().toString())
+        return real(writer, rows)
+
+    monkeypatch.setattr(VersionWriter, "apply", apply)
+    before = project.spark.sparkContext._jsc.getPersistentRDDs().size()  # type: ignore[union-attr]
+    deltalake.DeltaTable(path).delete("id = 2")
+    completed(project)
+    assert project.rows("kept") == Counter([(3,)])
+    (plan,) = plans
+    assert plan.count("InMemoryTableScan") >= 2
+    assert project.spark.sparkContext._jsc.getPersistentRDDs().size() == before  # type: ignore[union-attr]
+
+
+def test_a_run_opens_each_version_once(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.write("a.sql", """
+        CREATE MATERIALIZED VIEW one AS SELECT id FROM delta.`in`;
+        CREATE MATERIALIZED VIEW two AS SELECT id FROM delta.`in` WHERE id > 1;
+        CREATE STREAMING TABLE seen AS SELECT id FROM STREAM(delta.`in`);
+        """)  # fmt: skip
+    deltalake.write_deltalake(project.root / "in", numbers((1, "a")))
+    with planned(project.spec, project.spark) as (graph, _):
+        inputs = DeltaInputs(project.spark)
+        real, opened = deltalake.DeltaTable, MagicMock()
+        opened.side_effect = real
+        monkeypatch.setattr(deltalake, "DeltaTable", opened)
+        for leaf in (leaf for table in graph.tables for query in table.queries for leaf in query.leaves):
+            assert isinstance(leaf, leaves.DeltaLeaf)
+            inputs.whole(leaf)
+            inputs.rows(leaf)
+            inputs.changes(leaf, str(inputs.version(leaf)))
+    assert opened.call_count == 1
+
+
+@pytest.mark.parametrize("case", ["commits", "another_table"])
+def test_a_stream_whose_way_to_the_newest_version_is_lost(project: Project, case: str) -> None:
+    path = project.root / "in"
+    project.write("a.sql", "CREATE STREAMING TABLE seen AS SELECT id FROM STREAM(delta.`in`);")
+    deltalake.write_deltalake(path, numbers((1, "a")))
+    completed(project)
+    if case == "another_table":
+        path.rename(project.root / "old")
+    for number in (2, 3):
+        deltalake.write_deltalake(path, numbers((number, "a")), mode="append")
+    if case == "commits":
+        deltalake.DeltaTable(path).create_checkpoint()
+        (path / f"_delta_log/{1:020d}.json").unlink()
+    error = event(project.run(), "seen").error
+    assert isinstance(error, PipelineError)
+    assert_golden(GOLDEN / f"delta_stream_lost_{case}.txt", told(error, project.root))
+    assert project.rows("seen") == Counter([(1,)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.types import StructType
 
+from penstock.pipelines import catalog
 from penstock.pipelines.catalog import Catalog
-from penstock.pipelines.delta_delivery import DeltaDelivery, _is_comparable
+from penstock.pipelines.delta_delivery import DeltaPublisher, _is_comparable
 from penstock.pipelines.errors import BadDefinition
 from tests.pipelines.project import Project, event, states
 from tests.pipelines.test_delta import completed
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pa = pytest.importorskip("pyarrow")
+pyarrow_parquet = pytest.importorskip("pyarrow.parquet")
 deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
 
 pytestmark = [pytest.mark.spark, pytest.mark.verify]
@@ -134,7 +137,7 @@ def test_a_run_that_dies_around_a_delivery(project: Project, monkeypatch: pytest
     project.add("in", 1, ids(1, 2))
     completed(project)
     before = assert_delivered(project, "kept", Counter())
-    commit, write = Catalog.commit, DeltaDelivery._write
+    commit, write = Catalog.commit, DeltaPublisher._write
 
     def dies_after(real: Any) -> Any:
         def done(*arguments: Any) -> None:
@@ -144,7 +147,7 @@ def test_a_run_that_dies_around_a_delivery(project: Project, monkeypatch: pytest
         return done
 
     for at, (kind, name, real) in enumerate(
-        [(Catalog, "commit", commit), (DeltaDelivery, "_write", write)], 2
+        [(Catalog, "commit", commit), (DeltaPublisher, "_write", write)], 2
     ):
         with monkeypatch.context() as patch:
             patch.setattr(kind, name, dies_after(real))
@@ -160,7 +163,7 @@ def test_a_run_that_dies_around_a_delivery(project: Project, monkeypatch: pytest
 
     # Two versions are missed: the next delivery is the difference.
     with monkeypatch.context() as patch:
-        patch.setattr(DeltaDelivery, "publish", lambda *_: (_ for _ in ()).throw(OSError("no space left")))
+        patch.setattr(DeltaPublisher, "publish", lambda *_: (_ for _ in ()).throw(OSError("no space left")))
         for at in (4, 5):
             project.add("in", at, ids(1, at * 10))
             report = project.run()
@@ -273,14 +276,14 @@ def one():
     project.add("in", 1, [{"id": 1, "s": "a"}])
     completed(project)
     project.add("in", 2, [{"id": 2}])
-    real = DeltaDelivery.append
+    real = DeltaPublisher.append
 
     def append(*arguments: Any) -> None:
         real(*arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(DeltaDelivery, "append", append)
+        patch.setattr(DeltaPublisher, "append", append)
         with pytest.raises(KeyboardInterrupt):
             project.run()
     completed(project)
@@ -288,6 +291,40 @@ def one():
     completed(project)
     found = pa.table(deltalake.DeltaTable(project.root / "out").scan()).to_pylist()
     assert Counter(tuple(row.values()) for row in found) == Counter([(1, "a"), (2, None), (3, "c")])
+
+
+@pytest.mark.parametrize("form", ["delta", "parquet"])
+def test_a_sink_loses_no_rows_when_the_storage_is_restored_from_a_backup(project: Project, form: str) -> None:
+    project.write("a.py", HEAD + f"""
+dp.create_sink("out", "{form}", {{"path": "out"}})
+
+@dp.append_flow(target="out")
+def one():
+    return spark.readStream.schema("id LONG").json("in")
+""")  # fmt: skip
+    storage, backup = project.root / "storage", project.root / "backup"
+    project.add("in", 1, ids(1))
+    completed(project)
+    shutil.copytree(storage, backup, symlinks=True)
+    project.add("in", 2, ids(2))
+    completed(project)
+    shutil.rmtree(storage)
+    backup.rename(storage)
+    project.add("in", 3, ids(3))
+    completed(project)
+    completed(project)
+    out = project.root / "out"
+    table = deltalake.DeltaTable(out).scan() if form == "delta" else pyarrow_parquet.read_table(out)
+    # What came after the backup comes again.
+    assert Counter(pa.table(table)["id"].to_pylist()) == Counter({1: 1, 2: 2, 3: 1})
+
+
+def test_the_id_of_a_catalogue_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    with Catalog.open(tmp_path) as opened:
+        monkeypatch.setattr(catalog, "sync_folder", synced.append)
+        assert opened.identity == opened.identity
+    assert synced == [tmp_path / "catalog"]
 
 
 def test_the_package_of_delta_tables_is_missing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,6 +118,7 @@ class Catalog:
             aside = self._folder / ".id.tmp"
             write_file(aside, uuid4().hex.encode(), durable=True)
             os.replace(aside, file)
+            sync_folder(self._folder)
         return file.read_text()
 
     @staticmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -148,13 +148,17 @@ class Cut:
 
     def takes_back(self, leaf: Leaf, before: Position | None, changes: DataFrame) -> bool:
         """Return whether the changes of an input since a position take rows back."""
+        return not self.adds_only(leaf, before) and not changes.where(f"{WEIGHT} < 0").isEmpty()
+
+    def adds_only(self, leaf: Leaf, before: Position | None) -> bool:
+        """Return whether known changes since a position surely take nothing back, without computing them."""
         now = self.position(leaf)
         if isinstance(leaf, TableLeaf) and isinstance(before, int) and isinstance(now, int):
             folders = [self.catalog.changes(leaf.name, at) for at in range(before + 1, now + 1)]
-            return not all(map(adds_only, folders)) and not changes.where(f"{WEIGHT} < 0").isEmpty()
+            return all(map(adds_only, folders))
         if isinstance(leaf, DeltaLeaf) and isinstance(before, str):
-            return self.delta.takes_back(leaf, before, changes)
-        return False
+            return self.delta.adds_only(leaf, before)
+        return True
 
     def _table_changes(self, leaf: TableLeaf, before: int, now: int) -> DataFrame | None:
         folders = [self.catalog.changes(leaf.name, version) for version in range(before + 1, now + 1)]
@@ -189,6 +193,10 @@ class Cut:
             case FilesLeaf() if isinstance(now, dict):
                 paths = _new(now, before)
                 return rows_of_files(paths) if leaf.knows_its_rows or not paths else None
+            case DeltaLeaf() if before is None:
+                return self.delta.rows(leaf)
+            case DeltaLeaf() if isinstance(before, str):
+                return self.delta.rows_changed(leaf, before)
             case _:
                 return None
 
@@ -206,10 +214,10 @@ class Cut:
         self.counting[leaf.exact] = counting = Observation()
         return rows.observe(counting, f.count(f.lit(1)))
 
-    def rows_of(self, leaves: Iterable[Leaf]) -> int | None:
+    def rows_of(self, leaves: Collection[Leaf]) -> int | None:
         """Return how many rows inputs have; None where only reading them tells."""
-        names = [leaf.name if isinstance(leaf, TableLeaf) else None for leaf in leaves]
-        return None if None in names else sum(self._entry(name).rows for name in names if name is not None)
+        inside = all(isinstance(leaf, (TableLeaf, DeltaLeaf)) for leaf in leaves)
+        return self.rows_changed(leaves, {}) if inside else None
 
     def _rows(self, name: TableName, version: int) -> DataFrame:
         check_rows(self.catalog, self.graph.table(name), self._entry(name))

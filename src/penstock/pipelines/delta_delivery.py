@@ -1,7 +1,7 @@
 """Delivery to Delta tables: the versions of a table of the pipeline, and the rows of a sink.
 
-A commit of the Delta table names what it holds, as a transaction of its log: so each version, and each batch
-of rows, comes once, whatever ends a run. A version comes as a commit that adds and deletes the rows that
+A commit of the Delta table names what it holds, a version or the files of a batch, as a transaction of its
+log: so each comes once, whatever ends a run. A version comes as a commit that adds and deletes the rows that
 changed, and reads so in the table's change data feed; where that cannot be, it replaces all rows.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,8 @@ from penstock.errors import BadInput, PenstockError, UnwritableSink
 from penstock.io.delivery.atomic_files import remove_folder
 from penstock.io.delta import check_location, require_deltalake
 from penstock.io.delta.log import DeltaLog
+from penstock.io.delta.protocol import FEED, OPERATION
 from penstock.pipelines.catalog import Catalog, TableEntry
-from penstock.pipelines.definitions import RESERVED
 from penstock.pipelines.delta_inputs import rows_at
 from penstock.pipelines.errors import BadDefinition
 from penstock.pipelines.graph import Table, as_stored, message_of
@@ -39,9 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_FEED: Mapping[str, str | None] = {"delta.enableChangeDataFeed": "true"}
-_OPERATION = f"{RESERVED}operation"
-"""Column of a merge's source: -1 for rows to delete, 1 for rows to insert."""
+_WITH_FEED: Mapping[str, str | None] = {FEED: "true"}
 
 
 def check_delta(table: Table) -> None:
@@ -88,7 +87,7 @@ def _arrow_schema(fields: Sequence[Any]) -> pa.Schema:
 
 
 @dataclass(frozen=True, slots=True)
-class DeltaDelivery:
+class DeltaPublisher:
     """Delivery of a table, or of a sink, to the Delta table at a path."""
 
     catalog: Catalog
@@ -118,18 +117,20 @@ class DeltaDelivery:
         return f"penstock/{self.catalog.identity}/{self.table.name}"
 
     def _delivered(self) -> int | None:
-        """Return the last version that was delivered; None if that is not known."""
+        """Return the number of the transaction that was delivered last; None if that is not known."""
         import deltalake
 
         if not deltalake.DeltaTable.is_deltatable(self.path):
             return None
         return deltalake.DeltaTable(self.path).transaction_version(self._app)
 
-    def append(self, rows: DataFrame, version: int) -> None:
-        """Add the rows of a sink that are of this version, unless they are there."""
+    def append(self, rows: DataFrame, staged: Path) -> None:
+        """Add the rows of a sink that are staged in a folder, unless they came last."""
         with self._reporting():
-            if (self._delivered() or 0) < version:
-                self._write(rows, version, "append")
+            # Versions are counted anew where the storage is restored from a backup, and so tell nothing.
+            number = _number_of(staged)
+            if self._delivered() != number:
+                self._write(rows, number, "append")
 
     def publish(self, entry: TableEntry) -> None:
         """Make the rows of a version those of the Delta table."""
@@ -165,8 +166,8 @@ class DeltaDelivery:
         known = folder.is_dir() and delivered == version - 1
         comparable = _is_comparable(self.table.schema)
         if not known and comparable:
-            number = DeltaLog(self.path).version().number
-            there = rows_at(self.path, number, self.table.schema, self.spark)
+            log = DeltaLog(self.path)
+            there = rows_at(log, log.version().number, self.table.schema, self.spark)
             folder = self._compared
             save(difference(there, self._rows(version)).write.format("parquet"), folder)
         elif not known or (not comparable and not adds_only(folder)):
@@ -195,9 +196,9 @@ class DeltaDelivery:
         same = [f.col(f"left.{quoted(n)}").eqNullSafe(f.col(f"right.{quoted(n)}")) for n in gone.columns]
         left = self._rows(version).alias("left").join(gone.alias("right"), same, "left_semi")
         added = repeated(changes.where(f"{WEIGHT} > 0")).unionByName(left)
-        source = gone.withColumn(_OPERATION, f.lit(-1)).unionByName(added.withColumn(_OPERATION, f.lit(1)))
+        source = gone.withColumn(OPERATION, f.lit(-1)).unionByName(added.withColumn(OPERATION, f.lit(1)))
         names = list(map(sql_name, self.table.schema.names))
-        operation = f"s.{sql_name(_OPERATION)}"
+        operation = f"s.{sql_name(OPERATION)}"
         matching = (f"(t.{name} is not distinct from s.{name})" for name in names)
         with self._batches(source) as rows:
             merge = deltalake.DeltaTable(self.path).merge(
@@ -210,7 +211,7 @@ class DeltaDelivery:
             inserted = {name: f"s.{name}" for name in names}
             merge.when_matched_delete().when_not_matched_insert(inserted, f"{operation} > 0").execute()
 
-    def _write(self, rows: DataFrame, version: int, mode: Any) -> None:
+    def _write(self, rows: DataFrame, number: int, mode: Any) -> None:
         import deltalake
 
         with self._batches(rows) as batches:
@@ -220,14 +221,14 @@ class DeltaDelivery:
                 mode=mode,
                 schema_mode="overwrite" if mode == "overwrite" else None,
                 partition_by=list(self.table.dataset.partitioned_by) if mode == "overwrite" else None,
-                configuration=_FEED if self.table.dataset.delivery else None,
-                commit_properties=self._properties(version),
+                configuration=_WITH_FEED if self.table.dataset.delivery else None,
+                commit_properties=self._properties(number),
             )
 
-    def _properties(self, version: int) -> Any:
+    def _properties(self, number: int) -> Any:
         from deltalake import CommitProperties, Transaction
 
-        return CommitProperties(app_transactions=[Transaction(self._app, version)])
+        return CommitProperties(app_transactions=[Transaction(self._app, number)])
 
     @contextmanager
     def _batches(self, rows: DataFrame) -> Iterator[pa.RecordBatchReader]:
@@ -247,6 +248,12 @@ class DeltaDelivery:
             yield pa.RecordBatchReader.from_batches(schema, batches)
         finally:
             remove_folder(folder)
+
+
+def _number_of(staged: Path) -> int:
+    """Return a number that no other rows have: Spark puts an id of the job into the names of its files."""
+    names = sorted(str(file.relative_to(staged)) for file in staged.rglob("*.parquet"))
+    return int.from_bytes(blake2b("\n".join(names).encode(), digest_size=8).digest()) >> 1
 
 
 def _is_comparable(schema: StructType) -> bool:

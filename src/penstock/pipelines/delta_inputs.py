@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.io.delta.log import DataFile, DeltaLog, FileChanges, TableVersion
+from penstock.io.delta.protocol import CHANGE_TYPE, WEIGHTS
 from penstock.pipelines.definitions import RESERVED
 from penstock.pipelines.delta_source import rows_of_version, spark_schema
 from penstock.pipelines.errors import PipelineError
 from penstock.pipelines.graph import no_rows
-from penstock.pipelines.leaves import DeltaLeaf
+from penstock.pipelines.leaves import DeltaLeaf, rows_of_files
 from penstock.pipelines.versions import WEIGHT, summed, weighted
 from penstock.queries.plan_details import java_class
 from penstock.spark.lowering.types import quoted
@@ -21,10 +23,8 @@ from penstock.spark.lowering.types import quoted
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
-_CHANGE = "_change_type"
-_WEIGHTS = {"insert": 1, "update_postimage": 1, "delete": -1, "update_preimage": -1}
 _FILE, _KNOWN = f"{RESERVED}file", f"{RESERVED}known"
 
 
@@ -32,10 +32,12 @@ _FILE, _KNOWN = f"{RESERVED}file", f"{RESERVED}known"
 class DeltaInputs:
     """The Delta tables of a run.
 
-    pinned: the newest version of each when the run first looked, by path. known: what changed between two.
+    logs: of each, by path. pinned: the newest version of each when the run first looked, by path.
+    known: what changed between two.
     """
 
     spark: SparkSession
+    logs: dict[str, DeltaLog] = field(default_factory=dict[str, DeltaLog])
     pinned: dict[str, TableVersion] = field(default_factory=dict[str, TableVersion])
     known: dict[tuple[str, int, int, bool], FileChanges | None] = field(
         default_factory=dict[tuple[str, int, int, bool], "FileChanges | None"]
@@ -43,20 +45,28 @@ class DeltaInputs:
 
     def version(self, leaf: DeltaLeaf) -> TableVersion:
         """Return the version that a run reads. Raises `UnreadableSource` and `PipelineError`."""
-        log, number = DeltaLog(leaf.path), leaf.version
+        log, number = self._log(leaf), leaf.version
         if number is not None:
             return log.version(number)
         if leaf.path not in self.pinned:
             self.pinned[leaf.path] = log.version()
         return self.pinned[leaf.path]
 
+    def _log(self, leaf: DeltaLeaf) -> DeltaLog:
+        return self.logs.setdefault(leaf.path, DeltaLog(leaf.path))
+
     def whole(self, leaf: DeltaLeaf) -> DataFrame:
         """Return the rows of the version that a run reads."""
-        return rows_at(leaf.path, self.version(leaf).number, self._schema(leaf), self.spark)
+        return rows_at(self._log(leaf), self.version(leaf).number, self._schema(leaf), self.spark)
 
     def changes(self, leaf: DeltaLeaf, before: str) -> DataFrame | None:
-        """Return what changed since a position, with weights; None if that is not known."""
+        """Return what changed since a position, with weights; None if that is not known.
+
+        Raises `PipelineError` if it is not known of a stream, which reads no row twice.
+        """
         files, schema = self._files(leaf, before), self._schema(leaf)
+        if files is None and leaf.streaming:
+            raise self._lost(leaf, before)
         if files is None:
             return None
         if files.whole:
@@ -72,11 +82,36 @@ class DeltaInputs:
         # A file that is written anew holds most rows of the old one.
         return summed(added.unionByName(removed).unionByName(_rows_of_feed(files.feed, schema, self.spark)))
 
-    def takes_back(self, leaf: DeltaLeaf, before: str, changes: DataFrame) -> bool:
-        """Return whether changes since a position take rows back."""
+    def _lost(self, leaf: DeltaLeaf, before: str) -> PipelineError:
+        was, now = TableVersion.parse(before), self.version(leaf)
+        if was.table != now.table or was.number > now.number:
+            what = f"{leaf.path} is not the Delta table of which a stream has read version {was.number}"
+            why = "Another table is in its place, or an older copy of it."
+        else:
+            between = f"between version {was.number} and {now.number}"
+            what = f"the log of {leaf.path} no longer tells what changed {between}"
+            why = "Commits have left the log, VACUUM has removed files, or columns have changed or gone."
+        return PipelineError(
+            what,
+            why=why,
+            fix="read all again, with --full-refresh and the table's name; or make it a materialized view",
+        )
+
+    def adds_only(self, leaf: DeltaLeaf, before: str) -> bool:
+        """Return whether the log says of changes that are known that they only add rows."""
         files = self._files(leaf, before)
-        assert files is not None
-        return not files.adds_only and not changes.where(f"{WEIGHT} < 0").isEmpty()
+        return files is not None and files.adds_only
+
+    def rows(self, leaf: DeltaLeaf) -> int | None:
+        """Return the number of rows of the version that a run reads; None if the log does not tell."""
+        return self._log(leaf).rows(self.version(leaf).number)
+
+    def rows_changed(self, leaf: DeltaLeaf, before: str) -> int | None:
+        """Return how many rows changed since a position; None where only comparing rows tells."""
+        files = self._files(leaf, before)
+        if files is None or files.whole or files.removed:
+            return None
+        return rows_of_files(file.path for file in (*files.added, *files.feed))
 
     def _files(self, leaf: DeltaLeaf, before: str) -> FileChanges | None:
         was, now = TableVersion.parse(before), self.version(leaf)
@@ -84,7 +119,7 @@ class DeltaInputs:
             return None
         key = (leaf.path, was.number, now.number, leaf.streaming)
         if key not in self.known:
-            self.known[key] = DeltaLog(leaf.path).changes(was.number, now.number, wider=leaf.streaming)
+            self.known[key] = self._log(leaf).changes(was.number, now.number, wider=leaf.streaming)
         return self.known[key]
 
     def _schema(self, leaf: DeltaLeaf) -> StructType:
@@ -92,7 +127,7 @@ class DeltaInputs:
         from pyspark.sql.types import StructType
 
         analysed = StructType.fromJson(json.loads(leaf.node.schema().json()))
-        if spark_schema(DeltaLog(leaf.path), self.version(leaf).number) != analysed:
+        if spark_schema(self._log(leaf), self.version(leaf).number) != analysed:
             raise PipelineError(
                 f"the columns of {leaf.path} changed while the pipeline was analysed", fix="run it again"
             )
@@ -117,10 +152,10 @@ def told_changes(leaf: DeltaLeaf, before: str) -> str:
     return f"version {was.number} to {now.number}, {how}"
 
 
-def rows_at(path: str, number: int, schema: StructType, spark: SparkSession) -> DataFrame:
+def rows_at(log: DeltaLog, number: int, schema: StructType, spark: SparkSession) -> DataFrame:
     """Return the rows of a version: as Spark reads its files, where these hold the rows as they are."""
-    files = DeltaLog(path).files(number)
-    return _scanned(path, number, schema, spark) if files is None else _rows_of(files, schema, spark)
+    files = log.files(number)
+    return _scanned(log.path, number, schema, spark) if files is None else _rows_of(files, schema, spark)
 
 
 def _scanned(path: str, number: int, schema: StructType, spark: SparkSession) -> DataFrame:
@@ -141,9 +176,9 @@ def _rows_of_feed(files: Sequence[DataFile], schema: StructType, spark: SparkSes
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
-    rows = _rows_of(files, StructType([*schema.fields]).add(_CHANGE, "string"), spark)
-    weight = f.create_map(*(f.lit(each) for pair in _WEIGHTS.items() for each in pair))[f.col(_CHANGE)]
-    return rows.withColumn(WEIGHT, weight.cast("long")).drop(_CHANGE)
+    rows = _rows_of(files, StructType([*schema.fields]).add(CHANGE_TYPE, "string"), spark)
+    weight = f.create_map(*(f.lit(each) for pair in WEIGHTS.items() for each in pair))[f.col(CHANGE_TYPE)]
+    return rows.withColumn(WEIGHT, weight.cast("long")).drop(CHANGE_TYPE)
 
 
 def _rows_of(files: Sequence[DataFile], schema: StructType, spark: SparkSession) -> DataFrame:
@@ -165,7 +200,7 @@ def _rows_of(files: Sequence[DataFile], schema: StructType, spark: SparkSession)
         (
             path(f"file:{file.path}").toUri().toString(),
             True,
-            *(dict(file.partition)[name] for name in outside),
+            *(_with_zone(dict(file.partition)[name], schema[name].dataType) for name in outside),
         )
         for file in files
     ]
@@ -181,3 +216,13 @@ def _rows_of(files: Sequence[DataFile], schema: StructType, spark: SparkSession)
         for name, key in zip(outside, keys, strict=True)
     }
     return joined.select(*(typed.get(name, f.col(quoted(name))) for name in schema.names))
+
+
+def _with_zone(text: str | None, type: DataType) -> str | None:
+    """Return the value of a partition as any session reads it: logs have times in UTC and do not say so."""
+    from pyspark.sql.types import TimestampType
+
+    if text is None or not isinstance(type, TimestampType):
+        return text
+    time = datetime.fromisoformat(text)
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).isoformat()

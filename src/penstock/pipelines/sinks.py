@@ -18,7 +18,7 @@ from penstock.path_or_url import local_path
 from penstock.pipelines.catalog import Catalog
 from penstock.pipelines.changelog_delivery import ChangelogDelivery, check_changelog
 from penstock.pipelines.definitions import CHANGELOG, DELTA, Kind
-from penstock.pipelines.delta_delivery import DeltaDelivery, check_delta
+from penstock.pipelines.delta_delivery import DeltaPublisher, check_delta
 from penstock.pipelines.errors import BadDefinition
 from penstock.pipelines.graph import Table
 from penstock.pipelines.versions import save
@@ -79,7 +79,7 @@ def deliver(catalog: Catalog, table: Table, spark: SparkSession) -> None:
     if delivery and entry is not None:
         folder = catalog.delivery_folder(catalog.storage, delivery, table.name)
         if delivery == DELTA:
-            DeltaDelivery(catalog, table, spark, str(folder)).publish(entry)
+            DeltaPublisher(catalog, table, spark, str(folder)).publish(entry)
         else:
             ChangelogDelivery(catalog, table, spark, folder).publish(entry)
     if table.dataset.kind is not Kind.SINK:
@@ -92,8 +92,8 @@ def deliver(catalog: Catalog, table: Table, spark: SparkSession) -> None:
             else:
                 rows = spark.read.parquet(f"file:{folder}")  # The query may have other columns since.
                 if table.dataset.format == DELTA:
-                    DeltaDelivery(catalog, table, spark, table.dataset.properties["path"]).append(
-                        rows, version
+                    DeltaPublisher(catalog, table, spark, table.dataset.properties["path"]).append(
+                        rows, folder
                     )
                 else:
                     _write(rows, table)

@@ -244,14 +244,23 @@ class Updater:
             version = self._writer.replace(self._over(query, self._whole(query)))
             made, rows = self._entry(version, {name: now}), self.cut.rows_changed(query.leaves, {})
             return Updated(made, self.plan.method, rows, why or _FROM_ALL_ROWS, whole=True)
-        back = any(self.cut.takes_back(leaf, read.get(leaf.key), known[leaf.exact]) for leaf in query.leaves)
-        version = self._applied(query, known, takes_back=back)
+        version = self._applied(query, known, read)
         changed = self.cut.rows_changed(query.leaves, read)
         return Updated(self._entry(version, {name: now}), self.plan.method, changed)
 
-    def _applied(self, query: AnalysedQuery, changes: Mapping[str, DataFrame], *, takes_back: bool) -> int:
-        """Write what a query makes of changes of its inputs."""
+    def _applied(self, query: AnalysedQuery, changes: Mapping[str, DataFrame], read: Positions) -> int:
+        """Write what a query makes of changes of its inputs since positions."""
+        # What may take rows back is looked at, and read for those that came and for those that went.
+        doubtful = [leaf for leaf in query.leaves if not self.cut.adds_only(leaf, read.get(leaf.key))]
+        kept = {leaf.exact: changes[leaf.exact].persist() for leaf in doubtful}
+        try:
+            back = any(self.cut.takes_back(leaf, read.get(leaf.key), kept[leaf.exact]) for leaf in doubtful)
+            return self._written(query, {**changes, **kept}, takes_back=back)
+        finally:
+            for rows in kept.values():
+                rows.unpersist()
 
+    def _written(self, query: AnalysedQuery, changes: Mapping[str, DataFrame], *, takes_back: bool) -> int:
         def part(condition: str, copies: str) -> DataFrame:
             def rows_of(rows: DataFrame) -> DataFrame:
                 return repeated(rows.where(condition), copies)

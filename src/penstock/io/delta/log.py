@@ -12,7 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
@@ -86,9 +86,15 @@ class FileChanges:
 
 @dataclass(frozen=True, slots=True)
 class DeltaLog:
-    """The log of the table in a folder. Each method raises `UnreadableSource` for what cannot be read."""
+    """The log of the table in a folder. Each method raises `UnreadableSource` for what cannot be read.
+
+    opened: versions by their numbers, each opened once.
+    """
 
     path: str
+    opened: dict[int, deltalake.DeltaTable] = field(
+        default_factory=dict[int, "deltalake.DeltaTable"], compare=False, repr=False
+    )
 
     @contextmanager
     def _reporting(self, what: str, fix: str) -> Iterator[None]:
@@ -108,12 +114,15 @@ class DeltaLog:
 
     def open(self, number: int | None = None) -> deltalake.DeltaTable:
         """Open a version; None: the newest."""
+        if number is not None and number in self.opened:
+            return self.opened[number]
         what = "is no Delta table" if number is None else f"has no version {number}"
         fix = "correct the path" if number is None else "give a version that is there, or none for the newest"
         with self._reporting(what, fix):
             import deltalake
 
-            return deltalake.DeltaTable(self.path, number)
+            found = deltalake.DeltaTable(self.path, number)
+        return self.opened.setdefault(found.version(), found)
 
     def version(self, number: int | None = None) -> TableVersion:
         """Return a version; None: the newest."""
@@ -153,6 +162,20 @@ class DeltaLog:
             DataFile(self._file(path), tuple((name, _text(value)) for name, value in values.items()))
             for path, values in zip(listed["path"].to_pylist(), partitions, strict=True)
         )
+
+    def rows(self, number: int) -> int | None:
+        """Return the number of rows of a version; None if the log does not tell."""
+        import pyarrow as pa
+
+        opened = self.open(number)
+        if "deletionVectors" in (opened.protocol().reader_features or ()):
+            return None
+        files = pa.table(opened.get_add_actions(flatten=False))
+        if "num_records" not in files.column_names:
+            return None
+        counts: list[int | None] = files["num_records"].to_pylist()
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
 
     def _holds(self, number: int) -> bool:
         """Return whether the rows of a version can still be read."""
