@@ -14,6 +14,7 @@ from penstock.errors import BadInput
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow
+    from penstock.view import Picture
 
 
 def explain(
@@ -93,6 +94,13 @@ def _on_spark(flow: Flow, shards: int | None, sinks: list[str] | tuple[()], *, p
 class Format(Enum):
     MERMAID = "mermaid"
     DOT = "dot"
+    SVG = "svg"
+
+
+def drawing_of(picture: Picture, format: Format) -> str:
+    from penstock.view import to_dot, to_mermaid, to_svg
+
+    return {Format.MERMAID: to_mermaid, Format.DOT: to_dot, Format.SVG: to_svg}[format](picture)
 
 
 def draw(
@@ -100,13 +108,12 @@ def draw(
     format: Annotated[Format, typer.Option(help="Language of the drawing.")] = Format.MERMAID,
     out: Annotated[str | None, typer.Option(help="File to write. Default: standard output.")] = None,
 ) -> None:
-    """Draw a flow with its strata, for GitHub and notebooks (mermaid) or for Graphviz (dot)."""
+    """Draw a flow with its strata: for GitHub (mermaid), for Graphviz (dot), or as a picture (svg)."""
     from penstock.cli.load_flow import load_flow
     from penstock.path_or_url import local_path
-    from penstock.view import picture_of, to_dot, to_mermaid
+    from penstock.view import picture_of
 
-    drawing = {Format.MERMAID: to_mermaid, Format.DOT: to_dot}[format]
-    text = drawing(picture_of(load_flow(flow)))
+    text = drawing_of(picture_of(load_flow(flow)), format)
     if out is None:
         typer.echo(text, nl=False)
     else:

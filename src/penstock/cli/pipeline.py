@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.exit_codes import FAILED, signal_code
-from penstock.cli.inspect_flow import Format
+from penstock.cli.inspect_flow import Format, drawing_of
 from penstock.pipelines.policy import Policy
 
 if TYPE_CHECKING:
@@ -130,15 +130,13 @@ def draw(
 ) -> None:
     """Draw the tables of a pipeline and what they read."""
     from penstock.pipelines.run import planned
-    from penstock.view import to_dot, to_mermaid
     from penstock.view.pipeline_picture import picture_of_pipeline
 
-    drawing = {Format.MERMAID: to_mermaid, Format.DOT: to_dot}[format]
     with (
         _session(spec) as (project, spark),
         planned(project, spark, refresh_policy) as (graph, plans),
     ):
-        typer.echo(drawing(picture_of_pipeline(project.name, graph, plans)), nl=False)
+        typer.echo(drawing_of(picture_of_pipeline(project.name, graph, plans), format), nl=False)
 
 
 def _names(given: Sequence[str] | None) -> list[str]:

@@ -3,5 +3,6 @@
 from penstock.view.dot import to_dot
 from penstock.view.mermaid import to_mermaid
 from penstock.view.picture import Picture, picture_of
+from penstock.view.svg import to_svg
 
-__all__ = ["Picture", "picture_of", "to_dot", "to_mermaid"]
+__all__ = ["Picture", "picture_of", "to_dot", "to_mermaid", "to_svg"]

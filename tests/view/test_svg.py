@@ -1,0 +1,82 @@
+"""SVG pictures: whole, well-formed, without boxes that touch, and drawn from left to right."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import penstock as ps
+from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
+from penstock.graph.node import FlowGraph
+from penstock.view import Picture, picture_of, to_svg
+from penstock.view.layout import layout_of
+from penstock.view.picture import Kind
+from tests.analysis import every_feature
+from tests.analysis.graphs import graphs
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts(svg: str) -> list[str]:
+    return [each.text or "" for each in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def assert_well_placed(picture: Picture) -> None:
+    layout = layout_of(picture)
+    assert layout.places.keys() == {box.id for box in picture.boxes}
+    for one, other in combinations(layout.places.values(), 2):
+        beside = abs(one.x - other.x) >= (one.width + other.width) / 2 - 1e-6
+        below = abs(one.y - other.y) >= (one.height + other.height) / 2 - 1e-6
+        assert beside or below
+    for arrow in picture.arrows:
+        if arrow.kind not in (Kind.BACK, Kind.DELAY):
+            assert layout.places[arrow.source].right < layout.places[arrow.target].left
+    for place in layout.places.values():
+        assert place.left >= 0
+        assert place.right <= layout.width + 1e-6
+        assert place.y - place.height / 2 >= -1e-6
+        assert place.y + place.height / 2 <= layout.height + 1e-6
+    for left, right in zip(layout.bands, layout.bands[1:], strict=False):
+        assert left.right < right.left
+
+
+@settings(max_examples=50)
+@given(graphs(legal=True))
+def test_any_flow_is_well_placed_and_whole(graph: FlowGraph) -> None:
+    try:
+        picture = picture_of(graph)
+    except (CycleThroughBlockingInput, GuardMissing, NeedNotMet):
+        assume(False)
+        raise
+    assert_well_placed(picture)
+    shown = texts(to_svg(picture))
+    for line in (line for box in picture.boxes for line in box.lines):
+        assert line in shown
+
+
+def test_loops_and_delays_go_round_below() -> None:
+    picture = picture_of(every_feature.flow)
+    assert_well_placed(picture)
+    svg = to_svg(picture)
+    assert {"goes round", "next tick", "stratum 3"} <= {*texts(svg)}
+    assert to_svg(picture_of(every_feature.flow)) == svg
+
+
+@given(st.text(min_size=1).filter(str.strip))
+def test_any_name_is_text(name: str) -> None:
+    flow = ps.Flow(name)
+    flow.sink(name, flow.source(name, int))
+    svg = to_svg(picture_of(flow))
+    root = ElementTree.fromstring(svg)
+    assert root.attrib["aria-label"] == re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", " ", name)
+
+
+@pytest.mark.parametrize("part", ["http://", "https://", "<script", "url(", "@import"])
+def test_nothing_is_fetched(part: str) -> None:
+    svg = to_svg(picture_of(every_feature.flow)).replace('xmlns="http://www.w3.org/2000/svg"', "")
+    assert part not in svg
