@@ -62,6 +62,7 @@ JUDGED = {
     ("pipelines/plans.py", "loads"): "functions of the user's project, pickled by this process just before",
     ("pipelines/python_files.py", "exec_module"): "the user's own project, which is to be run",
     ("pull/__init__.py", "import_module"): _BY_NAME,
+    ("shown.py", "import_module"): _BY_NAME,
     ("spark/__init__.py", "import_module"): _BY_NAME,
     ("spark/batch/in_process_subplans.py", "loads"): _OWN_PROCESS,
     ("spark/batch/run_batch.py", "loads"): _OWN_PROCESS,

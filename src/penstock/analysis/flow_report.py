@@ -13,6 +13,7 @@ from penstock.analysis.node_labels import label
 from penstock.flow.flow import Flow
 from penstock.graph.node import function_name
 from penstock.graph.operator_declarations import Delay
+from penstock.shown import Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _TEXT_WIDTH = 44
 
 
-def explain(flow: Flow | FlowGraph, *, code: str = "", large_ticks: Sequence[str] = ()) -> str:
+def explain(flow: Flow | FlowGraph, *, code: str = "", large_ticks: Sequence[str] = ()) -> Text:
     """Render a report on a flow, about 100 columns wide.
 
     code: generated source to show at the end (provided by engines; `penstock explain --code`).
@@ -74,7 +75,7 @@ def explain(flow: Flow | FlowGraph, *, code: str = "", large_ticks: Sequence[str
         parts.append(_section("Large ticks whose rows come in a frame", large_ticks, ""))
     if code:
         parts.append(_section("Code", code.rstrip().splitlines(), ""))
-    return "".join(_spaced(parts)) + "\n"
+    return Text("".join(_spaced(parts)) + "\n")
 
 
 def _spaced(parts: Sequence[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 from penstock.engine.frames import ColumnarRows
 from penstock.errors import BadInput
+from penstock.shown import Shown
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
@@ -85,7 +86,7 @@ def rows_to_frame(schema: Schema, append: bool, rows: Rows) -> ColumnarRows:
         ) from error
 
 
-class Changes(Sequence[Change[Any]]):
+class Changes(Shown, Sequence[Change[Any]]):
     """Consolidated changes of one sink in one tick.
 
     For a table, each row occurs at most once, with a non-zero weight. For an append stream, each copy of a
@@ -130,6 +131,11 @@ class Changes(Sequence[Change[Any]]):
     @property
     def raw(self) -> list[tuple[Any, ...]]:
         return [(*row, 1) for row in self._rows] if self._append else self._rows
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the rows' columns; none if they are not known."""
+        return () if self._schema is None else self._schema.names
 
     @property
     def is_append(self) -> bool:

@@ -24,6 +24,7 @@ from penstock.expr.row_classes import to_user
 from penstock.flow.operators.keyed_source import KeyedSource
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import TICK_TIME, Source
+from penstock.shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -42,7 +43,7 @@ _TICKS_BETWEEN_LOOKS = 32
 """Number of ticks between two measurements of the state's size."""
 
 
-class Engine(RunsSignals):
+class Engine(Shown, RunsSignals):
     """A flow running in this process, tick by tick.
 
     `tick` runs one tick on the given rows. Alternatively, `feed` queues rows as they arrive, and `run_tick`

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstock.shown import Shown
+
 if TYPE_CHECKING:
     from penstock.io.delivery.negative_rows import HeldBack
 
@@ -62,7 +64,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Shown):
     """Report on a tick, and the state of the run after it.
 
     tick:        number of the tick, from 1; a restarted run continues the count.
@@ -103,7 +105,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(Shown):
     """Result of a run.
 
     last_tick:  number of the last tick; with a checkpoint, the last one it contains.

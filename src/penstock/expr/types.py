@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.shown import Shown
+
 
 @dataclass(frozen=True, slots=True)
 class DataType:
@@ -154,7 +156,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(Shown):
     """Columns of a stream, in order, with the class of its rows.
 
     `scalar` marks a stream of bare values (`int`, `str`, ...): internally, a row is a 1-tuple of the column

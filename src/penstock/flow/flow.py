@@ -23,6 +23,7 @@ from penstock.flow.stream import Stream
 from penstock.flow.stream_base import StreamBase, T_co, check_stream
 from penstock.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from penstock.graph.node import FlowGraph, Node, Operator, inside_loops
+from penstock.shown import Shown
 
 if TYPE_CHECKING:
     from penstock.flow.keyed_tables import OnMisfitName
@@ -37,7 +38,7 @@ G2 = TypeVar("G2", bound=Changes)
 G_co = TypeVar("G_co", bound=Changes, covariant=True)
 
 
-class Flow:
+class Flow(Shown):
     """Dataflow under construction. Building it runs nothing.
 
     name:  shown in errors, explanations and pictures.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from penstock.shown import Shown
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -39,7 +41,7 @@ class FlowBuilder(Protocol):
     def sink(self, name: str, stream: Any) -> None: ...
 
 
-class Output:
+class Output(Shown):
     """Output of one operator of one flow."""
 
     __slots__ = ("_flow", "_id", "_schema")

@@ -14,6 +14,7 @@ from penstock.io.delivery.guarantee import AT_LEAST_ONCE, Guarantee
 from penstock.io.delivery.sink_spool import SpooledWriter
 from penstock.io.sink import SinkRequest, SinkTarget, Writer, open_sink
 from penstock.io.source import Batch, Feed, Reader, Source, open_source
+from penstock.shown import Shown
 
 _BATCHES = "batches"
 _ROWS = "rows"
@@ -130,7 +131,7 @@ class _Sum:
 
 
 @dataclass(frozen=True, eq=False)
-class Memory(SinkTarget):
+class Memory(Shown, SinkTarget):
     """Sink that accumulates all changes in memory. No checkpoint stores them, so a restart empties it.
 
     `changes` is the sum; `rows` is the table, which holds back rows with negative multiplicity.

@@ -1,0 +1,124 @@
+"""What a notebook shows of flows, streams and results."""
+
+from __future__ import annotations
+
+import sys
+from html.parser import HTMLParser
+from subprocess import run
+from typing import NamedTuple
+
+import pytest
+
+import penstock as ps
+from penstock import Flow, col
+from penstock.io.in_process import Memory
+
+
+class Order(NamedTuple):
+    city: str
+    cents: int
+
+
+class Seen(HTMLParser):
+    """Texts of cells, and tags that are open at the end."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.feed(html)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.open.append(tag)
+        assert tag not in ("script", "link", "img", "iframe")
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            self.texts.append(data)
+
+
+def shown(value: object) -> list[str]:
+    html: str = value._repr_html_()  # type: ignore[attr-defined]
+    return Seen(html).texts
+
+
+@pytest.fixture
+def flow() -> Flow:
+    made = Flow("revenue <by> city")
+    orders = made.table("orders", Order)
+    made.sink("totals", orders.group_by("city").agg(cents=ps.sum(col.cents)))
+    return made
+
+
+def test_a_flow_is_its_picture(flow: Flow) -> None:
+    assert {"revenue <by> city", "source 'orders'", "sink 'totals'"} <= {*shown(flow)}
+    assert "no sink" in " ".join(shown(Flow("empty")))
+
+
+def test_a_stream_shows_its_columns(flow: Flow) -> None:
+    orders = Flow("f").source("orders", Order)
+    assert shown(orders) == [
+        "orders, of flow ",
+        "f",
+        "column",
+        "type",
+        "city",
+        "str",
+        "cents",
+        "int64",
+    ]
+    assert shown(orders.schema)[2:] == ["city", "str", "cents", "int64"]
+    assert shown(col.cents > 3) == ["cents > 3"]
+
+
+def test_changes_have_signs_and_large_ones_an_end(flow: Flow) -> None:
+    engine = ps.Engine(flow)
+    engine.tick(orders=[ps.insert(Order("bath", 5))])
+    made = engine.tick(orders=[ps.insert(Order("<b>", 2_000)), ps.insert(Order("bath", 1))])
+    texts = shown(made["totals"])
+    assert texts[:2] == ["city", "cents"]
+    assert sorted(zip(*[iter(texts[2:])] * 3, strict=True)) == [
+        ("+", "<b>", "2,000"),
+        ("+", "bath", "6"),
+        ("\N{MINUS SIGN}", "bath", "5"),
+    ]
+    many = engine.tick(orders=[ps.insert(Order(str(n), n)) for n in range(100)])
+    assert shown(many["totals"])[-1] == "20 of 100 rows"
+    assert shown(engine) == [
+        "engine",
+        "flow",
+        "revenue <by> city",
+        "ticks",
+        "3",
+        "sources",
+        "orders",
+        "sinks",
+        "totals",
+    ]
+
+
+def test_runs_and_tables_in_memory(flow: Flow) -> None:
+    totals = Memory()
+    assert shown(totals)[-1] == "no rows"
+    result = ps.run(flow, {"orders": [ps.insert(Order("bath", 5))]}, {"totals": totals})
+    assert shown(totals)[-2:] == ["bath", "5"]
+    texts = shown(result)
+    assert texts[texts.index("rows in") + 1] == "1"
+
+
+def test_an_explanation_prints_plainly(flow: Flow) -> None:
+    text = ps.explain(flow)
+    assert repr(text) == str(text)
+    assert shown(text)[0].startswith("Flow 'revenue <by> city'")
+
+
+def test_nothing_of_it_is_imported_before_it_is_asked() -> None:
+    code = "import sys, penstock as ps; ps.Flow, ps.Engine; print('penstock.notebook' in sys.modules)"
+    assert run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
