@@ -16,17 +16,13 @@ class Shown:
         return html
 
 
-class Text(str):
+class Text(Shown, str):
     """Text of several lines that prints plainly, also where a prompt or a notebook shows it."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
         return str(self)
-
-    def _repr_html_(self) -> str:
-        html: str = import_module("penstock.notebook").html_of(self)
-        return html
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from penstock.view.picture import BoxRole, Kind
+from penstock.view.picture import FILLS, STROKES, BoxRole, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from penstock.view.picture import Arrow, Box, Cluster, Picture
 
 _SHAPES = {
-    BoxRole.SOURCE: 'shape=oval, fillcolor="#d5f0e3"',
-    BoxRole.OPERATOR: 'shape=box, fillcolor="#eef3fb"',
-    BoxRole.OPAQUE: 'shape=component, fillcolor="#fdf2d0"',
-    BoxRole.SINK: 'shape=parallelogram, fillcolor="#d5f0e3"',
+    BoxRole.SOURCE: "oval",
+    BoxRole.OPERATOR: "box",
+    BoxRole.OPAQUE: "component",
+    BoxRole.SINK: "parallelogram",
 }
 _ARROWS = {
     Kind.APPEND: "",
     Kind.CHANGES: "penwidth=2.5",
-    Kind.HANDOFF: 'arrowhead=tee, color="#c0392b"',
-    Kind.BACK: 'color="#8e44ad", constraint=false',
-    Kind.DELAY: 'style=dashed, color="#7f8c8d", constraint=false',
+    Kind.HANDOFF: f'arrowhead=tee, color="{STROKES[Kind.HANDOFF]}"',
+    Kind.BACK: f'color="{STROKES[Kind.BACK]}", constraint=false',
+    Kind.DELAY: f'style=dashed, color="{STROKES[Kind.DELAY]}", constraint=false',
 }
 
 
@@ -60,7 +60,8 @@ def _cluster(cluster: Cluster, boxes: dict[str, Box], indent: str) -> Iterator[s
 
 
 def _box(box: Box) -> str:
-    return f"{box.id} [label={_quoted(*box.lines)}, {_SHAPES[box.shape]}];"
+    fill, _ = FILLS[box.shape]
+    return f'{box.id} [label={_quoted(*box.lines)}, shape={_SHAPES[box.shape]}, fillcolor="{fill}"];'
 
 
 def _arrow(arrow: Arrow) -> str:

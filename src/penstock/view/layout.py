@@ -14,8 +14,6 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.view.picture import Kind
-
 if TYPE_CHECKING:
     from penstock.view.picture import Arrow, Cluster, Picture
 
@@ -24,7 +22,6 @@ _LINE, _LETTER, _PADDING = 16.0, 6.7, 12.0
 _BOLD = 1.06
 _BESIDE, _BETWEEN, _ARROW = 24.0, 34.0, 14.0
 _SWEEPS = 6
-_BACKWARD = (Kind.BACK, Kind.DELAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +112,7 @@ class _Columns:
         )
 
     def _forward(self) -> list[tuple[int, Arrow]]:
-        return [each for each in enumerate(self.picture.arrows) if each[1].kind not in _BACKWARD]
+        return [each for each in enumerate(self.picture.arrows) if not each[1].kind.is_backward]
 
     def _find_columns(self) -> None:
         before: defaultdict[Id, list[Id]] = defaultdict(list)
@@ -149,16 +146,20 @@ class _Columns:
             path = [arrow.source, *chain, arrow.target]
             self.links += list(pairwise(path))
 
+    def _neighbours(self) -> Mapping[Id, list[Id]]:
+        found: defaultdict[Id, list[Id]] = defaultdict(list)
+        for source, target in self.links:
+            found[source].append(target)
+            found[target].append(source)
+        return found
+
     def _ordered(self) -> list[list[Id]]:
         """Order each column by the mean of its neighbours' positions, to and fro."""
         count = max(self.column.values(), default=-1) + 1
         columns: list[list[Id]] = [[] for _ in range(count)]
         for id_, at in self.column.items():
             columns[at].append(id_)
-        beside: defaultdict[Id, list[Id]] = defaultdict(list)
-        for source, target in self.links:
-            beside[source].append(target)
-            beside[target].append(source)
+        beside = self._neighbours()
         for sweep in range(_SWEEPS):
             order = range(count) if sweep % 2 == 0 else range(count - 1, -1, -1)
             for at in order:
@@ -173,10 +174,7 @@ class _Columns:
 
     def _middles(self, columns: list[list[Id]]) -> dict[Id, float]:
         """Place the boxes of each column near what they are linked with, without touching."""
-        beside: defaultdict[Id, list[Id]] = defaultdict(list)
-        for source, target in self.links:
-            beside[source].append(target)
-            beside[target].append(source)
+        beside = self._neighbours()
         middles = dict.fromkeys(self.column, 0.0)
         for ids in columns:
             self._spread(ids, middles, middles)

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from penstock.view.picture import BoxRole, Kind
+from penstock.view.picture import FILLS, STROKES, BoxRole, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,13 +25,6 @@ _ARROWS = {
     Kind.HANDOFF: "--x",
     Kind.BACK: "-->",
     Kind.DELAY: "-.->",
-}
-_STROKES = {Kind.HANDOFF: "#c0392b", Kind.BACK: "#8e44ad", Kind.DELAY: "#7f8c8d"}
-_CLASSES = {
-    BoxRole.SOURCE: "fill:#d5f0e3,stroke:#1e8449",
-    BoxRole.OPERATOR: "fill:#eef3fb,stroke:#34568b",
-    BoxRole.OPAQUE: "fill:#fdf2d0,stroke:#b9770e",
-    BoxRole.SINK: "fill:#d5f0e3,stroke:#1e8449",
 }
 
 
@@ -70,9 +63,9 @@ def _lines(picture: Picture) -> Iterator[str]:
         yield from _cluster(stratum, boxes, "  ")
     for arrow in picture.arrows:
         yield f"  {_arrow(arrow)}"
-    for shape, style in _CLASSES.items():
-        yield f"  classDef {shape.value} {style}"
-    for kind, stroke in _STROKES.items():
+    for shape, (fill, edge) in FILLS.items():
+        yield f"  classDef {shape.value} fill:{fill},stroke:{edge}"
+    for kind, stroke in STROKES.items():
         drawn = [str(at) for at, arrow in enumerate(picture.arrows) if arrow.kind is kind]
         if drawn:
             yield f"  linkStyle {','.join(drawn)} stroke:{stroke}"

@@ -38,6 +38,23 @@ class Kind(Enum):
     APPEND = "append"
     CHANGES = "changes"
 
+    @property
+    def is_backward(self) -> bool:
+        """Whether it leads to what comes before, in the next round or tick."""
+        return self in (Kind.BACK, Kind.DELAY)
+
+
+FILLS = {
+    BoxRole.SOURCE: ("#d5f0e3", "#1e8449"),
+    BoxRole.OPERATOR: ("#eef3fb", "#34568b"),
+    BoxRole.OPAQUE: ("#fdf2d0", "#b9770e"),
+    BoxRole.SINK: ("#d5f0e3", "#1e8449"),
+}
+"""Colours of a box: its ground, and its edge."""
+
+STROKES = {Kind.HANDOFF: "#c0392b", Kind.BACK: "#8e44ad", Kind.DELAY: "#7f8c8d"}
+"""Colours of arrows; the others have that of the format."""
+
 
 @dataclass(frozen=True, slots=True)
 class Box:

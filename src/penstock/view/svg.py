@@ -10,26 +10,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from penstock.view.layout import Band, Layout, Place, layout_of
-from penstock.view.picture import BoxRole, Kind
+from penstock.view.picture import FILLS, STROKES, BoxRole, Kind
 
 if TYPE_CHECKING:
     from penstock.view.picture import Arrow, Box, Picture
 
 _MARGIN, _TITLE, _LINE = 16.0, 26.0, 16.0
-_FILLS = {
-    BoxRole.SOURCE: ("#d5f0e3", "#1e8449"),
-    BoxRole.OPERATOR: ("#eef3fb", "#34568b"),
-    BoxRole.OPAQUE: ("#fdf2d0", "#b9770e"),
-    BoxRole.SINK: ("#d5f0e3", "#1e8449"),
-}
-_STROKES = {
-    Kind.APPEND: "#6b7a90",
-    Kind.CHANGES: "#6b7a90",
-    Kind.HANDOFF: "#c0392b",
-    Kind.BACK: "#8e44ad",
-    Kind.DELAY: "#7f8c8d",
-}
-_WIDE = 2.6
+_WIDE, _STROKE = 2.6, "#6b7a90"
+_DEPTH = 22.0
+"""Room below the boxes for each arrow that goes back."""
 
 
 def to_svg(picture: Picture) -> str:
@@ -41,9 +30,9 @@ def to_svg(picture: Picture) -> str:
 
 
 def _lines(picture: Picture, layout: Layout) -> Iterator[str]:
-    back = [each for each in picture.arrows if each.kind in (Kind.BACK, Kind.DELAY)]
+    backward = sum(each.kind.is_backward for each in picture.arrows)
     width = layout.width + 2 * _MARGIN
-    height = layout.height + 2 * _MARGIN + _TITLE + 22.0 * len(back)
+    height = layout.height + 2 * _MARGIN + _TITLE + _DEPTH * backward
     title = _text(picture.title)
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{title}" '
@@ -56,7 +45,7 @@ def _lines(picture: Picture, layout: Layout) -> Iterator[str]:
         yield _band(band, layout.height)
     below = 0
     for number, arrow in enumerate(picture.arrows):
-        below += arrow in back
+        below += arrow.kind.is_backward
         yield from _arrow(arrow, layout, number, below)
     for box in picture.boxes:
         yield from _box(box, layout.places[box.id])
@@ -73,7 +62,7 @@ def _band(band: Band, height: float) -> str:
 
 
 def _box(box: Box, at: Place) -> Iterator[str]:
-    fill, stroke = _FILLS[box.shape]
+    fill, stroke = FILLS[box.shape]
     top = at.y - at.height / 2
     round_ = at.height / 2 if box.shape is BoxRole.SOURCE else 3.0
     yield (
@@ -94,9 +83,9 @@ def _box(box: Box, at: Place) -> Iterator[str]:
 
 def _arrow(arrow: Arrow, layout: Layout, number: int, below: int) -> Iterator[str]:
     source, target = layout.places[arrow.source], layout.places[arrow.target]
-    stroke = _STROKES[arrow.kind]
-    if arrow.kind in (Kind.BACK, Kind.DELAY):
-        path, x, y = _round_below(source, target, layout.height + 22.0 * below)
+    stroke = STROKES.get(arrow.kind, _STROKE)
+    if arrow.kind.is_backward:
+        path, x, y = _round_below(source, target, layout.height + _DEPTH * below)
         tip = (target.x, target.y + target.height / 2)
         head = _head(*tip, up=True)
     else:
