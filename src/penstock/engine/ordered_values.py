@@ -51,8 +51,8 @@ def settle_end(group: list[Any], at: int, order_key: OrderKey, least: int, end: 
 
     They are `least` at least, or all that are present. end: 0 for the first values, -1 for the last.
 
-    Where values at that end go, more are kept, of which the others are not searched for until these are used
-    up: a change costs the root of their number on average, and most changes only their count.
+    More are kept than asked for, so that all others are searched only once these are used up: a change costs
+    the square root of their number on average, and most changes only their count.
     """
     values, counts, moved = group[at : at + 3]
     come, gone = _come_and_gone(counts, moved)

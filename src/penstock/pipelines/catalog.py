@@ -9,6 +9,7 @@
     <storage>/changes/<database>/<table>/<version>  what changed from the version before, with weights
     <storage>/state/<database>/<table>/<generation> state of an incremental table
     <storage>/delta/<database>/<table>          Delta table to which versions are delivered
+    <storage>/changelog/<database>/<table>      changelog to which versions are delivered
 
 Nothing that a catalogue names is changed afterwards. A run makes versions beside those that are there, and a
 catalogue that names them; `current` then moves by one rename, and with it all tables. A run that dies before
@@ -145,7 +146,7 @@ class Catalog:
     def last_entries(storage: Path) -> Mapping[TableName, TableEntry]:
         """Return the tables of a storage as the last run left them. Raises `CatalogDamaged`."""
         link = storage / "catalog" / _CURRENT
-        return _entries_in(link / _FILE) if link.is_symlink() else {}
+        return _entries_in(link / _FILE)[0] if link.is_symlink() else {}
 
     def versions_there(self, name: TableName) -> list[int]:
         """Return the versions whose rows are there, ascending."""
@@ -231,12 +232,12 @@ class Catalog:
         if not run.isdigit():
             raise _damaged(link, f"it leads to {run!r}.")
         file = self._folder / run / _FILE
-        return int(run), _entries_in(file), _entries_in(file, "ahead")
+        return int(run), *_entries_in(file)
 
     def _unpublished(self, ahead: Mapping[TableName, TableEntry]) -> dict[TableName, TableEntry]:
         file = self._folder / _UNPUBLISHED
         if file.is_file() and _checked(file).get("after") == self._current:
-            return _entries_in(file)
+            return _entries_in(file)[0]
         return {**self.published, **ahead}
 
     def _runs(self) -> list[int]:
@@ -250,7 +251,7 @@ class Catalog:
                 remove_folder(self._folder / str(run))
         others = (run for run in kept if run != self._current)
         catalogues = [self.entries, self.published]
-        catalogues += (_entries_in(self._folder / str(run) / _FILE) for run in others)
+        catalogues += (_entries_in(self._folder / str(run) / _FILE)[0] for run in others)
         versions = {(name, entry.version) for catalogue in catalogues for name, entry in catalogue.items()}
         needed = self._versions_to_read()
         for name in self.entries:
@@ -290,11 +291,15 @@ def _body(
     return {"tables": listed(entries), "ahead": listed(ahead or {})}
 
 
-def _entries_in(file: Path, which: str = "tables") -> dict[TableName, TableEntry]:
-    try:
-        body = {"ahead": [], **_checked(file)}
-        listed = body[which]
+def _entries_in(file: Path) -> tuple[dict[TableName, TableEntry], dict[TableName, TableEntry]]:
+    """Return the tables of a file, and those that a run has left ahead of them."""
+
+    def entries(listed: list[Any]) -> dict[TableName, TableEntry]:
         return {TableName(database, table): TableEntry(**entry) for database, table, entry in listed}
+
+    try:
+        body = _checked(file)
+        return entries(body["tables"]), entries(body.get("ahead", []))
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(file, f"{error!r}.") from None
 

@@ -23,9 +23,9 @@ from penstock.pipelines.leaves import (
     rows_of_files,
 )
 from penstock.pipelines.versions import (
-    WEIGHT,
     adds_only,
     check_rows,
+    has_removals,
     read_changes,
     read_rows,
     repeated,
@@ -148,7 +148,7 @@ class Cut:
 
     def takes_back(self, leaf: Leaf, before: Position | None, changes: DataFrame) -> bool:
         """Return whether the changes of an input since a position take rows back."""
-        return not self.adds_only(leaf, before) and not changes.where(f"{WEIGHT} < 0").isEmpty()
+        return not self.adds_only(leaf, before) and has_removals(changes)
 
     def adds_only(self, leaf: Leaf, before: Position | None) -> bool:
         """Return whether known changes since a position surely take nothing back, without computing them."""

@@ -84,7 +84,7 @@ class DeltaInputs:
 
     def _lost(self, leaf: DeltaLeaf, before: str) -> PipelineError:
         was, now = TableVersion.parse(before), self.version(leaf)
-        if was.table != now.table or was.number > now.number:
+        if not now.follows(was):
             what = f"{leaf.path} is not the Delta table of which a stream has read version {was.number}"
             why = "Another table is in its place, or an older copy of it."
         else:
@@ -115,7 +115,7 @@ class DeltaInputs:
 
     def _files(self, leaf: DeltaLeaf, before: str) -> FileChanges | None:
         was, now = TableVersion.parse(before), self.version(leaf)
-        if was.table != now.table or was.number > now.number:
+        if not now.follows(was):
             return None
         key = (leaf.path, was.number, now.number, leaf.streaming)
         if key not in self.known:
@@ -140,9 +140,7 @@ def told_changes(leaf: DeltaLeaf, before: str) -> str:
     now = log.version()
     if was == now:
         return f"read up to its version {was.number}"
-    files = None
-    if was.table == now.table and was.number < now.number:
-        files = log.changes(was.number, now.number, wider=leaf.streaming)
+    files = log.changes(was.number, now.number, wider=leaf.streaming) if now.follows(was) else None
     if files is None:
         how = "whole: its log does not tell what changed"
     elif files.whole:

@@ -261,7 +261,7 @@ class _Run:
             name = found.pop()
             if name in entries and published.get(name) != entries[name]:
                 published[name] = entries[name]
-                found += self.graph.table(name).reads if name in self.events else ()
+                found += self.graph.table(name).reads
         return published
 
     def _deliver(self, *, last: bool) -> None:

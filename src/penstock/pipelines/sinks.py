@@ -86,23 +86,20 @@ def deliver(catalog: Catalog, table: Table, spark: SparkSession) -> None:
         return
     for version in catalog.versions_there(table.name):
         if entry is not None and version <= entry.version:
-            folder = catalog.rows(table.name, version)
-            if table.dataset.format in FILES:
-                _move_files(folder, Path(local_path(table.dataset.properties["path"], "sink")), version)
-            else:
-                rows = spark.read.parquet(f"file:{folder}")  # The query may have other columns since.
-                if table.dataset.format == DELTA:
-                    DeltaPublisher(catalog, table, spark, table.dataset.properties["path"]).append(
-                        rows, folder
-                    )
-                else:
-                    _write(rows, table)
-            remove_folder(folder)
+            _hand_on(catalog, table, version, spark)
+            remove_folder(catalog.rows(table.name, version))
 
 
-def _write(rows: DataFrame, table: Table) -> None:
-    dataset = table.dataset
-    if dataset.format == CONSOLE:
+def _hand_on(catalog: Catalog, table: Table, version: int, spark: SparkSession) -> None:
+    """Give a sink the rows that are staged for it."""
+    folder, dataset = catalog.rows(table.name, version), table.dataset
+    if dataset.format in FILES:
+        _move_files(folder, Path(local_path(dataset.properties["path"], "sink")), version)
+        return
+    rows = spark.read.parquet(f"file:{folder}")  # The query may have other columns since.
+    if dataset.format == DELTA:
+        DeltaPublisher(catalog, table, spark, dataset.properties["path"]).append(rows, folder)
+    elif dataset.format == CONSOLE:
         rows.show(int(dataset.properties.get("numRows", "20")), truncate=False)
     else:
         rows.write.format(dataset.format).options(**dataset.properties).mode("append").save()

@@ -61,10 +61,11 @@ def can_be_grouped(schema: StructType) -> bool:
 
 def kinds_in(schema: StructType) -> set[str]:
     """Return the kinds of the types of columns, and of what is in them."""
-    return {kind for field in schema.fields for kind in _kinds(field.dataType)}
+    return {kind for field in schema.fields for kind in kinds_of(field.dataType)}
 
 
-def _kinds(of: DataType) -> Iterator[str]:
+def kinds_of(of: DataType) -> Iterator[str]:
+    """Yield the kinds of a type, and of what is in it."""
     from pyspark.sql import types as t
 
     match of:
@@ -80,9 +81,9 @@ def _kinds(of: DataType) -> Iterator[str]:
         case t.StructType():
             yield from kinds_in(of)
         case t.ArrayType():
-            yield from _kinds(of.elementType)
+            yield from kinds_of(of.elementType)
         case t.MapType():
-            yield from _kinds(of.keyType)
-            yield from _kinds(of.valueType)
+            yield from kinds_of(of.keyType)
+            yield from kinds_of(of.valueType)
         case _:
             pass

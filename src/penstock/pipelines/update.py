@@ -26,6 +26,7 @@ from penstock.pipelines.table_state import TableState
 from penstock.pipelines.versions import (
     WEIGHT,
     VersionWriter,
+    has_removals,
     read_sink,
     repeated,
     weighted,
@@ -254,7 +255,7 @@ class Updater:
         doubtful = [leaf for leaf in query.leaves if not self.cut.adds_only(leaf, read.get(leaf.key))]
         kept = {leaf.exact: changes[leaf.exact].persist() for leaf in doubtful}
         try:
-            back = any(self.cut.takes_back(leaf, read.get(leaf.key), kept[leaf.exact]) for leaf in doubtful)
+            back = any(map(has_removals, kept.values()))
             return self._written(query, {**changes, **kept}, takes_back=back)
         finally:
             for rows in kept.values():

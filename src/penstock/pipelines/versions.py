@@ -401,6 +401,11 @@ def adds_only(folder: Path) -> bool:
     return all(compute.min(each).as_py() > 0 for each in weights if len(each))
 
 
+def has_removals(changes: DataFrame) -> bool:
+    """Return whether changes take rows back, by computing them."""
+    return not changes.where(f"{WEIGHT} < 0").isEmpty()
+
+
 def not_held(table: Table) -> PipelineError:
     return PipelineError(
         f"{table.name} does not hold rows that are taken back",

@@ -66,7 +66,7 @@ def session(
     common = (*quick, f"-Djava.io.tmpdir={folder}")
     settings = _settings(master, app_name, partitions, folder)
     executors = Executors.of(master)
-    if python is None and not executors:
+    if python is None and not executors:  # Another interpreter may not have this package.
         settings["spark.python.daemon.module"] = "penstock.spark.local.worker_daemon"
     if executors:
         logging = f"-Dlog4j2.configurationFile={(folder / LOGGING).as_uri()}"

@@ -52,6 +52,10 @@ class TableVersion:
     def __str__(self) -> str:
         return f"{self.number} of {self.table}"
 
+    def follows(self, other: TableVersion) -> bool:
+        """Return whether it is the other one, or a later one of the same table."""
+        return self.table == other.table and self.number >= other.number
+
     @classmethod
     def parse(cls, text: str) -> TableVersion:
         number, _, table = text.partition(" of ")
@@ -192,7 +196,7 @@ class DeltaLog:
         commits = self._commits(before + 1, now)
         if commits is None or not self._same_columns(commits, before, now, wider=wider):
             return None
-        changed = [action for commit in commits for action in _changing(commit)]
+        changed = [action for commit in commits for action, _ in _changing(commit)]
         if not changed:
             return FileChanges()
         if not _is_plain(self.open(now)) or any(each.get("deletionVector") for each in changed):
@@ -234,13 +238,11 @@ class DeltaLog:
             if told and _are_there(told):
                 feed += told
                 continue
-            for action in commit:
-                for kind, weight in (("add", 1), ("remove", -1)):
-                    if kind in action and action[kind].get("dataChange", True):
-                        file = self._data_file(action[kind])
-                        weights[file.path] += weight
-                        if action[kind].get("partitionValues") is not None:
-                            files[file.path] = file
+            for action, weight in _changing(commit):
+                file = self._data_file(action)
+                weights[file.path] += weight
+                if action.get("partitionValues") is not None:
+                    files[file.path] = file
         wanted = [path for path, weight in weights.items() if weight]
         if not all(path in files and os.path.exists(path) for path in wanted):
             return None
@@ -293,11 +295,12 @@ def _is_plain(table: deltalake.DeltaTable) -> bool:
     return features <= _PLAIN and table.metadata().configuration.get(_MAPPING, "none") == "none"
 
 
-def _changing(commit: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _changing(commit: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield the files that a commit adds and removes with their rows, and the weight of these."""
     for action in commit:
-        for kind in ("add", "remove"):
+        for kind, weight in (("add", 1), ("remove", -1)):
             if kind in action and action[kind].get("dataChange", True):
-                yield action[kind]
+                yield action[kind], weight
 
 
 def _are_there(files: Sequence[DataFile]) -> bool:
