@@ -23,7 +23,7 @@ from penstock.testing.pull import (
     reference_transformer,
 )
 from penstock.testing.show_results import show
-from penstock.testing.tick_tables import Backend, InProcess, check_ticks
+from penstock.testing.tick_tables import Backend, InProcess, check_flow, check_ticks
 
 __all__ = [
     "Backend",
@@ -38,6 +38,7 @@ __all__ = [
     "check_lattice",
     "check_sink",
     "check_source",
+    "check_flow",
     "check_ticks",
     "check_transformer",
     "reference_sink",

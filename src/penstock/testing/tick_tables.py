@@ -94,6 +94,11 @@ def check_ticks(
     stream = build(flow)
     if stream is not None:
         flow.sink("out", stream)
+    check_flow(backend, flow, table)
+
+
+def check_flow(backend: Backend, flow: Flow, table: str) -> None:
+    """Run `flow` on `backend`, and compare each tick with `table`. Raises as `check_ticks` does."""
     expected = read_table(flow, table)
     found = backend.changes(flow, [tick.inputs for tick in expected])
     assert len(found) == len(expected), f"{len(expected)} ticks went in, {len(found)} came out"
