@@ -5,6 +5,7 @@
 #   make fuzz    a search with fresh randomness, MINUTES=60 long
 #   make check   lint, format, types, layers
 #   make bench   the measurements of benches/, one after the other
+#   make docs    the documentation as a site in build/site, every link checked
 #   make proto   the generated code of the messages, again
 
 VENV := .venv
@@ -24,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PENSTOCK_CACHE := $(CURDIR)/.cache/penstock
 unexport PYTHONPATH
 
-.PHONY: demo test verify fuzz check bench format proto setup clean
+.PHONY: demo test verify fuzz check bench format docs proto setup clean
 .DEFAULT_GOAL := test
 
 demo: setup $(VENV)/archive
@@ -51,6 +52,9 @@ bench: setup $(VENV)/archive
 format: setup
 	$(BIN)/ruff check --fix --select I .
 	$(BIN)/ruff format .
+
+docs: setup
+	PYTHONPATH=src:. NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 proto: setup
 	PYTHONPATH=. $(BIN)/python -m tests.project.generated_code

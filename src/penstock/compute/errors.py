@@ -182,7 +182,7 @@ class TotalResultTooLarge(ComputeError):
 
 
 class PeekCanceled(ComputeError):
-    """Raised for a cancelled peek or copy."""
+    """Raised for a cancelled peek or copy. Send it again if it is still wanted."""
 
     code = "P732"
     origin = Origin.DATA
@@ -205,6 +205,8 @@ class ResultGone(ComputeError):
 class DataflowFailed(ComputeError):
     """Raised when a dataflow has failed at some time: it has no results from then on.
 
+    Correct its flow or its input, then drop the view and create it again.
+
     Carries `id`, `time` and `cause`.
     """
 
@@ -215,7 +217,7 @@ class DataflowFailed(ComputeError):
 class DataflowBroken(DataflowFailed):
     """Raised when one replica cannot continue a dataflow, for a reason other than its rows.
 
-    The dataflow is rebuilt when the replica reconnects. Carries the same facts as `DataflowFailed`.
+    The replica rebuilds the dataflow when it reconnects: restart it. Carries the same facts as `DataflowFailed`.
     """
 
     code = "P747"
