@@ -1,4 +1,4 @@
-"""docs/architecture.md names files that exist, and every package."""
+"""docs/explanation/architecture.md names files that exist, and every package."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "penstock"
-TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
 
 
 def test_every_path_is_there() -> None:
