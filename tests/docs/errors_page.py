@@ -1,4 +1,4 @@
-"""The page docs/reference/errors.md: every error code, from the classes, their messages and their ways out."""
+"""The page docs/reference/errors.md: every error code, from the classes and their messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pkgutil
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import penstock
 from penstock.errors import PenstockError
@@ -20,8 +19,8 @@ HEAD = f"""\
 
 {GENERATED}
 
-Every error that a user can meet is a `penstock.PenstockError`. It has a `code`, the `where` of your program or file,
-a reason, and a `fix`. A message reads
+Every error that a user can meet is a `penstock.PenstockError`. It has a `code`, the `where` of your program or
+file, a reason, and a `fix`. A message reads
 
     CODE Name: what is wrong
 
@@ -31,7 +30,8 @@ a reason, and a `fix`. A message reads
 
     Fix: the way out
 
-The command line prints the same text, and exits with 2 if it refused before anything ran, with 1 if a run failed.
+The command line prints the same text. It exits with 2 if it refused before anything ran, and with 1 if a run
+failed.
 """
 GROUPS = {
     "P0": "Expressions and types",
@@ -98,7 +98,9 @@ def messages() -> dict[str, str]:
     """The shortest whole message of each code among the tested ones; those of flows go first."""
     shortest: dict[str, str] = {}
     flows = ROOT / "tests" / "errors" / "cases"
-    for path in sorted((ROOT / "tests").rglob("*.txt"), key=lambda p: (p.parent != flows, p.stat().st_size, p)):
+    for path in sorted(
+        (ROOT / "tests").rglob("*.txt"), key=lambda p: (p.parent != flows, p.stat().st_size, p)
+    ):
         text = path.read_text("utf-8", errors="replace").strip()
         found = re.match(r"(P\d{3}) \w+: ", text)
         if found and "\nFix: " in text:

@@ -30,12 +30,14 @@ def run_page(page: Path, pictures: Path) -> None:
     # Rows of classes defined on the page are pickled by the name of this module.
     module = sys.modules["page"] = ModuleType("page")
     shell: Shell | None = None
+    # A picture may stand above the code of its flow.
+    waiting: list[Drawing] = []
     try:
         for item in read_page(page):
             where = f"{page.name}:{item.line}"
             match item:
-                case Drawing(file=file, variable=variable):
-                    (pictures / file).write_text(to_svg(picture_of(vars(module)[variable])), "utf-8")
+                case Drawing():
+                    waiting.append(item)
                 case Block(runs=False):
                     pass
                 case Block(title=str(title)):
@@ -50,6 +52,11 @@ def run_page(page: Path, pictures: Path) -> None:
                     _doctest(item, where, vars(module))
                 case _:
                     _compare(where, item.text, _python(item, page, vars(module)), item.output or "")
+            for drawing in [d for d in waiting if d.variable in vars(module)]:
+                waiting.remove(drawing)
+                drawn = to_svg(picture_of(vars(module)[drawing.variable]))
+                (pictures / drawing.file).write_text(drawn, "utf-8")
+        assert not waiting, f"{page.name}: nothing is called {waiting[0].variable}"
     finally:
         if shell is not None:
             shell.close()

@@ -1,6 +1,6 @@
 """What Penstock promises of any flow, on random flows of all operators, against an oracle.
 
-The numbers are those of the promises in docs/design.md. A failure prints the flow,
+The numbers are those of the promises in docs/explanation/model.md. A failure prints the flow,
 its input and the cut into ticks.
 """
 
