@@ -19,8 +19,8 @@ HEAD = f"""\
 
 {GENERATED}
 
-Every error that a user can meet is a `penstock.PenstockError`. It has a `code`, the `where` of your program or
-file, a reason, and a `fix`. A message reads
+Every error that a user can meet is a `penstock.PenstockError`. It has a `code`, the `where` of your program
+or file, a reason, and a `fix`. A message reads
 
     CODE Name: what is wrong
 

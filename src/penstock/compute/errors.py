@@ -217,7 +217,8 @@ class DataflowFailed(ComputeError):
 class DataflowBroken(DataflowFailed):
     """Raised when one replica cannot continue a dataflow, for a reason other than its rows.
 
-    The replica rebuilds the dataflow when it reconnects: restart it. Carries the same facts as `DataflowFailed`.
+    The replica rebuilds the dataflow when it reconnects: restart it. Carries the same facts as
+    `DataflowFailed`.
     """
 
     code = "P747"
