@@ -1,7 +1,7 @@
 """The rules of pull-streams as a part of `docs/reference/pull-streams.md`.
 
-Numbers and sentences are those of the code; the traces are here, and what each profile says of them is asked of the
-checker. `PENSTOCK_WRITE_GOLDEN=1 pytest tests/docs/test_pull_streams.py` writes the part.
+Numbers and sentences come from the code, verdicts on the traces below from the checker.
+`PENSTOCK_WRITE_GOLDEN=1 pytest tests/docs/test_pull_streams.py` writes the part.
 """
 
 from __future__ import annotations
@@ -101,7 +101,12 @@ def _lines() -> Iterator[str]:
         for rule, sentence in rules(profile).items():
             yield f"| {rule} | {_escaped(sentence)} | {_code(BROKEN_BY[rule])} |"
         yield ""
-    yield from ("### The profiles compared", "", f"| | trace | {' | '.join(PROFILES)} |", "|---|---|---|---|---|")
+    yield from (
+        "### The profiles compared",
+        "",
+        f"| | trace | {' | '.join(PROFILES)} |",
+        "|---|---|---|---|---|",
+    )
     for case, trace in COMPARED.items():
         said = (", ".join(broken(trace, profile)) or "ok" for profile in PROFILES)
         yield f"| {case} | `{trace}` | {' | '.join(said)} |"

@@ -39,8 +39,8 @@ HEAD = """\
 
 Every operator runs on every engine, or is refused when the flow is planned, with the reason and a way out.
 What they do: [rows, several streams, ticks](operators-streams.md), [folds, order,
-lattices](operators-folds.md), [event time](event-time.md), [recursion](recursion.md),
-[signals](signals.md). The answers are the same on all engines.
+lattices](operators-folds.md), [event time](event-time.md), [recursion](reference/operators/recursion.md),
+[signals](reference/operators/signals.md). The answers are the same on all engines.
 
 This page is made of the planners' own answers by `python -m tests.project.operators_table`; a test fails
 when it is out of date, and others run every operator on each engine that is named here.
@@ -50,7 +50,7 @@ when it is out of date, and others run every operator on each engine that is nam
 **On Spark, in a stream**, an operator runs *wherever rows are* (in the task that read them), *by key* (on
 the shard that owns the key) or *on one shard*. What reads the order of rows gets them in the order of the
 source. *Added up before*: a part of the work is done where rows are, so that few of them travel. *In
-rounds*: see [recursion](recursion.md).
+rounds*: see [recursion](reference/operators/recursion.md).
 
 **On Spark, in a batch**, an operator is *native* (DataFrame columns, which Catalyst sees), an *Arrow
 function* (row by row in tasks), or on a *subplan*: a part of the flow that the in-process engine runs

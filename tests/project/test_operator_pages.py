@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = [DOCS / "operators-streams.md", DOCS / "ticks-and-conformance.md"]
+PAGES = [DOCS / "operators-streams.md"]
 PROGRAMS = [
     pytest.param(program, output, id=f"{page.stem} {at}")
     for page in PAGES
