@@ -33,8 +33,9 @@ def assert_well_placed(picture: Picture) -> None:
         beside = abs(one.x - other.x) >= (one.width + other.width) / 2 - 1e-6
         below = abs(one.y - other.y) >= (one.height + other.height) / 2 - 1e-6
         assert beside or below
-    for arrow in picture.arrows:
-        if arrow.kind not in (Kind.BACK, Kind.DELAY):
+    for number, arrow in enumerate(picture.arrows):
+        assert number not in layout.backward or arrow.kind in (Kind.BACK, Kind.DELAY)
+        if number not in layout.backward:
             assert layout.places[arrow.source].right < layout.places[arrow.target].left
     for place in layout.places.values():
         assert place.left >= 0
@@ -80,3 +81,13 @@ def test_any_name_is_text(name: str) -> None:
 def test_nothing_is_fetched(part: str) -> None:
     svg = to_svg(picture_of(every_feature.flow)).replace('xmlns="http://www.w3.org/2000/svg"', "")
     assert part not in svg
+
+
+def test_rows_kept_for_the_next_tick_go_on_to_the_right() -> None:
+    flow = ps.Flow("later", ticks="given")
+    words = flow.source("words", int)
+    flow.sink("later", words.defer_tick())
+    picture = picture_of(flow)
+    assert Kind.DELAY in {arrow.kind for arrow in picture.arrows}
+    assert not layout_of(picture).backward
+    assert_well_placed(picture)

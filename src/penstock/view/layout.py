@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
@@ -55,12 +56,14 @@ class Band:
 class Layout:
     """Where the parts of a picture stand.
 
-    bends: of each arrow, by its number, from left to right. ends: height at which it meets its box.
+    bends: of each arrow, by its number, from left to right. ends: height at which it meets its box. backward:
+    arrows that go round below instead, from right to left.
     """
 
     places: Mapping[Id, Place]
     bends: Mapping[int, Sequence[Place]]
     ends: Mapping[int, float]
+    backward: frozenset[int]
     bands: Sequence[Band]
     width: float
     height: float
@@ -76,7 +79,7 @@ def text_width(text: str) -> float:
     return len(text) * _LETTER
 
 
-@dataclass(slots=True)
+@dataclass
 class _Columns:
     picture: Picture
     column: dict[Id, int] = field(default_factory=dict[Id, int])
@@ -106,13 +109,31 @@ class _Columns:
             {box.id: places[box.id] for box in self.picture.boxes},
             {number: [places[id_] for id_ in chain] for number, chain in self.chains.items()},
             self._ends(places),
+            self.backward,
             [self._band(stratum, places) for stratum in self.picture.strata],
             max((each.right for each in places.values()), default=0.0),
             max((each.y + each.height / 2 for each in places.values()), default=0.0),
         )
 
+    @cached_property
+    def backward(self) -> frozenset[int]:
+        """Arrows into the next round or tick that close a cycle, or lead to an earlier stratum."""
+        after: defaultdict[Id, list[Id]] = defaultdict(list)
+        for arrow in self.picture.arrows:
+            after[arrow.source].append(arrow.target)
+        stratum = {id_: at for at, each in enumerate(self.picture.strata) for id_ in _members(each)}
+        return frozenset(
+            number
+            for number, arrow in enumerate(self.picture.arrows)
+            if arrow.kind.is_backward
+            and (
+                stratum.get(arrow.source, 0) > stratum.get(arrow.target, 0)
+                or arrow.source in _reached(arrow.target, after)
+            )
+        )
+
     def _forward(self) -> list[tuple[int, Arrow]]:
-        return [each for each in enumerate(self.picture.arrows) if not each[1].kind.is_backward]
+        return [each for each in enumerate(self.picture.arrows) if each[0] not in self.backward]
 
     def _find_columns(self) -> None:
         before: defaultdict[Id, list[Id]] = defaultdict(list)
@@ -231,6 +252,15 @@ class _Columns:
         own = [places[id_] for id_ in _members(stratum)]
         left, right = min((p.left for p in own), default=0.0), max((p.right for p in own), default=0.0)
         return Band(stratum.title, left, right)
+
+
+def _reached(start: Id, after: Mapping[Id, Sequence[Id]]) -> set[Id]:
+    found, waiting = {start}, [start]
+    while waiting:
+        new = [id_ for id_ in after.get(waiting.pop(), ()) if id_ not in found]
+        found.update(new)
+        waiting += new
+    return found
 
 
 def _members(cluster: Cluster) -> list[Id]:

@@ -30,9 +30,8 @@ def to_svg(picture: Picture) -> str:
 
 
 def _lines(picture: Picture, layout: Layout) -> Iterator[str]:
-    backward = sum(each.kind.is_backward for each in picture.arrows)
     width = layout.width + 2 * _MARGIN
-    height = layout.height + 2 * _MARGIN + _TITLE + _DEPTH * backward
+    height = layout.height + 2 * _MARGIN + _TITLE + _DEPTH * len(layout.backward)
     title = _text(picture.title)
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{title}" '
@@ -45,7 +44,7 @@ def _lines(picture: Picture, layout: Layout) -> Iterator[str]:
         yield _band(band, layout.height)
     below = 0
     for number, arrow in enumerate(picture.arrows):
-        below += arrow.kind.is_backward
+        below += number in layout.backward
         yield from _arrow(arrow, layout, number, below)
     for box in picture.boxes:
         yield from _box(box, layout.places[box.id])
@@ -84,7 +83,7 @@ def _box(box: Box, at: Place) -> Iterator[str]:
 def _arrow(arrow: Arrow, layout: Layout, number: int, below: int) -> Iterator[str]:
     source, target = layout.places[arrow.source], layout.places[arrow.target]
     stroke = STROKES.get(arrow.kind, _STROKE)
-    if arrow.kind.is_backward:
+    if number in layout.backward:
         path, x, y = _round_below(source, target, layout.height + _DEPTH * below)
         tip = (target.x, target.y + target.height / 2)
         head = _head(*tip, up=True)
