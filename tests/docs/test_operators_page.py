@@ -1,15 +1,15 @@
-"""docs/operators.md is what the planners say today, of every operator."""
+"""docs/reference/operators/index.md is what the planners say today, of every operator."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.docs.operators_page import PAGE, all_operators, page
 from tests.operators.examples import EXAMPLES
-from tests.project.operators_table import PAGE, all_operators, page
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert page() == PAGE.read_text("utf-8"), "run python -m tests.project.operators_table"
+    assert page() == PAGE.read_text("utf-8"), "run python -m tests.docs.operators_page"
 
 
 def test_every_operator_with_an_example_is_in_the_table() -> None:

@@ -1,6 +1,6 @@
-"""Writes docs/operators.md: per operator how it runs on each engine, as its planners say of the examples.
+"""Writes docs/reference/operators/index.md: per operator how it runs on each engine.
 
-    python -m tests.project.operators_table
+    python -m tests.docs.operators_page
 
 Nothing here is known of single operators: how one runs is read from the plans of the flows in
 `tests.operators.examples`, and the reason of a refusal from the refusal.
@@ -12,7 +12,6 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
-from pathlib import Path
 
 from penstock.analysis import analyse
 from penstock.engine.plan import live_consumers
@@ -30,42 +29,36 @@ from penstock.spark.placing.loop_levels import unpartitionable_reason
 from penstock.spark.placing.row_placement import ByBucket, ByKey, Route, ToAll, ToOne
 from penstock.spark.placing.stages import Stage, cut_stages
 from penstock.spark.refusals import Mode, refusal
+from tests.docs.pages import DOCS
 from tests.operators.examples import EXAMPLES, example
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
+PAGE = DOCS / "reference" / "operators" / "index.md"
 
 HEAD = """\
 # Operators and engines
 
-Every operator runs on every engine, or is refused when the flow is planned, with the reason and a way out.
-What they do: [rows, several streams, ticks](operators-streams.md), [folds, order,
-lattices](operators-folds.md), [event time](event-time.md), [recursion](reference/operators/recursion.md),
-[signals](reference/operators/signals.md). The answers are the same on all engines.
+What operators do: [rows](rows.md), [joins](joins.md), [aggregates](aggregates.md), [sets](sets.md),
+[order](order.md), [folds](folds.md), [ticks](ticks.md), [event time](event-time.md),
+[recursion](recursion.md), [signals](signals.md). All of them run in-process. On Spark, each runs with
+the same answers, or is refused with a reason and a way out when the flow is planned. The table below is
+generated from the planners by `python -m tests.docs.operators_page`.
 
-This page is made of the planners' own answers by `python -m tests.project.operators_table`; a test fails
-when it is out of date, and others run every operator on each engine that is named here.
+**In a stream on Spark**, an operator runs *wherever rows are* (in the task that read them), *by key*
+(on the shard that owns the key) or *on one shard*. *Added up before*: tasks aggregate first, so that
+fewer rows travel. *In rounds*: see [recursion](recursion.md).
 
-**In-process** all of them run.
+**In a batch on Spark**, an operator is *native* (DataFrame columns), an *Arrow function* (rows in
+tasks), or on a *subplan*, which the in-process engine runs inside tasks: *by key* in all of them, or
+*in one task*, whose memory must hold its rows. A batch reads all input in one tick, then runs the ticks
+that deferred rows ask for, then ends the input, which closes windows. Its sinks get multisets: an order
+that no operator reads is dropped.
 
-**On Spark, in a stream**, an operator runs *wherever rows are* (in the task that read them), *by key* (on
-the shard that owns the key) or *on one shard*. What reads the order of rows gets them in the order of the
-source. *Added up before*: a part of the work is done where rows are, so that few of them travel. *In
-rounds*: see [recursion](reference/operators/recursion.md).
+Operators that read the order of rows, and those that show where ticks end, bring the native operators
+between them and the source into a subplan in one task. Filters and selections of expressions stay
+native.
 
-**On Spark, in a batch**, an operator is *native* (DataFrame columns, which Catalyst sees), an *Arrow
-function* (row by row in tasks), or on a *subplan*: a part of the flow that the in-process engine runs
-inside tasks, *by key* in all of them, or *in one task*, whose memory must hold its rows. All input comes in
-one tick, in the order of file names, rows in files, and batches of Python rows; of a DataFrame in the order
-in which Spark hands out its partitions and rows. Then come the ticks that deferred rows ask for, and then
-the end of the input, so that windows close. Three things bring native operators into a subplan in one task,
-and that with all between them: an operator that reads the order of rows needs those on the way from the
-source (filters and selections of expressions stay native, and keys that they hand on keep it by key);
-`assume_ordered`, where its order is read, needs all up to the sources; and operators whose answer shows
-where ticks end need the `defer_tick`s and windows before them. A batch gives its sinks bags: where nobody
-in the flow reads it, an order is not kept, and a `sort` does nothing.
-
-`inspect` calls its function in workers, at least once per row: again where a task is repeated, or two sinks
-need its rows. Columns of any type (`object`) are refused where rows would have to leave a task.
+Columns of type `object` can't leave a task. `inspect` calls its function in workers, again wherever a
+task repeats.
 
 """
 
