@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ColumnarName = Literal["auto", "always", "never"]
 
 COLUMNAR_ROWS = 20_000
-"""Number of rows from which a tick counts as large. See docs/columnar.md for the measurements."""
+"""Number of rows from which a tick counts as large. See docs/explanation/in-process-engine.md."""
 
 NEVER = sys.maxsize
 """Threshold that no tick reaches: no tick counts as large."""
