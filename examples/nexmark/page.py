@@ -1,6 +1,6 @@
-"""The page of the queries, docs/nexmark.md, made from their flows and their SQL.
+"""The page of the queries, docs/explanation/nexmark.md, made from their flows and their SQL.
 
-python -m examples.nexmark.page > docs/nexmark.md
+python -m examples.nexmark.page > docs/explanation/nexmark.md
 """
 
 from __future__ import annotations
@@ -14,60 +14,78 @@ from typing import Any
 from examples.nexmark.queries import QUERIES, Site
 
 _INTRODUCTION = """
-# Nexmark
+# Nexmark, query by query
 
-Nexmark is the usual benchmark of streaming systems: people register at an auction site, open auctions and
-bid (P. Tucker, K. Tufte, V. Papadimos, D. Maier, *NEXMark: a benchmark for queries over data streams*,
-2002, revised 2008; the suites for Apache Beam and Apache Flink have added queries since). Here are all of
-q0 to q22, each as a flow of Penstock and as SQL for DuckDB. This page is made from
-`examples/nexmark/queries/` by `python -m examples.nexmark.page`, and a test compares it.
+<!-- verify -->
 
-**The answers are the same** in this process and as a stream on Spark, with several cuts of the events into
-ticks, as a batch on Spark, and from DuckDB, which is given all rows at once and computes each answer from
-scratch (`tests/examples/test_nexmark*.py`).
+Nexmark is the usual benchmark of streaming systems: people register at an auction site, open
+auctions and bid (Tucker, Tufte, Papadimos, Maier, *NEXMark: a benchmark for queries over data
+streams*, 2002; extended by the suites of Apache Beam and Apache Flink). Below are q0 to q22, each
+as a flow and as SQL for DuckDB. Prices are in cents. Generated from `examples/nexmark/queries/` by
+`python -m examples.nexmark.page`.
 
-- Queries without windows answer, after every tick, what DuckDB answers to all rows so far.
-- q5, q7, q8 and q11 take time from the events. The watermark is 4 seconds behind the latest event; a row
-  that is below it when it comes is late and passed over. The answers are DuckDB's to the rows that are
-  not late, once the input has ended and the last windows are closed.
-- q12 counts per tick: where ticks end is part of the question.
+The answers are the same in-process, as a stream and as a batch on Spark, and from DuckDB over all
+rows so far.
 
+- q5, q7, q8 and q11 use event time with a lateness of 4 seconds. DuckDB gets the rows that are not late.
+- q12 counts per tick, so where ticks end is part of the question.
+
+`run` compares an answer with DuckDB's. `--on spark` runs the query as a stream on Spark,
+`--on batch` as a batch:
+
+```console
+$ python -m examples.nexmark.run q4 --events 2000 --ticks 2 --rows 1
+q4: What do auctions of each category close at, on average?
+  category=10 average=27377226.615384616
+...
+2,000 events in 2 ticks: ...
+Checked: q4, 5 rows, the same as from DuckDB.
 ```
-python -m examples.nexmark.run q5                        # in this process
-python -m examples.nexmark.run q5 --on spark --ticks 50  # as a stream on Spark
-python -m examples.nexmark.run all --on batch            # as a batch on Spark
-```
 
-`examples/nexmark/spark_sql/` has them as text of Spark SQL, which `ps.sql` keeps up to date, with the same
-answers; all but q12, since in SQL a row has no moment at which it came.
+`examples/nexmark/spark_sql/` has the queries as Spark SQL for [`ps.sql`](../reference/sql.md),
+except q12: in SQL, a row has no arrival time.
+""".strip()
 
-None of the 23 is left out. Where something is not as in the benchmark, it is said below the query.
-Prices are in cents.
+_IMPORTS = """
+import re
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Annotated, NamedTuple
+
+import penstock as ps
+from examples.nexmark.queries import QUERIES, Site
+from examples.nexmark.queries.query import AnyStream, FinalPrice
+from penstock import col
 """.strip()
 
 _SHARED = """
-## What several queries share
+## Shared streams
 
-The closing price of an auction is the greatest bid that was made between its `date_time` and its
-`expires`, both included. It may rise until the auction is over, and every answer with it.
+The closing price of an auction is the greatest bid between its `date_time` and its `expires`, both
+inclusive. It may rise until the auction is over, and the answers follow.
+""".strip()
+
+_END = """
+## The flow of q4
+
+```python
+flow = QUERIES["q4"].flow()
+```
+
+<!-- picture: nexmark-q4.svg of flow -->
+![Bids and auctions are joined, then aggregated twice](../pictures/nexmark-q4.svg)
 """.strip()
 
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([_INTRODUCTION, "", *_table(), "", *_shared(), *_queries()]).rstrip() + "\n"
-
-
-def _table() -> Iterator[str]:
-    yield "| | asks | reads |"
-    yield "|---|---|---|"
-    for query in QUERIES.values():
-        yield f"| [{query.name}](#{query.name}) | {query.asks} | {', '.join(query.sources)} |"
+    return "\n".join([_INTRODUCTION, "", *_shared(), *_queries(), _END]).rstrip() + "\n"
 
 
 def _shared() -> Iterator[str]:
     yield _SHARED
     yield ""
+    yield from _code("python", _IMPORTS)
     for name in ("bids_in_time", "final_prices"):
         yield from _code("python", _function(vars(Site)[name].func))
 
@@ -79,9 +97,9 @@ def _queries() -> Iterator[str]:
         yield query.asks
         yield ""
         yield from _code("python", _with_what_it_needs(query.add))
-        yield from _code("sql", query.sql.strip())
+        yield from _code(f'sql title="{query.name}.sql"', query.sql.strip())
         if query.differs:
-            yield f"*Not as in the benchmark.* {query.differs}"
+            yield f"*Unlike the benchmark:* {query.differs}"
             yield ""
 
 

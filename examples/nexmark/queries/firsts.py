@@ -25,8 +25,8 @@ SELECT auction, bidder, price, channel, url, date_time, extra
 FROM bids
 QUALIFY row_number() OVER (PARTITION BY auction ORDER BY price DESC, date_time, bidder) <= 10
 """,
-    differs="Of equal bids the earlier one goes first; the benchmark leaves that open. The rank is no "
-    "column: a bid that comes would renumber all that are lower, and the bids say it.",
+    differs="Of equal bids, the earlier one goes first. The rank isn't a column: each new bid would renumber "
+    "all lower ones.",
 )
 def q19(site: Site) -> AnyStream:
     return site.bids.top_k(10, by=[col.price.desc(), col.date_time, col.bidder], per="auction")

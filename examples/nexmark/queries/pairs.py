@@ -23,13 +23,12 @@ def q3(site: Site) -> AnyStream:
 
 
 @query(
-    "Each bid with what is known beforehand of its auction.",
+    "Each bid with the side input's value for its auction.",
     sql="""
 SELECT b.auction, b.bidder, b.price, b.date_time, s.value
 FROM bids b JOIN side_input s ON b.auction % 10000 = s.key
 """,
-    differs="The side input is a bounded source, all of which comes with the first tick. So no bid can find "
-    "less than the whole of it, and there is nothing to be said of the time of looking up.",
+    differs="The side input is a bounded source, complete after the first tick, so each bid finds all of it.",
 )
 def q13(site: Site) -> AnyStream:
     bids = site.bids.with_columns(key=col.auction % 10_000)
@@ -37,7 +36,7 @@ def q13(site: Site) -> AnyStream:
 
 
 @query(
-    "The bids on auctions of category 10, with all there is to know of the auction.",
+    "The bids on auctions of category 10, with their auctions.",
     sql="""
 SELECT b.auction, b.bidder, b.price, b.channel, b.url, b.date_time, b.extra,
        a.item, a.description, a.initial_bid, a.reserve, a.date_time AS date_time_of_auction, a.expires,

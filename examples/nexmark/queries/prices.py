@@ -46,9 +46,8 @@ FROM (
 )
 GROUP BY seller
 """,
-    differs="The last ten are those that expire last, of equal ones those with the greatest ids, and each "
-    "seller has one answer, which changes. In the suite for Flink the query is an average over preceding "
-    "rows, one answer for each auction, and does not run: its input takes rows back.",
+    differs="The last ten auctions are those that expire last. Each seller has one answer, which changes. "
+    "Flink's suite asks for an average over preceding rows, and can't run it: its input retracts rows.",
 )
 def q6(site: Site) -> AnyStream:
     latest = site.final_prices.top_k(10, by=[col.expires.desc(), col.id.desc()], per="seller")

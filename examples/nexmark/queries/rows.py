@@ -15,7 +15,7 @@ AS_BID = ("auction", "bidder", "price", "date_time", "extra")
 
 
 @query(
-    "All bids, as they are: what an engine costs that does nothing.",
+    "All bids, unchanged: what an engine costs by itself.",
     sql="SELECT auction, bidder, price, date_time, extra FROM bids",
 )
 def q0(site: Site) -> AnyStream:
@@ -23,7 +23,7 @@ def q0(site: Site) -> AnyStream:
 
 
 @query(
-    "What is bid, in euros?",
+    "All bids, with prices in euros.",
     sql="SELECT auction, bidder, 0.908 * price AS price, date_time, extra FROM bids",
 )
 def q1(site: Site) -> AnyStream:
@@ -45,8 +45,8 @@ SELECT auction, bidder, price, date_time, extra,
        strftime(date_time, '%Y-%m-%d') AS dt, strftime(date_time, '%H:%M') AS hm
 FROM bids
 """,
-    differs="The flow computes the two columns that name the folders. What writes the folders is a sink "
-    "of the example, `examples.nexmark.log`, for Penstock has none that divides files by columns.",
+    differs="The flow computes the two columns that name the folders. A sink of the example, "
+    "`examples.nexmark.log`, writes them.",
 )
 def q10(site: Site) -> AnyStream:
     written = col.date_time.cast(str)
@@ -78,7 +78,7 @@ def with_count(bid: BidAtHour) -> BidWithCount:
 
 
 @query(
-    "Bids of middle size, with the time of day in words, and how often c stands in them.",
+    "Bids of middle size, with the time of day in words and the number of letters c.",
     sql="""
 SELECT auction, bidder, 0.908 * price AS price,
        CASE WHEN hour(date_time) BETWEEN 8 AND 18 THEN 'dayTime'
@@ -102,7 +102,7 @@ def q14(site: Site) -> AnyStream:
 
 
 @query(
-    "The channel of each bid as a number, from its name or from its address.",
+    "The number of each bid's channel, from its name or address.",
     sql=r"""
 SELECT auction, bidder, price, channel,
        CASE lower(channel)
@@ -112,8 +112,7 @@ FROM bids
 WHERE regexp_matches(url, '(&|^)channel_id=([^&]*)')
       OR lower(channel) IN ('apple', 'google', 'facebook', 'baidu')
 """,
-    differs="No regular expression, which would be an opaque function: what the address says is found by "
-    "`contains` and `split_part`.",
+    differs="`contains` and `split_part` parse the address instead of a regular expression.",
 )
 def q21(site: Site) -> AnyStream:
     name, says = col.channel.lower(), col.url.contains("&channel_id=")

@@ -38,7 +38,7 @@ BIDDERS_AND_AUCTIONS = {
 
 
 @query(
-    "Bids, bidders and auctions of each day, in all and by how much was bid.",
+    "Bids, bidders and auctions per day, in total and by price range.",
     sql="""
 SELECT strftime(date_time, '%Y-%m-%d') AS day,
        count(*) AS total_bids,
@@ -62,7 +62,7 @@ def q15(site: Site) -> AnyStream:
 
 
 @query(
-    "The same of each channel and day, and the minute of the last bid.",
+    "The same per channel and day, with the minute of the last bid.",
     sql="""
 SELECT channel, strftime(date_time, '%Y-%m-%d') AS day,
        max(strftime(date_time, '%H:%M')) AS minute,
@@ -87,7 +87,7 @@ def q16(site: Site) -> AnyStream:
 
 
 @query(
-    "The bids on each auction in each day: how many, and how high.",
+    "The number and prices of bids per auction and day.",
     sql="""
 SELECT auction, strftime(date_time, '%Y-%m-%d') AS day,
        count(*) AS total_bids,

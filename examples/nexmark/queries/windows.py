@@ -108,9 +108,8 @@ def q11(site: Site) -> AnyStream:
 @query(
     "How many bids did each bidder make in each tick?",
     sql="SELECT bidder, count(*) AS bid_count FROM bids GROUP BY bidder, tick",
-    differs="In the benchmark: in each ten seconds of the processor's clock. A tick is what Penstock knows "
-    "of that time, so a tick is the window: let one begin every ten seconds. The answer depends on where "
-    "ticks end, and the flow says so: `nondet=`.",
+    differs="The benchmark counts per ten seconds of processing time. Here a tick is the window: start one "
+    "every ten seconds. The answer depends on where ticks end, which `nondet=` declares.",
 )
 def q12(site: Site) -> AnyStream:
     return site.bids.group_by("bidder").agg(

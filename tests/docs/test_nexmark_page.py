@@ -1,4 +1,4 @@
-"""docs/nexmark.md shows the flows and the SQL that run (PENSTOCK_WRITE_GOLDEN=1 writes it)."""
+"""docs/explanation/nexmark.md shows the flows and the SQL that run (PENSTOCK_WRITE_GOLDEN=1 writes it)."""
 
 from examples.nexmark.page import page
 from examples.nexmark.queries import QUERIES
@@ -7,7 +7,7 @@ from tests.golden import assert_golden
 
 
 def test_the_page_is_made_of_the_queries() -> None:
-    assert_golden(ROOT / "docs" / "nexmark.md", page())
+    assert_golden(ROOT / "docs" / "explanation" / "nexmark.md", page())
 
 
 def test_every_query_of_the_benchmark_is_there_and_in_order() -> None:
