@@ -1,7 +1,7 @@
 """docs/reference/functions.md has every function, and what its example gives."""
 
 import penstock as ps
-from tests.docs.functions_page import EXAMPLES, PAGE, page
+from tests.docs.functions_page import EXAMPLES, MEANINGS, PAGE, page
 from tests.golden import assert_golden
 
 
@@ -11,3 +11,7 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_every_function_has_an_example() -> None:
     assert list(EXAMPLES) == sorted(EXAMPLES) == dir(ps.functions)
+
+
+def test_every_function_has_a_meaning() -> None:
+    assert list(MEANINGS) == dir(ps.functions)
