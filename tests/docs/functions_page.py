@@ -355,7 +355,7 @@ MEANINGS = {
     "flatten": "The elements of the inner lists; null if one of these is null.",
     "forall": "Whether the function is true for all elements; null if it is null for one and false for none.",
     "format_number": "The number with thousands separators, rounded half even to some digits.",
-    "from_json": "Value of a JSON text, by a row class or type; null if it doesn't fit, or an error in mode FAILFAST.",
+    "from_json": "Value of a JSON text, by a row class or type; null if it doesn't fit.",
     "from_unixtime": "Seconds since 1970, formatted by a pattern.",
     "from_utc_timestamp": "Local time in the zone at that moment.",
     "get": "Element at a position from 0; null outside.",
@@ -546,8 +546,8 @@ def _shown(value: Any) -> str:
             return repr(round(value, 6))  # the last digits depend on the machine's library
         case list():
             return f"[{', '.join(map(_shown, value))}]"
-        case tuple() if hasattr(value, "_fields"):
-            fields = zip(value._fields, value, strict=True)
+        case tuple():
+            fields = zip(getattr(value, "_fields"), value, strict=True)  # noqa: B009
             return f"({', '.join(f'{name}={_shown(each)}' for name, each in fields)})"
         case _:
             return repr(value)
