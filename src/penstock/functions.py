@@ -24,27 +24,27 @@ _FUNCTIONS = {name: each for name, each in CATALOGUE.items() if each.meaning}
 
 
 def size(values: Any) -> Expr:
-    """The number of elements, or of entries. Takes a list or a map."""
+    """Number of elements or entries. Takes a list or a map."""
     return operand(values).length()
 
 
 def array_append(values: Any, value: Any) -> Expr:
-    """The list with one more element at its end, which may be null. Takes a list and an element."""
+    """The list with an element, or null, added at the end. Takes a list and an element."""
     return Call("array_insert", (operand(values), operand(-1), operand(value)))
 
 
 def array_prepend(values: Any, value: Any) -> Expr:
-    """The list with one more element at its start, which may be null. Takes a list and an element."""
+    """The list with an element, or null, added at the start. Takes a list and an element."""
     return Call("array_insert", (operand(values), operand(1), operand(value)))
 
 
 def arrays_zip(**lists: Any) -> Expr:
-    """The list of the structs of the first, second ... elements of lists, with nulls where one is shorter."""
+    """List of structs of elements at equal positions, with nulls where a list is shorter."""
     return Call("arrays_zip", tuple(map(operand, lists.values())), (tuple(lists),))
 
 
 def from_json(text: Any, schema: Any, mode: str = "PERMISSIVE") -> Expr:
-    """The value of a JSON text. Takes a text, and the row class or type of the value, a struct, list or map.
+    """Value of a JSON text. Takes a text, and the row class or type of the value, a struct, list or map.
 
     What does not fit the type is null, or raises in the mode "FAILFAST".
     """
@@ -52,7 +52,7 @@ def from_json(text: Any, schema: Any, mode: str = "PERMISSIVE") -> Expr:
 
 
 def assert_true(condition: Any, message: Any = None) -> Expr:
-    """Null, as a text, where a condition is true; else an error. Takes a condition, and the error's text."""
+    """Null if the condition is true; otherwise raises an error. Takes a condition and the error's text."""
     tested = operand(condition)
     shown = f"'{tested}' is not true!" if message is None else message
     failed = Call("raise_error", (operand(shown),))
@@ -60,7 +60,7 @@ def assert_true(condition: Any, message: Any = None) -> Expr:
 
 
 def try_to_binary(text: Any, format: str = "hex") -> Expr:
-    """The bytes of a text in a format, hex, base64 or utf-8; null where there are none. Takes a text."""
+    """As `to_binary`; null if the text doesn't fit. Takes a text, and hex, base64 or utf-8."""
     return Call("try_eval", (Call("to_binary", (operand(text), operand(format))),))
 
 

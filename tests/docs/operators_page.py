@@ -1,6 +1,4 @@
-"""Writes docs/reference/operators/index.md: per operator how it runs on each engine.
-
-    python -m tests.docs.operators_page
+"""The page docs/reference/operators/index.md: per operator how it runs on each engine.
 
 Nothing here is known of single operators: how one runs is read from the plans of the flows in
 `tests.operators.examples`, and the reason of a refusal from the refusal.
@@ -29,19 +27,19 @@ from penstock.spark.placing.loop_levels import unpartitionable_reason
 from penstock.spark.placing.row_placement import ByBucket, ByKey, Route, ToAll, ToOne
 from penstock.spark.placing.stages import Stage, cut_stages
 from penstock.spark.refusals import Mode, refusal
-from tests.docs.pages import DOCS
+from tests.docs.pages import GENERATED
 from tests.operators.examples import EXAMPLES, example
 
-PAGE = DOCS / "reference" / "operators" / "index.md"
-
-HEAD = """\
+HEAD = f"""\
 # Operators and engines
+
+{GENERATED}
 
 What operators do: [rows](rows.md), [joins](joins.md), [aggregates](aggregates.md), [sets](sets.md),
 [order](order.md), [folds](folds.md), [ticks](ticks.md), [event time](event-time.md),
 [recursion](recursion.md), [signals](signals.md). All of them run in-process. On Spark, each runs with
-the same answers, or is refused with a reason and a way out when the flow is planned. The table below is
-generated from the planners by `python -m tests.docs.operators_page`.
+the same answers, or is refused with a reason and a way out when the flow is planned. The table below
+is what the planners say.
 
 **In a stream on Spark**, an operator runs *wherever rows are* (in the task that read them), *by key*
 (on the shard that owns the key) or *on one shard*. *Added up before*: tasks aggregate first, so that
@@ -187,7 +185,3 @@ def _routes(stage: Stage, at: int) -> list[Route]:
                 seen.add(i)
                 waiting.append(i)
     return routes or [ToOne()]
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), "utf-8")

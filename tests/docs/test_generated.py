@@ -7,13 +7,17 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.docs import commands_page, errors_page
+import penstock as ps
+from tests.docs import commands_page, errors_page, functions_page, operators_page
 from tests.docs.pages import DOCS, ROOT
 from tests.golden import assert_golden
+from tests.operators.examples import EXAMPLES
 
 PAGES: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands_page.page,
     "reference/errors.md": errors_page.page,
+    "reference/functions.md": functions_page.page,
+    "reference/operators/index.md": operators_page.page,
 }
 
 
@@ -27,6 +31,19 @@ def test_every_error_has_a_code_of_its_own_and_a_way_out() -> None:
     assert len({c.code for c in classes}) == len(classes)
     bases = {c for c in classes if c.code.endswith("00")}
     assert [c.__name__ for c in classes - bases if not errors_page.says_a_way_out(c)] == []
+
+
+def test_every_function_has_an_example() -> None:
+    assert list(functions_page.EXAMPLES) == sorted(functions_page.EXAMPLES) == dir(ps.functions)
+
+
+def test_every_operator_with_an_example_is_in_the_table() -> None:
+    assert set(EXAMPLES) <= set(operators_page.all_operators())
+
+
+@pytest.mark.parametrize("cell", ["left out: nobody reads it", "| |", "|  |"])
+def test_no_operator_is_without_an_answer(cell: str) -> None:
+    assert cell not in operators_page.page()
 
 
 def test_every_environment_variable_is_told() -> None:

@@ -283,7 +283,7 @@ NAMES: dict[str, Any] = {
 
 FUNCTIONS: tuple[Function, ...] = (
     of_parts(
-        "get", "The element at a position from 0; null outside.", (LIST, INT32), ELEMENT, "x_get({all})",
+        "get", "Element at a position from 0; null outside.", (LIST, INT32), ELEMENT, "x_get({all})",
         nullable=always, compares=False,
     ),
     also_of_maps(
@@ -301,51 +301,51 @@ FUNCTIONS: tuple[Function, ...] = (
         value_of_key("try_element_at"),
     ),
     of_parts(
-        "array_contains", "Whether the list has the value; null if it has nulls instead.", (LIST, ELEMENT),
+        "array_contains", "Whether the list contains the value; null if only nulls might.", (LIST, ELEMENT),
         BOOL, "x_array_contains({all})", nullable=_or_elements,
     ),
     of_parts(
-        "array_position", "Where the list has the value first, from 1; 0 if it has not.", (LIST, ELEMENT),
+        "array_position", "Position of the first equal element, from 1; 0 if there is none.", (LIST, ELEMENT),
         INT64, "x_array_position({all})",
     ),
     of_parts(
-        "array_remove", "The list without the elements that are equal to a value.", (LIST, ELEMENT), LIST,
+        "array_remove", "The list without the elements equal to the value.", (LIST, ELEMENT), LIST,
         "x_array_remove({all})",
     ),
     of_parts(
-        "array_distinct", "The list without elements that it had before.", (LIST,), LIST,
+        "array_distinct", "The distinct elements, in order of first occurrence.", (LIST,), LIST,
         "tuple(dict.fromkeys({0}))", one_zero=True,
     ),
     of_parts(
-        "array_union", "The elements of both lists, each once.", (LIST, LIST), _with_nulls_of_any,
+        "array_union", "The distinct elements of both lists.", (LIST, LIST), _with_nulls_of_any,
         "tuple(dict.fromkeys({0} + {1}))", one_zero=True,
     ),
     of_parts(
-        "array_intersect", "The elements in both lists, each once.", (LIST, LIST), _with_nulls_of_all,
+        "array_intersect", "The distinct elements that both lists contain.", (LIST, LIST), _with_nulls_of_all,
         "x_array_intersect({all})", one_zero=True,
     ),
     of_parts(
-        "array_except", "The elements that are not in the other list, each once.", (LIST, LIST), LIST,
+        "array_except", "The distinct elements that the second list doesn't contain.", (LIST, LIST), LIST,
         "x_array_except({all})", one_zero=True,
     ),
     of_parts(
-        "arrays_overlap", "Whether the lists have an element in common; null if only nulls are left.",
+        "arrays_overlap", "Whether the lists share an element; null if they don't but have nulls.",
         (LIST, LIST), BOOL, "x_arrays_overlap({all})", nullable=_or_elements,
     ),
     of_parts(
-        "array_min", "The least element that is not null.", (LIST,), ELEMENT, "x_array_min({0}, {key})",
+        "array_min", "The least non-null element.", (LIST,), ELEMENT, "x_array_min({0}, {key})",
         nullable=always,
     ),
     of_parts(
-        "array_max", "The greatest element that is not null.", (LIST,), ELEMENT, "x_array_max({0}, {key})",
+        "array_max", "The greatest non-null element.", (LIST,), ELEMENT, "x_array_max({0}, {key})",
         nullable=always,
     ),
     of_parts(
-        "sort_array", "The list in order, ascending with nulls first, or descending.", (LIST, BOOL), LIST,
+        "sort_array", "The list, ascending (nulls first) or descending (nulls last).", (LIST, BOOL), LIST,
         "tuple(sorted({0}, key={key}, reverse=not {1}))", constant=(1,),
     ),
     of_parts(
-        "slice", "Part of the list, from a position on, of some length.", (LIST, INT32, INT32), LIST,
+        "slice", "Part of the list, from a position and of a length.", (LIST, INT32, INT32), LIST,
         "x_slice({all})", fallible=True, compares=False,
     ),
     of_parts(
@@ -355,19 +355,19 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     StrictFunction(
         "array_join", _join_rule, _strict("x_array_join({all})"), arity=(2, 3),
-        meaning="The texts of the list, separated by another, without nulls or with a text instead.",
+        meaning="The elements joined by a separator; nulls are skipped, or replaced by `null_text`.",
     ),
     StrictFunction(
         "flatten", _flatten_rule, _strict("x_flatten({all})"), nullable=True, arity=(1, 1),
-        meaning="The elements of the lists of a list; null if one of these is null.",
+        meaning="The elements of the inner lists; null if one of these is null.",
     ),
     StrictFunction(
         "sequence", _sequence_rule, _sequence, fallible=True, arity=(2, 3),
-        meaning="The integers from a first to a last one, by steps, or the dates, by steps of days.",
+        meaning="Integers from first to last by steps, or dates by days.",
     ),
     StrictFunction("arrays_zip", _zip_rule, _strict("tuple(x_zip_longest({all}))")),
     LazyFunction(
         "array_insert", _insert_rule, _called("x_array_insert"), fallible=True, arity=(3, 3),
-        meaning="The list with one more element at a position, which may be null.",
+        meaning="The list with an element, or null, inserted at a position from 1.",
     ),
 )  # fmt: skip

@@ -230,13 +230,13 @@ _MADE = "({0}, {1}, {2}, {3}, {4}, {5})"
 _ZONE: dict[int, Callable[[str], object]] = {1: zone_of}
 
 FUNCTIONS: tuple[Function, ...] = (
-    fixed("weekofyear", "The number of the week, by ISO 8601.", (DATE,), INT32, "{0}.isocalendar()[1]"),
-    fixed("yearofweek", "The year that the week belongs to.", (DATE,), INT32, "{0}.isocalendar()[0]"),
-    fixed("dayname", "The day of the week, in three letters.", (DATE,), STR, "x_day_names[{0}.weekday()]"),
-    fixed("monthname", "The month, in three letters.", (DATE,), STR, "x_month_names[{0}.month - 1]"),
+    fixed("weekofyear", "ISO 8601 week number.", (DATE,), INT32, "{0}.isocalendar()[1]"),
+    fixed("yearofweek", "Year of the ISO 8601 week.", (DATE,), INT32, "{0}.isocalendar()[0]"),
+    fixed("dayname", "Day of the week, in three letters.", (DATE,), STR, "x_day_names[{0}.weekday()]"),
+    fixed("monthname", "Month, in three letters.", (DATE,), STR, "x_month_names[{0}.month - 1]"),
     fixed(
         "next_day",
-        "The first day after it that is a certain one of the week.",
+        "The next date on a day of the week.",
         (DATE, STR),
         DATE,
         "x_next_day({0}, {1})",
@@ -245,7 +245,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "months_between",
-        "Months from the second time to the first, with a fraction of 31 days; rounded to 8 digits if true.",
+        "Months from the second time to the first, in 31sts; rounded to 8 digits if true.",
         (TIMESTAMP, TIMESTAMP, BOOL),
         FLOAT64,
         "x_months_between({0}, {1}, {2})",
@@ -271,7 +271,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "from_utc_timestamp",
-        "What a clock of the zone shows then.",
+        "Local time in the zone at that moment.",
         (TIMESTAMP, STR),
         TIMESTAMP,
         "x_from_utc({0}, {1})",
@@ -280,7 +280,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "to_utc_timestamp",
-        "When a clock of the zone shows this.",
+        "The moment of a local time in the zone.",
         (TIMESTAMP, STR),
         TIMESTAMP,
         "x_to_utc({0}, {1})",
@@ -292,7 +292,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "unix_millis",
-        "Milliseconds since 1970, cut down.",
+        "Milliseconds since 1970, rounded down.",
         (TIMESTAMP,),
         INT64,
         "(({0} - x_epoch) // x_microsecond // 1000)",
@@ -310,7 +310,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "make_timestamp",
-        "The time of a year, month, day, hour, minute, and seconds.",
+        "The time of a year, month, day, hour, minute and seconds.",
         _PARTS,
         TIMESTAMP,
         f"x_make_timestamp{_MADE}",
@@ -318,7 +318,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "try_make_timestamp",
-        "The time of a year, month, day, hour, minute, and seconds; null if there is none.",
+        "As `make_timestamp`; null if there is no such time.",
         _PARTS,
         TIMESTAMP,
         f"x_try_make_timestamp{_MADE}",
@@ -326,7 +326,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "second_with_fraction",
-        "The second of the minute, with its microseconds.",
+        "Second of the minute, with microseconds.",
         (TIMESTAMP,),
         DecimalType(8, 6),
         "x_second_with_fraction({0})",

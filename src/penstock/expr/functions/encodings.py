@@ -201,21 +201,21 @@ NAMES: dict[str, Any] = {
 }
 
 FUNCTIONS: tuple[Function, ...] = (
-    fixed("hex", "In hexadecimal digits.", ((INT64, STR, BYTES),), STR, "x_hex({0})"),
+    fixed("hex", "Hexadecimal digits.", ((INT64, STR, BYTES),), STR, "x_hex({0})"),
     fixed(
         "unhex",
-        "The bytes of hexadecimal digits; null for other characters.",
+        "Bytes of hexadecimal digits; null for other text.",
         (STR,),
         BYTES,
         "x_unhex({0})",
         nullable=True,
     ),
-    fixed("bin", "The bits of an integer.", (INT64,), STR, "format({0} & 0xFFFFFFFFFFFFFFFF, 'b')"),
-    fixed("base64", "Bytes in base64, in lines of 76 characters.", (BYTES,), STR, "x_base64({0})"),
-    fixed("unbase64", "The bytes of a base64 text.", (STR,), BYTES, "x_unbase64({0})", fallible=True),
+    fixed("bin", "Binary digits of an integer.", (INT64,), STR, "format({0} & 0xFFFFFFFFFFFFFFFF, 'b')"),
+    fixed("base64", "Base64 text of the bytes, in lines of 76 characters.", (BYTES,), STR, "x_base64({0})"),
+    fixed("unbase64", "Bytes of base64 text.", (STR,), BYTES, "x_unbase64({0})", fallible=True),
     fixed(
         "to_binary",
-        "The bytes of a text in a format: hex, base64 or utf-8.",
+        "Bytes of a text in the format `hex`, `base64` or `utf-8`.",
         (STR, STR),
         BYTES,
         "{1}({0})",
@@ -225,16 +225,16 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "sha2",
-        "The SHA-2 digest of some bits, in hexadecimal; null for other sizes than 0, 224, 256, 384, 512.",
+        "SHA-2 digest, in hexadecimal; null for sizes other than 0, 224, 256, 384, 512.",
         (BYTES, INT32),
         STR,
         "x_sha2({0}, {1})",
         nullable=True,
     ),
-    fixed("url_encode", "The text as in a form of a URL.", (STR,), STR, "x_url_encode({0})"),
+    fixed("url_encode", "Text in URL form encoding.", (STR,), STR, "x_url_encode({0})"),
     fixed(
         "url_decode",
-        "The text of a form in a URL.",
+        "Text decoded from URL form encoding.",
         (STR,),
         STR,
         "x_url_decode({0})",
@@ -242,7 +242,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "try_url_decode",
-        "The text of a form in a URL; null if it is none.",
+        "As `url_decode`; null if the text doesn't fit.",
         (STR,),
         STR,
         "x_try_url_decode({0})",
@@ -250,7 +250,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "encode",
-        "The bytes of a text; the encoding is UTF-8.",
+        "Bytes of the text; the encoding is UTF-8.",
         (STR, STR),
         BYTES,
         "x_encode_text({0}, {1})",
@@ -258,7 +258,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "decode",
-        "The text of bytes; the encoding is UTF-8.",
+        "Text of the bytes; the encoding is UTF-8.",
         (BYTES, STR),
         STR,
         "x_decode_text({0}, {1})",
@@ -266,7 +266,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "conv",
-        "A number in one base, in another; null if it is none.",
+        "The number converted from one base to another; null if it isn't a number.",
         (STR, INT32, INT32),
         STR,
         "x_conv({0}, {1}, {2})",

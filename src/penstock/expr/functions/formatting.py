@@ -264,7 +264,7 @@ FUNCTIONS: tuple[Function, ...] = (
     LazyFunction("format_string", _format_rule, _format),
     fixed(
         "format_number",
-        "The number with commas, rounded half even to some digits; null for a negative number of them.",
+        "The number with thousands separators, rounded half even to some digits.",
         ((INT64, FLOAT64, DecimalType), INT32),
         STR,
         "x_format_number({0}, {1})",
@@ -273,13 +273,13 @@ FUNCTIONS: tuple[Function, ...] = (
     _of_format("to_number", "The number in a text, by a format.", lambda format: format.parse),
     _of_format(
         "try_to_number",
-        "The number in a text, by a format; null if it does not follow it.",
+        "As `to_number`; null if the text doesn't fit.",
         lambda format: format.parse_or_none,
         nullable=True,
     ),
     fixed(
         "to_char",
-        "The number as text, by a format; with # for its digits if it has more than the format.",
+        "The number formatted by a format; `#` for each digit if it doesn't fit.",
         ((DecimalType, DecimalType(38, 18)), STR),
         STR,
         "{1}({0})",

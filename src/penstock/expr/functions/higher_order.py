@@ -399,7 +399,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _comprehension("tuple([{body} {loop}])"),
         parameters=_element_and_position("transform"),
         arity=(2, 2),
-        meaning="The list of what a function gives for each element, or element and position from 0.",
+        meaning="Results of a function of each element, or of element and position from 0.",
     ),
     HigherOrderFunction(
         "filter",
@@ -407,7 +407,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _comprehension("tuple([{each} {loop} if {true}])"),
         parameters=_element_and_position("filter"),
         arity=(2, 2),
-        meaning="The elements for which a function is true, of each element, or element and position from 0.",
+        meaning="The elements for which a function of element, or element and position from 0, is true.",
     ),
     HigherOrderFunction(
         "exists",
@@ -415,7 +415,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _comprehension("x_any_true({body} {loop})"),
         parameters=lambda before: _element_and_position("exists")(before)[:1],
         arity=(2, 2),
-        meaning="Whether a function is true for an element; null if it is null for one instead.",
+        meaning="Whether the function is true for an element; null if it isn't but is null for one.",
         most_variables=1,
     ),
     HigherOrderFunction(
@@ -424,7 +424,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _comprehension("x_all_true({body} {loop})"),
         parameters=lambda before: _element_and_position("forall")(before)[:1],
         arity=(2, 2),
-        meaning="Whether a function is true for all elements; null if it is null for one and false for none.",
+        meaning="Whether the function is true for all elements; null if null for one and false for none.",
         most_variables=1,
     ),
     HigherOrderFunction(
@@ -433,7 +433,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _aggregate,
         parameters=_aggregate_parameters,
         arity=(3, 4),
-        meaning="A value that a function makes of it and each element, and at the end perhaps another one.",
+        meaning="The elements folded by a function; an optional last function maps the result.",
     ),
     HigherOrderFunction(
         "zip_with",
@@ -441,7 +441,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _zip("tuple([{body} for {variables} in x_zip_longest({both})])"),
         parameters=_zip_parameters,
         arity=(3, 3),
-        meaning="The list of what a function gives for the elements of two lists, null where one is shorter.",
+        meaning="Results of a function of the elements at equal positions, null where a list is shorter.",
     ),
     HigherOrderFunction(
         "transform_keys",
@@ -450,7 +450,7 @@ FUNCTIONS: tuple[Function, ...] = (
         fallible=True,
         parameters=_entry("transform_keys"),
         arity=(2, 2),
-        meaning="The map with the keys that a function gives for each key and value.",
+        meaning="The map with keys computed from key and value.",
     ),
     HigherOrderFunction(
         "transform_values",
@@ -458,7 +458,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _comprehension("tuple([({each}, {body}) {loop}])"),
         parameters=_entry("transform_values"),
         arity=(2, 2),
-        meaning="The map with the values that a function gives for each key and value.",
+        meaning="The map with values computed from key and value.",
     ),
     HigherOrderFunction(
         "map_filter",
@@ -474,7 +474,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _zip("tuple([({first}, {body}) for {variables} in x_zip_maps({both})])"),
         parameters=_map_zip_parameters,
         arity=(3, 3),
-        meaning="The map of what a function gives for each key of two maps and its values, null without.",
+        meaning="Results of a function of each key and its two values, null where a map lacks the key.",
         most_variables=3,
     ),
     HigherOrderFunction(
@@ -484,6 +484,6 @@ FUNCTIONS: tuple[Function, ...] = (
         fallible=True,
         parameters=_order_parameters,
         arity=(1, 2),
-        meaning="The list in ascending order with nulls last, or as a function orders two elements.",
+        meaning="The list in ascending order with nulls last, or ordered by a comparison of two elements.",
     ),
 )

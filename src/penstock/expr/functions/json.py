@@ -58,7 +58,7 @@ NAMES: dict[str, Any] = {
 FUNCTIONS: tuple[Function, ...] = (
     fixed(
         "get_json_object",
-        "The part of a JSON text that a path such as `$.a[0]['b']` finds; null if it finds none.",
+        "The part of a JSON text at a path such as `$.a[0]['b']`; null if there is none.",
         (STR, STR),
         STR,
         "x_get_json_object({0}, {1})",
@@ -67,7 +67,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "json_array_length",
-        "The number of elements of a JSON array; null for other texts.",
+        "Number of elements of a JSON array; null for other text.",
         (STR,),
         INT32,
         "x_json_array_length({0})",
@@ -75,7 +75,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "json_object_keys",
-        "The names of the fields of a JSON object; null for other texts.",
+        "Names of the fields of a JSON object; null for other text.",
         (STR,),
         ListType(STR, nullable=True),
         "x_json_object_keys({0})",
@@ -86,9 +86,7 @@ FUNCTIONS: tuple[Function, ...] = (
         _tuple_rule,
         _tuple,
         arity=(2, None),
-        meaning="The struct of the fields of a JSON object with some names, as texts in c0, c1 ...",
+        meaning="Struct of the named fields of a JSON object, as texts `c0`, `c1`, …",
     ),
-    StrictFunction(
-        "to_json", _to_rule, _to, arity=(1, 1), meaning="The JSON text of a struct, a list or a map."
-    ),
+    StrictFunction("to_json", _to_rule, _to, arity=(1, 1), meaning="JSON text of a struct, list or map."),
 )

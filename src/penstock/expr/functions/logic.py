@@ -168,6 +168,6 @@ FUNCTIONS: tuple[Function, ...] = (
         _raise,
         fallible=True,
         arity=(1, 1),
-        meaning="No value, but an error with a text. It stands for a value of any type.",
+        meaning="Raises an error with the text. It can stand for a value of any type.",
     ),
 )

@@ -197,37 +197,37 @@ NAMES: dict[str, Any] = {
 FUNCTIONS: tuple[Function, ...] = (
     LazyFunction(
         "map", _create_rule, _create, fallible=True, arity=(2, None),
-        meaning="The map of keys and values, which come by turns.",
+        meaning="Map of alternating keys and values.",
     ),
     StrictFunction(
         "map_from_arrays", _from_arrays_rule, _from_arrays, fallible=True, keeps_nan=True, arity=(2, 2),
-        meaning="The map of a list of keys and the list of their values.",
+        meaning="Map of a list of keys and a list of values.",
     ),
     StrictFunction(
         "map_from_entries", _from_entries_rule, _from_entries, fallible=True, keeps_nan=True, nullable=True,
-        arity=(1, 1), meaning="The map of a list of structs of key and value; null if one of them is null.",
+        arity=(1, 1), meaning="Map of a list of structs of key and value; null if one is null.",
     ),
     LazyFunction(
         "map_concat", _concat_rule, _concat, fallible=True, arity=(1, None),
-        meaning="The map with the entries of several.",
+        meaning="Map of the entries of several maps.",
     ),
     fixed(
-        "str_to_map", "The map in a text: regular expressions split it, first between entries, then within.",
+        "str_to_map", "Map from text, split by regular expressions between entries and key and value.",
         (STR, STR, STR), MapType(STR, STR, nullable=True), "x_map_of_text({0}, {1}, {2})", fallible=True,
         prepared={1: java_pattern, 2: java_pattern},
     ),
     of_parts(
-        "map_keys", "The list of the keys.", (MAP,), lambda types: ListType(_map_of_types(types).key),
+        "map_keys", "List of the keys.", (MAP,), lambda types: ListType(_map_of_types(types).key),
         "x_keys_of({0})",
     ),
     of_parts(
-        "map_values", "The list of the values.", (MAP,),
+        "map_values", "List of the values.", (MAP,),
         lambda types: ListType(_map_of_types(types).value, _map_of_types(types).nullable), "x_values_of({0})",
     ),
     of_parts(
-        "map_entries", "The list of the entries, structs of key and value.", (MAP,),
+        "map_entries", "List of entries, as structs of `key` and `value`.", (MAP,),
         lambda types: _map_of_types(types).entries, "{0}",
     ),
-    of_parts("map_contains_key", "Whether the map has a key.", (MAP, KEY), BOOL, "x_contains_key({all})"),
+    of_parts("map_contains_key", "Whether the map has the key.", (MAP, KEY), BOOL, "x_contains_key({all})"),
     of_parts("map_sort", "", (MAP,), MAP, "x_sorted_map({0})"),
 )  # fmt: skip

@@ -120,7 +120,7 @@ NAMES: dict[str, Any] = {
 FUNCTIONS: tuple[Function, ...] = (
     fixed(
         "regexp_like",
-        "Whether a part of the text matches a regular expression.",
+        "Whether the regular expression matches part of the text.",
         (STR, STR),
         BOOL,
         "({1}.search({0}) is not None)",
@@ -128,7 +128,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "regexp_extract",
-        "A group of the first match of a regular expression, 0 for all of it; empty without one.",
+        "A group of the first match, 0 for all of it; empty text if there is none.",
         (STR, STR, INT32),
         STR,
         "x_regexp_extract({0}, {1}, {2})",
@@ -137,7 +137,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "regexp_extract_all",
-        "A group of every match of a regular expression.",
+        "A group of every match.",
         (STR, STR, INT32),
         ListType(STR, nullable=True),
         "x_regexp_extract_all({0}, {1}, {2})",
@@ -146,7 +146,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "regexp_substr",
-        "The first match of a regular expression; null without one.",
+        "The first match; null if there is none.",
         (STR, STR),
         STR,
         "x_regexp_substr({0}, {1})",
@@ -155,7 +155,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "regexp_count",
-        "The number of matches of a regular expression.",
+        "Number of matches.",
         (STR, STR),
         INT32,
         "len(x_regexp_extract_all({0}, {1}, 0))",
@@ -163,7 +163,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "regexp_instr",
-        "Where a regular expression first matches, from 1, or 0.",
+        "Position of the first match, from 1; 0 if there is none.",
         (STR, STR),
         INT32,
         "x_regexp_instr({0}, {1})",
@@ -171,7 +171,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "regexp_replace",
-        "The text with the matches of a regular expression replaced, from a position on.",
+        "The text with matches replaced, from a position on.",
         (STR, STR, STR, INT32),
         STR,
         "x_regexp_replace({0}, {1}, {2}, {3})",
@@ -181,7 +181,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "split",
-        "The parts of the text between matches of a regular expression; a positive number limits them.",
+        "Parts of the text between matches; a positive number limits them.",
         (STR, STR, INT32),
         ListType(STR),
         "x_regexp_split({0}, {1}, {2})",

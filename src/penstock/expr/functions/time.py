@@ -264,31 +264,33 @@ FUNCTIONS: tuple[Function, ...] = (
     _time_field("minute", "{0}.minute"),
     _time_field("second", "{0}.second"),
     _time_field("microsecond", "{0}.microsecond"),
-    fixed("date_add", "The day some days later.", (DATE, INT32), DATE, "x_add_days({0}, {1})", fallible=True),
     fixed(
-        "date_sub", "The day some days before.", (DATE, INT32), DATE, "x_add_days({0}, -{1})", fallible=True
+        "date_add", "The date some days later.", (DATE, INT32), DATE, "x_add_days({0}, {1})", fallible=True
+    ),
+    fixed(
+        "date_sub", "The date some days earlier.", (DATE, INT32), DATE, "x_add_days({0}, -{1})", fallible=True
     ),
     fixed(
         "add_months",
-        "The day some months later, or the last of the month.",
+        "The date some months later, at most the last of that month.",
         (DATE, INT32),
         DATE,
         "x_add_months({0}, {1})",
         fallible=True,
     ),
-    fixed("last_day", "The last day of the month.", (DATE,), DATE, "x_last_day({0})"),
+    fixed("last_day", "Last day of the month.", (DATE,), DATE, "x_last_day({0})"),
     fixed(
         "make_date",
-        "The day of a year, month and day.",
+        "The date of a year, month and day.",
         (INT32, INT32, INT32),
         DATE,
         "x_make_date({0}, {1}, {2})",
         fallible=True,
     ),
-    fixed("unix_date", "Days since 1970.", (DATE,), INT32, "({0}.toordinal() - 719163)"),
+    fixed("unix_date", "Days since 1970-01-01.", (DATE,), INT32, "({0}.toordinal() - 719163)"),
     fixed(
         "date_from_unix_date",
-        "The day that many days after 1970.",
+        "The date some days after 1970-01-01.",
         (INT32,),
         DATE,
         "x_date_from_unix({0})",
@@ -296,11 +298,11 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "timestamp_micros",
-        "The moment that many microseconds after 1970.",
+        "The time some microseconds after 1970.",
         (INT64,),
         TIMESTAMP,
         "x_timestamp_micros({0})",
         fallible=True,
     ),
-    fixed("unix_seconds", "Seconds since 1970, cut down.", (TIMESTAMP,), INT64, "x_unix_seconds({0})"),
+    fixed("unix_seconds", "Seconds since 1970, rounded down.", (TIMESTAMP,), INT64, "x_unix_seconds({0})"),
 )

@@ -60,7 +60,7 @@ _READ = {1: parse_pattern}
 FUNCTIONS: tuple[Function, ...] = (
     fixed(
         "date_format",
-        "The time as text, by a pattern.",
+        "The time formatted by a pattern.",
         (TIMESTAMP, STR),
         STR,
         "{1}.format({0})",
@@ -68,7 +68,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "from_unixtime",
-        "The seconds since 1970 as text, by a pattern.",
+        "Seconds since 1970, formatted by a pattern.",
         (INT64, STR),
         STR,
         "x_from_unixtime({0}, {1})",
@@ -77,7 +77,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "to_timestamp",
-        "The time that a text tells by a pattern.",
+        "The time in a text, by a pattern.",
         (STR, STR),
         TIMESTAMP,
         "x_parsed_time({0}, {1})",
@@ -86,7 +86,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "try_to_timestamp",
-        "The time that a text tells by a pattern; null if it tells none.",
+        "As `to_timestamp`; null if the text doesn't fit.",
         (STR, STR),
         TIMESTAMP,
         "x_parsed_or_none({0}, {1})",
@@ -95,7 +95,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "to_date",
-        "The day that a text tells by a pattern.",
+        "The date in a text, by a pattern.",
         (STR, STR),
         DATE,
         "x_parsed_time({0}, {1}).date()",
@@ -104,7 +104,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "try_to_date",
-        "The day that a text tells by a pattern; null if it tells none.",
+        "As `to_date`; null if the text doesn't fit.",
         (STR, STR),
         DATE,
         "x_date_or_none({0}, {1})",
