@@ -27,7 +27,7 @@ CASE: dict[str, Any] = {
 def test_a_line_per_case_and_a_count(penstock: Run, folder: Path) -> None:
     (folder / "cases.json").write_text(json.dumps([CASE]))
     done = penstock("conform", "ticks", "cases.json")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "ok    doubled\n1 cases, 1 ok, 0 failed\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok    doubled\n1 case, 1 ok, 0 failed\n", "")
 
 
 def test_a_case_that_fails_is_the_exit_code(penstock: Run, folder: Path) -> None:

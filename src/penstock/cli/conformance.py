@@ -36,7 +36,8 @@ def conform(
     failed = sum(outcome.failed for outcome in outcomes)
     in_words = len(outcomes) - ok - failed
     apart = f", {in_words} in words" if in_words else ""
-    typer.echo(f"{len(outcomes)} cases, {ok} ok, {failed} failed{apart}")
+    cases = "case" if len(outcomes) == 1 else "cases"
+    typer.echo(f"{len(outcomes)} {cases}, {ok} ok, {failed} failed{apart}")
     if failed:
         raise typer.Exit(FAILED)
 

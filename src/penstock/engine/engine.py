@@ -68,7 +68,7 @@ class Engine(Shown, RunsSignals):
     columnar: whether large ticks whose rows come in a frame run on Polars, as far as the flow consists of
            expressions: "auto" if Polars is installed, "never", or "always", for tests, rows that come as such
            included. The results are the same. See docs/explanation/in-process-engine.md.
-    columnar_rows: number of rows from one source that makes a tick large; 20,000 by default.
+    columnar_rows: number of rows from all sources that makes a tick large; 20,000 by default.
     trusted: sources whose rows are taken without a check, which can cost as much as a light flow. Their
            rows must be of exactly the declared types, as Penstock gives them out; others give wrong
            answers, or errors without a place.

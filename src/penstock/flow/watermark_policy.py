@@ -28,7 +28,7 @@ class WatermarkPolicy:
 
     def __str__(self) -> str:
         steps = "" if self.every is None else f" in steps of {shown_span(self.every)}"
-        return f"{self.column} less {shown_span(self.lateness)}{steps}"
+        return f"{self.column} minus {shown_span(self.lateness)}{steps}"
 
 
 def check_policy(policy: WatermarkPolicy, context: CheckContext) -> Field:
