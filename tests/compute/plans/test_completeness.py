@@ -101,7 +101,7 @@ def served() -> dict[str, list[str]]:
 
 
 def test_the_page_lists_the_operators_that_are_served() -> None:
-    page = (ROOT / "docs" / "plans.md").read_text()
+    page = (ROOT / "docs" / "reference" / "plans.md").read_text()
     for kind in served()[""]:
         assert f"`{kind}`" in page
 
