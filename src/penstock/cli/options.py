@@ -48,7 +48,10 @@ ServerName = Annotated[
 Patience = Annotated[
     str,
     typer.Option(
-        "--patience", metavar="SPAN", help="How long to wait for an answer: 30s, 5m, none (forever)."
+        "--patience",
+        metavar="SPAN",
+        help="How long to wait for the answer of a replica: 30s, 5m, none (forever). A controller that can't be "
+        "reached is an error after 3s.",
     ),
 ]
 DEFAULT_PATIENCE = "30s"

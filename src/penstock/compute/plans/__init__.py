@@ -1,7 +1,7 @@
 """Portable plans: flows as data, readable by any process and never executed as code.
 
 `encode` converts a flow to a plan, `decode` a plan to a flow; both make all the checks that building a flow
-makes. `servable` refuses flows whose results are not a function of the input rows at a time.
+makes. `check_servable` refuses flows whose results are not a function of the input rows at a time.
 """
 
 from penstock.compute.plans.decoding import decode
