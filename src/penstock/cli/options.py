@@ -50,7 +50,7 @@ Patience = Annotated[
     typer.Option(
         "--patience",
         metavar="SPAN",
-        help="How long to wait for the answer of a replica: 30s, 5m, none (forever). A controller that can't be "
+        help="How long to wait for a replica's answer: 30s, 5m, none (forever). A controller that can't be "
         "reached is an error after 3s.",
     ),
 ]
