@@ -1,6 +1,6 @@
 """AUTO CDC flows: tables held by key from change records, of SCD type 1, or with all versions, of type 2.
 
-Type 1 is the operator `upsert`, type 2 is `history` (docs/keyed-tables.md).
+Type 1 is the operator `upsert`, type 2 is `history` (docs/reference/keyed-tables.md).
 """
 
 from __future__ import annotations

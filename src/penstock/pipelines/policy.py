@@ -12,7 +12,7 @@ POLICY = "penstock.refresh_policy"
 
 
 class Policy(Enum):
-    """What may become of a materialized view at a refresh (docs/pipelines.md)."""
+    """What may become of a materialized view at a refresh (docs/reference/pipelines.md)."""
 
     INCREMENTAL_STRICT = "incremental_strict"
     INCREMENTAL = "incremental"

@@ -71,7 +71,7 @@ class _Reader:
                 f"{' '.join(text.split()[:4])} ... defines nothing of a pipeline",
                 where=[location],
                 fix="CREATE MATERIALIZED VIEW, STREAMING TABLE, FLOW or TEMPORARY VIEW, or SET; "
-                "docs/pipelines.md lists what a file may have",
+                "docs/reference/pipelines.md lists what a file may have",
             )
         reader(self, plan, _Place(location, self._text_of(plan, text, line)))
 
