@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from typing_extensions import TypeVar
@@ -19,10 +20,12 @@ from penstock.flow.operators.null import Null
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.flow.output_handle import Output
+from penstock.flow.redefinition import automatic_name, check_replaced_sources, live_nodes, renumber
 from penstock.flow.stream import Stream
 from penstock.flow.stream_base import StreamBase, T_co, check_stream
 from penstock.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from penstock.graph.node import FlowGraph, Node, Operator, inside_loops
+from penstock.notebook_cells import cell_execution
 from penstock.shown import Shown
 
 if TYPE_CHECKING:
@@ -41,6 +44,10 @@ G_co = TypeVar("G_co", bound=Changes, covariant=True)
 class Flow(Shown):
     """Dataflow under construction. Building it runs nothing.
 
+    In a notebook, a cell that runs again replaces the sources, sinks and named operators that it defined
+    before; operators that no sink depends on any more are left out. Two of one name in one execution of a
+    cell are an error, as in a script.
+
     name:  shown in errors, explanations and pictures.
     ticks: "any" (default): results must not depend on how the input is cut into ticks. "given": the ticks are
            part of the input, and no guards are required.
@@ -55,6 +62,8 @@ class Flow(Shown):
         self._sources: dict[str, int] = {}
         self._sinks: dict[str, int] = {}
         self._open: dict[int, SourceLocation] = {}
+        self._defined_in: dict[int, object] = {}  # cell executions, of what has a name
+        self._replaced: dict[int, int] = {}
         self._graph: FlowGraph | None = None
         self.times: list[Times] = []
         """Timed columns of each node, in order of construction, as far as `event_time` has computed them."""
@@ -127,7 +136,7 @@ class Flow(Shown):
 
     def _check_source_name(self, name: str, location: SourceLocation) -> None:
         check_name("source", name, location)
-        if name in self._sources:
+        if name in self._sources and not self._may_redefine(self._sources[name]):
             first = self._nodes[self._sources[name]].location
             raise BadFlow(
                 f"flow {self.name!r} has two sources {name!r}",
@@ -246,12 +255,15 @@ class Flow(Shown):
         if name is None:
             name = f"{operator.kind}_{node_id}"
         elif name in self._names:
-            first = next(node.location for node in self._nodes if node.name == name)
-            raise BadFlow(
-                f"flow {self.name!r} has two operators {name!r}",
-                where=[Step(first, "first"), Step(location, "second")],
-                fix="give one of them another name, or none",
-            )
+            first = next(node for node in self._nodes if node.name == name)
+            if first.id in self._sources.values() or not self._may_redefine(first.id):
+                raise BadFlow(
+                    f"flow {self.name!r} has two operators {name!r}",
+                    where=[Step(first.location, "first"), Step(location, "second")],
+                    fix="give one of them another name, or none",
+                )
+            self._nodes[first.id] = replace(first, name=automatic_name(first))
+        self._define(node_id)
         self._names.add(name)
         self._graph = None
         ids = tuple(stream.node_id for stream in inputs)
@@ -264,16 +276,37 @@ class Flow(Shown):
         """Add a source under its name. Raises `BadFlow` for a duplicate, `WrongType` for an invalid name."""
         name = operator.name
         self._check_source_name(name, location)
+        old = self._sources.pop(name, None)
+        if old is not None and self._nodes[old].operator == operator:
+            # What already reads it goes on with it. Its row class may be another one.
+            self._nodes[old] = Node(old, name, operator, (), operator.schema, location)
+            self._define(old)
+            self._sources[name], self._graph = old, None
+            return Stream(self, old, operator.schema)
         stream = self.add(operator, operator.schema, (), name, location)
         self._sources[name] = stream.node_id
+        if old is not None:
+            self._replaced[old] = stream.node_id
         return stream
+
+    def _define(self, node_id: int) -> None:
+        """Record in which execution of a notebook's cell an operator was added."""
+        execution = cell_execution()
+        if execution is not None:
+            self._defined_in[node_id] = execution
+
+    def _may_redefine(self, node_id: int) -> bool:
+        """Return whether an operator was added by an earlier execution of a cell."""
+        before = self._defined_in.get(node_id)
+        return before is not None and cell_execution() not in (None, before)
 
     def add_sink(
         self, name: str, output: Output, schema: Schema, location: SourceLocation
     ) -> Stream[Any, Any, Any, Any]:
         """Add a sink under its name. Raises `BadFlow` for a duplicate name; otherwise behaves like `add`."""
         check_name("sink", name, location)
-        if name in self._sinks:
+        old = self._sinks.get(name)
+        if old is not None and not self._may_redefine(old):
             first = self._nodes[self._sinks[name]].location
             raise BadFlow(
                 f"flow {self.name!r} has two sinks {name!r}",
@@ -282,6 +315,8 @@ class Flow(Shown):
             )
         stream = self.add(Sink(name), schema, (output,), None, location)
         self._sinks[name] = stream.node_id
+        if old is not None:
+            self._replaced[old] = stream.node_id
         return stream
 
     def add_feedback(
@@ -322,16 +357,26 @@ class Flow(Shown):
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Operators added so far. An open feedback has no inputs."""
+        """Operators added so far, those replaced included. An open feedback has no inputs."""
         return tuple(self._nodes)
+
+    def current_nodes(self) -> tuple[tuple[Node, ...], dict[int, int]]:
+        """Return the operators without those replaced, and their new numbers by those in `nodes`, if any."""
+        if not self._replaced:
+            return tuple(self._nodes), {}
+        ends = (node.id for node in self._nodes if _is_end(node.operator) and node.id not in self._replaced)
+        ids = live_nodes(self._nodes, (*self._sources.values(), *self._sinks.values(), *ends))
+        check_replaced_sources(self._nodes, ids, self._replaced)
+        return renumber(self._nodes, ids), ids
 
     def graph(self) -> FlowGraph:
         """Return the flow as frozen data. Raises `BadFlow` if a feedback is open or the flow has no sink."""
         if self._graph is None:
-            if self._open:
+            nodes, ids = self.current_nodes()
+            if left := [place for n, place in self._open.items() if not ids or n in ids]:
                 raise BadFlow(
                     "a feedback is never closed",
-                    where=[*self._open.values()],
+                    where=left,
                     why="Nothing says what it carries.",
                     fix="call .close(stream) on it, or use flow.fixpoint(...)",
                 )
@@ -342,10 +387,10 @@ class Flow(Shown):
                     why="Nothing would leave it.",
                     fix='flow.sink("name", stream)',
                 )
+            sources = {name: ids.get(n, n) for name, n in self._sources.items()}
+            sinks = {name: ids.get(n, n) for name, n in self._sinks.items()}
             self._graph = inside_loops(
-                FlowGraph(
-                    self.name, tuple(self._nodes), dict(self._sources), dict(self._sinks), self._given_ticks
-                )
+                FlowGraph(self.name, nodes, sources, sinks, self._given_ticks, renumbered=ids)
             )
         return self._graph
 

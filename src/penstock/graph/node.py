@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
@@ -242,7 +242,8 @@ class FlowGraph:
     """Complete flow. `nodes[i].id == i`; back edges are inputs with a larger or equal id.
 
     sources, sinks: node ids by the users' names. given_ticks: whether the flow was declared with
-    `ticks="given"`, so that its ticks are part of the input.
+    `ticks="given"`, so that its ticks are part of the input. renumbered: ids by those that the flow's streams
+    know; empty where they are the same.
     """
 
     name: str
@@ -250,6 +251,7 @@ class FlowGraph:
     sources: dict[str, int]
     sinks: dict[str, int]
     given_ticks: bool = False
+    renumbered: Mapping[int, int] = field(default_factory=dict[int, int], compare=False, repr=False)
 
     def edges(self) -> Iterator[Edge]:
         for node in self.nodes:

@@ -36,7 +36,7 @@ def encode(flow: Flow, *, allow_callables: bool = False, limits: PlanLimits = LI
             part="",
         ) from None
     check_size(f"the plan of flow {flow.name!r}", len(octets), limits.size)
-    plan = Plan(octets, encode_locations(flow.name, flow.nodes))
+    plan = Plan(octets, encode_locations(flow.name, flow.current_nodes()[0]))
     # What nobody could read is refused here, where something can be done about it.
     decode(plan, allow_callables=allow_callables, limits=limits)
     return plan
@@ -45,7 +45,7 @@ def encode(flow: Flow, *, allow_callables: bool = False, limits: PlanLimits = LI
 def _octets(flow: Flow, *, allow_callables: bool) -> bytes:
     graph, writer = flow.graph(), ValueEncoder()
     # The graph's own operators may be others, in loops; they are found again.
-    nodes = flow.nodes
+    nodes, _ = flow.current_nodes()
     body = encode_body(nodes, writer, given_ticks=graph.given_ticks)
     if writer.functions and not allow_callables:
         raise refuse_callables(graph, _holders(nodes))

@@ -138,7 +138,9 @@ class RunsSignals:
                     where=[location],
                     fix="give the values that are looked at a sink of their own",
                 )
-            self._subscriptions = SignalSubscriptions(self._flow, signal_parts[0].machine)
+            self._subscriptions = SignalSubscriptions(
+                self._flow, self.program.graph.renumbered, signal_parts[0].machine
+            )
         return self._subscriptions.add(signal, callback, location)
 
     def unsubscribe(self, subscription: Subscription) -> None:

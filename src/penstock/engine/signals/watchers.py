@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import BadInput, SourceLocation, Step
@@ -24,6 +25,8 @@ Callback = Callable[[Any], object]
 
 _ENDINGS = 1_000_000_000
 """Lower bound of the ids of operators added by subscriptions, above all ids in a flow."""
+_LATER = 500_000_000
+"""Added to the ids of operators made after a graph whose ids are not those of its flow."""
 
 
 class Subscription:
@@ -41,8 +44,9 @@ class Subscription:
 class SignalSubscriptions:
     """Subscriptions of an engine, and the operators that exist only for them."""
 
-    def __init__(self, flow: Flow, machine: SignalMachine) -> None:
+    def __init__(self, flow: Flow, renumbered: Mapping[int, int], machine: SignalMachine) -> None:
         self._flow = flow
+        self._ids = renumbered
         self._machine = machine
         self._active: dict[int, Subscription] = {}
         self._readers: dict[int, set[int]] = {}
@@ -64,7 +68,9 @@ class SignalSubscriptions:
         added = self._missing(signal, location)
         self._made += 1
         name = f"subscription_{self._made}"
-        ending = Node(_ENDINGS + self._made, name, Sink(name), (signal.node_id,), signal.schema, location)
+        ending = Node(
+            _ENDINGS + self._made, name, Sink(name), (self._id(signal.node_id),), signal.schema, location
+        )
         added[ending.id] = ending
         older = {i for node in added.values() for i in node.inputs if i not in added}
         self._machine.grow(added, (), (ending.id,))
@@ -95,15 +101,20 @@ class SignalSubscriptions:
         waiting = [signal.node_id]
         while waiting:
             node = self._flow.node(waiting.pop())
-            if node.id in self._machine.nodes or node.id in found:
+            node_id = self._id(node.id)
+            if node_id in self._machine.nodes or node_id in found:
                 continue
             if isinstance(node.operator, SignalSource | LastRow) or not isinstance(
                 node.operator, SignalOperator
             ):
                 raise self._not_there(node, location)
-            found[node.id] = node
+            found[node_id] = replace(node, id=node_id, inputs=tuple(map(self._id, node.inputs)))
             waiting.extend(node.inputs)
         return dict(sorted(found.items()))
+
+    def _id(self, node_id: int) -> int:
+        """Return the machine's id of an operator of the flow."""
+        return self._ids.get(node_id, node_id + _LATER) if self._ids else node_id
 
     def _not_there(self, node: Node, location: SourceLocation) -> BadInput:
         return BadInput(

@@ -1,0 +1,181 @@
+"""Cells of a notebook that run again replace what they defined."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+import penstock as ps
+from penstock import Flow, col
+from penstock.analysis.fingerprints import fingerprint
+from penstock.compute.plans import encode
+from penstock.errors import BadFlow
+from penstock.view import picture_of
+from tests.golden import assert_golden
+from tests.notebook.execution import run_cells, text_of
+
+
+class Order(NamedTuple):
+    city: str
+    cents: int
+
+
+class Cells:
+    """Executions of cells, counted as IPython does."""
+
+    def __init__(self) -> None:
+        self.execution_count = 1
+
+    def next(self) -> None:
+        self.execution_count += 1
+
+
+@pytest.fixture
+def cells(monkeypatch: pytest.MonkeyPatch) -> Cells:
+    shell = Cells()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    return shell
+
+
+def totals(flow: Flow, orders: Any, least: int) -> None:
+    large = orders.filter(col.cents >= least, name="large")
+    flow.sink("totals", large.group_by("city").agg(cents=ps.sum(col.cents)))
+
+
+def answer(flow: Flow) -> list[Any]:
+    return list(ps.Engine(flow).tick(orders=[Order("bath", 5), Order("bath", 50)])["totals"])
+
+
+def test_a_flow_whose_cell_ran_again_equals_one_that_was_built_once(cells: Cells) -> None:
+    once, again = Flow("f"), Flow("f")
+    totals(once, once.source("orders", Order), 10)
+    orders = again.source("orders", Order)
+    for least in (1, 2, 10):
+        cells.next()
+        totals(again, orders, least)
+    assert shape(again) == shape(once)
+    assert fingerprint(again.graph()) == fingerprint(once.graph())
+    assert ps.Engine(again).slots == ps.Engine(once).slots
+    assert len(picture_of(again).boxes) == 4
+    assert encode(again).body == encode(once).body
+    assert [change.row[1] for change in answer(again)] == [50]
+
+
+def shape(flow: Flow) -> list[Any]:
+    return [(n.id, n.name, str(n.operator), n.inputs, n.schema) for n in flow.graph().nodes]
+
+
+def test_two_sinks_of_one_execution_stay_an_error(cells: Cells) -> None:
+    flow = Flow("f")
+    orders = flow.source("orders", Order)
+    flow.sink("totals", orders)
+    with pytest.raises(BadFlow, match="two sinks"):
+        flow.sink("totals", orders)
+    cells.next()
+    flow.sink("totals", orders)
+    with pytest.raises(BadFlow, match="two sinks"):
+        flow.sink("totals", orders)
+
+
+def test_two_sinks_of_a_script_stay_an_error() -> None:
+    flow = Flow("f")
+    orders = flow.source("orders", Order)
+    for _ in range(2):
+        if flow.nodes[1:]:
+            with pytest.raises(BadFlow, match="two sinks"):
+                flow.sink("totals", orders)
+        else:
+            flow.sink("totals", orders)
+
+
+def test_what_reads_a_source_goes_on_with_its_redefinition(cells: Cells) -> None:
+    flow = Flow("f")
+    orders = flow.source("orders", Order)
+    totals(flow, orders, 10)
+    cells.next()
+    assert flow.source("orders", Order).node_id == orders.node_id
+    assert len(flow.graph().nodes) == 4
+    with pytest.raises(BadFlow, match="two sources"):
+        flow.source("orders", Order)
+
+
+def test_other_columns_of_a_source_need_the_cells_that_read_it(cells: Cells) -> None:
+    class Sale(NamedTuple):
+        city: str
+        cents: float
+
+    flow = Flow("f")
+    totals(flow, flow.source("orders", Order), 10)
+    cells.next()
+    orders = flow.source("orders", Sale)
+    with pytest.raises(BadFlow, match="was redefined") as error:
+        ps.Engine(flow)
+    assert_golden(Path(__file__).parent / "source_redefined.txt", f"{error.value}\n")
+    cells.next()
+    totals(flow, orders, 10)
+    assert [change.row for change in answer(flow)] == [("bath", 50.0)]
+
+
+def test_keyed_tables_and_feedbacks_can_be_defined_again(cells: Cells) -> None:
+    flow = Flow("f")
+    for _ in range(2):
+        cells.next()
+        orders = flow.table("orders", Order, key="city")
+        flow.feedback(Order)  # a cell that failed before it was closed
+        back = flow.feedback(Order)
+        back.close(back.union(orders.select(city=col.city, cents=col.cents)))
+        if cells.execution_count == 3:
+            flow.sink("out", back)
+        else:
+            flow.sink("out", orders)
+    assert [node.operator.kind for node in flow.graph().nodes].count("upsert") == 1
+    engine = ps.Engine(flow)
+    assert [change.row for change in engine.tick(orders=[Order("bath", 1)])["out"]] == [("bath", 1)]
+
+
+def test_signals_are_subscribed_to_after_a_cell_ran_again(cells: Cells) -> None:
+    flow = Flow("f")
+    a = flow.signal("a", float)
+    for factor in (2, 3):
+        cells.next()
+        product = a * factor
+        flow.sink("out", product)
+    engine = ps.Engine(flow)
+    seen: list[float] = []
+    engine.subscribe(product, seen.append)
+    engine.subscribe(product + 1, seen.append)
+    engine.tick(a=1.0)
+    assert seen == [3.0, 4.0]
+
+
+def test_marimo_tells_its_executions_by_their_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = SimpleNamespace(execution_context=object())
+    module = SimpleNamespace(safe_get_context=lambda: context)
+    monkeypatch.setitem(sys.modules, "marimo._runtime.context.types", module)
+    flow = Flow("f")
+    orders = flow.source("orders", Order)
+    flow.sink("totals", orders)
+    with pytest.raises(BadFlow, match="two sinks"):
+        flow.sink("totals", orders)
+    context.execution_context = object()
+    flow.sink("totals", orders)
+    assert len(flow.graph().nodes) == 2
+
+
+def test_a_notebook_runs_its_cells_again(tmp_path: Path) -> None:
+    build = 'flow.sink("large", numbers.filter(ps.col.value > {}))\nps.Engine(flow).tick(n=[1, 5, 9])["large"].rows'
+    made = run_cells(
+        tmp_path,
+        'import penstock as ps\nflow = ps.Flow("f")\nnumbers = flow.source("n", int)',
+        build.format(2),
+        build.format(2),
+        build.format(6),
+        'flow.sink("x", numbers)\nflow.sink("x", numbers)',
+        failing=[4],
+    )
+    assert [text_of(cell) for cell in made[1:4]] == ["[(5,), (9,)]", "[(5,), (9,)]", "[(9,)]"]
+    assert text_of(made[4]).startswith("BadFlow: ")
