@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from penstock.functions import aggregate, exists, filter, forall, transform, zip_with
     from penstock.queries.query import from_dataframe, sql
     from penstock.queries.query_file import load_flow, save_flow
+    from penstock.view.drawing import draw
 
 __version__ = "0.1.0"
 
@@ -116,6 +117,7 @@ _NAMES_OF = {
     "penstock.functions": "aggregate exists filter forall transform zip_with",
     "penstock.queries.query": "from_dataframe sql",
     "penstock.queries.query_file": "load_flow save_flow",
+    "penstock.view.drawing": "draw",
     "penstock.flow.window_functions": (
         "cume_dist dense_rank first_value last_value lead nth_value ntile percent_rank rank row_number"
     ),
@@ -175,6 +177,7 @@ __all__ = [
     "delete_key",
     "dense_rank",
     "diff",
+    "draw",
     "ewm",
     "exists",
     "explain",

@@ -1,4 +1,7 @@
-"""HTML of flows, streams and results for notebooks: tables and drawings, without scripts or a network."""
+"""HTML of flows, streams and results for notebooks: tables and drawings, without scripts or a network.
+
+A dataclass without a form of its own shows its fields.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,21 @@ from html import escape
 from itertools import islice
 from typing import Any
 
+from penstock.analysis import Analysis
+from penstock.analysis.coordination_verdicts import Judgement
+from penstock.analysis.flow_report import MEANING
 from penstock.engine.change import Changes
 from penstock.engine.engine import Engine
-from penstock.engine.progress import Progress, RunResult
+from penstock.engine.signals.replay import Emissions
 from penstock.errors import PenstockError
 from penstock.expr.tree import Expr
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.flow.stream_base import StreamBase
+from penstock.flow.window_functions import WindowFunction
 from penstock.io.in_process import Memory
-from penstock.shown import Text
-from penstock.view import Picture, picture_of, to_svg
+from penstock.shown import Text, text_of, values_of
+from penstock.view.drawing import Drawing, draw
 
 SHOWN = 20
 """Rows of a table that are shown; below it stands how many there are."""
@@ -31,7 +38,20 @@ _COLOURS = {True: "#1e8449", False: "#c0392b"}
 @singledispatch
 def html_of(value: object) -> str:
     """Return the HTML by which a notebook shows a value."""
-    return f"<pre>{escape(repr(value))}</pre>"
+    if not is_dataclass(value):
+        return f"<pre>{escape(repr(value))}</pre>"
+    held = ((each.name, getattr(value, each.name)) for each in fields(value))
+    lines = [
+        f"<tr>{_cell(name.replace('_', ' '))}<td {_CELL}>{_held(found)}</td></tr>"
+        for name, found in held
+        if found not in (None, {}, ())
+    ]
+    return _whole((type(value).__name__, ""), lines, 0)
+
+
+def _held(value: Any) -> str:
+    rows = isinstance(value, tuple) and len(value) > 0 and all(hasattr(each, "_fields") for each in value)
+    return _rows(value) if rows else escape(text_of(value))
 
 
 @html_of.register
@@ -40,14 +60,14 @@ def _(value: Text) -> str:
 
 
 @html_of.register
-def _(value: Picture) -> str:
-    return f'<div style="overflow-x:auto">{to_svg(value)}</div>'
+def _(value: Drawing) -> str:
+    return f'<div style="overflow-x:auto">{value.svg}</div>'
 
 
 @html_of.register
 def _(value: Flow) -> str:
     try:
-        return html_of(picture_of(value))
+        return html_of(draw(value))
     except PenstockError as error:
         return f"<p>Flow <b>{escape(value.name)}</b>, not complete yet: {escape(error.what)}</p>"
 
@@ -64,8 +84,9 @@ def _(value: Schema) -> str:
     return _table(("column", "type", ""), rows)
 
 
-@html_of.register
-def _(value: Expr) -> str:
+@html_of.register(Expr)
+@html_of.register(WindowFunction)
+def _(value: Expr | WindowFunction) -> str:
     return f"<code>{escape(str(value))}</code>"
 
 
@@ -73,6 +94,29 @@ def _(value: Expr) -> str:
 def _(value: Changes) -> str:
     changes = [(change.row, change.weight) for change in islice(value, SHOWN)]
     return _changes(value.columns, changes, len(value))
+
+
+@html_of.register
+def _(value: Emissions) -> str:
+    rows = [(f"{tick:,}", text_of(each)) for tick, each in islice(value, SHOWN)]
+    lines = [f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows]
+    return _whole(("tick", "value"), lines, len(value))
+
+
+@html_of.register
+def _(value: Analysis) -> str:
+    rows = [(name, judgement) for name, judgement in value.judgements.items()]
+    return _table(("sink", "verdict", ""), [(name, *_verdict(judgement)) for name, judgement in rows])
+
+
+@html_of.register
+def _(value: Judgement) -> str:
+    return _table(("verdict", ""), [_verdict(value)])
+
+
+def _verdict(judgement: Judgement) -> tuple[str, str]:
+    claims = "; ".join(claim.said for claim in judgement.claims)
+    return judgement.verdict.value, MEANING[judgement.verdict] + (f" (claimed: {claims})" if claims else "")
 
 
 @html_of.register
@@ -89,39 +133,28 @@ def _(value: Engine) -> str:
     return _table(("engine", ""), rows)
 
 
-@html_of.register(RunResult)
-@html_of.register(Progress)
-def _(value: RunResult | Progress) -> str:
-    rows = [
-        (each.name.replace("_", " "), _text(found))
-        for each in fields(value)
-        if (found := getattr(value, each.name)) not in (None, {}, ())
-    ]
-    return _table((type(value).__name__, ""), rows)
-
-
 def _changes(names: Sequence[str], changes: Iterable[tuple[Any, int]], count: int) -> str:
     lines: list[str] = []
     for row, weight in changes:
         sign = "+" if weight > 0 else "\N{MINUS SIGN}"
         copies = f"{sign}{abs(weight) if abs(weight) != 1 else ''}"
         first = f'<th scope="row" style="color:{_COLOURS[weight > 0]}">{copies}</th>'
-        lines.append(f"<tr>{first}{''.join(map(_cell, _values(row)))}</tr>")
+        lines.append(f"<tr>{first}{''.join(map(_cell, values_of(row)))}</tr>")
     return _whole(("", *names), lines, count)
 
 
 def _rows(rows: Sequence[Any]) -> str:
-    names: Sequence[str] = getattr(rows[0], "_fields", ()) if rows else ()
-    if rows and is_dataclass(rows[0]):
-        names = [each.name for each in fields(rows[0])]
-    lines = [f"<tr>{''.join(map(_cell, _values(row)))}</tr>" for row in rows[:SHOWN]]
-    return _whole(names, lines, len(rows))
+    lines = [f"<tr>{''.join(map(_cell, values_of(row)))}</tr>" for row in rows[:SHOWN]]
+    return _whole(_names(rows), lines, len(rows))
 
 
-def _values(row: Any) -> Sequence[Any]:
-    if is_dataclass(row) and not isinstance(row, type):
-        return [getattr(row, each.name) for each in fields(row)]
-    return row if isinstance(row, tuple) else (row,)  # pyright: ignore[reportUnknownVariableType]
+def _names(rows: Iterable[Any]) -> Sequence[str]:
+    """Return the columns' names of rows of a row class; none of scalars."""
+    first = next(iter(rows), None)
+    if is_dataclass(first):
+        return [each.name for each in fields(first)]
+    names: Sequence[str] = getattr(first, "_fields", ())
+    return names
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -136,8 +169,4 @@ def _whole(heads: Sequence[str], lines: Sequence[str], count: int) -> str:
 
 
 def _cell(value: Any) -> str:
-    return f"<td {_CELL}>{escape(_text(value))}</td>"
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else f"{value:,}" if type(value) is int else str(value)
+    return f"<td {_CELL}>{escape(text_of(value))}</td>"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from typing import Any
 
@@ -26,3 +28,15 @@ class Text(Shown, str):
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))
+
+
+def values_of(row: Any) -> Sequence[Any]:
+    """Return the columns of a user's row, in order; a scalar is the only one."""
+    if is_dataclass(row) and not isinstance(row, type):
+        return [getattr(row, each.name) for each in fields(row)]
+    return row if isinstance(row, tuple) else (row,)  # pyright: ignore[reportUnknownVariableType]
+
+
+def text_of(value: Any) -> str:
+    """Return a value as tables show it."""
+    return value if isinstance(value, str) else f"{value:,}" if type(value) is int else str(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 from subprocess import run
 from typing import NamedTuple
 
@@ -11,7 +12,10 @@ import pytest
 
 import penstock as ps
 from penstock import Flow, col
+from penstock.analysis import analyse
+from penstock.compute.client.subscription import Batch, Update
 from penstock.io.in_process import Memory
+from penstock.view import picture_of, to_mermaid
 
 
 class Order(NamedTuple):
@@ -122,3 +126,42 @@ def test_an_explanation_prints_plainly(flow: Flow) -> None:
 def test_nothing_of_it_is_imported_before_it_is_asked() -> None:
     code = "import sys, penstock as ps; ps.Flow, ps.Engine; print('penstock.notebook' in sys.modules)"
     assert run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_a_drawing_is_a_picture_in_notebooks_and_text_elsewhere(flow: Flow, tmp_path: Path) -> None:
+    drawing = ps.draw(flow)
+    assert {"revenue <by> city", "source 'orders'"} <= {*shown(drawing)}
+    assert repr(drawing) == str(drawing) == drawing.mermaid == to_mermaid(picture_of(flow))
+    for ending, text in (("svg", drawing.svg), ("mmd", drawing.mermaid), ("dot", drawing.dot)):
+        drawing.save(tmp_path / f"flow.{ending}")
+        assert (tmp_path / f"flow.{ending}").read_text() == text
+
+
+def test_verdicts_and_aggregates_show_themselves(flow: Flow) -> None:
+    analysis = analyse(flow.graph())
+    assert shown(analysis)[2:] == ["totals", "deterministic and live", "the same however the input is cut"]
+    assert shown(analysis.judgements["totals"])[1:] == shown(analysis)[3:]
+    assert shown(ps.sum(col.cents)) == ["sum(cents)"]
+
+
+def test_results_without_a_form_of_their_own_show_their_fields() -> None:
+    batch = Batch(3, 5, (Update(Order("bath", 5), 4, -1),))
+    texts = shown(batch)
+    assert texts[:5] == ["Batch", "lower", "3", "upper", "5"]
+    assert texts[5:9] == ["updates", "row", "time", "weight"]
+    assert texts[-2:] == ["4", "-1"]
+
+
+def test_replayed_values_have_their_ticks() -> None:
+    flow = Flow("sums")
+    flow.sink("sum", flow.signal("a", float) + flow.signal("b", float))
+    made = ps.Engine(flow).replay([("a", 1.0), ("b", 2.0), ("a", 3.0)])
+    assert shown(made["sum"]) == ["tick", "value", "1", "3.0", "2", "5.0"]
+
+
+def test_engines_and_tables_in_memory_print_what_they_are(flow: Flow) -> None:
+    engine, totals = ps.Engine(flow), Memory()
+    engine.tick()
+    assert repr(engine) == "Engine('revenue <by> city', 1 ticks)"
+    ps.run(flow, {"orders": [ps.insert(Order("bath", 5))]}, {"totals": totals})
+    assert repr(totals) == "Memory(1 rows)"

@@ -167,7 +167,10 @@ def test_marimo_tells_its_executions_by_their_context(monkeypatch: pytest.Monkey
 
 
 def test_a_notebook_runs_its_cells_again(tmp_path: Path) -> None:
-    build = 'flow.sink("large", numbers.filter(ps.col.value > {}))\nps.Engine(flow).tick(n=[1, 5, 9])["large"].rows'
+    build = (
+        'flow.sink("large", numbers.filter(ps.col.value > {}))\n'
+        'ps.Engine(flow).tick(n=[1, 5, 9])["large"].rows'
+    )
     made = run_cells(
         tmp_path,
         'import penstock as ps\nflow = ps.Flow("f")\nnumbers = flow.source("n", int)',

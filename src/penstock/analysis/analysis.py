@@ -17,6 +17,7 @@ from penstock.analysis.fact_propagation import find_facts
 from penstock.analysis.regions import Region, find_activation, find_regions
 from penstock.analysis.signed_zero import ZeroNormalization, find_zero_normalization
 from penstock.analysis.strata import find_execution_order
+from penstock.shown import Shown
 
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Analysis:
+class Analysis(Shown):
     """Results of the static analysis of a flow. Tuples are indexed by node id unless stated otherwise.
 
     facts:      of each node's output.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.expr.types import holds_any
 from penstock.graph.operator_declarations import Delay
+from penstock.shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +37,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Shown):
     """Verdict on a sink, with its grounds.
 
     because: for `IN_ORDER` and `EQUAL_VALUES`, the operators that prevent a better verdict.

@@ -193,7 +193,7 @@ def _home(function: object) -> str:
 def _sinks(graph: FlowGraph, analysis: Analysis) -> Iterator[str]:
     width = max((len(name) for name in analysis.judgements), default=0)
     for name, judgement in analysis.judgements.items():
-        meaning = _MEANING[judgement.verdict]
+        meaning = MEANING[judgement.verdict]
         if judgement.verdict in (Verdict.DETERMINISTIC, Verdict.IN_ORDER, Verdict.EQUAL_VALUES):
             append = analysis.facts[graph.sinks[name]].append
             meaning += "; rows are only ever added" if append else "; rows may be taken back"
@@ -213,7 +213,7 @@ def _grounds(graph: FlowGraph, judgement: Judgement) -> Iterator[str]:
         yield f"as claimed by {label(graph, node)} at {node.location}: {said}"
 
 
-_MEANING = {
+MEANING = {
     Verdict.NO_COORDINATION: "rows are only ever added, whoever has seen what",
     Verdict.DETERMINISTIC: "the same however the input is cut",
     Verdict.IN_ORDER: "the same for rows in the same order, however cut",

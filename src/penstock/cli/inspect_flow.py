@@ -98,9 +98,10 @@ class Format(Enum):
 
 
 def drawing_of(picture: Picture, format: Format) -> str:
-    from penstock.view import to_dot, to_mermaid, to_svg
+    from penstock.view import Drawing
 
-    return {Format.MERMAID: to_mermaid, Format.DOT: to_dot, Format.SVG: to_svg}[format](picture)
+    text: str = getattr(Drawing(picture), format.value)
+    return text
 
 
 def draw(

@@ -19,6 +19,7 @@ from penstock.engine.queue import QUEUE_ROWS, PerSource, Queues, check_limits, l
 from penstock.engine.signals.engine_mixin import RunsSignals
 from penstock.engine.source_intake import source_intake
 from penstock.engine.spilling import StateInMemory, parse_memory_limit
+from penstock.engine.watched import Watched
 from penstock.errors import BadInput, EngineStopped, SourceLocation
 from penstock.expr.row_classes import to_user
 from penstock.flow.operators.keyed_source import KeyedSource
@@ -43,7 +44,7 @@ _TICKS_BETWEEN_LOOKS = 32
 """Number of ticks between two measurements of the state's size."""
 
 
-class Engine(Shown, RunsSignals):
+class Engine(Shown, RunsSignals, Watched):
     """A flow running in this process, tick by tick.
 
     `tick` runs one tick on the given rows. Alternatively, `feed` queues rows as they arrive, and `run_tick`
@@ -152,6 +153,9 @@ class Engine(Shown, RunsSignals):
             (name, self.program.sink_append[name], to_user(schema), schema)
             for name, schema in ((n, graph.nodes[at].schema) for n, at in graph.sinks.items())
         ]
+
+    def __repr__(self) -> str:
+        return f"Engine({self._flow.name!r}, {self._ticks:,} ticks)"
 
     @property
     def code(self) -> str:
@@ -412,8 +416,8 @@ class Engine(Shown, RunsSignals):
             if collects:
                 gc.enable()
         self._ticks += 1
-        if self._subscriptions:
-            self._notify_subscribers()
+        if self._listeners:
+            self._notify(outputs)
         return outputs
 
     def _check_alive(self) -> None:

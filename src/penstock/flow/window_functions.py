@@ -29,6 +29,7 @@ from penstock.expr.types import (
     Int64Type,
 )
 from penstock.expr.types import TimestampType as _TimestampType
+from penstock.shown import Shown
 
 if TYPE_CHECKING:
     from penstock.expr.types import DataType, Schema
@@ -76,7 +77,7 @@ class Frame:
         return (start is not None and start > type(start)()) or (end is not None and end < type(end)())
 
 
-class WindowFunction(ABC):
+class WindowFunction(Shown, ABC):
     """Base of the functions that need `over`. Aggregate functions have it, too.
 
     ordered: it has no meaning without `order_by`. framed: it reads the rows of a frame.

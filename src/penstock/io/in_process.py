@@ -130,7 +130,7 @@ class _Sum:
     begins_at: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Memory(Shown, SinkTarget):
     """Sink that accumulates all changes in memory. No checkpoint stores them, so a restart empties it.
 
@@ -139,6 +139,9 @@ class Memory(Shown, SinkTarget):
 
     guarantee: ClassVar[Guarantee] = Guarantee("this run only", "it lives in this process")
     _sum: _Sum = field(default_factory=_Sum, init=False, repr=False)
+
+    def __repr__(self) -> str:
+        return f"Memory({len(self.rows()):,} rows)"
 
     def changes(self) -> Sequence[Any]:
         """List one `Change` per row with its weight, in order of first arrival."""

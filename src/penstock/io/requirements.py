@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from penstock.errors import BadInput
+from penstock.errors import BadInput, SourceLocation
 from penstock.expr.types import Schema, holds_any
 
 
-def require_package(what: str, package: str, extra: str) -> None:
+def require_package(what: str, package: str, extra: str, *where: SourceLocation) -> None:
     """Raise `BadInput` if an extra's package is missing. what: who needs it, as in "sink 'totals'"."""
     try:
         import_module(package)
     except ImportError as error:
         raise BadInput(
             f"{what} needs {package}, which cannot be imported",
+            where=where,
             why=str(error),
             fix=f"pip install 'penstock[{extra}]'",
         ) from error

@@ -29,6 +29,7 @@ from penstock.pipelines.spec import PipelineSpec, settings_of
 from penstock.pipelines.update import Updated, Updater
 from penstock.queries.plan_details import java_class
 from penstock.queries.planning import activate, without_error_log
+from penstock.shown import Shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,7 +87,7 @@ Observer: TypeAlias = Callable[[Event], object]
 
 
 @dataclass(frozen=True, slots=True)
-class RunReport:
+class RunReport(Shown):
     """What a run did: the last event of each table."""
 
     events: Mapping[TableName, Event]

@@ -11,7 +11,6 @@ from penstock.analysis import analyse
 from penstock.analysis.node_labels import label
 from penstock.flow.flow import Flow
 from penstock.graph.operator_declarations import Delay
-from penstock.shown import Shown
 
 if TYPE_CHECKING:
     from penstock.analysis import Analysis
@@ -86,7 +85,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture(Shown):
+class Picture:
     """Boxes and arrows in flow order, with one cluster per stratum."""
 
     title: str

@@ -16,6 +16,7 @@ from penstock.compute.problem_conversion import error_of
 from penstock.compute.protocol.rows import decode_updates
 from penstock.compute.protocol.serialization import problem_from_bytes
 from penstock.compute.transport.grpc_errors import END_OF_CALL, raising_compute_errors
+from penstock.shown import Shown
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ class Update(NamedTuple, Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch(Generic[T]):
+class Batch(Shown, Generic[T]):
     """All changes at times from `lower` up to but excluding `upper`, or without end if `upper` is None.
 
     A reader that stores `upper` together with the applied batch can resume there later:

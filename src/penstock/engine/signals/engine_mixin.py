@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.signals.replay import Emissions, Replay, ticks_of
@@ -14,6 +14,7 @@ from penstock.flow.signal import check_function, check_signal
 if TYPE_CHECKING:
     from penstock.engine.machine import Machine
     from penstock.engine.program import Program
+    from penstock.engine.watched import TickListener
     from penstock.flow.flow import Flow
     from penstock.flow.signal import Signal
 
@@ -27,6 +28,7 @@ class RunsSignals:
     _ticks: int
     _failure: BaseException | None
     _subscriptions: SignalSubscriptions | None = None
+    _listeners: tuple[TickListener, ...]
 
     def tick(self, /, **inputs: Any) -> Any:
         """Run a tick; implemented by `Engine.tick`."""
@@ -60,7 +62,7 @@ class RunsSignals:
                 where=[SourceLocation.of_caller()],
                 fix='replay([("a", 1.0), ("b", 2.0)]), or replay(a=[1.0, 2.0])',
             )
-        if self._subscriptions:
+        if self._listeners:
             return self._replay_by_ticks(replay, ticks_of(events, columns))
         collects = gc.isenabled()
         gc.disable()
@@ -141,6 +143,7 @@ class RunsSignals:
             self._subscriptions = SignalSubscriptions(
                 self._flow, self.program.graph.renumbered, signal_parts[0].machine
             )
+            self._listeners += (self._notify_subscribers,)
         return self._subscriptions.add(signal, callback, location)
 
     def unsubscribe(self, subscription: Subscription) -> None:
@@ -148,7 +151,7 @@ class RunsSignals:
         if self._subscriptions is not None:
             self._subscriptions.remove(subscription)
 
-    def _notify_subscribers(self) -> None:
+    def _notify_subscribers(self, _outputs: Mapping[str, Any]) -> None:
         """Call the callbacks after a tick."""
         if self._subscriptions:
             (signal_part,) = self._machine.signal_parts.values()

@@ -10,6 +10,7 @@ from penstock.engine.signals.row_values import ValueCheck
 from penstock.errors import BadInput, SourceLocation
 from penstock.flow.column_arguments import render_argument
 from penstock.flow.operators.signals.signal_source import SignalSource
+from penstock.shown import Shown
 
 if TYPE_CHECKING:
     from penstock.engine.signals.row_values import SignalPart
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Emissions:
+class Emissions(Shown):
     """Values emitted by a sink during a replay, one per tick in which it fired.
 
     Iteration yields pairs of tick number and value.

@@ -1,0 +1,86 @@
+"""Widget of a live table, for Jupyter and marimo. Imported when an engine is first watched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import traitlets
+
+from penstock.engine.live_rows import LiveRow, LiveRows
+from penstock.engine.throttle import Throttle
+from penstock.shown import text_of, values_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from penstock.expr.types import Schema
+
+SECONDS_BETWEEN_UPDATES = 0.1
+
+
+class LiveTable(anywidget.AnyWidget):  # type: ignore[misc]
+    """Table of a sink's rows that follows an engine (see `Engine.watch`).
+
+    table: what is shown, as plain data: title, columns, rows, and how many there are.
+    """
+
+    _esm = Path(__file__).with_name("live_table.js")
+    table: Any = traitlets.Dict().tag(sync=True)
+
+    def __init__(
+        self, name: str, schema: Schema, rows: LiveRows, since: int, stop: Callable[[], object]
+    ) -> None:
+        self._name = name
+        self._columns = schema.names
+        self._rows = rows
+        self._since = self._tick = since
+        self._stop = stop
+        self._show = Throttle(self._update, SECONDS_BETWEEN_UPDATES)
+        super().__init__()
+        self._update()
+
+    def follow(self, tick: int, changes: Sequence[tuple[Any, ...]]) -> None:
+        """Apply the changes of a tick. Called by the engine."""
+        self._tick = tick
+        self._rows.apply(changes)
+        self._show()
+
+    def show_up_to(self, limit: int) -> None:
+        """Show another number of rows from now on."""
+        self._rows.limit = limit
+        self._show()
+
+    def close(self) -> None:
+        """Stop following the engine."""
+        self._stop()
+        super().close()
+
+    def _update(self) -> None:
+        rows = [_plain(row) for row in self._rows.take()]
+        self.table = {
+            "title": f"{self._name}, tick {self._tick:,}",
+            "columns": list(self._columns),
+            "rows": rows,
+            "note": self._note(sum(1 for row in rows if row["copies"])),
+        }
+
+    def _note(self, shown: int) -> str:
+        rows = "1 row" if self._rows.count == 1 else f"{self._rows.count:,} rows"
+        more = f", {shown:,} shown" if shown < self._rows.count else ""
+        return rows + more + (f"; rows changed since tick {self._since:,}" if self._since else "")
+
+    def __repr__(self) -> str:
+        heading = "  ".join(self._columns)
+        shown: Mapping[str, Any] = self.table
+        lines = ["  ".join(row["cells"]) for row in shown["rows"] if row["copies"]]
+        return "\n".join([shown["title"], heading, *lines, shown["note"]])
+
+
+def _plain(row: LiveRow) -> dict[str, Any]:
+    return {
+        "change": row.change,
+        "copies": row.copies,
+        "cells": [text_of(value) for value in values_of(row.row)],
+    }

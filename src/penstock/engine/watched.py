@@ -1,0 +1,71 @@
+"""Watching an engine: listeners called after each tick, and live tables of sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock.engine.live_rows import LiveRows
+from penstock.errors import BadInput, SourceLocation
+from penstock.io.requirements import require_package
+
+if TYPE_CHECKING:
+    from penstock.engine.live_table import LiveTable
+    from penstock.engine.program import Program
+    from penstock.expr.types import Schema
+
+TickListener: TypeAlias = Callable[[Mapping[str, Any]], object]
+"""Receives the internal rows, or columns, that a tick gave to each sink."""
+
+
+class Watched:
+    """Mixin of `Engine`: what follows its ticks."""
+
+    program: Program
+    _ticks: int
+    _outlets: list[tuple[str, bool, Callable[[tuple[Any, ...]], Any], Schema]]
+    _listeners: tuple[TickListener, ...] = ()
+    _tables: Mapping[str, LiveTable] = {}
+
+    def watch(self, sink: str, *, limit: int = 20) -> LiveTable:
+        """Return a live table of a sink's rows, a widget that notebooks show and update after ticks.
+
+        limit: number of rows shown: those of a table that changed last, or the latest of an append stream.
+
+        The table follows all ticks and is redrawn at most ten times a second, with new rows marked `+` and
+        deleted ones `−`. It holds what changes from now on, so watch before the first tick to see all rows;
+        they are kept in memory. Watching a sink again returns the same table. `close()` ends it.
+
+        Needs `penstock[notebook]`. Raises `BadInput` without it, for an unknown sink and an invalid limit.
+        """
+        location = SourceLocation.of_caller()
+        if limit < 1:
+            raise BadInput(f"limit is {limit}", where=[location], fix="give 1 or more")
+        found = next((outlet for outlet in self._outlets if outlet[0] == sink), None)
+        if found is None:
+            names = ", ".join(repr(name) for name, *_ in self._outlets)
+            raise BadInput(f"the flow has no sink {sink!r}", where=[location], fix=f"its sinks are {names}")
+        if sink in self._tables:
+            self._tables[sink].show_up_to(limit)
+            return self._tables[sink]
+        require_package("watch()", "anywidget", "notebook", location)
+        from penstock.engine.live_table import LiveTable
+
+        _, append, present, schema = found
+
+        def follow(outputs: Mapping[str, Any]) -> None:
+            rows = outputs.get(sink, ())
+            table.follow(self._ticks, rows.rows() if hasattr(rows, "rows") else rows)
+
+        def stop() -> None:
+            self._listeners = tuple(each for each in self._listeners if each is not follow)
+            self._tables = {name: each for name, each in self._tables.items() if each is not table}
+
+        table = LiveTable(sink, schema, LiveRows(append, present, limit), self._ticks, stop)
+        self._tables = {**self._tables, sink: table}
+        self._listeners += (follow,)
+        return table
+
+    def _notify(self, outputs: Mapping[str, Any]) -> None:
+        for listener in self._listeners:
+            listener(outputs)

@@ -1,0 +1,85 @@
+"""`draw`: a flow as a drawing that shows itself in notebooks, prints as text and saves itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import BadInput, SourceLocation
+from penstock.path_or_url import local_path
+from penstock.shown import Shown
+from penstock.view.dot import to_dot
+from penstock.view.mermaid import to_mermaid
+from penstock.view.picture import Picture, picture_of
+from penstock.view.svg import to_svg
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from penstock.flow.flow import Flow
+
+_WRITERS = {".svg": to_svg, ".mmd": to_mermaid, ".dot": to_dot}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Drawing(Shown):
+    """Drawing of a picture: an SVG in notebooks, Mermaid's text elsewhere."""
+
+    picture: Picture
+
+    @property
+    def svg(self) -> str:
+        """SVG element, for pages without a network."""
+        return to_svg(self.picture)
+
+    @property
+    def mermaid(self) -> str:
+        """Text of a Mermaid diagram, for GitHub and other pages that render it."""
+        return to_mermaid(self.picture)
+
+    @property
+    def dot(self) -> str:
+        """Text for Graphviz."""
+        return to_dot(self.picture)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the drawing as SVG, Mermaid or DOT: the file name ends in .svg, .mmd or .dot.
+
+        Raises `BadInput` for another ending.
+        """
+        file = Path(local_path(str(path), "path"))
+        write = _WRITERS.get(file.suffix.lower())
+        if write is None:
+            raise BadInput(
+                f"no drawing format ends in {file.suffix!r}: {file.name}",
+                where=[SourceLocation.of_caller()],
+                why="The ending of the file name decides about the format.",
+                fix=f"one of {', '.join(_WRITERS)}",
+            )
+        file.write_text(write(self.picture), encoding="utf-8")
+
+    def __repr__(self) -> str:
+        return self.mermaid
+
+    __str__ = __repr__
+
+
+def draw(flow: Flow) -> Drawing:
+    """Draw a flow with its strata: append streams as thin arrows, tables as thick ones.
+
+    Raises the errors of the flow's analysis, and `BadFlow` for a flow that is not complete.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("numbers")
+    >>> flow.sink("out", flow.source("numbers", int))
+    >>> print(ps.draw(flow))
+    ---
+    title: numbers
+    ---
+    flowchart LR
+    ...
+    >>> ps.draw(flow).svg[:4]
+    '<svg'
+    """
+    return Drawing(picture_of(flow))
