@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from penstock.cli.progress import ThrottledLinePrinter, format_progress_block
-from penstock.cli.progress_text import RunTotals, format_bytes, format_duration, status_parts
 from penstock.engine.progress import Cost, Progress, SourceProgress
+from penstock.engine.progress_display import ThrottledLinePrinter, format_progress_block
+from penstock.engine.progress_text import RunTotals, format_bytes, format_duration, status_parts
 from tests.cli.conftest import Run
 
 EVERYTHING = Progress(

@@ -52,7 +52,7 @@ def test_ctrl_c_ends_a_run_that_follows_and_the_next_one_goes_on(penstock: Run, 
 # The command, and a line when a tick is done: a test cannot see a commit.
 ANNOUNCING = """
 import contextlib
-from penstock.cli import progress
+from penstock.engine import progress_display as progress
 from penstock.cli.main import app
 progress.progress_reporter = lambda _: contextlib.nullcontext(lambda done: print("tick", done.tick))
 app()

@@ -104,7 +104,7 @@ def run(
     --checkpoint, the same command resumes from there.
     """
     from penstock.cli.load_flow import load_flow
-    from penstock.cli.progress import progress_reporter
+    from penstock.engine.progress_display import progress_reporter
     from penstock.io import parse_sink, parse_source
 
     loaded = load_flow(flow)

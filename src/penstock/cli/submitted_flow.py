@@ -47,7 +47,7 @@ def run_submitted(
     environment: package folders for workers; missing ones are ignored.
     """
     from penstock.cli.load_flow import load_flow
-    from penstock.cli.progress import SECONDS_BETWEEN_LINES, ThrottledLinePrinter
+    from penstock.engine.progress_display import SECONDS_BETWEEN_LINES, ThrottledLinePrinter
     from penstock.io import parse_sink, parse_source
     from penstock.io.delivery.negative_rows import report_lines
     from penstock.spark import run

@@ -178,19 +178,18 @@ def serving_metrics(metrics: Metrics | None, flow: str) -> Generator[RunMetrics 
 
 
 def combine_observers(
-    on_tick: Callable[[Progress], object] | None, metrics: RunMetrics | None
+    metrics: RunMetrics | None, *observers: Callable[[Progress], object] | None
 ) -> Callable[[Progress], object] | None:
-    """Combine two tick observers into one."""
-    if metrics is None:
-        return on_tick
-    if on_tick is None:
-        return metrics.observe
+    """Combine tick observers into one; None if there are none."""
+    found = [each for each in (None if metrics is None else metrics.observe, *observers) if each is not None]
+    if len(found) < 2:
+        return found[0] if found else None
 
-    def both(done: Progress) -> None:
-        metrics.observe(done)
-        on_tick(done)
+    def all_of_them(done: Progress) -> None:
+        for observe in found:
+            observe(done)
 
-    return both
+    return all_of_them
 
 
 def _client() -> Any:

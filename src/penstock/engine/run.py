@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.endpoints import TICK_ROWS, AnySink, AnySource, check_names, is_async, with_tick_time
 from penstock.engine.interrupt import Interrupt
 from penstock.engine.progress import Progress, RunResult
+from penstock.engine.progress_display import run_display
 from penstock.engine.prometheus import Metrics, combine_observers, serving_metrics
 from penstock.engine.queue import PerSource, check_limits
 from penstock.engine.started_run import RunOptions, StartedRun
@@ -31,6 +32,7 @@ def run(
     checkpoint: str | PathLike[str] | None = None,
     follow: bool = False,
     on_tick: Callable[[Progress], object] | None = None,
+    progress: bool | None = None,
     max_iterations: int | None = None,
     end: bool | None = None,
     confirm_within: float | None = CONFIRM_WITHIN,
@@ -52,6 +54,9 @@ def run(
                 rows again, of which those already taken are skipped.
     follow:     keep looking for new files until Ctrl-C or SIGTERM.
     on_tick:    callback after every tick.
+    progress:   whether to show ticks, rows per second, lag and state while it runs: by default only in
+                notebooks, as a bar (`penstock[notebook]`); True also on a terminal (`penstock[cli]`) or as
+                lines in a log.
     max_iterations: limit on the rounds of every loop within one tick, which overrides the flow's own.
     end:        whether a source that is finished has ended for good, so that event-time windows close. True
                 by default without a checkpoint, since nothing can continue such a run. A later run must not
@@ -88,8 +93,13 @@ def run(
     check_confirm_within("run", confirm_within)
     if any(map(is_async, sources.values())) and running_loop() is not None:
         raise _loop_runs()
-    with serving_metrics(metrics, flow.name) as registered, Interrupt() as interrupt, ExitStack() as closing:
-        observer = combine_observers(on_tick, registered)
+    with (
+        serving_metrics(metrics, flow.name) as registered,
+        run_display(progress, flow.name) as display,
+        Interrupt() as interrupt,
+        ExitStack() as closing,
+    ):
+        observer = combine_observers(registered, on_tick, display)
         options = RunOptions(tick_rows, checkpoint, follow, observer, max_iterations, end, confirm_within)
         try:
             return StartedRun(flow, sources, sinks or {}, options, Runtime(), interrupt, closing).wait()
@@ -106,6 +116,7 @@ async def arun(
     checkpoint: str | PathLike[str] | None = None,
     follow: bool = False,
     on_tick: Callable[[Progress], object] | None = None,
+    progress: bool | None = None,
     max_iterations: int | None = None,
     end: bool | None = None,
     confirm_within: float | None = CONFIRM_WITHIN,
@@ -120,8 +131,12 @@ async def arun(
     sources = with_tick_time(flow.graph(), sources)
     check_ends(flow, sources, sinks, tick_rows)
     check_confirm_within("arun", confirm_within)
-    with serving_metrics(metrics, flow.name) as registered, ExitStack() as closing:
-        observer = combine_observers(on_tick, registered)
+    with (
+        serving_metrics(metrics, flow.name) as registered,
+        run_display(progress, flow.name) as display,
+        ExitStack() as closing,
+    ):
+        observer = combine_observers(registered, on_tick, display)
         options = RunOptions(tick_rows, checkpoint, follow, observer, max_iterations, end, confirm_within)
         started = StartedRun(flow, sources, sinks or {}, options, Runtime(running_loop()), None, closing)
         return await started.finished()

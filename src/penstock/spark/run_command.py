@@ -25,6 +25,7 @@ from penstock.engine.endpoints import (
 from penstock.engine.engine import Engine
 from penstock.engine.interrupt import Interrupt
 from penstock.engine.progress import Progress
+from penstock.engine.progress_display import run_display
 from penstock.engine.prometheus import Metrics, combine_observers, serving_metrics
 from penstock.engine.run import RunResult
 from penstock.errors import BadInput, NotOnSpark
@@ -76,6 +77,7 @@ def run(
     shards: int | None = None,
     follow: bool = False,
     on_tick: Callable[[Progress], object] | None = None,
+    progress: bool | None = None,
     metrics: Metrics | None = None,
     way: Way | Literal["auto"] = "auto",
     loops: Loops | None = None,
@@ -96,6 +98,9 @@ def run(
                 concurrent tasks.
     follow:     keep waiting for new input until Ctrl-C or SIGTERM.
     on_tick:    callback after every tick, with a `Progress`.
+    progress:   whether to show ticks, rows per second, lag, state and cost while it runs: by default only in
+                notebooks, as a bar (`penstock[notebook]`); True also on a terminal (`penstock[cli]`) or as
+                lines in a log.
     metrics:    where to serve Prometheus metrics during the run: a port of this machine, "HOST:PORT", or a
                 `prometheus_client.CollectorRegistry` that is served elsewhere.
     way:        how a tick runs: in "one task", in "stages" with shuffles between them, or "auto", which
@@ -133,14 +138,19 @@ def run(
         from penstock.spark.batch.run_batch import run_batch
 
         spark = _session(spark)
-        with serving_metrics(metrics, flow.name) as registered, told_deaths(spark, lambda: None):
-            observer = combine_observers(on_tick, registered)
+        with (
+            serving_metrics(metrics, flow.name) as registered,
+            run_display(progress, flow.name) as display,
+            told_deaths(spark, lambda: None),
+        ):
+            observer = combine_observers(registered, on_tick, display)
             return run_batch(
                 flow, spark, sources=sources, sinks=sinks or {}, on_tick=observer, loop_rows=loop_rows
             )
     with ExitStack() as closing:
         registered = closing.enter_context(serving_metrics(metrics, flow.name))
-        on_tick = combine_observers(on_tick, registered)
+        display = closing.enter_context(run_display(progress, flow.name))
+        on_tick = combine_observers(registered, on_tick, display)
         folder = _checkpoint_folder(checkpoint, closing)
         spark = _session(spark)
         running = _Run(flow, spark, folder, closing, durable=checkpoint is not None)

@@ -1,17 +1,18 @@
-"""Progress display of a run: an updating block on a terminal, lines elsewhere.
+"""Progress display of a run: a bar in notebooks, an updating block on a terminal, lines elsewhere.
 
-It is written to standard error, because standard output belongs to the sinks.
+Outside of notebooks it is written to standard error, because standard output belongs to the sinks.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TextIO
 
-from penstock.cli.progress_text import (
+from penstock.engine.progress_text import (
     RunTotals,
     format_bytes,
     format_cost,
@@ -21,6 +22,9 @@ from penstock.cli.progress_text import (
     format_timestamp,
     status_parts,
 )
+from penstock.errors import SourceLocation
+from penstock.io.requirements import require_package
+from penstock.notebook_cells import in_notebook
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -29,10 +33,48 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LINES = 30.0
 """Interval between lines in a log, unless a line per tick is requested."""
+SECONDS_WITHOUT_BAR = 0.5
+"""Duration of a run that shows no bar in a notebook, unless one is requested."""
 
 
 @contextmanager
-def progress_reporter(wanted: bool | None = None) -> Iterator[Callable[[Any], None]]:
+def run_display(wanted: bool | None, flow: str) -> Generator[Callable[[Progress], object] | None]:
+    """Return a callback that shows the progress of `penstock.run`, or None if nothing is shown.
+
+    wanted: None shows a bar in a notebook with tqdm, once a run takes long, and nothing elsewhere; True shows
+            the bar from the start, and elsewhere what `progress_reporter` shows; False shows nothing.
+
+    Raises `BadInput` if it is wanted and a package is missing.
+    """
+    if wanted is False or (wanted is None and not (in_notebook() and find_spec("tqdm"))):
+        yield None
+    elif in_notebook():
+        with _bar(flow, 0.0 if wanted else SECONDS_WITHOUT_BAR) as on_tick:
+            yield on_tick
+    else:
+        if sys.stderr.isatty():
+            require_package("progress=True", "rich", "cli", SourceLocation.of_caller())
+        with progress_reporter(True) as on_tick:
+            yield on_tick
+
+
+@contextmanager
+def _bar(flow: str, delay: float) -> Generator[Callable[[Progress], object]]:
+    require_package("progress=True", "tqdm", "notebook", SourceLocation.of_caller())
+    from tqdm.auto import tqdm
+
+    made: Any = tqdm(desc=flow, unit=" rows", unit_scale=True, delay=delay)
+    with made as bar:
+
+        def on_tick(done: Progress) -> None:
+            bar.set_postfix_str(", ".join([f"tick {done.tick:,}", *status_parts(done)]), refresh=False)
+            bar.update(done.rows_in)
+
+        yield on_tick
+
+
+@contextmanager
+def progress_reporter(wanted: bool | None = None) -> Generator[Callable[[Any], None]]:
     """Return a callback that shows progress after each tick.
 
     wanted: None shows a block on a terminal, and occasional lines elsewhere; True shows a line per tick
@@ -68,7 +110,7 @@ class ThrottledLinePrinter:
 
 
 @contextmanager
-def _on_terminal() -> Iterator[Callable[[Any], None]]:
+def _on_terminal() -> Generator[Callable[[Any], None]]:
     from rich.console import Console
     from rich.live import Live
 
