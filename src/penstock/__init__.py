@@ -117,6 +117,7 @@ _NAMES_OF = {
     "penstock.functions": "aggregate exists filter forall transform zip_with",
     "penstock.queries.query": "from_dataframe sql",
     "penstock.queries.query_file": "load_flow save_flow",
+    "penstock.sql_magic": "load_ipython_extension",
     "penstock.view.drawing": "draw",
     "penstock.flow.window_functions": (
         "cume_dist dense_rank first_value last_value lead nth_value ntile percent_rank rank row_number"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock.errors import SourceLocation, UnsupportedQuery
 from penstock.expr.row_classes import schema_of
@@ -66,8 +66,13 @@ def plan_flow(
     name: str,
     spark: SparkSession | None,
     location: SourceLocation,
+    streams: Mapping[str, AnyStream] | None = None,
 ) -> Flow:
-    """Plan a query that stands at `location` (see `sql`). append: relations whose rows are only added."""
+    """Plan a query that stands at `location` (see `sql`).
+
+    append:  relations whose rows are only added.
+    streams: the relations, if they are streams of one flow: the query's sink is added to that flow.
+    """
     if spark is None:
         from penstock.spark import session
 
@@ -75,7 +80,7 @@ def plan_flow(
     try:
         plan = plan_query(query, schemas, append, spark, location)
         with caller_at(location):
-            return _flow_of(plan, schemas, append, name, location)
+            return _flow_of(plan, schemas, append, name, location, streams=streams)
     except RecursionError:
         raise UnsupportedQuery(
             "the query is nested too deeply", where=[location], fix="compute parts of it in subqueries"
@@ -147,12 +152,17 @@ def _flow_of(
     location: SourceLocation,
     closes: bool = False,
     then: Callable[[AnyStream], AnyStream] = lambda rows: rows,
+    streams: Mapping[str, AnyStream] | None = None,
 ) -> Flow:
-    flow, plan = Flow(name), planned.root
-    inputs: dict[str, AnyStream] = {
-        table: flow.add_source(Source(table, schema, False, table in append), location)
-        for table, schema in schemas.items()
-    }
+    plan = planned.root
+    if streams:
+        flow, inputs = cast("Flow", next(iter(streams.values())).flow), dict(streams)
+    else:
+        flow = Flow(name)
+        inputs = {
+            table: flow.add_source(Source(table, schema, False, table in append), location)
+            for table, schema in schemas.items()
+        }
     if reads_table(plan, TICK_TIME):
         inputs[TICK_TIME] = flow.source(TICK_TIME, datetime)
     planner = Planner(flow, inputs, closes=closes, step=step_of_windows(plan) if closes else None)

@@ -1,0 +1,182 @@
+"""The cell magic `%%penstock_sql`: a query over what a notebook has, kept up to date.
+
+Spark plans the query; the flow runs in this process. See `penstock_sql` for its meaning.
+"""
+
+from __future__ import annotations
+
+import shlex
+from argparse import ArgumentError, ArgumentParser
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from penstock.engine.change import Changes
+from penstock.engine.engine import Engine
+from penstock.engine.frames import is_frame
+from penstock.errors import BadInput
+from penstock.expr.row_classes import schema_of
+from penstock.expr.types import Schema
+from penstock.flow.flow import Flow
+from penstock.flow.stream_base import StreamBase
+from penstock.io.requirements import require_package
+from penstock.queries.query import plan_flow
+from penstock.queries.query_positions import QueryText, QuotedLocation
+
+_MAGIC = "%%penstock_sql"
+_USAGE = f"{_MAGIC} [NAME] --table TABLE[=VARIABLE] --source TABLE[=VARIABLE]"
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Register the cell magic `%%penstock_sql`. Called by `%load_ext penstock`."""
+
+    def penstock_sql(line: str, cell: str) -> Changes | Flow:
+        query = _CellQuery.parse(line, cell, ipython.user_ns)
+        if query.streams:
+            return query.add_to_flow()
+        engine, answer = query.start()
+        if query.name is not None:
+            ipython.push({query.name: engine})
+        return answer
+
+    penstock_sql.__doc__ = MEANING
+    ipython.register_magic_function(penstock_sql, "cell", "penstock_sql")
+
+
+MEANING = """Run a SQL query of Spark over variables of the notebook, and keep its answer up to date.
+
+    %%penstock_sql [NAME] --table TABLE[=VARIABLE] --source TABLE[=VARIABLE]
+    SELECT ...
+
+--table, --source: a table of the query, by default the variable of the same name. Rows of a --table may be
+retracted later, those of a --source are only added. The variable is
+
+- a list of rows of a row class (`NamedTuple` or dataclass), or a frame of Polars, pandas or pyarrow. The
+  query becomes a flow, which runs a first tick on these rows, and the cell shows the answer;
+- a row class, for a table without rows yet;
+- a stream. Then all are streams of one flow: the query becomes sink NAME of that flow, and the cell shows the
+  flow.
+
+NAME: the variable that gets the engine, so that `NAME.tick(orders=[...])` runs further ticks and
+`NAME.watch("NAME")` shows the answer live; also the name of the sink, "answer" by default.
+
+A cell that runs again makes a new engine, or replaces the sink.
+
+Needs `penstock[spark]`. Raises `BadInput` for the line and the variables, `UnsupportedQuery` for a query that
+Spark refuses or that has no incremental form.
+"""
+
+
+class _LineParser(ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(f"{_MAGIC}: {message}", fix=_USAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class _CellQuery:
+    """Query of a cell. append: tables whose rows are only added. given: what stands for each table."""
+
+    name: str | None
+    text: str
+    append: frozenset[str]
+    given: Mapping[str, Any]
+    location: QuotedLocation
+
+    @classmethod
+    def parse(cls, line: str, cell: str, variables: Mapping[str, Any]) -> _CellQuery:
+        """Parse a cell. Raises `BadInput` for an invalid line and for unknown variables."""
+        location = QuotedLocation(_MAGIC, 1, quoted=f"{_MAGIC} {line}".rstrip())
+        parser = _LineParser(prog=_MAGIC, add_help=False, allow_abbrev=False, exit_on_error=False)
+        parser.add_argument("name", nargs="?")
+        parser.add_argument("--table", action="append", default=[])
+        parser.add_argument("--source", action="append", default=[])
+        try:
+            options = parser.parse_args(shlex.split(line))
+        except (ArgumentError, ValueError, BadInput) as error:
+            reason = error.what if isinstance(error, BadInput) else f"{_MAGIC}: {error}"
+            raise BadInput(reason, where=[location], fix=_USAGE) from None
+        tables: list[str] = [*options.table, *options.source]
+        if not tables:
+            raise BadInput("the query has no tables", where=[location], fix=_USAGE)
+        if options.name is not None and not options.name.isidentifier():
+            raise BadInput(f"{options.name!r} cannot be the name of a variable", where=[location], fix=_USAGE)
+        given = {
+            table: _found(variable or table, variables, location)
+            for table, _, variable in (each.partition("=") for each in tables)
+        }
+        append = frozenset(each.partition("=")[0] for each in options.source)
+        return cls(options.name, cell.strip("\n"), append, given, location)
+
+    @property
+    def streams(self) -> dict[str, StreamBase[Any]]:
+        """Streams among what is given. Raises `BadInput` if there is anything else beside them."""
+        found = {table: each for table, each in self.given.items() if isinstance(each, StreamBase)}
+        others = self.given.keys() - found.keys()
+        if found and (others or len({each.flow for each in found.values()}) > 1):
+            raise BadInput(
+                f"the query mixes stream {next(iter(found))!r} with rows, or with streams of another flow",
+                where=[self.location],
+                why="A flow is fed as a whole, by its sources.",
+                fix="give streams of one flow only, or rows and frames only",
+            )
+        return found
+
+    @property
+    def sink(self) -> str:
+        return self.name or "answer"
+
+    def add_to_flow(self) -> Flow:
+        """Add the query as a sink to the flow of its streams, and return the flow."""
+        return self._plan({table: each.schema for table, each in self.streams.items()}, self.streams)
+
+    def start(self) -> tuple[Engine, Changes]:
+        """Run the query on the rows that there are."""
+        schemas = {table: self._schema(table, each) for table, each in self.given.items()}
+        engine = Engine(self._plan(schemas, {}))
+        rows = {table: each for table, each in self.given.items() if not isinstance(each, type)}
+        return engine, engine.tick(**rows)[self.sink]
+
+    def _plan(self, schemas: Mapping[str, Schema], streams: Mapping[str, Any]) -> Flow:
+        require_package(_MAGIC, "pyspark", "spark", self.location)
+        text = QueryText(self.text, _MAGIC, 2)
+        return plan_flow(text, schemas, self.append, self.sink, None, self.location, streams)
+
+    def _schema(self, table: str, given: Any) -> Schema:
+        if is_frame(given):
+            return _frame_schema(given)
+        if isinstance(given, type):
+            return schema_of(given)
+        if isinstance(given, Sequence) and len(given):  # pyright: ignore[reportUnknownArgumentType]
+            return schema_of(type(given[0]))
+        raise BadInput(
+            f"the columns of table {table!r} are unknown",
+            where=[self.location],
+            why=f"It is {_kind(given)}.",
+            fix="give a list of rows of a row class, a frame, a stream, or the row class itself",
+        )
+
+
+def _kind(given: Any) -> str:
+    kind = type(given).__name__
+    return f"an empty {kind}" if isinstance(given, Sequence) else f"of type {kind}"
+
+
+def _found(variable: str, variables: Mapping[str, Any], location: QuotedLocation) -> Any:
+    if variable not in variables:
+        raise BadInput(
+            f"the notebook has no variable {variable!r}",
+            where=[location],
+            fix="run the cell that assigns it, or write --table TABLE=VARIABLE",
+        )
+    return variables[variable]
+
+
+def _frame_schema(frame: Any) -> Schema:
+    """Return the columns of a frame, as Spark types them. Raises `UnsupportedQuery` for other types."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from penstock.queries.catalyst_plan import parse_schema
+
+    table = frame.to_arrow() if hasattr(frame, "to_arrow") else pa.table(frame)
+    return parse_schema(from_arrow_schema(table.schema).jsonValue())

@@ -1,0 +1,93 @@
+"""The cell magic `%%penstock_sql`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from penstock import Flow
+from penstock.errors import PenstockError
+from penstock.sql_magic import load_ipython_extension
+from tests.golden import assert_golden
+from tests.notebook.execution import html_of, run_cells, text_of
+
+
+class Order(NamedTuple):
+    shop: str
+    price: int
+
+
+class Shell:
+    """What the magic needs of IPython."""
+
+    def __init__(self, **variables: Any) -> None:
+        self.user_ns = variables
+        self.magic: Any = None
+        load_ipython_extension(self)
+
+    def register_magic_function(self, magic: Any, kind: str, name: str) -> None:
+        assert (kind, name) == ("cell", "penstock_sql")
+        self.magic = magic
+
+
+MISTAKES = {
+    "no tables": "totals",
+    "unknown option": "totals --tabel orders",
+    "unfinished quote": "totals --table 'orders",
+    "no variable": "totals --table orders=ordrs",
+    "no identifier": "my-totals --table orders",
+    "no rows": "totals --table empty",
+    "no columns": "totals --table number",
+    "stream and rows": "totals --table stream --table orders",
+    "two flows": "totals --table stream --table other",
+}
+
+
+def test_mistakes_in_the_line_say_what_to_write() -> None:
+    streams = {name: Flow(name).source("orders", Order) for name in ("stream", "other")}
+    shell = Shell(orders=[Order("a", 1)], empty=[], number=7, **streams)
+    texts: list[str] = []
+    for mistake, line in MISTAKES.items():
+        with pytest.raises(PenstockError) as error:
+            shell.magic(line, "SELECT 1\n")
+        texts.append(f"--- {mistake}\n{error.value}\n")
+    assert_golden(Path(__file__).parent / "sql_magic_mistakes.txt", "\n".join(texts))
+
+
+def test_the_magic_has_its_meaning_as_help() -> None:
+    assert "--table TABLE[=VARIABLE]" in Shell().magic.__doc__
+
+
+@pytest.mark.spark
+@pytest.mark.verify
+def test_queries_run_over_rows_frames_and_streams(tmp_path: Path) -> None:
+    query = "SELECT shop, sum(price) AS revenue FROM orders GROUP BY shop HAVING sum(price) > 1"
+    made = run_cells(
+        tmp_path,
+        "%load_ext penstock\nimport penstock as ps, polars as pl\nfrom typing import NamedTuple\n"
+        "class Order(NamedTuple):\n    shop: str\n    price: int\n"
+        'orders = [Order("bath", 5), Order("york", 1)]\n'
+        'frame = pl.DataFrame({"shop": ["bath", "york"], "price": [7, 1]})\npandas = frame.to_pandas()',
+        f"%%penstock_sql totals --table orders\n{query}",
+        'totals.tick(orders=[ps.insert(Order("bath", 1))])["totals"]',
+        f"%%penstock_sql --table orders=frame\n{query}",
+        f"%%penstock_sql --source orders=pandas\n{query}",
+        'flow = ps.Flow("shops")\nstream = flow.table("orders", Order)',
+        f"%%penstock_sql totals --table orders=stream\n{query}",
+        f"%%penstock_sql totals --table orders=stream\n{query}",
+        'ps.Engine(flow).tick(orders=[ps.insert(Order("bath", 9))])["totals"].raw',
+        "%%penstock_sql --table orders\nSELECT\n  prize FROM orders",
+        failing=[9],
+    )
+    assert all(text in html_of(made[1]) for text in ("revenue", "bath", "5"))
+    assert "york" not in html_of(made[1])
+    assert ">6<" in html_of(made[2])
+    assert "7" in html_of(made[3])
+    assert "7" in html_of(made[4])
+    assert "<svg" in html_of(made[6])
+    assert "<svg" in html_of(made[7])
+    assert text_of(made[8]) == "[('bath', 9, 1)]"
+    assert "UnsupportedQuery" in text_of(made[9])
+    assert "%%penstock_sql:" in text_of(made[9])
