@@ -13,8 +13,7 @@ from typing import Any
 
 def cell_execution() -> object | None:
     """Return the identity of the cell execution under way in IPython, Jupyter or marimo; None elsewhere."""
-    ipython: Any = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
+    shell = _ipython()
     if shell is not None:
         count: int = shell.execution_count
         return count
@@ -23,10 +22,22 @@ def cell_execution() -> object | None:
     return None if context is None else context.execution_context
 
 
+def cell_name(file: str) -> str | None:
+    """Return the name of the cell that IPython runs under a file name, such as "In[3]"; None if none."""
+    shell = _ipython()
+    kind, name = ("", "") if shell is None else shell.compile.format_code_name(file) or ("", "")
+    return name if kind == "Cell" else None
+
+
 def in_notebook() -> bool:
     """Return whether the program runs in a Jupyter kernel or in marimo, so that HTML and widgets show."""
-    ipython: Any = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
+    shell = _ipython()
     if shell is not None:
         return hasattr(shell, "kernel")
     return cell_execution() is not None
+
+
+def _ipython() -> Any:
+    """Return the shell of IPython, if that is what runs the program."""
+    ipython: Any = sys.modules.get("IPython")
+    return None if ipython is None else ipython.get_ipython()

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from penstock.notebook_cells import cell_name
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -34,7 +36,7 @@ class SourceLocation:
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
-        return f"{os.path.basename(self.file)}:{self.line}"
+        return f"{cell_name(self.file) or os.path.basename(self.file)}:{self.line}"
 
     @classmethod
     def of_caller(cls) -> SourceLocation:

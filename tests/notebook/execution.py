@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,3 +68,8 @@ def text_of(cell: Any) -> str:
 def html_of(cell: Any) -> str:
     """Return the HTML of a cell's outputs."""
     return "".join(output.data.get("text/html", "") for output in cell.outputs if "data" in output)
+
+
+def without_line_numbers(error: BaseException) -> str:
+    """Return an error's text for a golden file: the lines of a test move."""
+    return re.sub(r"(\.py):\d+ +", r"\1   ", str(error))

@@ -20,7 +20,7 @@ from penstock.engine.live_rows import LiveRow, LiveRows
 from penstock.engine.throttle import Throttle
 from penstock.errors import BadInput
 from tests.golden import assert_golden
-from tests.notebook.execution import run_cells, text_of
+from tests.notebook.execution import run_cells, text_of, without_line_numbers
 
 SCRIPT = Path(ps.__file__).parent / "engine" / "live_table.js"
 
@@ -170,7 +170,7 @@ def test_mistakes_say_what_to_do(engine: ps.Engine, monkeypatch: pytest.MonkeyPa
     for sink, limit in (("totals", 20), ("total", 20), ("totals", 0)):
         with pytest.raises(BadInput) as error:
             engine.watch(sink, limit=limit)
-        texts.append(str(error.value))
+        texts.append(without_line_numbers(error.value))
     assert_golden(Path(__file__).parent / "watch_mistakes.txt", "\n\n".join(texts) + "\n")
 
 
