@@ -15,7 +15,7 @@ from typing import Any
 from penstock.analysis import Analysis
 from penstock.analysis.coordination_verdicts import Judgement
 from penstock.analysis.flow_report import MEANING
-from penstock.engine.change import Changes
+from penstock.engine.change import Changes, TickOutput
 from penstock.engine.engine import Engine
 from penstock.engine.signals.replay import Emissions
 from penstock.errors import PenstockError
@@ -94,6 +94,11 @@ def _(value: Expr | WindowFunction) -> str:
 def _(value: Changes) -> str:
     changes = [(change.row, change.weight) for change in islice(value, SHOWN)]
     return _changes(value.columns, changes, len(value))
+
+
+@html_of.register
+def _(value: TickOutput) -> str:
+    return "".join(f"<h4>{escape(name)}</h4>{html_of(changes)}" for name, changes in value.items())
 
 
 @html_of.register

@@ -19,7 +19,11 @@ def cell_execution() -> object | None:
         return count
     marimo: Any = sys.modules.get("marimo._runtime.context.types")
     context = None if marimo is None else marimo.safe_get_context()
-    return None if context is None else context.execution_context
+    if context is None:
+        return None
+    # Executions of a cell compare equal, so the object counts. It stays alive, and its id its own.
+    execution = context.execution_context
+    return id(execution), execution
 
 
 def cell_name(file: str) -> str | None:

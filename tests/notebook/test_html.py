@@ -93,6 +93,7 @@ def test_changes_have_signs_and_large_ones_an_end(flow: Flow) -> None:
         ("+", "bath", "6"),
         ("\N{MINUS SIGN}", "bath", "5"),
     ]
+    assert shown(made) == ["totals", *texts]
     many = engine.tick(orders=[ps.insert(Order(str(n), n)) for n in range(100)])
     assert shown(many["totals"])[-1] == "20 of 100 rows"
     assert shown(engine) == [

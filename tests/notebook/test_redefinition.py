@@ -154,7 +154,7 @@ def test_signals_are_subscribed_to_after_a_cell_ran_again(cells: Cells) -> None:
 
 
 def test_marimo_tells_its_executions_by_their_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    context = SimpleNamespace(execution_context=object())
+    context = SimpleNamespace(execution_context=SimpleNamespace(cell_id="a"))
     module = SimpleNamespace(safe_get_context=lambda: context)
     monkeypatch.setitem(sys.modules, "marimo._runtime.context.types", module)
     flow = Flow("f")
@@ -162,7 +162,7 @@ def test_marimo_tells_its_executions_by_their_context(monkeypatch: pytest.Monkey
     flow.sink("totals", orders)
     with pytest.raises(BadFlow, match="two sinks"):
         flow.sink("totals", orders)
-    context.execution_context = object()
+    context.execution_context = SimpleNamespace(cell_id="a")
     flow.sink("totals", orders)
     assert len(flow.graph().nodes) == 2
 

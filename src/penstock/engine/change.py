@@ -183,3 +183,9 @@ class Changes(Shown, Sequence[Change[Any]]):
 
     def __repr__(self) -> str:
         return f"Changes({list(self)!r})"
+
+
+class TickOutput(Shown, dict[str, Changes]):
+    """Changes of one tick, per sink, including empty ones."""
+
+    __slots__ = ()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from penstock.analysis.column_liveness import columns_read, live_graph
-from penstock.engine.change import Change, Changes
+from penstock.engine.change import Change, Changes, TickOutput
 from penstock.engine.columnar.columnar_option import ColumnarName, internal_rows_of_frame, parse_columnar
 from penstock.engine.event_time import EventTime
 from penstock.engine.frames import is_frame, read_whole, rows_of_frame
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 Rows = list[tuple[Any, ...]]
 ScheduleName = Literal["hybrid", "dynamic", "static"]
-TickOutput: TypeAlias = dict[str, Changes]
-"""Changes of one tick, per sink, including empty ones."""
 _NO_ROWS: Rows = []
 _TICKS_BETWEEN_LOOKS = 32
 """Number of ticks between two measurements of the state's size."""
@@ -273,7 +271,7 @@ class Engine(Shown, RunsSignals, Watched):
         return self._intake[name](rows_of_frame(frame, schema, None if append else Change))
 
     def _output(self, made: Mapping[str, Rows]) -> TickOutput:
-        outputs: TickOutput = {}
+        outputs = TickOutput()
         for name, append, user, schema in self._outlets:
             outputs[name] = Changes(made.get(name, _NO_ROWS), append, user, schema)
         return outputs

@@ -75,7 +75,7 @@ def draw(flow: Flow) -> Drawing:
     >>> flow.sink("out", flow.source("numbers", int))
     >>> print(ps.draw(flow))
     ---
-    title: numbers
+    title: "numbers"
     ---
     flowchart LR
     ...
