@@ -86,7 +86,7 @@ def test_windows_stay_open_where_a_next_run_can_go_on(penstock: Run) -> None:
 def test_rows_that_are_set_aside_are_mentioned(penstock: Run, folder: Path) -> None:
     (folder / "in" / "2.json").write_text("?\n")
     done = penstock("run", "flows:flow", "--source", "sales=json:in?dead_letter=dead", "--sink", "totals=-")
-    assert (done.returncode, done.stderr) == (0, "1 rows could not be read and were set aside\n")
+    assert (done.returncode, done.stderr) == (0, "1 row could not be read and was set aside\n")
     assert len(list((folder / "dead").iterdir())) == 1
 
 

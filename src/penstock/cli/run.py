@@ -202,7 +202,8 @@ def report_and_exit(result: Any, checkpoint: str | None) -> None:
     from penstock.io.delivery.negative_rows import report_lines
 
     if result.set_aside:
-        typer.echo(f"{result.set_aside:,} rows could not be read and were set aside", err=True)
+        rows, were = ("1 row", "was") if result.set_aside == 1 else (f"{result.set_aside:,} rows", "were")
+        typer.echo(f"{rows} could not be read and {were} set aside", err=True)
     for line in report_lines(result.held_back):
         typer.echo(line, err=True)
     if result.stopped_by is None:
