@@ -54,7 +54,7 @@ format: setup
 	$(BIN)/ruff format .
 
 docs: setup
-	PYTHONPATH=src:. NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	PYTHONPATH=src:. NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 proto: setup
 	PYTHONPATH=. $(BIN)/python -m tests.project.generated_code
