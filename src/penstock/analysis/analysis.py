@@ -5,13 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.analysis.checks import (
-    check_changing_loops,
-    check_cycles,
-    check_growth,
-    check_needs,
-    check_nondet_reasons,
-)
+from penstock.analysis.checks import check_cycles, refusals
 from penstock.analysis.coordination_verdicts import Judgement, Verdict, judge_sinks
 from penstock.analysis.fact_propagation import find_facts
 from penstock.analysis.regions import Region, find_activation, find_regions
@@ -66,12 +60,11 @@ def analyse(graph: FlowGraph) -> Analysis:
 
     Raises `CycleThroughBlockingInput`, `GuardMissing` and `NeedNotMet`, in this order.
     """
-    check_cycles(graph)
+    for error in check_cycles(graph):
+        raise error
     facts = find_facts(graph)
-    check_nondet_reasons(graph, facts)
-    check_needs(graph, facts)
-    check_growth(graph, facts)
-    check_changing_loops(graph, facts)
+    for error in refusals(graph, facts):
+        raise error
     order = find_execution_order(graph)
     activation = find_activation(graph, order)
     return Analysis(

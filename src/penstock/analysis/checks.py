@@ -13,7 +13,7 @@ from penstock.analysis.witness_paths import (
     path_to_lost_fact,
     steps_by_location,
 )
-from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
+from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet, PenstockError
 from penstock.graph.graph_algorithms import adjacency_lists, strongly_connected_components
 from penstock.graph.monotone_columns import introducing_operator
 from penstock.graph.operator_declarations import Delay
@@ -25,14 +25,22 @@ if TYPE_CHECKING:
     from penstock.graph.operator_declarations import Facts, Need
 
 
-def check_cycles(graph: FlowGraph) -> None:
-    """Raise `CycleThroughBlockingInput` for a blocking input in a cycle within a tick."""
+def refusals(graph: FlowGraph, facts: Sequence[Facts]) -> Iterator[PenstockError]:
+    """Yield every error of a flow in which no cycle blocks (`check_cycles`)."""
+    yield from check_nondet_reasons(graph, facts)
+    yield from check_needs(graph, facts)
+    yield from check_growth(graph, facts)
+    yield from check_changing_loops(graph, facts)
+
+
+def check_cycles(graph: FlowGraph) -> Iterator[CycleThroughBlockingInput]:
+    """Yield `CycleThroughBlockingInput` for a blocking input in a cycle within a tick."""
     edges = list(graph.same_tick_edges())
     for edge in _blocking_inside(graph, edges):
         node, port = graph.nodes[edge.target], graph.port(edge)
         cycle = [graph.nodes[i] for i in cycle_through(edge, edges, len(graph.nodes))]
         name = label_in_sentence(graph, node)
-        raise CycleThroughBlockingInput(
+        yield CycleThroughBlockingInput(
             f"flow {graph.name!r} has no order to run in: {name} waits for its own answer",
             where=steps_by_location(
                 (n, f"{port.name!r} must be complete first" if n is node else "") for n in cycle
@@ -46,8 +54,8 @@ def check_cycles(graph: FlowGraph) -> None:
         )
 
 
-def check_nondet_reasons(graph: FlowGraph, facts: Sequence[Facts]) -> None:
-    """Raise `GuardMissing` for results that depend on the cut into ticks without a `nondet=` reason.
+def check_nondet_reasons(graph: FlowGraph, facts: Sequence[Facts]) -> Iterator[GuardMissing]:
+    """Yield `GuardMissing` for results that depend on the cut into ticks without a `nondet=` reason.
 
     This concerns operators that themselves depend on the cut, and cycles broken by a delay. Such a cycle
     needs a reason if it contains a blocking input, or if its rows may be retracted, since rows derived from a
@@ -59,7 +67,7 @@ def check_nondet_reasons(graph: FlowGraph, facts: Sequence[Facts]) -> None:
     for node in graph.nodes:
         why = node.operator.depends_on_cut()
         if why and node.operator.guard() is None and not _ticks_are_given(graph, node):
-            raise GuardMissing(
+            yield GuardMissing(
                 f"the answer of {label_in_sentence(graph, node)} depends on how the input is cut into ticks",
                 where=steps_by_location([(node, "no nondet=")]),
                 why=f"{why}\nNothing says why that is right.",
@@ -75,7 +83,7 @@ def check_nondet_reasons(graph: FlowGraph, facts: Sequence[Facts]) -> None:
         if graph.port(e).delay is Delay.NONE or graph.nodes[e.target].operator.guard() is None
     ]
     for edge in _blocking_inside(graph, unguarded):
-        raise _guard_missing(
+        yield _guard_missing(
             graph,
             cycle_through(edge, unguarded, len(graph.nodes)),
             graph.port(edge).name,
@@ -88,7 +96,7 @@ def check_nondet_reasons(graph: FlowGraph, facts: Sequence[Facts]) -> None:
         if path is None and edge.target not in within_a_tick:
             path = cycle_through(edge, unguarded, len(graph.nodes))
         if path is not None:
-            raise _guard_missing(
+            yield _guard_missing(
                 graph,
                 path,
                 graph.port(edge).name,
@@ -120,26 +128,26 @@ def _guard_missing(graph: FlowGraph, path: Sequence[int], port: str, role: str, 
     )
 
 
-def check_needs(graph: FlowGraph, facts: Sequence[Facts]) -> None:
-    """Raise `NeedNotMet` for an operator whose input lacks a fact that it needs."""
+def check_needs(graph: FlowGraph, facts: Sequence[Facts]) -> Iterator[NeedNotMet]:
+    """Yield `NeedNotMet` for an operator whose input lacks a fact that it needs."""
     for node in graph.nodes:
         for need in node.operator.needs():
             if not need.only_in_loop and not _meets(facts, node, need):
-                raise _need_not_met(graph, facts, node, need)
+                yield _need_not_met(graph, facts, node, need)
     for edge, need in _unmet_in_cycles(graph, facts, list(graph.same_tick_edges())):
         if not need.across_ticks:
-            raise _need_not_met(graph, facts, graph.nodes[edge.target], need)
+            yield _need_not_met(graph, facts, graph.nodes[edge.target], need)
 
 
-def check_changing_loops(graph: FlowGraph, facts: Sequence[Facts]) -> None:
-    """Raise `NeedNotMet` for an operator that cannot run in a loop with retractions."""
+def check_changing_loops(graph: FlowGraph, facts: Sequence[Facts]) -> Iterator[NeedNotMet]:
+    """Yield `NeedNotMet` for an operator that cannot run in a loop with retractions."""
     for loop in find_loops(graph):
         for node in (graph.nodes[n] for n in loop):
             if all(facts[n].append for n in loop):
                 break
             why = node.operator.refused_in_changing_loop([i in loop for i in node.inputs])
             if why:
-                raise _refused_in_loop(graph, facts, loop, node, why)
+                yield _refused_in_loop(graph, facts, loop, node, why)
 
 
 def _refused_in_loop(
@@ -221,8 +229,8 @@ def _delays(node: Node) -> bool:
     return any(port.delay is not Delay.NONE for port in node.operator.ports())
 
 
-def check_growth(graph: FlowGraph, facts: Sequence[Facts]) -> None:
-    """Raise `NeedNotMet` if an operator needs a monotone column and its rows may be retracted.
+def check_growth(graph: FlowGraph, facts: Sequence[Facts]) -> Iterator[NeedNotMet]:
+    """Yield `NeedNotMet` if an operator needs a monotone column and its rows may be retracted.
 
     Building the flow has already checked that the column is monotone for append streams.
     """
@@ -235,7 +243,7 @@ def check_growth(graph: FlowGraph, facts: Sequence[Facts]) -> None:
         if not read:
             continue
         way = [graph.nodes[i] for i in path_to_lost_fact(graph, facts, read[0], "append")]
-        raise NeedNotMet(
+        yield NeedNotMet(
             f"{label_in_sentence(graph, node)} needs {column!r} to only grow, and it may fall",
             where=steps_by_location(
                 [

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from penstock.analysis.analysis import Analysis, analyse
 from penstock.analysis.column_liveness import columns_unread
-from penstock.analysis.coordination_verdicts import Judgement, Verdict, ancestors_of
+from penstock.analysis.coordination_verdicts import Judgement, Verdict
+from penstock.analysis.findings import unused_nodes
 from penstock.analysis.node_labels import label
 from penstock.flow.flow import Flow
 from penstock.graph.node import function_name
@@ -232,11 +233,8 @@ def _unread(graph: FlowGraph) -> Iterator[str]:
 
 
 def _unused(graph: FlowGraph) -> Iterator[str]:
-    ends = (*graph.sinks.values(), *(n.id for n in graph.nodes if n.operator.ends_streams))
-    used = {node for end in ends for node in ancestors_of(graph, end)}
-    for node in graph.nodes:
-        if node.id not in used:
-            yield f"{label(graph, node)} at {node.location}: no sink depends on it"
+    for node in unused_nodes(graph):
+        yield f"{label(graph, node)} at {node.location}: no sink depends on it"
 
 
 def _section(title: str, lines: Iterator[str] | Sequence[str], empty: str) -> str:
