@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import SourceLocation
 from penstock.pipelines.auto_cdc import AutoCdc
-from penstock.pipelines.errors import BadDefinition, UnknownDataset
+from penstock.pipelines.errors import BadDefinition, Report, UnknownDataset, reporting
 from penstock.queries.query_positions import QueryText
 from penstock.spark.lowering.types import quoted
 
@@ -189,39 +189,46 @@ class Definitions:
             )
         return found
 
-    def check(self) -> None:
-        """Raise `BadDefinition` for queries without a dataset, and for datasets without the right queries."""
+    def check(self, report: Report | None = None) -> None:
+        """Raise or report `BadDefinition` for queries without a dataset, and for what `checked` refuses."""
         for name, queries in self.queries.items():
-            if name not in self.datasets:
-                raise BadDefinition(
-                    f"flow {queries[0].name!r} goes to {queries[0].target}, which nothing defines",
-                    where=[queries[0].location],
-                    fix="define it: dp.create_streaming_table(...), or CREATE STREAMING TABLE",
-                    dataset=str(queries[0].target),
-                )
-        for name, dataset in self.datasets.items():
-            if dataset.format not in _FORMATS and dataset.kind is not Kind.SINK:
-                raise BadDefinition(
-                    f"{dataset.name} has the format {dataset.format!r}",
-                    where=[dataset.location],
-                    fix=f"one of: {', '.join((*_FORMATS, DELTA))}",
-                    dataset=str(dataset.name),
-                )
-            queries = self.queries.get(name, [])
-            several = dataset.kind in (Kind.STREAMING_TABLE, Kind.SINK)
-            if not queries or (len(queries) > 1 and not several):
-                raise BadDefinition(
-                    f"{dataset.kind.value} {dataset.name} has {len(queries) or 'no'} queries",
-                    where=places(dataset, queries),
-                    fix="give a streaming table or sink one flow at least, a view exactly one query",
-                    dataset=str(dataset.name),
-                )
-            records = [query for query in queries if query.cdc is not None]
-            if records and (len(queries) > 1 or dataset.kind is not Kind.STREAMING_TABLE):
-                raise BadDefinition(
-                    f"{dataset.kind.value} {dataset.name} has an AUTO CDC flow and "
-                    + ("another one" if len(queries) > 1 else "is no streaming table"),
-                    where=places(dataset, queries),
-                    fix="give the AUTO CDC flow a streaming table of its own",
-                    dataset=str(dataset.name),
-                )
+            with reporting(report):
+                if name not in self.datasets:
+                    raise BadDefinition(
+                        f"flow {queries[0].name!r} goes to {queries[0].target}, which nothing defines",
+                        where=[queries[0].location],
+                        fix="define it: dp.create_streaming_table(...), or CREATE STREAMING TABLE",
+                        dataset=str(queries[0].target),
+                    )
+        for name in self.datasets:
+            with reporting(report):
+                self.checked(name)
+
+    def checked(self, name: TableName) -> Dataset:
+        """Return a dataset by its folded name. Raises `BadDefinition` if it has not the right queries."""
+        dataset, queries = self.datasets[name], self.queries.get(name, [])
+        if dataset.format not in _FORMATS and dataset.kind is not Kind.SINK:
+            raise BadDefinition(
+                f"{dataset.name} has the format {dataset.format!r}",
+                where=[dataset.location],
+                fix=f"one of: {', '.join((*_FORMATS, DELTA))}",
+                dataset=str(dataset.name),
+            )
+        several = dataset.kind in (Kind.STREAMING_TABLE, Kind.SINK)
+        if not queries or (len(queries) > 1 and not several):
+            raise BadDefinition(
+                f"{dataset.kind.value} {dataset.name} has {len(queries) or 'no'} queries",
+                where=places(dataset, queries),
+                fix="give a streaming table or sink one flow at least, a view exactly one query",
+                dataset=str(dataset.name),
+            )
+        records = [query for query in queries if query.cdc is not None]
+        if records and (len(queries) > 1 or dataset.kind is not Kind.STREAMING_TABLE):
+            raise BadDefinition(
+                f"{dataset.kind.value} {dataset.name} has an AUTO CDC flow and "
+                + ("another one" if len(queries) > 1 else "is no streaming table"),
+                where=places(dataset, queries),
+                fix="give the AUTO CDC flow a streaming table of its own",
+                dataset=str(dataset.name),
+            )
+        return dataset

@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TypeAlias
+
 from penstock.errors import PenstockError
+
+Report: TypeAlias = Callable[[PenstockError], object]
+
+
+@contextmanager
+def reporting(report: Report | None) -> Generator[None]:
+    """Give an error to `report` and go on after the block; without a `report`, let it end the caller."""
+    try:
+        yield
+    except PenstockError as error:
+        if report is None:
+            raise
+        report(error)
 
 
 class PipelineError(PenstockError):

@@ -22,17 +22,9 @@ from pyspark.errors import PySparkException
 from penstock.errors import PenstockError, Step
 from penstock.io.delivery.atomic_files import subfolder_for
 from penstock.pipelines.catalog import SINK, TableEntry
-from penstock.pipelines.definitions import (
-    RESERVED,
-    Dataset,
-    Definitions,
-    Kind,
-    Query,
-    TableName,
-    places,
-)
+from penstock.pipelines.definitions import RESERVED, Dataset, Definitions, Kind, Query, TableName, places
 from penstock.pipelines.delta_source import with_delta_relations
-from penstock.pipelines.errors import BadDefinition, QueryRefused
+from penstock.pipelines.errors import BadDefinition, QueryRefused, Report, reporting
 from penstock.pipelines.leaves import Leaf, TableLeaf, UnversionedLeaf, leaves_of, with_leaves
 from penstock.pipelines.python_files import import_python_file, name_parts
 from penstock.pipelines.session_guard import queries_only
@@ -113,28 +105,35 @@ class Graph:
         return frozenset(name for name in read if self.table(name).dataset.kind is Kind.SNAPSHOT)
 
 
-def read_definitions(spec: PipelineSpec, spark: SparkSession) -> Definitions:
-    """Read the files of a project. Raises `BadSpec` and `BadDefinition`."""
+def read_definitions(spec: PipelineSpec, spark: SparkSession, report: Report | None = None) -> Definitions:
+    """Read the files of a project. Raises `BadSpec` and `BadDefinition`, or reports them (see `analysed`)."""
     linecache.checkcache()  # Errors quote the files as they are now.
     definitions = Definitions(spec.database)
     for file, _ in spec.files():
-        if file.suffix == ".py":
-            import_python_file(file, spec.root, definitions, spark)
-        else:
-            read_sql_file(file, definitions, spark)
-    definitions.check()
+        with reporting(report):
+            if file.suffix == ".py":
+                import_python_file(file, spec.root, definitions, spark)
+            else:
+                read_sql_file(file, definitions, spark, report)
+    definitions.check(report)
     return definitions
 
 
 @contextmanager
 def analysed(
-    definitions: Definitions, spark: SparkSession, empty: Path, entries: Mapping[TableName, TableEntry]
+    definitions: Definitions,
+    spark: SparkSession,
+    empty: Path,
+    entries: Mapping[TableName, TableEntry],
+    report: Report | None = None,
 ) -> Generator[Graph]:
     """Provide the graph of a pipeline, whose datasets are in the session's catalogue meanwhile.
 
-    empty: folder for the empty tables. entries: of the last run. Raises `BadDefinition` and `QueryRefused`.
+    empty: folder for the empty tables. entries: of the last run.
+
+    Raises `BadDefinition` and `QueryRefused`, or reports them and leaves out their datasets.
     """
-    analyser = _Analyser(definitions, spark, empty, entries)
+    analyser = _Analyser(definitions, spark, empty, entries, report)
     try:
         yield analyser.graph()
     finally:
@@ -147,6 +146,7 @@ class _Analyser:
     spark: SparkSession
     empty: Path
     entries: Mapping[TableName, TableEntry]
+    report: Report | None = None
     tables: dict[TableName, Table] = field(default_factory=dict[TableName, Table])
     done: set[TableName] = field(default_factory=set[TableName])
     path: list[TableName] = field(default_factory=list[TableName])
@@ -160,7 +160,8 @@ class _Analyser:
             self._create_database(database)
         self.spark.catalog.setCurrentDatabase(self.definitions.database)
         for name in sorted(datasets):
-            self._analyse(name)
+            with reporting(self.report):
+                self._analyse(name)
         return Graph(self.definitions, tuple(self.tables.values()), self._names())
 
     def _create_database(self, database: str) -> None:
@@ -187,7 +188,7 @@ class _Analyser:
     def _analyse(self, name: TableName) -> None:
         if name in self.done:
             return
-        dataset = self.definitions.datasets[name]
+        dataset = self.definitions.checked(name)
         if dataset.kind.is_stored:
             table = self._table(dataset)
             self.tables[name] = table

@@ -17,7 +17,7 @@ from penstock.errors import PenstockError, Step, UnsupportedQuery
 from penstock.io.source import WEIGHT
 from penstock.pipelines.auto_cdc import TOMBSTONES
 from penstock.pipelines.definitions import Dataset, Kind, TableName
-from penstock.pipelines.errors import BadDefinition, NotIncremental
+from penstock.pipelines.errors import BadDefinition, NotIncremental, Report, reporting
 from penstock.pipelines.event_order import why_refused
 from penstock.pipelines.graph import AnalysedQuery, Graph, Table
 from penstock.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, text_of
@@ -73,17 +73,21 @@ class TablePlan:
     chooses: bool = False
 
 
-def plan_tables(graph: Graph, default: Policy, spark: SparkSession) -> dict[TableName, TablePlan]:
+def plan_tables(
+    graph: Graph, default: Policy, spark: SparkSession, report: Report | None = None
+) -> dict[TableName, TablePlan]:
     """Plan all tables of a graph, in its order.
 
     default: policy of tables that have none.
 
-    Raises `NotIncremental` where `incremental_strict` cannot be kept.
+    Raises `BadDefinition`, and `NotIncremental` where `incremental_strict` cannot be kept, or reports them
+    and leaves out their tables.
     """
-    return {
-        table.name: _plan(table, policy_of(table.dataset, default), graph.names, spark)
-        for table in graph.tables
-    }
+    plans: dict[TableName, TablePlan] = {}
+    for table in graph.tables:
+        with reporting(report):
+            plans[table.name] = _plan(table, policy_of(table.dataset, default), graph.names, spark)
+    return plans
 
 
 def policy_of(dataset: Dataset, default: Policy) -> Policy:

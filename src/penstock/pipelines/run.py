@@ -20,7 +20,7 @@ from penstock.pipelines.catalog import Catalog, TableEntry
 from penstock.pipelines.cut import Cut
 from penstock.pipelines.definitions import Dataset, TableName
 from penstock.pipelines.delta_source import register_delta
-from penstock.pipelines.errors import BadDefinition, BadSpec
+from penstock.pipelines.errors import BadDefinition, BadSpec, Report
 from penstock.pipelines.graph import Graph, Table, analysed, message_of, read_definitions
 from penstock.pipelines.plans import TablePlan, plan_tables
 from penstock.pipelines.policy import POLICY, Policy, parse_policy
@@ -99,21 +99,22 @@ class RunReport(Shown):
 
 @contextmanager
 def planned(
-    spec: PipelineSpec, spark: SparkSession, default: Policy | None = None
+    spec: PipelineSpec, spark: SparkSession, default: Policy | None = None, report: Report | None = None
 ) -> Generator[tuple[Graph, Mapping[TableName, TablePlan]]]:
     """Provide the graph of a project with the plan of each table: all that is known before a run.
 
     default: policy of tables that have none; else that of the spec's configuration.
+    report:  is given the errors of single files, statements and tables; what they concern is left out.
 
-    Raises `BadSpec`, `BadDefinition`, `QueryRefused`, and `NotIncremental`.
+    Raises `BadSpec`, and without a `report` `BadDefinition`, `QueryRefused`, and `NotIncremental`.
     """
     with _session_of(spec, spark) as session, _inside(spec.root, session):
-        definitions = read_definitions(spec, session)
+        definitions = read_definitions(spec, session, report)
         with (
             TemporaryDirectory(prefix="penstock-empty-") as empty,
-            analysed(definitions, session, Path(empty), Catalog.last_entries(spec.storage)) as graph,
+            analysed(definitions, session, Path(empty), Catalog.last_entries(spec.storage), report) as graph,
         ):
-            yield graph, plan_tables(graph, default or _default_policy(spec), session)
+            yield graph, plan_tables(graph, default or default_policy(spec), session, report)
 
 
 @contextmanager
@@ -198,7 +199,8 @@ def run_pipeline(
         return _Run(catalog, graph, plans, session, selected, anew, observer).run()
 
 
-def _default_policy(spec: PipelineSpec) -> Policy:
+def default_policy(spec: PipelineSpec) -> Policy:
+    """Return the policy of tables that have none. Raises `BadDefinition` for an unknown one."""
     given = spec.configuration.get(POLICY, Policy.AUTO.value)
     return parse_policy(given, "the configuration", [SourceLocation(str(spec.file), 1)])
 

@@ -84,6 +84,22 @@ def find_spec(folder: Path) -> Path:
     )
 
 
+def spec_of(path: Path) -> Path | None:
+    """Return the spec of the project that a file, or its folder, is part of; None if it is part of none.
+
+    A malformed spec counts, as it may mean to name the file.
+    """
+    path = path.resolve()
+    specs = (at / name for at in (path, *path.parents) for name in NAMES if (at / name).is_file())
+    spec = next(specs, None)
+    if spec is None or path.is_dir() or path == spec:
+        return spec
+    try:
+        return spec if path in (file for file, _ in read_spec(spec).files()) else None
+    except BadSpec:
+        return spec
+
+
 def read_spec(file: Path) -> PipelineSpec:
     """Read a spec file. Raises `BadSpec` with the line."""
     linecache.checkcache()  # Errors quote the file as it is now.

@@ -13,7 +13,7 @@ from penstock.errors import SourceLocation
 from penstock.pipelines.auto_cdc import AutoCdc
 from penstock.pipelines.definitions import DELTA, Dataset, Definitions, Kind, Query, TableName
 from penstock.pipelines.delta_source import with_delta_names
-from penstock.pipelines.errors import BadDefinition
+from penstock.pipelines.errors import BadDefinition, Report, reporting
 from penstock.queries.plan_details import frame_of_plan, items, java_class, java_session, pairs
 from penstock.queries.query_positions import QueryText
 from penstock.spark.lowering.types import quoted
@@ -23,8 +23,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def read_sql_file(file: Path, definitions: Definitions, spark: SparkSession) -> None:
-    """Add the definitions in a file. Raises `BadDefinition` for text that is none."""
+def read_sql_file(
+    file: Path, definitions: Definitions, spark: SparkSession, report: Report | None = None
+) -> None:
+    """Add the definitions in a file. Raises `BadDefinition` for text that is none.
+
+    report: is given the errors of single statements instead.
+    """
     from pyspark.errors import PySparkException
 
     try:
@@ -48,7 +53,8 @@ def read_sql_file(file: Path, definitions: Definitions, spark: SparkSession) -> 
         ) from None
     reader = _Reader(file, definitions, spark)
     for statement in statements:
-        reader.read(statement.plan(), statement.queryOrigin())
+        with reporting(report):
+            reader.read(statement.plan(), statement.queryOrigin())
 
 
 @dataclass(slots=True)
