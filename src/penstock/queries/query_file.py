@@ -51,13 +51,17 @@ class QueryFile:
         if not declared:
             raise UnsupportedQuery(
                 f"{path} does not say what its tables are",
+                where=[SourceLocation(str(path), 1)],
                 fix="-- source NAME: id BIGINT, ...    (rows are only added)\n"
                 "-- table NAME: id BIGINT, ...     (rows may be taken back)",
             )
         return cls(path, text, declared)
 
     def plan(self) -> Flow:
-        """Plan the query by Spark. Raises `UnsupportedQuery`."""
+        """Plan the query by Spark. Raises `UnsupportedQuery`, and `SparkUnavailable`."""
+        from penstock.spark.session import need_pyspark
+
+        need_pyspark()
         from penstock.queries.query import plan_flow
         from penstock.queries.query_positions import QueryText
 
@@ -89,7 +93,14 @@ class QueryFile:
         return schemas
 
     def _unread(self, name: str, ddl: str, why: str) -> UnsupportedQuery:
-        return UnsupportedQuery(f"the columns of {name!r} in {self.path} cannot be read: {ddl}", why=why)
+        lines = self.text.split("\n")
+        at = next(at for at, line in enumerate(lines, 1) if _DECLARED.match(line) and ddl in line)
+        return UnsupportedQuery(
+            f"the columns of {name!r} in {self.path} cannot be read: {ddl}",
+            where=[SourceLocation(str(self.path), at)],
+            why=why,
+            fix=f"correct them: -- {self.tables[name][0]} {name}: id BIGINT, ...",
+        )
 
     @property
     def kept_plan(self) -> Path:
