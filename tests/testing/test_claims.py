@@ -157,7 +157,7 @@ flow.sink("mean", n.lattice_fold(Merging(0, lambda a, b: (a + b) // 2), name="me
 
 def test_the_command_prints_a_line_per_claim_and_what_refutes_it(penstock: Run, folder: Path) -> None:
     (folder / "claims.py").write_text(CLAIMS)
-    done = penstock("check", "claims.py")
+    done = penstock("check", "claims.py", "--claims")
     assert (done.returncode, done.stderr) == (1, "")
     assert_golden(HERE / "golden" / "claims.txt", done.stdout)
 
@@ -165,9 +165,10 @@ def test_the_command_prints_a_line_per_claim_and_what_refutes_it(penstock: Run, 
 def test_the_command_is_content_with_what_holds(penstock: Run, folder: Path) -> None:
     right = "\n".join(line for line in CLAIMS.splitlines() if "name=" not in line or "top" in line)
     (folder / "right.py").write_text(right)
-    done = penstock("check", "right.py", "--examples", "10")
+    done = penstock("check", "right.py", "--claims", "--examples", "10")
     assert (done.returncode, done.stdout) == (
         0,
-        "top: Max is a lattice: holds on 50 examples\n1 claim, 0 broken\n",
+        "top: Max is a lattice: holds on 50 examples\n1 file checked, 1 claim tried, 0 broken: no findings\n",
     )
-    assert penstock("check", "flows:flow").stdout == "the flow makes no claims\n"
+    done = penstock("check", "flows:flow", "--claims")
+    assert done.stdout == "1 file checked, no claims made: no findings\n"

@@ -1,4 +1,4 @@
-"""`penstock explain`, `draw` and `check`: inspect a flow without running it."""
+"""`penstock explain` and `draw`: inspect a flow without running it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.exit_codes import FAILED
 from penstock.cli.options import Engine
 from penstock.errors import BadInput
 
@@ -119,25 +118,3 @@ def draw(
         typer.echo(text, nl=False)
     else:
         Path(local_path(out, "--out")).write_text(text, encoding="utf-8")
-
-
-def check(
-    flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow")],
-    examples: Annotated[int, typer.Option(min=1, help="Number of examples per claim.")] = 1000,
-) -> None:
-    """Test the claims of a flow (commutative, idempotent, monotone, lattices) on generated examples."""
-    from penstock.cli.load_flow import load_flow
-    from penstock.testing.claims import try_claims
-
-    claims = broken = 0
-    for tried in try_claims(load_flow(flow), examples=examples):
-        claims += 1
-        typer.echo(str(tried))
-        if tried.broken is not None:
-            broken += 1
-            typer.echo(f"\n{tried.broken}\n")
-    typer.echo(
-        f"{claims} claim{'s' * (claims > 1)}, {broken} broken" if claims else "the flow makes no claims"
-    )
-    if broken:
-        raise typer.Exit(FAILED)

@@ -1,16 +1,23 @@
-"""Loader of the flow named by a command: `module:flow`, `path/to/file.py:flow`, `query.sql`, `query.plan`."""
+"""Loader of flows named by a command: `module:flow`, `path/to/file.py:flow`, `query.sql`, `query.plan`."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
 import typing
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FunctionType, ModuleType
 
 from penstock.errors import FlowNotFound, PenstockError, SourceLocation
 from penstock.flow.flow import Flow
+
+_PLANNED = (".sql", ".plan")
+"""Endings of files that hold a query or its plan."""
 
 
 def load_flow(name: str) -> Flow:
@@ -20,20 +27,83 @@ def load_flow(name: str) -> Flow:
     module must hold exactly one flow. A file of SQL is planned by Spark, unless its plan is beside it.
     Raises `FlowNotFound`, and whatever building the flow raises.
     """
-    if name.endswith((".sql", ".plan")):
-        return _load_query(Path(name))
     where, _, attribute = name.partition(":")
-    module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
-    found = _attribute(module, where, attribute) if attribute else _only_flow(module, where)
-    if not isinstance(found, Flow) and callable(found):
-        found = _calling(found, where, attribute)
-    if not isinstance(found, Flow):
-        raise FlowNotFound(
-            f"{attribute!r} of {where} is {type(found).__name__}, not a flow",
-            fix="name a Flow, or a function without arguments that returns one",
-            name=name,
+    if where.endswith(_PLANNED):
+        return _load_query(Path(name))
+    module = _load(where)
+    return _flow_at(module, where, attribute or _only_flow(module, where))
+
+
+def load_flows(name: str) -> Iterator[Flow | PenstockError]:
+    """Load all flows that `name` may mean, each as the flow or as the error raised while it was built.
+
+    Without `:flow`, these are all flows of the module. If the module itself fails, its error comes first,
+    then the flows that were complete by then.
+    """
+    where, _, attribute = name.partition(":")
+    if attribute or where.endswith(_PLANNED):
+        yield _outcome(partial(load_flow, name))
+        return
+    try:
+        module = _load(where)
+    except PenstockError as error:
+        yield error
+        if where.endswith(".py") and error.where:
+            yield from _complete_flows(sys.modules[Path(where).stem], where)
+        return
+    for flow in _flows(module):
+        yield _outcome(partial(_flow_at, module, where, flow))
+
+
+def _outcome(load: Callable[[], Flow]) -> Flow | PenstockError:
+    try:
+        return load()
+    except PenstockError as error:
+        return error
+
+
+def _complete_flows(module: ModuleType, where: str) -> Iterator[Flow | PenstockError]:
+    """Load the flows of a module that failed, but for the last one, which it may have been building."""
+    built = [name for name, value in vars(module).items() if isinstance(value, Flow)]
+    for flow in _flows(module):
+        if flow in built[-1:]:
+            continue
+        outcome = _outcome(partial(_flow_at, module, where, flow))
+        # A function may miss what the module would have defined later.
+        if not isinstance(outcome, FlowNotFound):
+            yield outcome
+
+
+@contextmanager
+def separate_imports() -> Generator[None]:
+    """Afterwards, forget modules from folders that were added to the import path meanwhile.
+
+    So files of different folders may each import a neighbour of the same name, and a file that is called like
+    an imported module does not replace it for good.
+    """
+    path, modules = list(sys.path), dict(sys.modules)
+    try:
+        yield
+    finally:
+        added = [Path(folder) for folder in sys.path if folder not in path]
+        for name in sys.modules.keys() - modules.keys():
+            if any(_lies_in(folder, name) for folder in added):
+                del sys.modules[name]
+        sys.modules.update(modules)
+        sys.path[:] = path
+
+
+def _lies_in(folder: Path, module: str) -> bool:
+    file, top = getattr(sys.modules[module], "__file__", None), module.partition(".")[0]
+    return (
+        file is not None
+        and Path(file).is_relative_to(folder)
+        and Path(file).relative_to(folder).parts[0]
+        in (
+            top,
+            f"{top}.py",
         )
-    return found
+    )
 
 
 def _load_query(path: Path) -> Flow:
@@ -44,6 +114,10 @@ def _load_query(path: Path) -> Flow:
     if not path.is_file():
         raise FlowNotFound(f"there is no file {path}", fix="name a .sql or a .plan file", name=str(path))
     return load_query(path) if path.suffix == ".sql" else load_plan(path)
+
+
+def _load(where: str) -> ModuleType:
+    return _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
 
 
 def _load_module(where: str) -> ModuleType:
@@ -82,7 +156,7 @@ def _load_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except PenstockError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _failed(str(path), error) from error
     return module
 
@@ -90,6 +164,19 @@ def _load_file(path: Path) -> ModuleType:
 def _search_first(folder: Path) -> None:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+
+
+def _flow_at(module: ModuleType, where: str, attribute: str) -> Flow:
+    found = _attribute(module, where, attribute)
+    if not isinstance(found, Flow) and callable(found):
+        found = _calling(found, where, attribute)
+    if not isinstance(found, Flow):
+        raise FlowNotFound(
+            f"{attribute!r} of {where} is {type(found).__name__}, not a flow",
+            fix="name a Flow, or a function without arguments that returns one",
+            name=f"{where}:{attribute}",
+        )
+    return found
 
 
 def _attribute(module: ModuleType, where: str, path: str) -> object:
@@ -108,10 +195,10 @@ def _attribute(module: ModuleType, where: str, path: str) -> object:
     return found
 
 
-def _only_flow(module: ModuleType, where: str) -> object:
+def _only_flow(module: ModuleType, where: str) -> str:
     flows = _flows(module)
     if len(flows) == 1:
-        return getattr(module, flows[0])
+        return flows[0]
     raise FlowNotFound(
         f"{where} has {len(flows) or 'no'} flows" + (f": {', '.join(flows)}" if flows else ""),
         fix=f"say which one: {where}:{flows[0] if flows else 'NAME'}",
@@ -120,7 +207,7 @@ def _only_flow(module: ModuleType, where: str) -> object:
 
 
 def _flows(module: ModuleType) -> list[str]:
-    """List the names of a module's flows, and of its callables annotated to return one."""
+    """List the names of a module's flows, and of its callables without arguments annotated to return one."""
     return [name for name, value in vars(module).items() if isinstance(value, Flow) or _makes_flow(value)]
 
 
@@ -131,9 +218,15 @@ def _makes_flow(value: object) -> bool:
     if not isinstance(called, FunctionType):
         return False
     try:
-        return typing.get_type_hints(called).get("return") is Flow
+        return typing.get_type_hints(called).get("return") is Flow and not _required_parameters(value)
     except (NameError, TypeError, AttributeError, SyntaxError):
         return False
+
+
+def _required_parameters(function: Callable[..., object]) -> list[str]:
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    return [each.name for each in parameters if each.default is each.empty and each.kind not in optional]
 
 
 def _calling(function: object, where: str, attribute: str) -> object:
@@ -146,7 +239,7 @@ def _calling(function: object, where: str, attribute: str) -> object:
         raise _failed(f"{where}:{attribute}", error) from error
 
 
-def _failed(what: str, error: Exception) -> FlowNotFound:
+def _failed(what: str, error: Exception | SystemExit) -> FlowNotFound:
     """Build the error for user code that raised while loading, showing the last line within that code."""
     trace = error.__traceback__
     location: SourceLocation | None = None
@@ -166,7 +259,7 @@ def _failed(what: str, error: Exception) -> FlowNotFound:
     )
 
 
-def _way_out(error: Exception) -> str:
+def _way_out(error: Exception | SystemExit) -> str:
     if isinstance(error, ImportError) and "relative import" in str(error):
         return "name a module of a package as one: package.module:flow"
     if isinstance(error, ModuleNotFoundError):

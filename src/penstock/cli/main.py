@@ -18,12 +18,13 @@ except ImportError as missing:
 
 from typer.core import TyperGroup
 
+from penstock.cli.check import check
 from penstock.cli.checkpoints import compact, reshard, rewind, skip
 from penstock.cli.conformance import conform, trace
 from penstock.cli.doctor import doctor
 from penstock.cli.exit_codes import FAILED, exit_code, signal_code
 from penstock.cli.insert import delete, insert
-from penstock.cli.inspect_flow import check, draw, explain
+from penstock.cli.inspect_flow import draw, explain
 from penstock.cli.package import package
 from penstock.cli.pipeline import pipeline
 from penstock.cli.plan import plan

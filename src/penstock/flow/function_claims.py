@@ -1,6 +1,7 @@
 """Claims about user functions, which relax the requirements on their input.
 
-Claims are not trusted: `penstock check` and `penstock.testing.check_claims` run each as a property test.
+Claims are not trusted: `penstock check --claims` and `penstock.testing.check_claims` run each as a property
+test.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Claims:
                     0,
                     "ordered",
                     "the function may give something else when rows come in another order",
-                    "claim commutative=True if it does not (`penstock check` tries it),\n"
+                    "claim commutative=True if it does not (`penstock check --claims` tries it),\n"
                     'or say what the order is by .assume_ordered(nondet="why it is kept")',
                 )
             )
@@ -60,7 +61,7 @@ class Claims:
                     0,
                     "once",
                     "the function may count a row twice that comes twice",
-                    "claim idempotent=True if it does not (`penstock check` tries it)",
+                    "claim idempotent=True if it does not (`penstock check --claims` tries it)",
                 )
             )
         return tuple(needs)

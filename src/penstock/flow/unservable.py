@@ -48,5 +48,6 @@ LOOP_OF_LATTICES = Unservable(
 )
 UNCLAIMED = Unservable(
     "The function may give something else when rows come in another order, and collections keep none.",
-    "claim commutative=True if it does not (`penstock check` tries it), or use group_by(...).agg(...)",
+    "claim commutative=True if it does not (`penstock check --claims` tries it), "
+    "or use group_by(...).agg(...)",
 )

@@ -1,0 +1,188 @@
+"""`penstock check` finds mistakes in files without running their flows."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from penstock.analysis.findings import Finding, Severity
+from penstock.cli.findings_output import OutputFormat, PlacedFinding, lines_of
+from penstock.cli.main import app
+from penstock.errors import BadFlow, SourceLocation
+from tests.cli.conftest import ROOT, Run
+from tests.golden import assert_golden
+
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.usefixtures("here")
+
+HEADER = "import penstock as ps\n"
+GOOD = "flow = ps.Flow('good')\nflow.sink('out', flow.source('numbers', int))\n"
+BAD = "bad = ps.Flow('bad')\nbad.sink('out', bad.source('numbers', int).select(ps.col.valeu))\n"
+
+
+def check(*arguments: str | Path) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["check", *map(str, arguments)])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.stdout
+
+
+def found(*arguments: str | Path) -> list[dict[str, Any]]:
+    return json.loads(check(*arguments, "--output-format", "json")[1])
+
+
+def codes(*arguments: str | Path) -> list[tuple[str, str, int | None]]:
+    return [(each["file"], each["code"], each["line"]) for each in found(*arguments)]
+
+
+@pytest.fixture
+def orders(folder: Path) -> Path:
+    return Path(shutil.copy(HERE / "checked" / "orders.py", folder))
+
+
+def test_every_mistake_of_a_file_is_found_in_one_run(penstock: Run, orders: Path) -> None:
+    done = penstock("check", "orders.py")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert_golden(HERE / "golden" / "check.txt", done.stdout)
+
+
+def test_annotations_for_github(penstock: Run, orders: Path) -> None:
+    done = penstock("check", "orders.py", "--output-format", "github")
+    assert done.returncode == 1
+    assert_golden(HERE / "golden" / "check_github.txt", done.stdout)
+    assert done.stderr == "1 file checked: 7 errors, 4 warnings\n"
+
+
+def test_annotations_escape_what_github_reads() -> None:
+    location = SourceLocation("/a,b:c%.py", 3)
+    finding = Finding(Severity.WARNING, BadFlow("100 %\r\n::no, command", where=[location], fix="a: b"))
+    (line,) = lines_of([PlacedFinding.of(finding, "")], OutputFormat.GITHUB)
+    assert line == (
+        "::warning file=/a%2Cb%3Ac%25.py,line=3,title=P104 BadFlow::100 %25%0D%0A::no, command%0AFix: a: b"
+    )
+
+
+def test_json_is_a_list_of_objects(orders: Path) -> None:
+    assert found(f"{orders.name}:unknown_column") == [
+        {
+            "severity": "error",
+            "code": "P010",
+            "name": "UnknownColumn",
+            "file": "orders.py",
+            "line": 26,
+            "what": "no column 'contry'",
+            "why": "The columns are id, country, price, note.",
+            "fix": "did you mean 'country'?",
+            "where": [{"file": "orders.py", "line": 26, "note": ""}],
+        }
+    ]
+    assert found("flows:flow") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["flows:flow"], 0),
+        (["orders.py:unknown_column"], 1),
+        (["orders.py:revenue"], 0),
+        (["orders.py:revenue", "--strict"], 1),
+        (["flows:flow", "nothing.py"], 2),
+        (["nothing:flow"], 2),
+        (["flows:flaw"], 2),
+        (["flows:flow", "--examples", "3"], 2),
+    ],
+)
+def test_the_exit_code_tells_errors_from_files_that_cannot_be_checked(
+    orders: Path, arguments: list[str], code: int
+) -> None:
+    assert check(*arguments)[0] == code
+
+
+def test_a_file_that_is_missing_hides_no_findings_of_others(orders: Path) -> None:
+    assert codes("nothing.py", "orders.py:unknown_column") == [
+        ("nothing.py", "P105", None),
+        ("orders.py", "P010", 26),
+    ]
+
+
+def test_a_file_without_flows_is_told_with_what_was_looked_for(folder: Path) -> None:
+    (folder / "none.py").write_text("def of(name: str) -> 'ps.Flow':\n    raise ValueError\n" + HEADER)
+    code, text = check("none.py")
+    assert code == 0
+    assert text == (
+        "none.py: nothing to check: looked for flows at module level, and for functions without required "
+        "arguments that are\n    annotated `-> Flow`\n1 file checked: no findings\n"
+    )
+
+
+def test_a_module_that_fails_shows_its_error_and_the_flows_before_it(folder: Path) -> None:
+    unused = "flow.source('unused', int)\n"
+    function = "def made() -> ps.Flow:\n    return later\n"
+    (folder / "half.py").write_text(HEADER + GOOD + unused + function + BAD + "later = 1\n")
+    assert codes("half.py") == [("half.py", "P010", 8), ("half.py", "P108", 4)]
+
+
+def test_a_flow_that_a_function_and_a_variable_hold_is_checked_once(folder: Path) -> None:
+    made = "def made() -> ps.Flow:\n    flow = ps.Flow('x')\n    flow.source('n', int)\n"
+    (folder / "twice.py").write_text(f"{HEADER}{made}    flow.sink('out', flow.source('m', int))\n")
+    with (folder / "twice.py").open("a") as file:
+        file.write("    flow.sink('fold', flow.null(int).fold(0, max, commutative=True))\n")
+        file.write("    return flow\nflow = made()\n")
+    assert codes("twice.py") == [("twice.py", "P108", 4)]
+    assert "1 claim tried" in check("twice.py", "--claims", "--examples", "5")[1]
+
+
+def test_files_of_different_folders_import_their_own_neighbours(folder: Path) -> None:
+    for name, text in (("a", GOOD), ("b", BAD)):
+        (folder / name).mkdir()
+        (folder / name / "neighbour.py").write_text(HEADER + text)
+        (folder / name / "json.py").write_text("from neighbour import *\n")
+    before = dict(sys.modules)
+    assert codes("a/json.py", "b/json.py") == [("b/neighbour.py", "P010", 3)]
+    assert sys.modules["json"] is json
+    assert "neighbour" not in sys.modules.keys() - before.keys()
+
+
+def test_what_a_file_prints_stays_out_of_the_findings(folder: Path) -> None:
+    (folder / "loud.py").write_text(f"print('loud')\n{HEADER}{BAD}")
+    assert codes("loud.py") == [("loud.py", "P010", 4)]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("import sys\nsys.exit()", 2), ("def f(:", 1), ("x = 1\nimport nowhere", 2)]
+)
+def test_a_file_that_cannot_be_loaded_is_a_finding_with_its_line(folder: Path, text: str, line: int) -> None:
+    (folder / "broken.py").write_text(text)
+    assert codes("broken.py") == [("broken.py", "P105", line)]
+
+
+def test_a_query_whose_plan_is_kept_needs_no_spark(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("revenue.sql", "revenue.plan"):
+        shutil.copy(ROOT / "examples" / "queries" / name, folder)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    assert check("revenue.sql") == (0, "1 file checked: no findings\n")
+    (folder / "other.sql").write_text("-- source orders: id INT\nSELECT id FROM orders")
+    ((name, code, line),) = codes("other.sql")
+    assert (name, code, line) == ("other.sql", "P401", None)
+    assert check("other.sql")[0] == 2
+
+
+@pytest.mark.spark
+def test_one_broken_query_does_not_hide_another(folder: Path) -> None:
+    (folder / "a.sql").write_text("-- source orders: id INT\n\nSELECT idd FROM orders")
+    (folder / "b.sql").write_text(
+        "-- source orders: id INT\n-- table shops: id NUMBER\nSELECT id FROM orders"
+    )
+    (folder / "c.sql").write_text("-- source orders: id INT\n-- table shops: id INT\nSELECT id FROM orders")
+    (folder / "d.sql").write_text("SELECT 1")
+    assert codes("a.sql", "b.sql", "c.sql", "d.sql") == [
+        ("a.sql", "P107", 3),
+        ("b.sql", "P107", 2),
+        ("c.sql", "P108", 3),
+        ("d.sql", "P107", 1),
+    ]
