@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import penstock as ps
 from penstock.cli.main import app
 from tests.cli.conftest import ENVIRONMENT, Run
 
@@ -102,6 +103,31 @@ def test_what_is_no_checkpoint_skips_nothing(arguments: tuple[str, ...]) -> None
     done = CliRunner().invoke(app, ("skip", "nothere", *arguments))
     assert done.exit_code == 2, done.output
     assert "nothere is not the folder of a checkpoint" in done.stderr
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"penstock {ps.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("penstock re", ["reshard", "rewind", "replica", "replicas"]),
+        ("penstock run --on ", ["here", "spark"]),
+        ("penstock check --output-format g", ["github"]),
+        ("penstock run flows:flow --si", ["--sink"]),
+    ],
+)
+def test_a_shell_completes_commands_options_and_their_values(typed: str, offered: list[str]) -> None:
+    asked = {
+        "_PENSTOCK_COMPLETE": "complete_bash",
+        "COMP_WORDS": typed,
+        "COMP_CWORD": str(typed.count(" ")),
+    }
+    command = [sys.executable, "-c", "from penstock.cli.main import app; app(prog_name='penstock')"]
+    done = subprocess.run(command, env={**ENVIRONMENT, **asked}, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == offered, done.stderr
 
 
 def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import threading
-from typing import Any
+from typing import Annotated, Any
 
 try:
     import typer
@@ -18,6 +18,7 @@ except ImportError as missing:
 
 from typer.core import TyperGroup
 
+from penstock import __version__
 from penstock.cli.check import check
 from penstock.cli.checkpoints import compact, reshard, rewind, skip
 from penstock.cli.conformance import conform, trace
@@ -81,7 +82,6 @@ app = typer.Typer(
     name="penstock",
     cls=CommandGroup,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Incremental streaming dataflow: run flows, explain them, draw them.",
     epilog="Exit codes: 0 done, 1 failed while running, 2 refused before it ran, 130 Ctrl-C, 143 SIGTERM.",
@@ -113,10 +113,20 @@ app.command()(subscribe)
 app.command()(status)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def penstock() -> None:
-    # Without a callback, Typer drops the command name of a single command.
-    pass
+def penstock(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Options of the command itself."""
 
 
 if __name__ == "__main__":
