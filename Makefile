@@ -6,6 +6,7 @@
 #   make check   lint, format, types, layers
 #   make bench   the measurements of benches/, one after the other
 #   make docs    the documentation as a site in build/site, every link checked
+#   make dist    the sdist and the wheel in dist/, with their tests
 #   make proto   the generated code of the messages, again
 
 VENV := .venv
@@ -25,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PENSTOCK_CACHE := $(CURDIR)/.cache/penstock
 unexport PYTHONPATH
 
-.PHONY: demo test verify fuzz check bench format docs proto setup clean
+.PHONY: demo test verify fuzz check bench dist format docs proto setup clean
 .DEFAULT_GOAL := test
 
 demo: setup $(VENV)/archive
@@ -48,6 +49,12 @@ check: setup
 
 bench: setup $(VENV)/archive
 	@set -e; for script in benches/*.py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python $$script; done
+
+# Without isolation, the pinned build tools are used. The wheel is built from the sdist.
+dist: setup
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	PENSTOCK_DIST=dist $(BIN)/python -m pytest --quiet tests/project/test_distribution.py
 
 format: setup
 	$(BIN)/ruff check --fix --select I .

@@ -1,6 +1,5 @@
 """The pinned versions are those that pyproject.toml allows, and there are no others."""
 
-import re
 import tomllib
 from pathlib import Path
 
@@ -30,10 +29,3 @@ def pinned() -> dict[str, Version]:
 @pytest.mark.parametrize("requirement", wanted(), ids=str)
 def test_every_requirement_is_pinned_to_a_version_it_allows(requirement: Requirement) -> None:
     assert requirement.specifier.contains(pinned()[canonicalize_name(requirement.name)])
-
-
-def test_the_version_is_said_once_in_pyproject_and_once_in_the_package() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    source = (ROOT / "src" / "penstock" / "__init__.py").read_text()
-    assert re.search(r'__version__ = "(.+?)"', source), "penstock.__version__ is missing"
-    assert f'__version__ = "{project["version"]}"' in source
