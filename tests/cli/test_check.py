@@ -115,8 +115,8 @@ def test_a_file_without_flows_is_told_with_what_was_looked_for(folder: Path) -> 
     code, text = check("none.py")
     assert code == 0
     assert text == (
-        "none.py: nothing to check: looked for flows at module level, and for functions without required "
-        "arguments that are\n    annotated `-> Flow`\n1 file checked: no findings\n"
+        "nothing to check in none.py:\n    no flow at module level, no function without required arguments "
+        "that is annotated `-> Flow`\n1 file checked: no findings\n"
     )
 
 

@@ -95,6 +95,15 @@ def test_a_file_of_a_project_stands_for_the_project(project: Project) -> None:
     )
 
 
+def test_data_that_are_missing_are_a_warning_for_what_could_not_be_checked(project: Project) -> None:
+    project.write("b.sql", "CREATE MATERIALIZED VIEW right AS SELECT id FROM events;")
+    (project.root / "in").rmdir()
+    code, text = check(".")
+    assert code == 0
+    assert "a.py:7: warning: P804 QueryRefused" in text
+    assert "Fix: create the folder, or correct its path" in text
+
+
 def test_a_file_beside_a_project_is_checked_by_itself(project: Project) -> None:
     (project.root / "other.py").write_text("import penstock as ps\nflow = ps.Flow('x')\n")
     assert places("other.py") == [("other.py", "P104", 2)]

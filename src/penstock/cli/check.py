@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 _SPEC_ENDINGS = (".yml", ".yaml")
 
-_LOOKED_FOR = """\
-nothing to check: looked for flows at module level, and for functions without required arguments that are
-    annotated `-> Flow`"""
+_LOOKED_FOR = "no flow at module level, no function without required arguments that is annotated `-> Flow`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ def check(
     }
     # Annotations and JSON are for programs, so everything else goes to standard error.
     notes = output_format is not OutputFormat.TEXT
-    for line in (line for each in checked for line in _notes(each)):
+    for line in _notes(checked):
         typer.echo(line, err=notes)
     for line in lines_of(found.values(), output_format):
         typer.echo(line)
@@ -163,10 +161,11 @@ def _checked_project(name: str) -> CheckedFile:
     return CheckedFile(str(spec.file), tables, findings)
 
 
-def _notes(checked: CheckedFile) -> Iterator[str]:
-    yield from map(str, checked.claims)
-    if not checked.subjects and not checked.findings:
-        yield f"{checked.name}: {_LOOKED_FOR}"
+def _notes(checked: Sequence[CheckedFile]) -> Iterator[str]:
+    yield from (str(claim) for each in checked for claim in each.claims)
+    empty = [each.name for each in checked if not each.subjects and not each.findings]
+    if empty:
+        yield f"nothing to check in {', '.join(empty)}:\n    {_LOOKED_FOR}"
 
 
 def _summary(checked: Sequence[CheckedFile], errors: int, warnings: int, *, claims: bool) -> str:

@@ -23,8 +23,14 @@ def findings_of_project(spec: PipelineSpec, spark: SparkSession) -> tuple[int, l
     errors: list[PenstockError] = []
     with planned(spec, spark, report=errors.append) as (_, plans):
         warnings = [warning for plan in plans.values() for warning in _warnings(plan, default_policy(spec))]
-    found = [Finding(Severity.ERROR, error) for error in _without_consequences(errors)]
+    found = [Finding(_severity(error), error) for error in _without_consequences(errors)]
     return len(plans), found + [Finding(Severity.WARNING, warning) for warning in warnings]
+
+
+def _severity(error: PenstockError) -> Severity:
+    """Return a warning for a query that only misses its data, which need not be where it is checked."""
+    missing = isinstance(error, QueryRefused) and (error.unreachable or "PATH_NOT_FOUND" in error.why)
+    return Severity.WARNING if missing else Severity.ERROR
 
 
 def _without_consequences(errors: list[PenstockError]) -> list[PenstockError]:

@@ -484,11 +484,12 @@ def _refusal(query: Query, error: Exception) -> PenstockError:
     where = [query.location] if query.text is not None else [location_in(own, error)]
     if where[0].line == 1:
         where = [query.location]
+    fix = "run again when the source can be reached" if unreachable else "correct the query"
     return QueryRefused(
         f"the query of {query.target} cannot be analysed",
         where=where,
         why=message,
-        fix="run again when the source can be reached" if unreachable else "correct the query",
+        fix="create the folder, or correct its path" if "PATH_NOT_FOUND" in message else fix,
         dataset=str(query.target),
         unreachable=unreachable,
     )
