@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from penstock.analysis import analyse
 from penstock.analysis.checks import check_changing_loops, check_cycles, check_needs, check_nondet_reasons
 from penstock.analysis.fact_propagation import find_facts
+from penstock.analysis.findings import Severity, findings_of
 from penstock.analysis.strata import find_loops
 from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet, PenstockError
 from penstock.flow.operators.sink import Sink
@@ -83,6 +84,17 @@ def test_rows_that_go_round_within_a_tick_may_be_taken_back(graph: FlowGraph) ->
     facts = find_facts(graph)
     raise_first(check_needs(graph, facts))
     raise_first(check_changing_loops(graph, facts))
+
+
+@given(graphs())
+def test_a_static_check_finds_errors_exactly_in_flows_that_are_refused(graph: FlowGraph) -> None:
+    errors = [found.error for found in findings_of(graph) if found.severity is Severity.ERROR]
+    try:
+        analyse(graph)
+    except PenstockError as error:
+        assert (type(errors[0]), str(errors[0])) == (type(error), str(error))
+    else:
+        assert errors == []
 
 
 @given(graphs())

@@ -127,6 +127,17 @@ def test_a_module_that_fails_shows_its_error_and_the_flows_before_it(folder: Pat
     assert codes("half.py") == [("half.py", "P010", 8), ("half.py", "P108", 4)]
 
 
+CASES = sorted((ROOT / "tests" / "errors" / "cases").glob("*.py"))
+
+
+def test_every_mistake_in_building_a_flow_is_found_with_its_code_and_line(folder: Path) -> None:
+    mistakes = {path.with_suffix(".txt").read_text().split()[0]: path for path in CASES}
+    assert len(mistakes) >= 5
+    for code, path in mistakes.items():
+        shutil.copy(path, folder)
+        assert (path.name, code) in [(file, found) for file, found, line in codes(path.name) if line], path
+
+
 def test_a_flow_that_a_function_and_a_variable_hold_is_checked_once(folder: Path) -> None:
     made = "def made() -> ps.Flow:\n    flow = ps.Flow('x')\n    flow.source('n', int)\n"
     (folder / "twice.py").write_text(f"{HEADER}{made}    flow.sink('out', flow.source('m', int))\n")

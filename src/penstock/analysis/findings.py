@@ -13,9 +13,9 @@ from penstock.analysis.fact_propagation import find_facts
 from penstock.analysis.node_labels import label, label_in_sentence
 from penstock.analysis.witness_paths import steps_by_location
 from penstock.errors import PenstockError, SourceLocation
+from penstock.flow.flow import Flow
 
 if TYPE_CHECKING:
-    from penstock.flow.flow import Flow
     from penstock.graph.node import FlowGraph, Node
     from penstock.graph.operator_declarations import Facts
 
@@ -59,10 +59,10 @@ class Finding:
         return self.error.where[-1].location if self.error.where else None
 
 
-def findings_of(flow: Flow) -> Iterator[Finding]:
-    """Yield the findings on a flow. A flow without a sink, or blocked by a cycle, has no others."""
+def findings_of(flow: Flow | FlowGraph) -> Iterator[Finding]:
+    """Yield the findings on a flow. A flow without a sink, or blocked by a cycle, has no other errors."""
     try:
-        graph = flow.graph()
+        graph = flow.graph() if isinstance(flow, Flow) else flow
     except PenstockError as error:
         yield Finding(Severity.ERROR, error)
         return
