@@ -39,7 +39,7 @@ def check(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE...",
+            metavar="FILE",
             help="file.py, file.py:flow, module:flow, query.sql, or the folder or spec file of a pipeline.",
         ),
     ],
