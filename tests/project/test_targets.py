@@ -48,7 +48,7 @@ def test_make_test_leaves_out_the_tests_of_make_verify_and_no_others() -> None:
 
 def test_ci_runs_the_checks_the_tests_and_what_fits_of_the_long_ones() -> None:
     assert re.findall(r"make .*", (ROOT / ".ci" / "run").read_text())[-2:] == [
-        "make check test </dev/null",
+        "make check docs test </dev/null",
         'make verify VERIFY="verify and not verify(ci=False)" </dev/null',
     ]
 
