@@ -157,6 +157,29 @@ def test_columns_of_csv_are_its_rows(folder: Path, data: st.DataObject) -> None:
     check(CsvFiles(path), to, data.draw(st.integers(1, 300)))
 
 
+DIALECTS = (
+    {"sep": ";"},
+    {"sep": r"\t", "quote": "'"},
+    {"escape": "\\"},
+    {"quote": ""},
+    {"null": ["NA", "0", "a"]},
+    {"header": False},
+    {"encoding": "utf-16"},
+    {"sep": "|", "encoding": "cp1252", "header": False, "null": "true"},
+)
+
+
+@given(st.data())
+def test_columns_of_csv_with_options_are_its_rows(folder: Path, data: st.DataObject) -> None:
+    to = data.draw(feeds(FLAT))
+    options: Any = data.draw(st.sampled_from(DIALECTS))
+    text = data.draw(csv_records(to.schema)).decode(errors="replace")
+    for other, usual in ((options.get("sep", ","), ","), (options.get("quote", '"'), '"')):
+        text = text.replace(usual, "\t" if other == r"\t" else other)
+    content = text.encode(options.get("encoding", "utf-8"), errors="replace")
+    check(CsvFiles(write(folder / "a.csv", content), **options), to, data.draw(st.integers(1, 300)))
+
+
 # --- what is read as columns --------------------------------------------------------------------
 
 

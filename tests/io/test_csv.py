@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -101,3 +101,92 @@ def test_a_file_that_does_not_fit_as_a_whole_is_refused(tmp_path: Path, content:
 def test_structs_and_lists_are_refused_before_a_file_is_opened(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="which a CSV file cannot hold"):
         read(CsvFiles(tmp_path), feed(Everything))
+
+
+# --- options --------------------------------------------------------------------------------
+
+
+class Item(NamedTuple):
+    name: str | None
+    price: Decimal | None
+
+
+ITEMS = [("Käse; alt", Decimal("1.5")), (None, None), ('a "b"\nc', Decimal(2))]
+
+
+@pytest.mark.parametrize(
+    ("options", "content"),
+    [
+        ({"sep": ";"}, 'name;price\r\n"Käse; alt";1.5\r\n;\r\n"a ""b""\nc";2\r\n'),
+        ({"sep": r"\t"}, 'name\tprice\nKäse; alt\t1.5\n\t\n"a ""b""\nc"\t2\n'),
+        ({"quote": "'"}, "name,price\nKäse; alt,1.5\n'',\n'a \"b\"\nc',2\n"),
+        ({"escape": "\\"}, 'name,price\nKäse; alt,1.5\n,\n"a \\"b\\"\nc",2\n'),
+        ({"escape": '"'}, 'name,price\nKäse; alt,1.5\n,\n"a ""b""\nc",2\n'),
+        ({"null": ["NA", "-"]}, 'price,name\n1.5,Käse; alt\nNA,-\n2,"a ""b""\nc"\n'),
+        ({"header": False}, 'Käse; alt,1.5\n,\n"a ""b""\nc",2\n'),
+        ({"encoding": "latin-1"}, 'name,price\nKäse; alt,1.5\n,\n"a ""b""\nc",2\n'.encode("latin-1")),
+        ({"encoding": "utf-16"}, 'name,price\nKäse; alt,1.5\n,\n"a ""b""\nc",2\n'.encode("utf-16")),
+        ({}, '\ufeffname,price\nKäse; alt,1.5\n,\n"a ""b""\nc",2\n'),
+    ],
+)
+def test_options_say_how_a_file_is_written(tmp_path: Path, options: Any, content: str | bytes) -> None:
+    write(tmp_path / "a.csv", content)
+    assert read(CsvFiles(tmp_path, **options), feed(Item)) == ITEMS
+
+
+def test_without_quotes_they_are_text(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", 'name,price\n"a,1\n')
+    assert read(CsvFiles(tmp_path, quote=""), feed(Item)) == [('"a', Decimal(1))]
+
+
+def test_a_null_word_is_refused_where_null_is_not_declared(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", 'text\nNA\n""\n-\n')
+    bad, *rows = read(CsvFiles(tmp_path, null="NA", dead_letter=tmp_path / "dead"), feed(Name))[::-1]
+    assert rows[::-1] == [("",), ("-",)]
+    assert bad.reason == "text: 'NA' is null, but str is declared without null"
+
+
+def test_a_file_without_header_may_have_weights_and_be_empty(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "")
+    write(tmp_path / "b.csv", "1,a,-1\n")
+    write(tmp_path / "c.csv", "2,\n")
+    source = CsvFiles(tmp_path, header=False)
+    assert read(source, feed(Point, append=False)) == [(1, "a", -1), (2, None, 1)]
+
+
+@pytest.mark.parametrize(
+    ("options", "content", "fix"),
+    [
+        ({}, "x;label\n1;a\n", "fields seem to end with ';': CsvFiles(..., sep=';'), or csv:PATH?sep=;"),
+        ({"header": False}, "1\ta\n", r"CsvFiles(..., sep='\t'), or csv:PATH?sep=\t"),
+        ({"header": False}, "1,a,b\n", "declare all of them, in order"),
+        ({}, "X,label\n1,a\n", "correct the header"),
+        ({}, "label,xx\na,1\n", "did you mean 'xx'?"),
+    ],
+)
+def test_a_file_of_another_form_is_refused_with_a_way_out(
+    tmp_path: Path, options: Any, content: str, fix: str
+) -> None:
+    write(tmp_path / "a.csv", content)
+    with pytest.raises(UnreadableSource) as raised:
+        read(CsvFiles(tmp_path, **options), feed(Point))
+    assert fix in raised.value.fix
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sep": ";;"},
+        {"sep": ""},
+        {"sep": "\n"},
+        {"sep": "§"},
+        {"quote": ","},
+        {"escape": ","},
+        {"encoding": "klingon"},
+        {"encoding": "base64"},
+    ],
+)
+def test_options_that_no_file_can_have_are_refused(options: Any) -> None:
+    with pytest.raises(BadInput, match="options of CSV files") as raised:
+        CsvFiles("in", **options)
+    assert raised.value.where[0].location.file == __file__

@@ -2,6 +2,7 @@
 
 json:PATH  csv:PATH  parquet:PATH              sources; a plain path by its ending
     ?dead_letter=FOLDER&files_per_tick=N
+csv:PATH?sep=;&quote='&escape=\\&encoding=latin-1&header=false&null=NA&null=-
 debezium+json:PATH?epoch=millis                sources of change data, with the options of files
 deltachanges+parquet:PATH
 operations+csv:PATH?column=op&insert=I&delete=D&ignore=...
@@ -20,6 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -56,11 +58,11 @@ class Uri:
     shown: str
     scheme: str
     path: str
-    options: dict[str, str]
+    options: dict[str, list[str]]
 
     @classmethod
     def of(cls, text: str) -> Uri:
-        """Parse a URI. Raises `BadUri` for options that are not name=value, or given twice."""
+        """Parse a URI. Raises `BadUri` for options that are not name=value."""
         head, question, query = text.partition("?")
         if question and "=" not in query:
             head, query = text, ""  # a pattern: in/part-?.json
@@ -74,10 +76,9 @@ class Uri:
             pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
         except ValueError:
             raise BadUri(f"{shown!r}: options must be name=value&name=value", uri=shown) from None
-        options = dict(pairs)
-        if len(options) < len(pairs):
-            twice = next(name for at, (name, _) in enumerate(pairs) if name in dict(pairs[:at]))
-            raise BadUri(f"{shown!r} gives {twice} twice", fix=f"{twice}=one,two for several", uri=shown)
+        options: dict[str, list[str]] = {}
+        for name, value in pairs:
+            options.setdefault(name, []).append(value)
         return cls(shown, scheme.lower(), path, options)
 
     def error(self, problem: str, fix: str = "") -> BadUri:
@@ -93,8 +94,16 @@ class Uri:
             raise self.error(" has no path")
         return self.path
 
-    def take(self, name: str) -> str | None:
-        return self.options.pop(name, None)
+    def take(self, name: str, *others: str) -> str | None:
+        """Take an option by any of its names. Raises `BadUri` if it is given twice."""
+        found = self.take_all(name, *others)
+        if len(found) > 1:
+            raise self.error(f" gives {name} twice", f"{name}=one,two for several")
+        return found[0] if found else None
+
+    def take_all(self, *names: str) -> list[str]:
+        """Take an option that may be given several times, by any of its names."""
+        return [value for name in names for value in self.options.pop(name, [])]
 
     def need(self, name: str) -> str:
         found = self.take(name)
@@ -118,19 +127,26 @@ class Uri:
             raise self.error(f": {name} must be an integer of at least {least}, not {text!r}")
         return int(text)
 
+    def truth(self, name: str) -> bool | None:
+        text = self.take(name)
+        if text is not None and text.lower() not in ("true", "false"):
+            raise self.error(f": {name} must be true or false, not {text!r}")
+        return None if text is None else text.lower() == "true"
+
     def refuse_rest(self, *known: str) -> None:
         """Raise `BadUri` if any option has not been taken."""
         if self.options:
+            unknown = next(iter(self.options))
+            near = get_close_matches(unknown, known, 1)
             raise self.error(
-                f" has the unknown option {next(iter(self.options))!r}",
-                f"known options: {', '.join(known)}" if known else "leave it out",
+                f": unknown option {unknown!r}",
+                (f"did you mean {near[0]!r}?\n" if near else "")
+                + (f"known options: {', '.join(known)}" if known else "leave it out"),
             )
 
     def rest(self) -> Mapping[str, str]:
         """Take all remaining options, to pass them on."""
-        found = dict(self.options)
-        self.options.clear()
-        return found
+        return {name: self.take(name) or "" for name in list(self.options)}
 
 
 _ENDINGS: Mapping[str, str] = {
@@ -176,13 +192,35 @@ def parse_sink(uri: str) -> SinkTarget:
 Make = Callable[[Uri, tuple[str, ...]], Source]
 
 
-def _files(kind: type[Files]) -> Make:
+def _files(kind: type[Files], take: Callable[[Uri], dict[str, Any]], *names: str) -> Make:
+    """Build a maker of sources of files. take: what a format takes besides, by names."""
+
     def make(uri: Uri, known: tuple[str, ...]) -> Source:
         dead_letter, per_tick = uri.take("dead_letter"), uri.number("files_per_tick")
-        uri.refuse_rest(*known, "dead_letter", "files_per_tick")
-        return kind(uri.need_path(), dead_letter=dead_letter, files_per_tick=per_tick)
+        options = take(uri)
+        uri.refuse_rest(*known, *names, "dead_letter", "files_per_tick")
+        return kind(uri.need_path(), dead_letter=dead_letter, files_per_tick=per_tick, **options)
 
     return make
+
+
+_CSV = ("sep", "delimiter", "quote", "escape", "encoding", "charset", "header", "null", "nullValue")
+
+
+def _csv_options(uri: Uri) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "sep": uri.take("sep", "delimiter"),
+        "quote": uri.take("quote"),
+        "escape": uri.take("escape"),
+        "encoding": uri.take("encoding", "charset"),
+        "header": uri.truth("header"),
+        "null": uri.take_all("null", "nullValue"),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _no_options(uri: Uri) -> dict[str, Any]:
+    return {}
 
 
 def _delta_rows(uri: Uri, known: tuple[str, ...]) -> Source:
@@ -209,9 +247,9 @@ def _clock(uri: Uri, known: tuple[str, ...]) -> Source:
 
 
 _SOURCES: Mapping[str, Make] = {
-    "json": _files(JsonFiles),
-    "csv": _files(CsvFiles),
-    "parquet": _files(ParquetFiles),
+    "json": _files(JsonFiles, _no_options),
+    "csv": _files(CsvFiles, _csv_options, *_CSV),
+    "parquet": _files(ParquetFiles, _no_options),
     "delta": _delta_rows,
     "kafka": _kafka,
     "clock": _clock,

@@ -14,6 +14,7 @@ import pyarrow.csv as pcv
 
 from penstock.expr.types import BytesType, Field, StrType
 from penstock.io.arrow import arrow_field
+from penstock.io.files.csv_dialect import CsvDialect
 from penstock.io.files.text_blocks import BOM
 from penstock.io.files.text_columns import longest, typed_column
 from penstock.io.files.text_values import Unfit
@@ -22,7 +23,14 @@ from penstock.io.files.text_values import Unfit
 class CsvColumns:
     """Parser of blocks of CSV records. positions: of the fields, None for those not in the file."""
 
-    def __init__(self, width: int, fields: Sequence[Field], positions: Sequence[int | None]) -> None:
+    def __init__(
+        self,
+        dialect: CsvDialect,
+        width: int,
+        fields: Sequence[Field],
+        positions: Sequence[int | None],
+    ) -> None:
+        self._dialect = dialect
         self._names = [str(at) for at in range(width)]
         self._columns = list(zip(fields, positions, strict=True))
         self._schema = pa.schema([arrow_field(f) for f in fields])
@@ -33,7 +41,7 @@ class CsvColumns:
         if block.startswith(BOM):  # Arrow would leave it out
             return None
         limit = csv.field_size_limit()
-        quoted = b'"' in block
+        quoted = not self._dialect.is_plain(block)
         try:
             found = self._text(block, self._names if quoted else [self._names[at] for at in self._read])
             if max(map(longest, found.columns)) > limit or not (quoted or _lines_within(block, limit)):
@@ -49,11 +57,15 @@ class CsvColumns:
             read_options=pcv.ReadOptions(
                 use_threads=False, block_size=len(block) + 1, column_names=self._names
             ),
-            parse_options=pcv.ParseOptions(newlines_in_values=True),
+            parse_options=pcv.ParseOptions(
+                delimiter=self._dialect.sep,
+                quote_char=self._dialect.quote or False,
+                newlines_in_values=True,
+            ),
             convert_options=pcv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
                 include_columns=names,
-                null_values=[""],
+                null_values=["", *self._dialect.null],
                 strings_can_be_null=True,
             ),
         )
@@ -63,7 +75,7 @@ class CsvColumns:
             return pa.nulls(found.num_rows, self._schema.field(declared.name).type)
         texts = found.column(self._names[at]).combine_chunks()
         if texts.null_count and not declared.nullable:
-            if not isinstance(declared.type, StrType | BytesType):
+            if self._dialect.null or not isinstance(declared.type, StrType | BytesType):
                 raise Unfit(declared.name)
             texts = texts.fill_null("")
         return typed_column(texts, declared.type)

@@ -1,18 +1,19 @@
-"""CSV source: files with a header, matched to columns by name.
+"""CSV source: files with a header, matched to columns by name, or without one, in the declared order.
 
-The format is RFC 4180 in UTF-8: commas, doubled quotes and line breaks within quotes; `.gz` is decompressed.
-Extra columns are ignored. Fields are parsed by `penstock.io.files.text_values` (bytes are the field's UTF-8).
-An empty field, quoted or not, is null in a nullable column, the empty string in a non-nullable `str` or
-`bytes` column, and otherwise an error. CSV cannot hold structs and lists.
+The format is RFC 4180 in UTF-8 (commas, doubled quotes, line breaks within quotes), unless the source has
+other options: see `penstock.io.files.csv_dialect`. `.gz` is decompressed. With a header, extra columns are
+ignored. Fields are parsed by `penstock.io.files.text_values` (bytes are the field's UTF-8). An empty field,
+quoted or not, is null in a nullable column, the empty string in a non-nullable `str` or `bytes` column, and
+otherwise an error. A null word is an error in every non-nullable column. CSV cannot hold structs and lists.
 """
 
 from __future__ import annotations
 
 import csv
-import io
-import re
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -20,13 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import BadInput
 from penstock.expr.types import BytesType, Field, StrType
+from penstock.io.files.csv_dialect import CsvDialect
 from penstock.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable
 from penstock.io.files.file_source import Files
 from penstock.io.files.json_files import checked_weight
 from penstock.io.files.text_blocks import WHOLE, Part, Position, line_blocks, line_parts, open_bytes
 from penstock.io.files.text_values import Unfit, parser_of, shortened
 from penstock.io.requirements import refuse_untyped
-from penstock.io.source import WEIGHT, BadRecord, Feed
+from penstock.io.source import WEIGHT, BadRecord, Feed, set_fields
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,11 +38,48 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, init=False)
 class CsvFiles(Files):
-    __doc__ = "CSV files with a header. " + (Files.__doc__ or "")
+    __doc__ = (
+        "CSV files, by default with a header, commas and double quotes, in UTF-8. "
+        + (Files.__doc__ or "").rstrip()
+        + """
+
+    sep, quote, escape, encoding, header, null: the form of the files, as `CsvDialect` defines it:
+    `CsvFiles("in", sep=";", encoding="cp1252", null=["NA", "-"])`. `null` is a text or several.
+
+    Raises `BadInput` for options that no CSV file can have.
+    """
+    )
+
+    sep: str
+    quote: str
+    escape: str | None
+    encoding: str
+    header: bool
+    null: tuple[str, ...]
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        sep: str = ",",
+        quote: str = '"',
+        escape: str | None = None,
+        encoding: str = "utf-8",
+        header: bool = True,
+        null: str | Iterable[str] = (),
+        dead_letter: str | os.PathLike[str] | None = None,
+        files_per_tick: int | None = None,
+    ) -> None:
+        words = (null,) if isinstance(null, str) else tuple(null)
+        super().__init__(path, dead_letter=dead_letter, files_per_tick=files_per_tick)
+        form = CsvDialect(sep, quote, escape, encoding, header, words)
+        set_fields(self, **{name: getattr(form, name) for name in CsvDialect.__slots__})
+
+    @property
+    def dialect(self) -> CsvDialect:
+        return CsvDialect(self.sep, self.quote, self.escape, self.encoding, self.header, self.null)
 
 
-_WELL_QUOTED = re.compile(rb'[^"]*+(?:(?<![^,\r\n])"(?:[^"]++|"")*+"(?![^,\r\n])[^"]*+)*+')
-_OPEN_FIELD = re.compile(rb'(?<![^,\r\n])"(?:[^"]++|"")*+')
 FromText = Callable[[str], Any]
 RowOf = Callable[[Sequence[str]], Any]
 
@@ -49,6 +88,7 @@ RowOf = Callable[[Sequence[str]], Any]
 class _Header:
     """Header of a file, matched with fields. positions: of the fields, None for those not in the file."""
 
+    dialect: CsvDialect
     width: int
     fields: list[Field]
     positions: list[int | None]
@@ -62,29 +102,32 @@ class _Header:
         # Not at the top, because small files need no Arrow, which is expensive to import.
         from penstock.io.files.csv_columns import CsvColumns
 
-        return CsvColumns(self.width, self.fields, self.positions)
+        return CsvColumns(self.dialect, self.width, self.fields, self.positions)
 
 
 class CsvFormat(FileFormat):
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed, dialect: CsvDialect) -> None:
         super().__init__(feed)
+        self._dialect = dialect
         declared = {f.name: f for f in (*feed.schema.fields, *self.fields)}
-        self._parsers = {name: field_parser(feed.name, f) for name, f in declared.items()}
+        null = frozenset(dialect.null)
+        self._parsers = {name: field_parser(feed.name, f, null) for name, f in declared.items()}
 
     def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
         before = Position(begin=partial(self._count, path, part.start) if part.start else None)
-        with open_bytes(path) as file:
+        with self._open(path) as file:
             first = file.readline()
-            if not _is_simple(first):
+            if not self._dialect.is_header(first):
                 yield self._records(path, before, chain([first], line_blocks(file)))
                 return
-            header = self._header(path, next(csv.reader([_text(first)], strict=True)))
-            before.line = 0 if part.start else 1
-            lines = b""
+            header = self._header(path, next(self._dialect.reader([first])))
+            is_data = not (self._dialect.header or part.start)
+            before.line = 0 if part.start or is_data else 1
+            lines = first if is_data else b""
             blocks = line_blocks(file, part)
             for more in blocks:
                 lines += more
-                whole = quoting(lines)
+                whole = self._dialect.quoting(lines)
                 if whole is None:
                     continue
                 if not whole:
@@ -105,24 +148,36 @@ class CsvFormat(FileFormat):
                 yield self._records(path, before, chain([lines], blocks), header)
 
     def parts(self, path: Path, size: int) -> list[Part]:
-        with open_bytes(path) as file:
-            divisible = _is_simple(file.readline()) and not any(b'"' in block for block in line_blocks(file))
+        form = self._dialect
+        if not form.is_utf8:
+            return [WHOLE]
+        with self._open(path) as file:
+            divisible = form.is_header(file.readline()) and all(map(form.is_plain, line_blocks(file)))
         return line_parts(path, size) if divisible else [WHOLE]
+
+    def _open(self, path: Path) -> Any:
+        return self._dialect.in_utf8(open_bytes(path))
 
     def _records(
         self, path: Path, before: Position, blocks: Iterable[bytes], header: _Header | None = None
     ) -> Iterator[Record]:
         """Read records one by one, after the header if it is not known yet."""
-        lines = chain.from_iterable(io.StringIO(_text(block), newline="") for block in blocks)
-        reader = csv.reader(lines, strict=True)
+        reader = self._dialect.reader(blocks)
+        records: Iterable[list[str]] = reader
         try:
+            end = 0
             if header is None:
                 names = next(reader, None)
                 if names is None:
+                    if not self._dialect.header:
+                        return
                     raise unreadable(self.feed.name, path, "it is empty, without even a header")
                 header = self._header(path, names)
-            end = reader.line_num
-            for fields in reader:
+                if self._dialect.header:
+                    end = reader.line_num
+                else:
+                    records = chain([names], reader)
+            for fields in records:
                 line, end = end + 1, reader.line_num
                 if fields:
                     before.row += 1
@@ -135,22 +190,22 @@ class CsvFormat(FileFormat):
     def _record(self, path: Path, row: int, line: int, fields: list[str], header: _Header) -> Record:
         try:
             if len(fields) != header.width:
-                raise Unfit(f"the header has {header.width} columns, the row {len(fields)}")
+                first = "the header" if self._dialect.header else "the first row"
+                raise Unfit(f"{first} has {header.width} columns, the row {len(fields)}")
             return header.row_of(fields)
         except Unfit as problem:
-            text = ",".join(fields).encode(errors="surrogateescape").decode(errors="replace")
+            text = self._dialect.sep.join(fields).encode(errors="surrogateescape").decode(errors="replace")
             return BadRecord(str(path), row, str(problem), shortened(text, 200), line)
 
     def _count(self, path: Path, stop: int) -> tuple[int, int]:
         """Count the rows and lines before a part."""
-        with open_bytes(path) as file:
-            blocks = line_blocks(file, Part(0, stop))
-            lines = chain.from_iterable(io.StringIO(_text(block), newline="") for block in blocks)
-            reader = csv.reader(lines, strict=True)
-            return sum(map(bool, reader)) - 1, reader.line_num
+        with self._open(path) as file:
+            reader = self._dialect.reader(line_blocks(file, Part(0, stop)))
+            return sum(map(bool, reader)) - self._dialect.header, reader.line_num
 
-    def _header(self, path: Path, names: list[str]) -> _Header:
-        """Match a header with the fields. Raises `UnreadableSource` if it lacks one."""
+    def _header(self, path: Path, first: list[str]) -> _Header:
+        """Match the first record with the fields. Raises `UnreadableSource` if a column is missing."""
+        names = first if self._dialect.header else self._declared_names(path, first)
         positions = {f.name: self._position(path, names, f) for f in self.fields}
         feed = self.feed
         parts: list[tuple[int, str, FromText]] = []
@@ -164,7 +219,30 @@ class CsvFormat(FileFormat):
             row_of = row
         else:
             row_of = lambda fields: _with_weight(row(fields))  # noqa: E731
-        return _Header(len(names), self.fields, list(positions.values()), row_of)
+        return _Header(self._dialect, len(names), self.fields, list(positions.values()), row_of)
+
+    def _declared_names(self, path: Path, first: list[str]) -> list[str]:
+        """Name the columns of a file without a header."""
+        names = [*self.feed.schema.names, *([] if self.feed.append else [WEIGHT])]
+        if len(first) not in {len(names), len(self.feed.schema.names)}:
+            text = self._dialect.sep.join(first)
+            raise unreadable(
+                self.feed.name,
+                path,
+                f"{len(self.feed.schema.names)} columns are declared, its first row has {len(first)}: "
+                f"{shortened(text, 200)}",
+                self._other_sep(text)
+                or "without a header, columns are found by their position: declare all of them, in order",
+            )
+        return names[: len(first)]
+
+    def _other_sep(self, text: str) -> str:
+        """Return the way out if another separator divides this text; "" if none does."""
+        sep = self._dialect.likely_sep(text)
+        if sep is None:
+            return ""
+        shown = {"\t": r"\t"}.get(sep, sep)
+        return f"fields seem to end with {shown!r}: CsvFiles(..., sep={sep!r}), or csv:PATH?sep={shown}"
 
     def _position(self, path: Path, header: list[str], declared: Field) -> int | None:
         count = header.count(declared.name)
@@ -173,37 +251,16 @@ class CsvFormat(FileFormat):
         if count == 0 and declared.nullable:
             return None
         problem = "no column" if count == 0 else f"{count} columns"
+        text = self._dialect.sep.join(header)
+        near = get_close_matches(declared.name, header, 1) if count == 0 else []
         raise unreadable(
             self.feed.name,
             path,
-            f"its header has {problem} {declared.name!r}: {shortened(','.join(header), 200)}",
-            "correct the header, or declare the column `| None` if it may be missing",
+            f"its header has {problem} {declared.name!r}: {shortened(text, 200)}",
+            self._other_sep(text)
+            or (f"did you mean {near[0]!r}? Otherwise " if near else "")
+            + "correct the header, or declare the column `| None` if it may be missing",
         )
-
-
-def quoting(lines: bytes) -> bool | None:
-    """Check that lines from the start of a record have quotes only around fields, and end with a record.
-
-    None if the last field is open, so that further lines have to tell.
-    """
-    if b'"' not in lines:
-        return True
-    match = _WELL_QUOTED.match(lines)
-    end = match.end() if match is not None else 0
-    if end == len(lines):
-        return True
-    is_open = _OPEN_FIELD.fullmatch(lines, end) and len(lines) - end <= 4 * csv.field_size_limit()
-    return None if is_open else False
-
-
-def _is_simple(line: bytes) -> bool:
-    """Check that the first line of a file is its whole header."""
-    text = line.removesuffix(b"\n").removesuffix(b"\r")
-    return 0 < len(text) <= csv.field_size_limit() and b"\r" not in text and quoting(text) is True
-
-
-def _text(lines: bytes) -> str:
-    return lines.decode("utf-8", "surrogateescape")
 
 
 def _count_lines(lines: bytes) -> int:
@@ -233,7 +290,7 @@ def converter(
     return row
 
 
-def field_parser(source: str, declared: Field) -> FromText:
+def field_parser(source: str, declared: Field, null: frozenset[str]) -> FromText:
     """Build a parser from field text to internal values. Raises `BadInput` for types without a CSV form."""
     try:
         from_text = parser_of(declared.type)
@@ -245,12 +302,15 @@ def field_parser(source: str, declared: Field) -> FromText:
             column=declared.name,
         ) from None
     if declared.nullable:
-        return lambda text: from_text(text) if text else None
-    if isinstance(declared.type, StrType | BytesType):
+        return lambda text: from_text(text) if text and text not in null else None
+    may_be_empty = isinstance(declared.type, StrType | BytesType)
+    if may_be_empty and not null:
         return from_text
 
     def needed(text: str) -> Any:
-        if not text:
+        if text in null:
+            raise Unfit(f"{text!r} is null, but {declared.type} is declared without null")
+        if not text and not may_be_empty:
             raise Unfit(f"it is empty, but {declared.type} is declared without null")
         return from_text(text)
 
@@ -260,4 +320,4 @@ def field_parser(source: str, declared: Field) -> FromText:
 @open_format.register
 def _(source: CsvFiles, feed: Feed) -> FileFormat:
     refuse_untyped(feed.schema, f"source {feed.name!r}, CSV files")
-    return CsvFormat(feed)
+    return CsvFormat(feed, source.dialect)

@@ -1,0 +1,173 @@
+"""CSV dialect: the characters, the encoding and the null words of CSV files.
+
+The defaults are RFC 4180 in UTF-8. Options have the names that Spark's CSV source gives them.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
+from typing import Any
+
+from penstock.errors import BadInput
+from penstock.source_location import SourceLocation
+
+_SPELLED = {r"\t": "\t"}
+
+
+@dataclass(frozen=True, slots=True)
+class CsvDialect:
+    r"""Form of CSV files.
+
+    sep:      between fields: one ASCII character; `\t` may be spelled out.
+    quote:    around fields that hold separators, quotes or line breaks; doubled within them. "" for none.
+    escape:   before a character that is meant literally, also before a quote within quotes. None for none.
+    encoding: as Python names it.
+    header:   whether the first record has the names of the columns. Without it, columns come in the order in
+              which they are declared.
+    null:     texts that are null, besides the empty field.
+
+    Raises `BadInput`.
+    """
+
+    sep: str = ","
+    quote: str = '"'
+    escape: str | None = None
+    encoding: str = "utf-8"
+    header: bool = True
+    null: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("sep", "quote", "escape"):
+            given = getattr(self, name)
+            object.__setattr__(self, name, _SPELLED.get(given, given))
+        if self.escape in ("", self.quote):  # in Spark, an escape that is the quote doubles quotes
+            object.__setattr__(self, "escape", None)
+        for name, may_be in (("sep", ()), ("quote", ("",)), ("escape", (None,))):
+            given = getattr(self, name)
+            if given not in may_be and not _is_one_character(given):
+                raise _refused(f"{name} is {given!r}", f"give one ASCII character, as in {name}=';'")
+        given = [c for c in (self.sep, self.quote, self.escape) if c]
+        if len(set(given)) < len(given):
+            raise _refused("sep, quote and escape are not different characters", "give each its own")
+        try:
+            object.__setattr__(self, "encoding", codecs.lookup(self.encoding).name)
+            "\n".encode(self.encoding)
+        except (LookupError, ValueError):
+            raise _refused(
+                f"unknown encoding {self.encoding!r}", "give one such as utf-8, latin-1, cp1252 or utf-16"
+            ) from None
+
+    @property
+    def is_utf8(self) -> bool:
+        return self.encoding in ("utf-8", "ascii", "utf-8-sig")
+
+    def is_plain(self, block: bytes) -> bool:
+        """Check that a block has neither quotes nor escapes, so that every line is a record."""
+        return not any(c.encode() in block for c in (self.quote, self.escape) if c)
+
+    def quoting(self, lines: bytes) -> bool | None:
+        """Check that lines from the start of a record have quotes only around fields, and end with a record.
+
+        None if the last field is open, so that further lines have to tell. Escapes are left to `reader`.
+        """
+        if self.is_plain(lines):
+            return True
+        if self.escape is not None:
+            return False
+        well_quoted, open_field = _patterns(self.sep, self.quote)
+        match = well_quoted.match(lines)
+        end = match.end() if match is not None else 0
+        if end == len(lines):
+            return True
+        is_open = open_field.fullmatch(lines, end) and len(lines) - end <= 4 * csv.field_size_limit()
+        return None if is_open else False
+
+    def is_header(self, line: bytes) -> bool:
+        """Check that the first line of a file is its whole first record."""
+        text = line.removesuffix(b"\n").removesuffix(b"\r")
+        return 0 < len(text) <= csv.field_size_limit() and b"\r" not in text and self.quoting(text) is True
+
+    def reader(self, blocks: Iterable[bytes]) -> Any:
+        """Build a reader of the `csv` module over blocks of whole lines in UTF-8."""
+        lines = chain.from_iterable(io.StringIO(_text(block), newline="") for block in blocks)
+        return csv.reader(
+            lines,
+            strict=True,
+            delimiter=self.sep,
+            quotechar=self.quote or None,
+            quoting=csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE,
+            escapechar=self.escape,
+        )
+
+    def likely_sep(self, header: str) -> str | None:
+        """Return the separator that divides a header in which this dialect's separator never occurs."""
+        others = [c for c in ",;\t|" if c != self.sep and c in header] if self.sep not in header else []
+        return max(others, key=header.count, default=None)
+
+    def in_utf8(self, file: Any) -> Any:
+        """Return an open file of bytes as one of UTF-8. Bytes that are no text stay what they are."""
+        if self.is_utf8:
+            return file
+        return io.BufferedReader(_Transcoder(file, self.encoding))
+
+
+class _Transcoder(io.RawIOBase):
+    """Raw file whose bytes are those of another file, in UTF-8."""
+
+    def __init__(self, file: Any, encoding: str) -> None:
+        self._file = file
+        self._pieces = _transcoded(file, encoding)
+        self._piece = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        while not self._piece:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._piece = piece
+        count = min(len(buffer), len(self._piece))
+        buffer[:count] = self._piece[:count]
+        self._piece = self._piece[count:]
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _transcoded(file: Any, encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
+    while chunk := file.read(io.DEFAULT_BUFFER_SIZE):
+        yield decoder.decode(chunk).encode(errors="surrogateescape")
+    yield decoder.decode(b"", True).encode(errors="surrogateescape")
+
+
+@cache
+def _patterns(sep: str, quote: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    s, q = re.escape(sep).encode(), re.escape(quote).encode()
+    before, after, within = rb"(?<![^%b\r\n])" % s, rb"(?![^%b\r\n])" % s, rb"(?:[^%b]++|%b%b)*+" % (q, q, q)
+    other = rb"[^%b]*+" % q
+    quoted = before + q + within + q + after
+    return re.compile(other + rb"(?:" + quoted + other + rb")*+"), re.compile(before + q + within)
+
+
+def _is_one_character(text: object) -> bool:
+    return isinstance(text, str) and len(text) == 1 and text.isascii() and text not in "\r\n\0"
+
+
+def _refused(problem: str, fix: str) -> BadInput:
+    return BadInput(f"options of CSV files: {problem}", where=[SourceLocation.of_caller()], fix=fix)
+
+
+def _text(lines: bytes) -> str:
+    return lines.decode("utf-8", "surrogateescape")
