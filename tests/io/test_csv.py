@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from penstock.errors import BadInput, UnreadableSource
-from penstock.io import BadRecord, CsvFiles
+from penstock.errors import BadInput, UnreadableSource, UnwritableSink
+from penstock.expr.row_classes import schema_of
+from penstock.io import BadRecord, CsvChangelog, CsvDialect, CsvFiles, SinkRequest, open_sink
+from penstock.io.files.compaction import compact
 from tests.io.feeds import Everything, Flat, Point, batches, feed, read, write
 
 
@@ -143,6 +145,7 @@ def test_a_null_word_is_refused_where_null_is_not_declared(tmp_path: Path) -> No
     write(tmp_path / "a.csv", 'text\nNA\n""\n-\n')
     bad, *rows = read(CsvFiles(tmp_path, null="NA", dead_letter=tmp_path / "dead"), feed(Name))[::-1]
     assert rows[::-1] == [("",), ("-",)]
+    assert isinstance(bad, BadRecord)
     assert bad.reason == "text: 'NA' is null, but str is declared without null"
 
 
@@ -190,3 +193,53 @@ def test_options_that_no_file_can_have_are_refused(options: Any) -> None:
     with pytest.raises(BadInput, match="options of CSV files") as raised:
         CsvFiles("in", **options)
     assert raised.value.where[0].location.file == __file__
+
+
+# --- the sink -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"sep": ";", "quote": "'", "null": ("NA",)},
+        {"escape": "\\", "encoding": "utf-16"},
+        {"sep": "\t", "header": False},
+        {"quote": "", "escape": "\\"},
+    ],
+)
+def test_a_changelog_of_csv_files_reads_back(tmp_path: Path, options: Any) -> None:
+    dialect = CsvDialect(**options)
+    moment = datetime(2001, 1, 2, 3, 4, 5, 600, tzinfo=UTC)
+    rows = [
+        (True, 7, 1.5, Decimal("2.50"), "a;\t\"b\", 'c' \\", date(2001, 1, 2), moment),
+        (False, -7, float("-inf"), Decimal("0.000000000000000001"), "ä", date(1, 1, 1), moment),
+        (None, None, None, None, None, None, None),
+    ]
+    write_rows(CsvChangelog(tmp_path, dialect), Flat, [(*row, at - 1) for at, row in enumerate(rows, 2)])
+    source = CsvFiles(tmp_path / "tick=*/*.csv", **options)
+    assert read(source, feed(Flat, append=False)) == [(*row, at - 1) for at, row in enumerate(rows, 2)]
+
+
+def test_a_row_that_csv_cannot_hold_fails_its_tick(tmp_path: Path) -> None:
+    for dialect, text in ((CsvDialect(encoding="latin-1"), "€"), (CsvDialect(quote=""), "a,b")):
+        with pytest.raises(UnwritableSink, match="cannot hold a row as CSV"):
+            write_rows(CsvChangelog(tmp_path, dialect), Name, [(text, 1)])
+    with pytest.raises(BadInput, match="column 'point' is a struct"):
+        write_rows(CsvChangelog(tmp_path), Everything, [])
+
+
+def test_a_changelog_of_csv_files_is_not_compacted(tmp_path: Path) -> None:
+    write_rows(CsvChangelog(tmp_path), Name, [("a", 1)])
+    with pytest.raises(BadInput, match="a changelog of CSV files"):
+        compact(tmp_path)
+
+
+def write_rows(sink: CsvChangelog, rows: type[Any], changes: list[tuple[Any, ...]]) -> None:
+    writer = open_sink(sink, SinkRequest("out", schema_of(rows)))
+    try:
+        writer.recover(0)
+        writer.prepare(1, changes)
+        writer.publish(1)
+    finally:
+        writer.close()

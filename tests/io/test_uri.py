@@ -14,6 +14,8 @@ from penstock.compute.collections.opening import open_collections
 from penstock.errors import BadInput, BadUri
 from penstock.io import (
     Changelog,
+    CsvChangelog,
+    CsvDialect,
     CsvFiles,
     Debezium,
     DeltaChangelog,
@@ -52,6 +54,19 @@ from penstock.state.rewind import rewind
         (r"C:\data\a.parquet", ParquetFiles(r"C:\data\a.parquet")),
         ("json:a=b", JsonFiles("a=b")),
         (
+            r"csv:in/orders?delimiter=;&quote='&escape=\&charset=latin1&header=false&null=NA&null=-",
+            CsvFiles(
+                "in/orders",
+                sep=";",
+                quote="'",
+                escape="\\",
+                encoding="latin-1",
+                header=False,
+                null=("NA", "-"),
+            ),
+        ),
+        (r"in/a.csv?sep=\t&nullValue=", CsvFiles("in/a.csv", sep="\t", null="")),
+        (
             "debezium+json:in?epoch=micros&dead_letter=d",
             Debezium(JsonFiles("in", dead_letter="d"), epoch="micros"),
         ),
@@ -75,6 +90,8 @@ def test_sources(uri: str, source: object) -> None:
     [
         ("changelog:out", Changelog("out")),
         ("changelog:out?compact_after=100", Changelog("out", compact_after=100)),
+        ("csv:out", CsvChangelog("out")),
+        ("csv:out?delimiter=;&null=-", CsvChangelog("out", CsvDialect(sep=";", null=("-",)))),
         ("table:out", TableFiles("out")),
         ("table:out?key=a,b&buckets=4", TableFiles("out", key=("a", "b"), buckets=4)),
         ("-", Print()),
@@ -124,6 +141,15 @@ def test_sinks(uri: str, sink: object) -> None:
         (parse_source, "json:", "P302 BadUri: 'json:' has no path"),
         (parse_source, "json:a?files_per_tick=0", "files_per_tick must be an integer of at least 1, not '0'"),
         (parse_source, "json:a?key=x", "unknown option 'key'"),
+        (
+            parse_source,
+            "csv:a?delimitter=;",
+            "'delimitter'\n\nFix: did you mean 'delimiter'?\n",
+        ),
+        (parse_source, "csv:a?sep=;;", "options of CSV files: sep is ';;'"),
+        (parse_source, "csv:a?sep=;&delimiter=,", "gives sep twice"),
+        (parse_source, "csv:a?header=no", "header must be true or false, not 'no'"),
+        (parse_sink, "csv:a?compact_after=9", "known options: sep, delimiter, quote, escape, encoding"),
         (parse_source, "json:a?b=1&c", "options must be name=value&name=value"),
         (parse_sink, "out", "P302 BadUri: 'out' is not the URI of a sink"),
         (parse_sink, "changelog:", "has no path"),

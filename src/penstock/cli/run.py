@@ -37,7 +37,8 @@ def run(
         typer.Option(
             metavar="NAME=URI",
             help="json:PATH, csv:PATH or parquet:PATH, or a path with such an ending; "
-            "?dead_letter=FOLDER&files_per_tick=N may follow. PATH is a folder, a file or a pattern. "
+            "?dead_letter=FOLDER&files_per_tick=N may follow, for CSV also sep, quote, escape, encoding, "
+            "header and null. PATH is a folder, a file or a pattern. "
             "debezium+json:PATH and the like for change data; delta:PATH; kafka:SERVERS/TOPIC (Spark).",
         ),
     ] = None,
@@ -45,7 +46,7 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="NAME=URI",
-            help="changelog:PATH, table:PATH?key=COLUMN,..., delta:PATH?key=..., "
+            help="changelog:PATH, csv:PATH, table:PATH?key=COLUMN,..., delta:PATH?key=..., "
             "postgresql://USER@HOST/DATABASE?table=T&key=..., kafka:SERVERS/TOPIC (Spark) "
             "or - (lines on standard output). "
             "Without any, all sinks are printed; with some, only those are written.",

@@ -11,6 +11,8 @@ from penstock.io.delivery.guarantee import Guarantee, guarantee_of
 from penstock.io.delivery.negative_rows import HeldBack
 from penstock.io.delta import DeltaChangelog, DeltaRows, DeltaTable
 from penstock.io.files.changelog import Changelog
+from penstock.io.files.csv_changelog import CsvChangelog
+from penstock.io.files.csv_dialect import CsvDialect
 from penstock.io.files.csv_files import CsvFiles
 from penstock.io.files.json_files import JsonFiles
 from penstock.io.files.parquet_files import ParquetFiles
@@ -43,6 +45,8 @@ __all__ = [
     "Call",
     "ChangeData",
     "Changelog",
+    "CsvChangelog",
+    "CsvDialect",
     "CsvFiles",
     "Debezium",
     "DeltaChangelog",

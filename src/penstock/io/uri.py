@@ -10,6 +10,7 @@ delta:PATH?version=N&versions_per_tick=N       source: a Delta table
 kafka:SERVERS/TOPIC?OPTION=VALUE&...           source or sink, on Spark; also debezium+kafka:...
 clock:10s                                      source: the time, at most this often
 changelog:PATH?compact_after=N                 sink: all changes
+csv:PATH?sep=;&...                             sink: all changes, as CSV with the options of the source
 table:PATH?key=a,b&buckets=N                   sink: the current rows
 delta:PATH?key=a,b&app=NAME                    sink: the current rows with a key, otherwise all changes
 postgresql://USER@HOST:PORT/DATABASE?table=T&key=a,b&schema=S    sink, likewise
@@ -30,6 +31,8 @@ from penstock.errors import BadUri
 from penstock.io.change_data import Debezium, DeltaChanges, Operations, Upserts
 from penstock.io.delta import DeltaChangelog, DeltaRows, DeltaTable
 from penstock.io.files.changelog import Changelog
+from penstock.io.files.csv_changelog import CsvChangelog
+from penstock.io.files.csv_dialect import CsvDialect
 from penstock.io.files.csv_files import CsvFiles
 from penstock.io.files.file_source import Files
 from penstock.io.files.json_files import JsonFiles
@@ -181,7 +184,7 @@ def parse_sink(uri: str) -> SinkTarget:
     if make is None:
         raise found.error(
             " is not the URI of a sink",
-            "write changelog:PATH, table:PATH?key=COLUMN,..., delta:PATH?key=COLUMN,..., "
+            "write changelog:PATH, csv:PATH, table:PATH?key=COLUMN,..., delta:PATH?key=COLUMN,..., "
             "postgresql://USER@HOST/DATABASE?table=TABLE&key=COLUMN,..., kafka:SERVERS/TOPIC, print: or -",
         )
     return make(found)
@@ -214,7 +217,7 @@ def _csv_options(uri: Uri) -> dict[str, Any]:
         "escape": uri.take("escape"),
         "encoding": uri.take("encoding", "charset"),
         "header": uri.truth("header"),
-        "null": uri.take_all("null", "nullValue"),
+        "null": tuple(uri.take_all("null", "nullValue")),
     }
     return {name: value for name, value in given.items() if value is not None}
 
@@ -298,6 +301,12 @@ def _changelog(uri: Uri) -> SinkTarget:
     return Changelog(uri.need_path(), compact_after)
 
 
+def _csv_changelog(uri: Uri) -> SinkTarget:
+    options = _csv_options(uri)
+    uri.refuse_rest(*_CSV)
+    return CsvChangelog(uri.need_path(), CsvDialect(**options))
+
+
 def _table(uri: Uri) -> SinkTarget:
     key, buckets = uri.words("key"), uri.number("buckets")
     uri.refuse_rest("key", "buckets")
@@ -332,6 +341,7 @@ def _print(uri: Uri) -> SinkTarget:
 
 _SINKS: Mapping[str, Callable[[Uri], SinkTarget]] = {
     "changelog": _changelog,
+    "csv": _csv_changelog,
     "table": _table,
     "delta": _delta,
     "postgres": _postgres,

@@ -23,7 +23,7 @@ commit and `publish` after it. `recover` discards staged parts that were not ass
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -73,6 +73,8 @@ class Changelog(SinkTarget):
         "exactly once",
         "a tick's folder appears by one rename, and a run that resumes skips existing ones",
     )
+    ending: ClassVar[str] = ".parquet"
+    """Ending of the names of its files."""
     path: str
     compact_after: int | None = None
 
@@ -89,6 +91,20 @@ class Changelog(SinkTarget):
     @property
     def destination(self) -> Hashable:
         return "files", os.path.realpath(self.path)
+
+    def write(
+        self, file: Path, rows: Sequence[tuple[Any, ...]] | pa.Table, schema: Schema, *, durable: bool
+    ) -> None:
+        """Write changes, weight last, to a new file."""
+        _write_parquet(file, rows, schema, durable=durable)
+
+
+def _write_parquet(
+    file: Path, rows: Sequence[tuple[Any, ...]] | pa.Table, schema: Schema, *, durable: bool
+) -> None:
+    from penstock.io.arrow import write_part
+
+    write_part(file, rows, schema, weighted=True, durable=durable)
 
 
 def check_columns(sink: str, schema: Schema) -> None:
@@ -115,17 +131,16 @@ def stage_part(
     schema: Schema,
     *,
     durable: bool = True,
+    write: Callable[..., None] = _write_parquet,
 ) -> str:
     """Write changes, weight last, where readers do not look, and return the part's name for `assemble`.
 
-    `name` is unique among the tasks and attempts of this tick, and ends in ".parquet".
+    `name` is unique among the tasks and attempts of this tick, and has the ending of the files of `write`.
     """
-    from penstock.io.arrow import write_part
-
     folder = Path(path, STAGING, "parts")
     folder.mkdir(parents=True, exist_ok=True)
     staged = f"part-{tick}-{name}"
-    write_part(folder / staged, rows, schema, weighted=True, durable=durable)
+    write(folder / staged, rows, schema, durable=durable)
     return staged
 
 
@@ -177,6 +192,7 @@ class ChangelogWriter(PartsWriter):
     def __init__(self, target: Changelog, request: SinkRequest) -> None:
         require_arrow(f"sink {request.name!r}")
         check_columns(request.name, request.schema)
+        self._target = target
         self._path = Path(target.path)
         self._compact_after = target.compact_after
         self._request = request
@@ -207,10 +223,16 @@ class ChangelogWriter(PartsWriter):
 
     def prepare(self, tick: int, rows: list[tuple[Any, ...]]) -> None:
         if rows:
-            durable = self._request.durable
-            self.assemble(
-                tick, [stage_part(self._path, tick, "0.parquet", rows, self._request.schema, durable=durable)]
+            part = stage_part(
+                self._path,
+                tick,
+                f"0{self._target.ending}",
+                rows,
+                self._request.schema,
+                durable=self._request.durable,
+                write=self._target.write,
             )
+            self.assemble(tick, [part])
 
     def assemble(self, tick: int, names: Iterable[str]) -> None:
         if Path(self._path, tick_folder(tick)).is_dir():

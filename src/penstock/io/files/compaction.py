@@ -123,6 +123,12 @@ def compact(folder: str | os.PathLike[str], keep: int = KEEP) -> Compacted:
             fix="give the folder of a Changelog(...) sink that has written a tick",
             path=str(folder),
         )
+    if any(path.glob(f"{tick_folder(published_ticks(path)[-1])}/*.csv")):
+        raise BadInput(
+            f"{folder} is a changelog of CSV files, which are not compacted",
+            fix="write the sink as changelog:PATH, in Parquet files",
+            path=str(folder),
+        )
     lock = FolderLock.take(path, exclusive=True)
     if lock is None:
         raise BadInput(

@@ -97,14 +97,19 @@ class CsvDialect:
     def reader(self, blocks: Iterable[bytes]) -> Any:
         """Build a reader of the `csv` module over blocks of whole lines in UTF-8."""
         lines = chain.from_iterable(io.StringIO(_text(block), newline="") for block in blocks)
-        return csv.reader(
-            lines,
-            strict=True,
-            delimiter=self.sep,
-            quotechar=self.quote or None,
-            quoting=csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE,
-            escapechar=self.escape,
-        )
+        return csv.reader(lines, strict=True, **self._parameters())
+
+    def writer(self, file: Any) -> Any:
+        """Build a writer of the `csv` module on an open text file."""
+        return csv.writer(file, lineterminator="\n", **self._parameters())
+
+    def _parameters(self) -> dict[str, Any]:
+        return {
+            "delimiter": self.sep,
+            "quotechar": self.quote or None,
+            "quoting": csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE,
+            "escapechar": self.escape,
+        }
 
     def likely_sep(self, header: str) -> str | None:
         """Return the separator that divides a header in which this dialect's separator never occurs."""

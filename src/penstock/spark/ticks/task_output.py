@@ -41,8 +41,10 @@ def write_changes(
 def _(
     target: Changelog, output: Output, tick: int, attempt: str, rows: Rows | pa.Table, durable: bool
 ) -> Iterator[Result]:
-    name = f"{attempt}.parquet"
-    staged = changelog.stage_part(target.path, tick, name, rows, output.schema, durable=durable)
+    name = f"{attempt}{target.ending}"
+    staged = changelog.stage_part(
+        target.path, tick, name, rows, output.schema, durable=durable, write=target.write
+    )
     yield Result("file", (output.name, staged, len(rows)))
 
 
