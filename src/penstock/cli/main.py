@@ -24,6 +24,7 @@ from penstock.cli.checkpoints import compact, reshard, rewind, skip
 from penstock.cli.conformance import conform, trace
 from penstock.cli.doctor import doctor
 from penstock.cli.exit_codes import FAILED, exit_code, signal_code
+from penstock.cli.infer import infer
 from penstock.cli.insert import delete, insert
 from penstock.cli.inspect_flow import draw, explain
 from penstock.cli.package import package
@@ -90,6 +91,7 @@ app.command()(run)
 app.command()(explain)
 app.command()(check)
 app.command()(draw)
+app.command()(infer)
 app.command()(doctor)
 app.command()(plan)
 app.add_typer(pipeline, name="pipeline")

@@ -1,0 +1,64 @@
+"""The dialect of a CSV file, found by looking at its beginning: encoding, separator, header."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+from collections import Counter
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from penstock.io.files.csv_dialect import CsvDialect
+from penstock.io.files.text_blocks import line_blocks, open_bytes
+from penstock.io.inference.texts import NULL_WORDS, kind_of_text
+
+_LOOKED_AT = 1 << 20
+_RECORDS = 100
+
+
+def sniff(path: Path) -> CsvDialect:
+    """Find the dialect by which most records have as many fields as the first one, and more than one."""
+    with open_bytes(path) as file:
+        encoding = _encoding(file.read(_LOOKED_AT))
+    best, records = max(
+        ((form, _records(path, form)) for form in (CsvDialect(sep=s, encoding=encoding) for s in ",;\t|")),
+        key=lambda found: _regularity(found[1]),
+    )
+    return (
+        best
+        if not records or _is_header(records[0])
+        else CsvDialect(best.sep, encoding=encoding, header=False)
+    )
+
+
+def _encoding(start: bytes) -> str:
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    for encoding in ("utf-8", "cp1252"):
+        try:
+            codecs.getincrementaldecoder(encoding)().decode(start)
+        except UnicodeDecodeError:
+            continue
+        return encoding
+    return "latin-1"
+
+
+def _records(path: Path, form: CsvDialect) -> list[list[str]]:
+    with form.in_utf8(open_bytes(path)) as file:
+        records: list[list[str]] = []
+        with suppress(csv.Error):  # by another separator, quotes may stand within fields
+            records.extend(islice(filter(None, form.reader(line_blocks(file))), _RECORDS))
+        return records
+
+
+def _regularity(records: list[list[str]]) -> tuple[float, int]:
+    widths = Counter(map(len, records))
+    width, count = widths.most_common(1)[0] if widths else (0, 0)
+    return (count / len(records) if width > 1 else 0.0), width
+
+
+def _is_header(first: list[str]) -> bool:
+    return len({*first}) == len(first) and all(
+        name and name not in NULL_WORDS and kind_of_text(name) == "text" for name in first
+    )
