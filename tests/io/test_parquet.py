@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ import pytest
 import penstock as ps
 from penstock import col
 from penstock.errors import UnreadableSource
+from penstock.expr.types import DecimalType
 from penstock.io import BadRecord, ParquetFiles
 from tests.io.feeds import Everything, Flat, Point, batches, feed, read, write
 
@@ -72,11 +74,45 @@ def test_times_of_96_bits_are_read_beyond_the_range_of_nanoseconds(tmp_path: Pat
     assert read(ParquetFiles(tmp_path), feed(one(datetime))) == [(moment,) for moment in moments]
 
 
+def test_narrower_columns_are_widened_and_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Wide(NamedTuple):
+        real: float | None
+        price: Annotated[Decimal, DecimalType(12, 2)]
+        count: int
+        parts: list[float]
+
+    def write_wide(name: str, *arrays: pa.Array) -> None:
+        pq.write_table(pa.table(dict(zip(Wide._fields, arrays, strict=True))), tmp_path / name)
+
+    write_wide("a.parquet", pa.array([2.5]), pa.array([Decimal("1.50")], pa.decimal128(12, 2)), [1], [[1.5]])
+    for name in ("b.parquet", "c.parquet"):
+        price = pa.array([Decimal("2.5"), Decimal(3)], pa.decimal128(5, 1))
+        write_wide(name, pa.array([2**53, None]), price, pa.array([3, 4], pa.int16()), [[1], []])
+    write_wide("d.parquet", pa.array([1.5], pa.float32()), pa.array([7]), [5], [[0.5]])
+    with caplog.at_level(logging.INFO, "penstock.files"):
+        rows = read(ParquetFiles(tmp_path), feed(Wide))
+    later = [(2.0**53, Decimal("2.5"), 3, (1.0,)), (None, Decimal(3), 4, ())]
+    assert rows == [(2.5, Decimal("1.5"), 1, (1.5,)), *later, *later, (1.5, Decimal(7), 5, (0.5,))]
+    assert all(type(row[0]) is float for row in rows if row[0] is not None)  # type: ignore[misc]
+    assert sorted((r.levelname, r.getMessage().replace(str(tmp_path), "in")) for r in caplog.records) == [
+        ("INFO", told("count", "int16", "int64")),
+        ("INFO", told("parts", "list<element: int64>", "list<float64>")),
+        ("INFO", told("price", "decimal128(5, 1)", "decimal(12,2)")),
+        ("WARNING", told("real", "int64", "float64")),
+    ]
+
+
+def told(column: str, found: str, declared: str) -> str:
+    return (
+        f"source 'points': column {column!r} is {found} in in/b.parquet, and is widened to {declared}; "
+        "later files are not mentioned"
+    )
+
+
 @pytest.mark.parametrize(
     ("array", "annotation"),
     [
         (pa.array([1.0]), int),
-        (pa.array([1]), float),
         (pa.array(["1"]), int),
         (pa.array([1]), str),
         (pa.array([1]), bool),
@@ -108,6 +144,12 @@ def test_another_type_is_refused_with_file_and_column(
         ),
         (pa.array([0, 2**62]).cast(pa.timestamp("us")), datetime, "v: date value out of range"),
         (pa.array([0, 2**62]).cast(pa.timestamp("ms")), datetime, "v: Casting from timestamp"),
+        (pa.array([1, 2**53 + 1]), float, "v: Integer value 9007199254740993 not in range"),
+        (
+            pa.array([1, 10**18]),
+            Annotated[Decimal, DecimalType(12, 2)],
+            "v: 1000000000000000000 has too many",
+        ),
         (pa.array([[1], [None]]), list[int], "v: it is null"),
         (pa.array([{"x": 1}, {"x": None}]), Point, "v: x: it is null"),
         (pa.array([{"x": 1}, None]), Point, "v: it is null"),

@@ -19,6 +19,7 @@ from penstock.expr.types import INT64, Field, Schema
 from penstock.io.files.file_source import Files, Listing, UnreadFile, UnreadFiles
 from penstock.io.files.text_blocks import WHOLE, Part
 from penstock.io.files.text_values import Unfit
+from penstock.io.files.widening import Widened, WideningLog
 from penstock.io.source import DONE, WEIGHT, BadRecord, Batch, Feed, Reader, open_source, printable
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class FileFormat(ABC):
         self.feed = feed
         weight = [] if feed.append else [Field(WEIGHT, INT64, nullable=True)]
         self.fields = [*feed.live_fields, *weight]
+        self.widened: dict[str, Widened] = {}
+        """Columns of the files read so far that are narrower than declared."""
         self._bytes_read = self._refused = 0
 
     @abstractmethod
@@ -195,6 +198,7 @@ class FilesReader(Reader):
         self._feed = file_format.feed
         self._files_per_tick = source.files_per_tick
         self._set_aside = source.dead_letter is not None
+        self._log = WideningLog()
         self._waiting = deque(self._files.look(may_be_none=self._feed.follow or self._feed.resumed))
         self._blocks: Iterator[Block] = iter(())
         self._open: Iterator[Record] | None = None
@@ -251,6 +255,7 @@ class FilesReader(Reader):
             if self._feed.placed:
                 records = self._placed(records)
             count = add_records(batch, records, self._feed, set_aside=self._set_aside)
+        self._log.tell(self._format.widened.values())
         self._rows_taken += count
         ended = room is None or count < room
         self._feed.taken[self._file.name] = self._file.position(DONE if ended else self._rows_taken)

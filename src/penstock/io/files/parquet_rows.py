@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from functools import singledispatch
 from itertools import islice
 from pathlib import Path
@@ -35,6 +36,7 @@ from penstock.io.files.file_reader import Block, FileFormat, Record, unreadable
 from penstock.io.files.json_files import checked_weight
 from penstock.io.files.text_blocks import WHOLE, Part, parts_from
 from penstock.io.files.text_values import Unfit, exact_decimal, shortened
+from penstock.io.files.widening import Widened
 from penstock.io.source import BadRecord, Feed
 
 _ROWS = 1 << 16
@@ -53,6 +55,8 @@ def blocks(file_format: FileFormat, path: Path, part: Part) -> Iterator[Block]:
         raise unreadable(feed.name, path, f"it is not Parquet: {error}") from error
     with file:
         present = check_columns(feed.name, path, file_format.fields, file.schema_arrow)
+        for each in widened_columns(feed.name, path, present, file.schema_arrow):
+            file_format.widened.setdefault(each.column, each)
         groups = range(file.num_row_groups)[part.start : part.stop]
         row = sum(file.metadata.row_group(group).num_rows for group in range(part.start))
         try:
@@ -83,8 +87,8 @@ def parts(path: Path, size: int) -> list[Part]:
 def whole_table(batch: pa.RecordBatch, fields: list[Field]) -> pa.Table | None:
     """Build a table of some fields from a batch, or return None if a value may not be as declared.
 
-    A nullable column that is missing, as a weight may be, is null. Integers of another width and text in
-    another layout are converted.
+    A nullable column that is missing, as a weight may be, is null. Numbers are widened, integers of another
+    width and text in another layout are converted.
     """
     columns: list[pa.Array] = []
     for f in fields:
@@ -103,7 +107,9 @@ def _as_declared(column: Any, data_type: DataType) -> Any:
     wanted = arrow_type(data_type)
     if column.type == wanted:
         return column
-    is_number = isinstance(data_type, Int32Type | Int64Type) and types.is_integer(column.type)
+    is_number = isinstance(data_type, Int32Type | Int64Type | Float64Type) and _HOLDS[type(data_type)](
+        column.type
+    )
     is_text = isinstance(data_type, StrType) and _HOLDS[StrType](column.type)
     if not (is_number or is_text):
         return None
@@ -134,7 +140,9 @@ def check_columns(source: str, path: Path, fields: list[Field], found: pa.Schema
                     source,
                     path,
                     f"its column {declared.name!r} is {arrow}, but {declared.type} is declared",
-                    "correct the file, or declare the column with its type and cast it in the flow",
+                    f"declare the column as the file has it, and convert it in the flow "
+                    f"(`.with_columns({declared.name}=col.{declared.name}.cast({str(declared.type)!r}))`); "
+                    "or correct the file",
                 )
             present.append(declared)
         elif count or not declared.nullable:
@@ -146,6 +154,45 @@ def check_columns(source: str, path: Path, fields: list[Field], found: pa.Schema
                 "correct the file, or declare the column `| None` if it may be missing",
             )
     return present
+
+
+def widened_columns(source: str, path: Path, fields: list[Field], found: pa.Schema) -> Iterator[Widened]:
+    """Yield the fields of a file that are narrower than declared."""
+    for declared in fields:
+        arrow = found.field(declared.name).type
+        if _is_narrower(declared.type, arrow):
+            other_kind = not isinstance(declared.type, Int32Type | Int64Type) and types.is_integer(
+                plain(arrow)
+            )
+            yield Widened(source, declared.name, str(arrow), str(declared.type), str(path), other_kind)
+
+
+def _is_narrower(data_type: DataType, arrow: pa.DataType) -> bool:
+    arrow = plain(arrow)
+    match data_type:
+        case Int32Type() | Int64Type():
+            return types.is_integer(arrow) and arrow.bit_width < (
+                32 if isinstance(data_type, Int32Type) else 64
+            )
+        case Float64Type():
+            return types.is_integer(arrow) or (types.is_floating(arrow) and arrow.bit_width < 64)
+        case DecimalType():
+            return types.is_integer(arrow) or (
+                types.is_decimal(arrow)
+                and (arrow.precision, arrow.scale) != (data_type.precision, data_type.scale)
+                and arrow.scale <= data_type.scale
+                and arrow.precision - arrow.scale <= data_type.precision - data_type.scale
+            )
+        case ListType():
+            return not types.is_null(arrow) and _is_narrower(data_type.element, arrow.value_type)
+        case MapType():
+            return types.is_map(arrow) and _is_narrower(data_type.value, arrow.item_type)
+        case StructType():
+            names = [f.name for f in arrow] if types.is_struct(arrow) else []
+            parts = [f for f in data_type.fields if names.count(f.name) == 1]
+            return any(_is_narrower(f.type, arrow.field(f.name).type) for f in parts)
+        case _:
+            return False
 
 
 # --- compatible Arrow types ------------------------------------------------------------
@@ -160,8 +207,8 @@ _HOLDS: dict[type[DataType], Callable[[pa.DataType], bool]] = {
     BoolType: types.is_boolean,
     Int32Type: types.is_integer,
     Int64Type: types.is_integer,
-    Float64Type: types.is_floating,
-    DecimalType: types.is_decimal,
+    Float64Type: lambda t: types.is_floating(t) or types.is_integer(t),
+    DecimalType: lambda t: types.is_decimal(t) or types.is_integer(t),
     StrType: lambda t: types.is_string(t) or types.is_large_string(t) or types.is_string_view(t),
     BytesType: lambda t: any(
         holds(t)
@@ -274,6 +321,8 @@ def values_of(data_type: DataType, array: pa.Array) -> list[Any]:
 @values_of.register
 def _(data_type: DecimalType, array: pa.Array) -> list[Any]:
     found = array.to_pylist()
+    if types.is_integer(array.type):
+        return [None if value is None else exact_decimal(Decimal(value), data_type) for value in found]
     if array.type.scale == data_type.scale and array.type.precision <= data_type.precision:
         return found
     # One by one, because Arrow's cast to another scale wraps around if digits do not fit.

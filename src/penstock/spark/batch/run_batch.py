@@ -31,6 +31,7 @@ from penstock.flow.operators.source import Source
 from penstock.io.arrow import arrow_schema, rows_to_table, table_to_rows
 from penstock.io.delivery.atomic_files import subfolder_for
 from penstock.io.files.table_files import TableFiles
+from penstock.io.files.widening import Widened, WideningLog
 from penstock.io.source import WEIGHT, BadRecord
 from penstock.spark.batch.batch_plan import plan_batch
 from penstock.spark.batch.loops import LoopBound
@@ -159,11 +160,14 @@ class _Run:
         assert opened.frame is not None, "a bounded source is a frame"
         schema = _as_read(opened.input)
         found = self.kept(opened.frame.mapInArrow(_reading(opened.input, schema), _read_type(schema)))
-        bad = found.filter(exact_column("bad").isNotNull()).select("bad").toArrow().column("bad").to_pylist()
+        told = found.filter(exact_column("bad").isNotNull()).select("bad").toArrow().column("bad").to_pylist()
+        reports = [pickle.loads(report) for report in told]
+        WideningLog().tell(each for each in reports if isinstance(each, Widened))
+        bad = tuple(each for each in reports if isinstance(each, BadRecord))
         rows = found.filter(exact_column("bad").isNull())
         ordinal = [exact_column(name) for name in ORDINAL] if in_order else []
         frame = rows.select(*(exact_column("row").getField(n).alias(n) for n in schema.names), *ordinal)
-        return ReadSource(frame, rows.count(), tuple(pickle.loads(b) for b in bad))
+        return ReadSource(frame, rows.count(), bad)
 
     def write(self, outlet: DriverSink, target: object, bag: DataFrame) -> int:
         """Prepare the output of a sink, each row with its multiplicity; return the number of changes."""
@@ -214,7 +218,7 @@ def _read_type(schema: Schema) -> Any:
 
 
 def _reading(source: Input, schema: Schema) -> Task:
-    """Create the task that reads paths to rows, keeping unreadable ones separately."""
+    """Create the task that reads paths to rows, with unreadable ones and widened columns in `bad`."""
     shipped = pickled((source, schema))
 
     @told
@@ -234,7 +238,8 @@ def _reading(source: Input, schema: Schema) -> Task:
                 arrays = [batch.to_struct_array(), none, parts, places]
                 yield pyarrow.RecordBatch.from_arrays(arrays, names=names)
                 place += len(batch)
-        bad = pyarrow.array([pickle.dumps(record) for _, record in taken.bad], pyarrow.binary())
+        reports = [*(record for _, record in taken.bad), *taken.widened]
+        bad = pyarrow.array([pickle.dumps(report) for report in reports], pyarrow.binary())
         none = pyarrow.nulls(len(bad), pyarrow.int64())
         row = pyarrow.nulls(len(bad), kind)
         yield pyarrow.RecordBatch.from_arrays([row, bad, none, none], names=names)

@@ -28,6 +28,7 @@ from penstock.io.arrow import table_to_rows
 from penstock.io.change_data import ChangeData
 from penstock.io.files.file_reader import open_format, read_columns, read_rows
 from penstock.io.files.file_source import Files
+from penstock.io.files.widening import Widened
 from penstock.io.source import BadRecord, Feed, open_source
 from penstock.spark.sources.arrivals import decoded_location, part_at, read_batch
 from penstock.spark.ticks.plan import Input
@@ -54,10 +55,11 @@ class SpooledTimes:
 
 @dataclass(slots=True)
 class Taken:
-    """Input read by a task so far: row counts per source, and rows set aside."""
+    """Input read by a task so far: row counts per source, rows set aside, and columns that were widened."""
 
     rows: dict[str, int] = field(default_factory=dict[str, int])
     bad: list[tuple[str, BadRecord]] = field(default_factory=list[tuple[str, BadRecord]])
+    widened: set[Widened] = field(default_factory=set[Widened])
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,9 @@ def read_file(reading: object, location: str, source: Input, taken: Taken) -> Ro
 def _(reading: Files, location: str, source: Input, taken: Taken) -> Rows:
     path, part = part_at(location)
     feed = Feed(source.name, source.schema, append=source.append, live=source.live)
-    batch = read_rows(open_format(reading, feed), path, part, set_aside=reading.dead_letter is not None)
+    file_format = open_format(reading, feed)
+    batch = read_rows(file_format, path, part, set_aside=reading.dead_letter is not None)
+    taken.widened.update(file_format.widened.values())
     taken.bad.extend((source.name, record) for record in batch.bad)
     return batch.rows
 
@@ -163,7 +167,9 @@ def _(reading: Files, location: str, source: Input, taken: Taken) -> pa.Table | 
     path, part = part_at(location)
     feed = Feed(source.name, source.schema, append=source.append, live=source.live)
     set_aside = reading.dead_letter is not None
-    table, bad = read_columns(open_format(reading, feed), path, part, set_aside=set_aside)
+    file_format = open_format(reading, feed)
+    table, bad = read_columns(file_format, path, part, set_aside=set_aside)
+    taken.widened.update(file_format.widened.values())
     taken.bad.extend((source.name, record) for record in bad)
     return table
 

@@ -11,7 +11,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -335,6 +335,7 @@ def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: CellOutput) 
         attempt.cost.enter("read")
     yield from (Result("taken", item) for item in taken.rows.items())
     yield from (bad_result(source, record) for source, record in taken.bad)
+    yield from (Result("widened", astuple(column)) for column in taken.widened)
 
 
 def _scatter(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:

@@ -5,6 +5,7 @@ file    (sink, staged name, rows)              a file written for a sink
 rows    (sink, rows)                           changes for a sink that lives in the driver
 taken   (source, rows)                         rows read
 bad     (source, record)                       a row set aside
+widened (source, column, ...)                  a column of a file that is narrower than declared
 rounds  (rows by exchange, ...)                what went back after each round that a task ran for the driver
 cost    what a task cost, see `penstock.spark.ticks.cost.Report`
 clock   (operator, watermark, late rows)       where a watermark stands now
@@ -20,6 +21,7 @@ from dataclasses import astuple, dataclass, field
 from typing import Any, TypeAlias
 
 from penstock.errors import PenstockError
+from penstock.io.files.widening import Widened
 from penstock.io.source import BadRecord
 from penstock.spark.ticks.messages import Result
 from penstock.state.chain import Chain
@@ -42,6 +44,7 @@ class Outcome:
     changes: dict[str, int] = field(default_factory=dict[str, int])
     taken: dict[str, int] = field(default_factory=dict[str, int])
     bad: dict[str, list[BadRecord]] = field(default_factory=dict[str, list[BadRecord]])
+    widened: list[Widened] = field(default_factory=list[Widened])
     clocks: dict[str, tuple[Any, int]] = field(default_factory=dict[str, tuple[Any, int]])
     passing: set[str] = field(default_factory=set[str])
     costs: list[Any] = field(default_factory=list[Any])
@@ -90,6 +93,8 @@ def gathered(results: Iterable[Result]) -> Outcome:
                 outcome.taken[source] = outcome.taken.get(source, 0) + count
             case "bad", (source, record):
                 outcome.bad.setdefault(source, []).append(BadRecord(*record))
+            case "widened", column:
+                outcome.widened.append(Widened(*column))
             case "clock", (operator, watermark, late):
                 outcome.clocks[operator] = (watermark, late)
             case "cost", cost:

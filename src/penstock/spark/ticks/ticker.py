@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from penstock.engine.progress import Progress
+from penstock.io.files.widening import WideningLog
 from penstock.spark.ticks import progress, task
 from penstock.spark.ticks.cost import CostMeter
 from penstock.spark.ticks.errors import told_errors
@@ -60,6 +61,7 @@ class Ticker:
     shipped: ShippedPlan = field(init=False)
     ends: Ends = field(init=False)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    widening: WideningLog = field(default_factory=WideningLog)
     totals: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
 
     def __post_init__(self) -> None:
@@ -104,6 +106,7 @@ class Ticker:
         way = self._way()
         outcome = self._job(rows, tick, way, times)
         self.ends.check(self.ended, outcome.taken)
+        self.widening.tell(outcome.widened)
         # This process may have been stopped for long: another one may have taken over.
         self.checkpoint.check_lease()
         for name, outlet in self.outlets.items():

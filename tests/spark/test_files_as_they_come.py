@@ -1,7 +1,8 @@
-"""CSV files as they come give the same rows on Spark as in this process, and are written alike."""
+"""Files as they come give the same rows on Spark as in this process, and CSV is written alike."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any, NamedTuple
 import pytest
 
 pytest.importorskip("pyspark")
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from penstock import Flow, col
 from penstock.engine.run import run as run_here
-from penstock.io import CsvChangelog, CsvFiles
+from penstock.io import CsvChangelog, CsvFiles, Memory, ParquetFiles
 from penstock.spark import run as run_on_spark
 from tests.io.feeds import feed, read, write
 
@@ -66,3 +69,30 @@ def answers(run: Callable[..., Any], flow: Flow, out: Path) -> dict[str, Counter
         name: Counter(read(CsvFiles(out / name / "tick=*/*.csv", **FILES[name][0]), feed(Item, append=False)))
         for name in FILES
     }
+
+
+class Price(NamedTuple):
+    item: int
+    price: float | None
+
+
+@pytest.mark.parametrize("mode", ["batch", "stream"])
+def test_spark_widens_columns_and_tells_of_each_once(
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: str
+) -> None:
+    for name, prices in {"a": [1.5, None], "b": [2, 3], "c": [4, None]}.items():
+        table = pa.table({"item": pa.array([1, 2], pa.int32()), "price": prices})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    flow, here = Flow("prices"), Memory()
+    flow.sink("all", flow.source("prices", Price).filter(col.item > 0))
+    run_here(flow, {"prices": ParquetFiles(tmp_path)}, {"all": here})
+    there = Memory()
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "penstock.files"):
+        run_on_spark(flow, sources={"prices": ParquetFiles(tmp_path)}, sinks={"all": there}, mode=mode)
+    assert Counter(there.rows()) == Counter(here.rows())
+    assert {(1, 2.0), (2, 3.0)} < set(here.rows())
+    assert sorted(r.getMessage().partition(" in ")[0] for r in caplog.records) == [
+        "source 'prices': column 'item' is int32",
+        "source 'prices': column 'price' is int64",
+    ]
