@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +19,12 @@ from penstock.lattice import Max, Merging
 from tests.analysis import closing_price, every_feature
 from tests.analysis.graphs import graphs
 from tests.golden import assert_golden
+
+
+class Line(NamedTuple):
+    price: Decimal
+    amount: Annotated[Decimal, ps.DecimalType(12, 2)]
+
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -147,3 +155,20 @@ def test_what_leads_to_a_null_is_used() -> None:
     flow = ps.Flow("watched")
     flow.source("n", int).inspect(print).null()
     assert "Unused" not in ps.explain(flow)
+
+
+def test_decimals_that_are_rounded_are_told_with_their_place() -> None:
+    flow = ps.Flow("lines")
+    lines = flow.source("lines", Line)
+    flow.sink("exact", lines.select(total=col.amount * col.amount * 2, more=col.price + 1))
+    flow.sink("sums", lines.group_by().agg(total=ps.sum(col.price * col.amount)))
+    flow.sink("squares", lines.filter(col.price * col.price > 1))
+    *_, rounded = str(ps.explain(flow)).partition("Rounded decimals\n")
+    here = re.sub(r" at test_explanation.py:\d+", "", rounded).splitlines()
+    assert here == [
+        "  select: more = price + 1 is rounded to 17 digits after the point of 18",
+        "  aggregate: total = price * amount is rounded to 6 digits after the point of 20",
+        "  filter: price * price > 1 is rounded to 6 digits after the point of 36",
+        "  Decimal alone is decimal(38,18), and no result has more than 38 digits. To keep all,",
+        "  declare fewer in the row class: Annotated[Decimal, DecimalType(12, 2)]",
+    ]

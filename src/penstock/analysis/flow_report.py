@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from contextlib import suppress
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from penstock.analysis.column_liveness import columns_unread
 from penstock.analysis.coordination_verdicts import Judgement, Verdict
 from penstock.analysis.findings import unused_nodes
 from penstock.analysis.node_labels import label
+from penstock.errors import UnknownColumn, WrongType
+from penstock.expr.decimal_rounding import roundings_of
 from penstock.flow.flow import Flow
 from penstock.graph.node import function_name
 from penstock.graph.operator_declarations import Delay
@@ -68,6 +71,10 @@ def explain(flow: Flow | FlowGraph, *, code: str = "", large_ticks: Sequence[str
         _section("Opaque", _opaque(graph), "none: every function is an expression"),
         _section("Sinks", _sinks(graph, analysis), ""),
     ]
+    if rounded := list(_rounded(graph)):
+        rounded.append("Decimal alone is decimal(38,18), and no result has more than 38 digits. To keep all,")
+        rounded.append("declare fewer in the row class: Annotated[Decimal, DecimalType(12, 2)]")
+        parts.append(_section("Rounded decimals", rounded, ""))
     if unused := list(_unused(graph)):
         parts.append(_section("Unused", unused, ""))
     if unread := list(_unread(graph)):
@@ -230,6 +237,22 @@ def _unread(graph: FlowGraph) -> Iterator[str]:
     for name, unread in columns_unread(graph).items():
         if graph.sources[name] in used and unread:
             yield f"{name}: {', '.join(unread)}"
+
+
+def _rounded(graph: FlowGraph) -> Iterator[str]:
+    """List the expressions in which a product or sum of decimals is rounded, by operator."""
+    for node in graph.nodes:
+        if len(node.inputs) != 1:
+            continue
+        schema = graph.nodes[node.inputs[0]].schema
+        for name, expr in node.operator.expressions():
+            # Some operators have expressions over other columns than those of their input.
+            with suppress(UnknownColumn, WrongType):
+                for found in roundings_of(expr, schema):
+                    yield (
+                        f"{label(graph, node)} at {node.location}: {name} = {expr} is rounded to "
+                        f"{found.type.scale} digits after the point of {found.exact_scale}"
+                    )
 
 
 def _unused(graph: FlowGraph) -> Iterator[str]:
