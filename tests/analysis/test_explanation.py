@@ -167,8 +167,8 @@ def test_decimals_that_are_rounded_are_told_with_their_place() -> None:
     here = re.sub(r" at test_explanation.py:\d+", "", rounded).splitlines()
     assert here == [
         "  select: more = price + 1 is rounded to 17 digits after the point of 18",
-        "  aggregate: total = price * amount is rounded to 6 digits after the point of 20",
-        "  filter: price * price > 1 is rounded to 6 digits after the point of 36",
+        "  aggregate: total = price * amount is rounded to 7 digits after the point of 20",
+        "  filter: predicate = price * price > 1 is rounded to 6 digits after the point of 36",
         "  Decimal alone is decimal(38,18), and no result has more than 38 digits. To keep all,",
         "  declare fewer in the row class: Annotated[Decimal, DecimalType(12, 2)]",
     ]

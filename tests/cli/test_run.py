@@ -48,6 +48,8 @@ def test_a_checkpoint_makes_the_next_run_go_on(penstock: Run, folder: Path) -> N
     (folder / "in" / "2.json").write_text('{"shop": "a", "price": 10}\n')
     assert penstock(*command).returncode == 0
     assert current(folder) == [("a", 14), ("b", 2)]
+    done = penstock(*command)
+    assert (done.returncode, done.stderr) == (0, "nothing new: no tick ran, the last one is 2\n")
 
 
 def test_the_end_tells_which_rows_of_which_source_were_taken_back_and_never_there(
@@ -197,6 +199,8 @@ def test_a_signal_ends_a_run_that_follows_and_says_where_to_go_on(
         first = [running.stdout.readline() for _ in range(2)]
         running.send_signal(number)
         rest, errors = running.communicate(timeout=60)
+    follows, _, errors = errors.partition("\n")
+    assert follows == "following sales (json:in), at tick 0; waiting for new rows, Ctrl-C stops"
     assert sorted(first) == ["1 totals + shop=a total=4\n", "1 totals + shop=b total=2\n"]
     assert rest == ""
     assert running.returncode == 128 + number

@@ -126,6 +126,7 @@ def test_a_view_is_made_filled_read_watched_and_dropped(penstock: Any, served: S
 
 def test_what_is_wrong_is_said_before_anything_is_written(penstock: Any, served: Served) -> None:
     penstock("view", "create", f"{served.folder / 'flows.py'}:totals", "--name", "other", "--key", "shop")
+    assert penstock("insert", "sales", "-", input=b"").output == "- has no rows: nothing added to sales\n"
     assert "there is no file" in penstock("insert", "sales", "nowhere.json", code=2).stderr
     assert "rows are given" in penstock("insert", "sales", code=2).stderr
     wrong = penstock("insert", "sales", "--row", '{"shop": 7, "price": 1}', code=1).stderr

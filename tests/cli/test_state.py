@@ -156,6 +156,7 @@ def commanded(*arguments: object, code: int = 0) -> str:
 def test_rewind_goes_back_to_a_tick_that_is_kept(checkpoint: Path) -> None:
     assert "the ticks that are kept are 2 to 4" in commanded("rewind", checkpoint, 1, code=2)
     assert commanded("rewind", checkpoint, 3) == "back at tick 3, 1 forgotten\n"
+    assert commanded("rewind", checkpoint, 3) == "the last tick is 3 already: nothing to forget\n"
     assert json.loads(told(checkpoint, "--json"))["tick"] == 3
 
 

@@ -39,7 +39,10 @@ def rewind(
     from penstock.state.rewind import rewind as go_back
 
     done = go_back(folder, tick)
-    typer.echo(f"back at tick {done.tick}, {done.forgotten} forgotten")
+    if done.forgotten:
+        typer.echo(f"back at tick {done.tick}, {done.forgotten} forgotten")
+    else:
+        typer.echo(f"the last tick is {done.tick} already: nothing to forget")
     if done.forgotten and done.sinks:
         typer.echo(f"these sinks may hold later ticks: {', '.join(done.sinks)}")
     if done.gone:

@@ -37,7 +37,8 @@ def conform(
     in_words = len(outcomes) - ok - failed
     apart = f", {in_words} in words" if in_words else ""
     cases = "case" if len(outcomes) == 1 else "cases"
-    typer.echo(f"{len(outcomes)} {cases}, {ok} ok, {failed} failed{apart}")
+    counts = f"{len(outcomes)} {cases}, {ok} ok, {failed} failed{apart}"
+    typer.echo(counts if outcomes else f"{file} has no cases")
     if failed:
         raise typer.Exit(FAILED)
 
@@ -90,7 +91,10 @@ def trace(
         typer.echo(_violation_lines(violation, texts, width))
     broken = len({violation.rule for violation in violations})
     rules = "1 rule" if broken == 1 else f"{broken or 'no'} rules"
-    typer.echo(f"\n{rules} broken" if broken else "\nno rule broken")
+    if not texts and not broken:
+        typer.echo(f"{file} has no events")
+    else:
+        typer.echo(f"\n{rules} broken" if broken else "\nno rule broken")
     if broken:
         raise typer.Exit(FAILED)
 

@@ -86,7 +86,9 @@ def _write(
     known = client.describe(collection)
     lines = row if file is None else read_lines(file)
     rows = parse_rows(known, lines or (), "--row" if file is None else file)
+    total = 0
     while some := list(islice(rows, at_once)):
+        total += len(some)
         try:
             time = write(collection, some)
         except MessageTooLarge as error:
@@ -96,3 +98,5 @@ def _write(
                 error.advising(f"such as by --at-once {max(1, fitting)}")
             raise
         typer.echo(f"{len(some):,} row{'s' * (len(some) != 1)} {done} {collection} at {time}")
+    if not total:
+        typer.echo(f"{file} has no rows: nothing {done} {collection}")

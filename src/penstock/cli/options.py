@@ -23,6 +23,8 @@ class Engine(Enum):
     SPARK = "spark"
 
 
+_EXAMPLES = {"source": "csv:PATH", "sink": "changelog:PATH"}
+
 DEFAULT_ADDRESS = "127.0.0.1:7411"
 
 Controller = Annotated[
@@ -107,7 +109,11 @@ def parse_named_uris(kind: str, texts: Sequence[str]) -> dict[str, str]:
         name, equals, uri = text.partition("=")
         if not equals or not name or not uri:
             shown = without_password(text)
-            raise BadUri(f"--{kind} {shown}: expected NAME=URI", uri=shown)
+            raise BadUri(
+                f"--{kind} {shown}: expected NAME=URI",
+                fix=f"--{kind} NAME={_EXAMPLES.get(kind, 'HOST:PORT')}",
+                uri=shown,
+            )
         if name in found:
             raise BadUri(f"--{kind} {name}=... is given twice", uri=without_password(text))
         found[name] = uri

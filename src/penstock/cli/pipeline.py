@@ -74,6 +74,8 @@ def run(
         with _session(spec) as (project, spark), _observer(log_format) as observer:
             report = run_pipeline(project, spark, selection, policy=refresh_policy, observer=observer)
             selection = Selection((*selection.refresh, *selection.full))
+            if continuous:
+                typer.echo(f"following all inputs, every {every:g} seconds; Ctrl-C stops", err=True)
             while continuous:
                 sleep(every)
                 run_pipeline(project, spark, selection, policy=refresh_policy, observer=_only_news(observer))

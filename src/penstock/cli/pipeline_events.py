@@ -37,7 +37,8 @@ def _sentence(event: Event) -> str:
 
 
 def text_end(report: RunReport) -> None:
-    typer.echo(f"{_now()}: Run {'has FAILED' if report.failed else 'is COMPLETED'}.")
+    nothing = "" if report.events else " The project defines no tables."
+    typer.echo(f"{_now()}: Run {'has FAILED' if report.failed else 'is COMPLETED'}.{nothing}")
 
 
 def _done(event: Event) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -109,9 +110,12 @@ def run(
     from penstock.io import parse_sink, parse_source
 
     loaded = load_flow(flow)
-    sources = {name: parse_source(uri) for name, uri in parse_named_uris("source", source or ()).items()}
+    uris = parse_named_uris("source", source or ())
+    sources = {name: parse_source(uri) for name, uri in uris.items()}
     given_sinks = parse_named_uris("sink", sink or ()) or dict.fromkeys(loaded.graph().sinks, "-")
     sinks = {name: parse_sink(uri) for name, uri in given_sinks.items()}
+    if follow and progress is not False:
+        typer.echo(following(uris, checkpoint), err=True)
     with progress_reporter(progress) as on_tick:
         result = _RUNS[on](
             loaded,
@@ -128,7 +132,22 @@ def run(
                 metrics,
             ),
         )
-    report_and_exit(result, checkpoint)
+    report_and_exit(result, checkpoint, follow=follow)
+
+
+def following(uris: Mapping[str, str], checkpoint: str | None) -> str:
+    """Say what a run that follows its sources waits for, and where it stands."""
+    from penstock.io.uri import Uri
+
+    names = ", ".join(f"{name} ({Uri.of(uri).shown})" for name, uri in uris.items())
+    tick = _last_tick(checkpoint)
+    return f"following {names or 'no source'}, at tick {tick}; waiting for new rows, Ctrl-C stops"
+
+
+def _last_tick(checkpoint: str | None) -> int:
+    from penstock.state.commit import CommitLog
+
+    return 0 if checkpoint is None else max(CommitLog(Path(checkpoint)).ticks(), default=0)
 
 
 def tick_row_limits(texts: Sequence[str]) -> int | dict[str, int] | None:
@@ -197,7 +216,7 @@ def _run_on_spark(
 _RUNS = {Engine.HERE: _run_here, Engine.SPARK: _run_on_spark}
 
 
-def report_and_exit(result: Any, checkpoint: str | None) -> None:
+def report_and_exit(result: Any, checkpoint: str | None, *, follow: bool = False) -> None:
     """Print closing messages, and exit with the code of the signal that ended the run, if any."""
     from penstock.cli.exit_codes import signal_code
     from penstock.io.delivery.negative_rows import report_lines
@@ -208,6 +227,8 @@ def report_and_exit(result: Any, checkpoint: str | None) -> None:
     for line in report_lines(result.held_back):
         typer.echo(line, err=True)
     if result.stopped_by is None:
+        if not result.ticks and not follow:
+            typer.echo(f"nothing new: no tick ran, the last one is {result.last_tick}", err=True)
         return
     if checkpoint is None:
         kept = "nothing is saved without --checkpoint"
