@@ -131,7 +131,11 @@ def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES:
         return importlib.import_module(f"penstock.{name}")
     if name not in _MODULE_OF:
-        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+        import difflib
+
+        near = difflib.get_close_matches(name, _MODULE_OF, 1)
+        guess = f"; did you mean {near[0]!r}?" if near else ""
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}{guess}")
     value = globals()[name] = getattr(importlib.import_module(_MODULE_OF[name]), name)
     return value
 

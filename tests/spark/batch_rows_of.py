@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
-from penstock.engine.change import Change
-from penstock.engine.engine import Engine, TickOutput
+from penstock.engine.change import Change, TickOutput
+from penstock.engine.engine import Engine
 from penstock.expr.row_classes import from_user
 from penstock.expr.types import DataType, ListType, Schema, StructType
 from penstock.flow.flow import Flow

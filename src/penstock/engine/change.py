@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 from penstock.engine.frames import ColumnarRows
-from penstock.errors import BadInput
+from penstock.errors import BadInput, PenstockError, SourceLocation
 from penstock.shown import Shown
 
 if TYPE_CHECKING:
@@ -186,6 +187,24 @@ class Changes(Shown, Sequence[Change[Any]]):
 
 
 class TickOutput(Shown, dict[str, Changes]):
-    """Changes of one tick, per sink, including empty ones."""
+    """Changes of one tick, per sink, including empty ones. Another name raises `UnknownSink`."""
 
     __slots__ = ()
+
+    def __missing__(self, name: str) -> Changes:
+        near = difflib.get_close_matches(name, self, 1)
+        raise UnknownSink(
+            f"the flow has no sink {name!r}",
+            where=[SourceLocation.of_caller()],
+            why=f"Its sinks are {', '.join(map(repr, self))}.",
+            fix=f"did you mean {near[0]!r}?" if near else "use the name that was given to flow.sink(...)",
+            sink=name,
+        )
+
+
+class UnknownSink(PenstockError, KeyError):
+    """The output of a tick has no sink of this name."""
+
+    code = "P210"
+
+    __str__ = Exception.__str__

@@ -166,7 +166,8 @@ def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[
             raise BadInput(
                 f"nothing is given for source {name!r}",
                 where=[graph.nodes[node].location],
-                fix=f'sources={{"{name}": ...}} with JsonFiles(...), other files, or rows',
+                fix=f'sources={{"{name}": ...}} with JsonFiles(...), other files, or rows; '
+                f"for a command --source {name}=json:PATH",
                 source=name,
             )
         if isinstance(sources[name], str | bytes | PathLike | Mapping):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, cast, overload
 
 from penstock.analysis.column_liveness import columns_read, live_graph
 from penstock.engine.change import Change, Changes, TickOutput
@@ -15,7 +15,15 @@ from penstock.engine.frames import is_frame, read_whole, rows_of_frame
 from penstock.engine.machine import Machine
 from penstock.engine.plan import Schedule
 from penstock.engine.program import compile_program, limit_loop_rounds
-from penstock.engine.queue import QUEUE_ROWS, PerSource, Queues, check_limits, limit_for
+from penstock.engine.queue import (
+    QUEUE_ROWS,
+    PerSource,
+    Queues,
+    check_iterable,
+    check_limits,
+    limit_for,
+    unnamed_rows,
+)
 from penstock.engine.signals.engine_mixin import RunsSignals
 from penstock.engine.source_intake import source_intake
 from penstock.engine.spilling import StateInMemory, parse_memory_limit
@@ -206,7 +214,7 @@ class Engine(Shown, RunsSignals, Watched):
 
     # -- a tick with its rows ---------------------------------------------------------------
 
-    def tick(self, /, **inputs: Iterable[Any]) -> TickOutput:
+    def tick(self, /, *unnamed: Never, **inputs: Iterable[Any]) -> TickOutput:
         """Run one tick with these rows per source; return the changes per sink, including empty ones.
 
         Rows queued by `feed` wait for `run_tick`. Append sources take rows; table sources take rows or
@@ -218,6 +226,8 @@ class Engine(Shown, RunsSignals, Watched):
         `BadRow` for a row of the wrong type: both before anything changed. Raises `UserFunctionFailed`,
         `EvaluationError`, `NoFixpoint` from within the tick; further calls then raise `EngineStopped`.
         """
+        if unnamed:
+            raise unnamed_rows(self._intake)
         return self._output(self._run(self._checked(inputs, in_columns=True)))
 
     def _checked(self, inputs: Mapping[str, Iterable[Any]], *, in_columns: bool = False) -> dict[str, Rows]:
@@ -234,12 +244,12 @@ class Engine(Shown, RunsSignals, Watched):
                 if in_columns:
                     given = (given,)
                 else:
-                    _check_iterable(name, given)
+                    check_iterable(name, given)
             elif given.__class__ is not list:
                 if is_frame(given):
                     rows[name] = self._from_frame(name, given, in_columns=in_columns)
                     continue
-                _check_iterable(name, given)
+                check_iterable(name, given)
             elif in_columns and len(cast("list[Any]", given)) >= self._machine.least:
                 columns = self._in_columns(name, given)
                 if columns is not None:
@@ -470,23 +480,13 @@ class Engine(Shown, RunsSignals, Watched):
         intake = self._intake.get(name)
         if intake is None:
             raise self._unknown_source(name)
-        _check_iterable(name, rows)
+        check_iterable(name, rows)
         return intake(rows)
 
     def _unknown_source(self, name: str) -> BadInput:
         return BadInput(
             f"the flow has no source {name!r}",
             fix=f"its sources are {', '.join(map(repr, self._intake)) or 'none'}",
-            source=name,
-        )
-
-
-def _check_iterable(name: str, rows: object) -> None:
-    """Raise `BadInput` unless given a collection of rows; a string does not count as one."""
-    if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
-        raise BadInput(
-            f"source {name!r} takes an iterable of rows, got {type(rows).__name__} {rows!r}",
-            fix=f"tick({name}=[...]); leave a source out to give it nothing",
             source=name,
         )
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from penstock.errors import ExpressionTruthValue, SourceLocation, WrongType
+from penstock.errors import SourceLocation, WrongType
 from penstock.expr.annotations import as_type
 from penstock.expr.durations import duration
 from penstock.expr.expression_text import ATOM, Rendered, call_text, literal_text
 from penstock.expr.types import DATE, TIMESTAMP, DataType
+from penstock.expr.value_misuse import NoValue
 from penstock.shown import Shown
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ MAX_DIGITS = 400
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Expr(Shown):
+class Expr(NoValue, Shown):
     """Row expression. Compare trees with `same`, not `==`, which builds a tree.
 
     The methods follow Spark 4 ANSI: null in, null out, unless stated otherwise; errors of Spark on a row
@@ -47,14 +48,6 @@ class Expr(Shown):
         """Whether both trees are equal, node by node."""
         raise NotImplementedError
 
-    def __bool__(self) -> NoReturn:
-        raise ExpressionTruthValue(
-            "an expression has no truth value while the flow is being built",
-            where=[SourceLocation.of_caller()],
-            why="`and`, `or`, `not`, `if` and `in` ask for one; so does a chained comparison.",
-            fix="use `&`, `|`, `~`, `ps.when(...)`, `.is_in(...)`, `.between(...)`",
-        )
-
     def __str__(self) -> str:
         return self._rendered()[0]
 
@@ -66,16 +59,6 @@ class Expr(Shown):
         return f"<{self}>"
 
     __hash__ = object.__hash__
-
-    def __iter__(self) -> Iterator[Expr]:
-        raise WrongType(f"an expression cannot be iterated: {self}", where=[SourceLocation.of_caller()])
-
-    def __contains__(self, value: object) -> bool:
-        raise ExpressionTruthValue(
-            "`in` asks for a truth value, which an expression does not have",
-            where=[SourceLocation.of_caller()],
-            fix="use .contains(...)",
-        )
 
     # -- comparison -------------------------------------------------------------------
 

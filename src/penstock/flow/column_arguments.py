@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -43,6 +44,8 @@ def computed_columns(named: dict[str, Any], location: SourceLocation) -> tuple[t
 
 
 def _expression_instead(name: str, value: object) -> str:
+    if isinstance(value, str) and not value.isidentifier():
+        return f"{name}=ps.lit({value!r}) for the text; ps.concat(ps.col.one, ps.lit('!')) joins texts"
     if isinstance(value, str):
         return f"{name}=ps.col.{value} for a column, {name}=ps.lit({value!r}) for the text"
     if isinstance(value, Over):
@@ -210,6 +213,13 @@ def result_schema(
             f"{what} needs a function, got {render_argument(function)}",
             where=[location],
             fix="columns are computed from expressions by select(...) and with_columns(...)",
+        )
+    if inspect.iscoroutinefunction(function):
+        raise WrongType(
+            f"{what} needs a plain function, got the coroutine function {function.__name__}",
+            where=[location],
+            why="A tick awaits nothing: its rows would be coroutines.",
+            fix="make it a plain `def`; await the outside world in a source, or in a sink of penstock.pull",
         )
     if returns is not None:
         return schema_of(returns)

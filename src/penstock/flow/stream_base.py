@@ -19,6 +19,7 @@ from penstock.expr.types import Field, Schema
 from penstock.flow.column_arguments import render_argument, with_row_class
 from penstock.flow.lifetime import check_reason as check_reason
 from penstock.flow.output_handle import AnyStream, Output
+from penstock.flow.stream_misuse import NoRows
 from penstock.flow.type_markers import Changes, NoOrder, Unbounded
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ G = TypeVar("G", bound=Changes, covariant=True, default=Changes)
 O = TypeVar("O", bound=NoOrder, covariant=True, default=NoOrder)
 
 
-class StreamBase(Output, Generic[T_co, B, G, O]):
+class StreamBase(NoRows, Output, Generic[T_co, B, G, O]):
     """Base of all streams: flow, node and columns."""
 
     __slots__ = ()

@@ -168,9 +168,12 @@ def parse_source(uri: str) -> Source:
     make = _SOURCES.get(kind if found.scheme else _ENDINGS.get(found.ending, ""))
     wrap = _FORMS.get(form) if plus else _plain
     if make is None or wrap is None:
+        near = get_close_matches(kind, _SOURCES, 1) if found.scheme and make is None else []
         raise found.error(
             " is not the URI of a source" if found.scheme else " does not name the file format",
-            f"write {', '.join(f'{name}:...' for name in _SOURCES)}, "
+            f"did you mean {near[0]}:...?"
+            if near
+            else f"write {', '.join(f'{name}:...' for name in _SOURCES)}, "
             f"{', '.join(f'{name}+json:PATH' for name in _FORMS)}, "
             f"or a path that ends in {', '.join(_ENDINGS)}",
         )

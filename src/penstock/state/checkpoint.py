@@ -230,7 +230,10 @@ def _make(path: Path, *, private: bool) -> None:
             raise PermissionError(f"{path} is not writable")
     except OSError as error:
         raise UnreadableSource(
-            f"the checkpoint folder {path} cannot be used", why=str(error), path=str(path)
+            f"the checkpoint folder {path} cannot be used",
+            why=str(error),
+            fix="give a folder that can be written; it is created if it is missing",
+            path=str(path),
         ) from error
 
 

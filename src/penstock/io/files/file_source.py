@@ -13,8 +13,10 @@ import re
 import time
 from collections.abc import MutableMapping
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from itertools import islice
 from stat import S_ISDIR
 from typing import Any, TypeAlias
@@ -92,7 +94,7 @@ class Listing:
             found = [(name, name) for name in glob.glob(path) if finished(os.path.basename(name))]
             self._check_links([name for name, _ in found if name not in known], _folder_of(path))
         else:
-            raise self.error("does not exist")
+            raise self.error("does not exist", self._near(path))
         if not found and not known and not may_be_none:
             raise self.error("has no file to read")
         new = sorted((name, path) for name, path in found if name not in known)
@@ -117,6 +119,14 @@ class Listing:
                     f"holds {os.path.basename(path)!r}, a link that leads out of it",
                     "put the file itself there, or give its own folder as the source",
                 )
+
+    def _near(self, path: str) -> str:
+        """Guess which file beside it is meant."""
+        folder, name = os.path.split(path)
+        with suppress(OSError):
+            if near := get_close_matches(name, os.listdir(folder or "."), 1):
+                return f"did you mean {os.path.join(folder, near[0])!r}?"
+        return ""
 
     def error(self, problem: str, fix: str = "") -> UnreadableSource:
         return UnreadableSource(

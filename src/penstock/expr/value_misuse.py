@@ -1,0 +1,80 @@
+"""Errors for uses of Python that ask an expression for its value, which only rows have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from penstock.errors import ExpressionTruthValue, SourceLocation, WrongType
+from penstock.missing_attributes import missing_attribute
+
+_ELSEWHERE = {
+    "alias": "name it by keyword: select(total=ps.col.price * 2)",
+    "isin": "did you mean .is_in(...)?",
+    "astype": "did you mean .cast(...)?",
+    "isna": "did you mean .is_null()?",
+    "isnull": "did you mean .is_null()?",
+    "startswith": "did you mean .starts_with(...)?",
+    "endswith": "did you mean .ends_with(...)?",
+    "strip": "did you mean .trim()?",
+    "sum": "group_by(...).agg(total=ps.sum(ps.col.price))",
+    "count": "group_by(...).agg(rows=ps.count())",
+    "mean": "group_by(...).agg(mean=ps.mean(ps.col.price))",
+    "apply": "functions of whole rows go to stream.map(function)",
+    "fillna": "ps.coalesce(ps.col.price, 0)",
+}
+
+
+class NoValue:
+    """Base of expressions: Python's own functions and statements are refused."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> NoReturn:
+        raise ExpressionTruthValue(
+            "an expression has no truth value while the flow is being built",
+            where=[SourceLocation.of_caller()],
+            why="`and`, `or`, `not`, `if` and `in` ask for one; so does a chained comparison.",
+            fix="use `&`, `|`, `~`, `ps.when(...)`, `.is_in(...)`, `.between(...)`",
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        raise WrongType(
+            f"an expression cannot be iterated: {self}",
+            where=[SourceLocation.of_caller()],
+            why="It has no values until rows come.",
+            fix="aggregate the rows of a group by ps.sum(...), ps.max(...) and the like, not by Python's own",
+        )
+
+    def __contains__(self, value: object) -> bool:
+        raise ExpressionTruthValue(
+            "`in` asks for a truth value, which an expression does not have",
+            where=[SourceLocation.of_caller()],
+            fix="use .contains(...)",
+        )
+
+    def __len__(self) -> int:
+        raise self._unknown_value("has no length", ".length()")
+
+    def __int__(self) -> int:
+        raise self._unknown_value("is no number", ".cast(int)")
+
+    def __float__(self) -> float:
+        raise self._unknown_value("is no number", ".cast(float)")
+
+    def __round__(self, digits: int = 0) -> NoReturn:
+        raise self._unknown_value("is no number", f".round({digits})")
+
+    def _unknown_value(self, problem: str, method: str) -> WrongType:
+        return WrongType(
+            f"an expression {problem} while the flow is being built: {self}",
+            where=[SourceLocation.of_caller()],
+            why="Python's own functions want a value, and it has none until rows come.",
+            fix=f"use the method {method}, which makes an expression again",
+        )
+
+    if not TYPE_CHECKING:  # type checkers find missing methods by themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            fix = "functions are in penstock.functions; functions of whole rows go to stream.map(function)"
+            raise missing_attribute(self, "an expression", name, _ELSEWHERE, fix)

@@ -1,0 +1,19 @@
+from pathlib import Path
+from typing import NamedTuple
+
+import penstock as ps
+from penstock import Flow, col
+
+
+class Order(NamedTuple):
+    id: int
+    country: str
+    price: float
+    note: str | None = None
+
+
+flow = Flow("shop")
+orders = flow.source("orders", Order)
+flow.sink("large", orders.filter(col.price > 10))
+Path("orders.csv").write_text("id\n1\n")
+ps.run(flow, {"orders": []}, checkpoint="orders.csv")

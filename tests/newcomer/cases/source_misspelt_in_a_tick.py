@@ -1,0 +1,16 @@
+from typing import NamedTuple
+
+from penstock import Engine, Flow, col
+
+
+class Order(NamedTuple):
+    id: int
+    country: str
+    price: float
+    note: str | None = None
+
+
+flow = Flow("shop")
+orders = flow.source("orders", Order)
+flow.sink("large", orders.filter(col.price > 10))
+Engine(flow).tick(order=[Order(1, "PE", 12.5)])

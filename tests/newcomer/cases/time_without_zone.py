@@ -1,0 +1,7 @@
+from datetime import datetime
+
+from penstock import Engine, Flow
+
+flow = Flow("visits")
+flow.sink("all", flow.source("visits", datetime))
+Engine(flow).tick(visits=[datetime(2026, 1, 2, 3)])
