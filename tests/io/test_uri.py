@@ -146,6 +146,7 @@ def test_sinks(uri: str, sink: object) -> None:
             "csv:a?delimitter=;",
             "'delimitter'\n\nFix: did you mean 'delimiter'?\n",
         ),
+        (parse_source, "csv:a?separator=;", "did you mean 'sep'?"),
         (parse_source, "csv:a?sep=;;", "options of CSV files: sep is ';;'"),
         (parse_source, "csv:a?sep=;&delimiter=,", "gives sep twice"),
         (parse_source, "csv:a?header=no", "header must be true or false, not 'no'"),

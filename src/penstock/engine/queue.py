@@ -91,8 +91,9 @@ def unnamed_rows(sources: Iterable[str]) -> BadInput:
 
 def check_iterable(name: str, rows: object) -> None:
     """Raise `BadInput` unless given a collection of rows: no text, no row, no generator that has ended."""
-    if isinstance(rows, str | bytes) or not isinstance(rows, Iterable) or hasattr(rows, "_fields"):
-        got = "one row," if hasattr(rows, "_fields") else type(rows).__name__
+    is_row = hasattr(rows, "_fields")
+    if is_row or isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
+        got = "one row," if is_row else type(rows).__name__
         raise BadInput(
             f"source {name!r} takes an iterable of rows, got {got} {rows!r}",
             fix=f"tick({name}=[...]); leave a source out to give it nothing",

@@ -140,7 +140,8 @@ class Uri:
         """Raise `BadUri` if any option has not been taken."""
         if self.options:
             unknown = next(iter(self.options))
-            near = get_close_matches(unknown, known, 1)
+            longer = [name for name in known if unknown.lower().startswith(name)]  # separator
+            near = get_close_matches(unknown, known, 1) or longer
             raise self.error(
                 f": unknown option {unknown!r}",
                 (f"did you mean {near[0]!r}?\n" if near else "")
