@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.errors import ExpressionTruthValue, SourceLocation, WrongType
-from penstock.missing_attributes import missing_attribute
+from penstock.expr.missing_attributes import missing_attribute
 
 _ELSEWHERE = {
     "alias": "name it by keyword: select(total=ps.col.price * 2)",

@@ -337,7 +337,9 @@ class Stream(
         if into is not None:
             schema = with_row_class(schema, into, location)
         forgetting = add_inner_join(self, other, operator, schema, name, location)
-        return forgetting or add_join(self, other, operator, schema, name, location)
+        if forgetting is not None:
+            return forgetting
+        return add_join(self, other, operator, schema, name, location)
 
     def difference(
         self,

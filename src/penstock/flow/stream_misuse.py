@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from penstock.errors import SourceLocation, WrongType
-from penstock.missing_attributes import missing_attribute
+from penstock.expr.missing_attributes import missing_attribute
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema

@@ -115,7 +115,8 @@ class _Building:
 
     def _from(self, edge: EdgeDescription) -> Rows:
         # The outputs of a tee may be named, but are a single stream.
-        return self._made.get((edge.source, edge.out)) or self._made[edge.source, ""]
+        out = edge.out if (edge.source, edge.out) in self._made else ""
+        return self._made[edge.source, out]
 
     def closed(self, outputs: Iterable[str]) -> Flow:
         """Complete the flow: close feedbacks, and add a sink per output and for loose ends."""
