@@ -28,6 +28,7 @@ from penstock.cli.infer import infer
 from penstock.cli.insert import delete, insert
 from penstock.cli.inspect_flow import draw, explain
 from penstock.cli.package import package
+from penstock.cli.page import ui
 from penstock.cli.pipeline import pipeline
 from penstock.cli.plan import plan
 from penstock.cli.replicas import replicas
@@ -38,6 +39,7 @@ from penstock.cli.status import status
 from penstock.cli.subscribe import subscribe
 from penstock.cli.view_reads import copy, peek
 from penstock.cli.views import view
+from penstock.cli.why import why
 from penstock.errors import PenstockError
 
 
@@ -99,6 +101,8 @@ app.command()(package)
 app.command()(conform)
 app.command()(trace)
 app.command()(state)
+app.command()(ui)
+app.command()(why)
 app.command()(reshard)
 app.command()(rewind)
 app.command()(skip)

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.options import Engine, parse_named_uris
+from penstock.cli.page import UiPort, watched, why_process
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
+    from penstock.engine.progress import Observer
     from penstock.flow.flow import Flow
+    from penstock.ui import RunSubject
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class RunOptions:
     end: bool | None
     shards: int | None
     metrics: str | None
+    observer: Observer | None
 
 
 def run(
@@ -99,6 +103,10 @@ def run(
             show_default=False,
         ),
     ] = None,
+    ui: Annotated[
+        bool, typer.Option("--ui", help="Serve a page of the run on this machine, and print its address.")
+    ] = False,
+    ui_port: UiPort = None,
 ) -> None:
     """Run a flow until its sources are read, or forever with --follow.
 
@@ -116,7 +124,17 @@ def run(
     sinks = {name: parse_sink(uri) for name, uri in given_sinks.items()}
     if follow and progress is not False:
         typer.echo(following(uris, checkpoint), err=True)
-    with progress_reporter(progress) as on_tick:
+    limits = tick_row_limits(tick_rows or ())
+
+    def subject() -> RunSubject:
+        from penstock.ui import RunSubject
+
+        ends = () if end is None else ("--end" if end else "--keep-open",)
+        options = (*_each("--source", source), *_each("--tick-rows", tick_rows), *ends)
+        return RunSubject(loaded, on.value, sources, sinks, checkpoint, why_process(flow, options))
+
+    shown = subject if ui or ui_port is not None else None
+    with watched(shown, ui_port or 0) as page, progress_reporter(progress) as on_tick:
         result = _RUNS[on](
             loaded,
             sources,
@@ -124,12 +142,13 @@ def run(
             RunOptions(
                 checkpoint,
                 follow,
-                on_tick,
-                tick_row_limits(tick_rows or ()),
+                page.beside(on_tick),
+                limits,
                 max_iterations,
                 end,
                 shards,
                 metrics,
+                page.observer,
             ),
         )
     report_and_exit(result, checkpoint, follow=follow)
@@ -148,6 +167,10 @@ def _last_tick(checkpoint: str | None) -> int:
     from penstock.state.commit import CommitLog
 
     return 0 if checkpoint is None else max(CommitLog(Path(checkpoint)).ticks(), default=0)
+
+
+def _each(option: str, values: Sequence[str] | None) -> list[str]:
+    return [f"{option}={value}" for value in values or ()]
 
 
 def tick_row_limits(texts: Sequence[str]) -> int | dict[str, int] | None:
@@ -182,6 +205,7 @@ def _run_here(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, Any], 
         max_iterations=options.max_iterations,
         end=options.end,
         metrics=options.metrics,
+        observer=options.observer,
     )
 
 
@@ -210,6 +234,7 @@ def _run_on_spark(
         on_tick=options.on_tick,
         end=options.end,
         metrics=options.metrics,
+        observer=options.observer,
     )
 
 

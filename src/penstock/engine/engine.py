@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from penstock.engine.progress import Time
+    from penstock.engine.region_timer import RegionTimer
     from penstock.engine.slot import SlotMapping
     from penstock.flow.flow import Flow
 
@@ -390,11 +391,14 @@ class Engine(Shown, RunsSignals, Watched):
         """Sources that have not ended and whose end would close windows."""
         return self._event_time.awaited_sources
 
-    def tick_rows(self, inputs: Mapping[str, Rows], *, ended: Iterable[str] = ()) -> dict[str, Rows]:
+    def tick_rows(
+        self, inputs: Mapping[str, Rows], *, ended: Iterable[str] = (), timer: RegionTimer | None = None
+    ) -> dict[str, Rows]:
         """`tick` on internal rows, unchecked: tuples, with the weight last unless the source is append-only.
 
-        ended: sources that end with this tick.
+        ended: sources that end with this tick. timer: receives the time of each region.
         """
+        self._machine.region_timer = timer
         made = self._run(inputs, ended=ended)
         return {name: rows if rows.__class__ is list else rows.rows() for name, rows in made.items()}
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.engine.columnar.columnar_flow import LargeTicks
     from penstock.engine.columnar.columns import Columns
     from penstock.engine.program import Program
+    from penstock.engine.region_timer import RegionTimer
 
 Rows = list[tuple[Any, ...]]
 PartFunction: TypeAlias = "tuple[Callable[..., tuple[Rows, ...]], tuple[int, ...], tuple[int, ...]]"
@@ -42,6 +43,7 @@ class Machine:
     columnar:     condition for running a tick on Polars.
     owns_unkeyed: whether this machine runs the parts that run without input; else another machine, with
                   other keys of the same flow, does.
+    region_timer: what times the regions of the current tick; None for most ticks.
     activations:  per node id the number of ticks in which a row reached it, if the
                   program counts them.
     """
@@ -80,6 +82,7 @@ class Machine:
         # What has begun by an earlier machine's tick finds that in its state, and says nothing.
         self._beginning = tuple(at for at, part in own if part.begins)
 
+        self.region_timer: RegionTimer | None = None
         self._columnar = columnar
         self.least = NEVER if columnar is None else columnar.least
         self._large: LargeTicks | None = None
@@ -125,9 +128,12 @@ class Machine:
             else:
                 if self._has_state_in_frames:
                     self.move_state_to_slots()
-                outputs = (
-                    self._scheduled(inputs, self._parts) if self._straight is None else self._straight(inputs)
-                )
+                if self._straight is None:
+                    outputs = self._scheduled(inputs, self._parts)
+                elif self.region_timer is None:
+                    outputs = self._straight(inputs)
+                else:
+                    outputs = self.region_timer.time_tick(self._straight, inputs)
         except Exception as error:
             raise_explained(self._explained(error), error)
         finally:
@@ -192,6 +198,8 @@ class Machine:
         return {name: rows[node] for name, node in self._sinks if node in rows}
 
     def _run(self, rows: dict[int, Rows], parts: list[PartFunction]) -> None:
+        if self.region_timer is not None:
+            parts = self.region_timer.timed(parts)
         if self.program.schedule is Schedule.STATIC:
             self._run_all(rows, parts)
         else:

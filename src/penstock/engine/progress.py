@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -64,6 +64,34 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class RegionTime:
+    """Time that a tick spent in one region of the flow, in this process.
+
+    nodes:    ids of its operators, in execution order.
+    seconds:  wall-clock time of its function.
+    rows_in, rows_out: rows that entered and left the region.
+    """
+
+    nodes: tuple[int, ...]
+    seconds: float
+    rows_in: int
+    rows_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Closer observation of a run than `on_tick` gives, for tools.
+
+    on_changes: callback after each published tick with its number and its changes per sink, as internal rows
+                with the weight last, which must not be modified. On Spark, sinks that tasks write are missing.
+    region_interval: seconds between two ticks whose regions are timed (`Progress.regions`); in-process only.
+    """
+
+    on_changes: Callable[[int, Mapping[str, list[tuple[Any, ...]]]], object]
+    region_interval: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
 class Progress(Shown):
     """Report on a tick, and the state of the run after it.
 
@@ -78,6 +106,7 @@ class Progress(Shown):
     late:        number of late rows so far, per watermark.
     state_bytes: size of the files that hold the state; None if it is in memory only.
     cost:        of the tick, on Spark.
+    regions:     time per region that ran, of ticks that an `Observer` samples.
     """
 
     tick: int
@@ -91,6 +120,7 @@ class Progress(Shown):
     late: Mapping[str, int] = field(default_factory=dict[str, int])
     state_bytes: int | None = None
     cost: Cost | None = None
+    regions: tuple[RegionTime, ...] = ()
 
     @property
     def rows_per_second(self) -> float:

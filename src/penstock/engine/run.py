@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.endpoints import TICK_ROWS, AnySink, AnySource, check_names, is_async, with_tick_time
 from penstock.engine.interrupt import Interrupt
-from penstock.engine.progress import Progress, RunResult
+from penstock.engine.progress import Observer, Progress, RunResult
 from penstock.engine.progress_display import run_display
 from penstock.engine.prometheus import Metrics, combine_observers, serving_metrics
 from penstock.engine.queue import PerSource, check_limits
@@ -37,6 +37,7 @@ def run(
     end: bool | None = None,
     confirm_within: float | None = CONFIRM_WITHIN,
     metrics: Metrics | None = None,
+    observer: Observer | None = None,
 ) -> RunResult:
     """Run `flow` in this process until its sources end and no deferred rows start another tick.
 
@@ -65,6 +66,7 @@ def run(
     confirm_within: seconds that a source or sink may take to confirm its end; None for no limit.
     metrics:    where to serve Prometheus metrics during the run: a port of this machine, "HOST:PORT", or a
                 `prometheus_client.CollectorRegistry` that is served elsewhere.
+    observer:   receives each tick's changes and samples the time of regions; see `Observer`.
 
     All endpoints are pull-streams: a tick begins when every sink has asked for more, so a slow sink holds
     back the sources. A source is aborted when all sinks that read it are finished (say, with a `take`); when
@@ -99,8 +101,10 @@ def run(
         Interrupt() as interrupt,
         ExitStack() as closing,
     ):
-        observer = combine_observers(registered, on_tick, display)
-        options = RunOptions(tick_rows, checkpoint, follow, observer, max_iterations, end, confirm_within)
+        on_tick = combine_observers(registered, on_tick, display)
+        options = RunOptions(
+            tick_rows, checkpoint, follow, on_tick, max_iterations, end, confirm_within, observer
+        )
         try:
             return StartedRun(flow, sources, sinks or {}, options, Runtime(), interrupt, closing).wait()
         except LoopRunsAlready as error:
@@ -121,6 +125,7 @@ async def arun(
     end: bool | None = None,
     confirm_within: float | None = CONFIRM_WITHIN,
     metrics: Metrics | None = None,
+    observer: Observer | None = None,
 ) -> RunResult:
     """Run `flow` like `run`, in the running event loop.
 
@@ -136,8 +141,10 @@ async def arun(
         run_display(progress, flow.name) as display,
         ExitStack() as closing,
     ):
-        observer = combine_observers(registered, on_tick, display)
-        options = RunOptions(tick_rows, checkpoint, follow, observer, max_iterations, end, confirm_within)
+        on_tick = combine_observers(registered, on_tick, display)
+        options = RunOptions(
+            tick_rows, checkpoint, follow, on_tick, max_iterations, end, confirm_within, observer
+        )
         started = StartedRun(flow, sources, sinks or {}, options, Runtime(running_loop()), None, closing)
         return await started.finished()
 

@@ -12,6 +12,7 @@ but to wait: all of those that answer at once, and of the others those that have
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
@@ -19,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.progress import Progress, SourceProgress
+from penstock.engine.region_timer import RegionTimer
 from penstock.io.pull.sinks import Prepare, Publish
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.engine.endpoints import Inlet, Outlet
     from penstock.engine.engine import Engine
     from penstock.engine.interrupt import Interrupt
+    from penstock.engine.progress import Observer
     from penstock.pull.module_context import Module
     from penstock.pull.protocol import AnswerTo, End
 
@@ -49,6 +52,7 @@ class RunModule:
         begins: bool,
         end: bool,
         on_tick: Callable[[Progress], object] | None,
+        observer: Observer | None = None,
     ) -> None:
         self._module = module
         self._runtime = module.run.runtime
@@ -58,6 +62,10 @@ class RunModule:
         self._begins = begins
         self._end = end
         self._on_tick = on_tick
+        self._observer = observer
+        self._timer: RegionTimer | None = None  # of the tick at work, if its regions are timed
+        self._sampled = -math.inf
+        self._changes: dict[str, Rows] = {}  # of the tick at work, if somebody observes
         self.ticks = self.rows_in = self.set_aside = self.changes_out = 0
         self._inlets: Sequence[Inlet] = ()
         self._with_dead_letters: Sequence[Inlet] = ()  # that set rows aside
@@ -215,7 +223,10 @@ class RunModule:
             set_aside += len(batch.bad)
         if self._on_tick is not None:
             self._took = {inlet.name: len(rows.get(inlet.name, ())) for inlet in self._inlets}
-        outputs = self._engine.tick_rows(rows, ended=ended)
+        if self._observer is not None:
+            self._timer = self._sample(self._observer)
+            self._changes = {}
+        outputs = self._engine.tick_rows(rows, ended=ended, timer=self._timer)
         self._note(taken)
         self._next = self._commit
         for outlet in self._outlets:
@@ -225,6 +236,8 @@ class RunModule:
             given += len(made)
             if outlet.append:
                 made = [(*row, 1) for row in made]
+            if self._observer is not None:
+                self._changes[outlet.name] = made
             if outlet.at_once:
                 outlet.rows = made
             elif outlet.ask is not None:
@@ -232,6 +245,14 @@ class RunModule:
         self._done = took, set_aside, given
         if not self._busy:
             self._go_on()
+
+    def _sample(self, observer: Observer) -> RegionTimer | None:
+        """Return a timer for the tick if the last one that was timed is long enough ago."""
+        now = time.perf_counter()
+        if now - self._sampled < observer.region_interval:
+            return None
+        self._sampled = now
+        return RegionTimer(self._engine.program)
 
     def _note(self, taken: Sequence[Inlet]) -> None:
         """Record the positions and rejected rows of the batches taken."""
@@ -273,6 +294,8 @@ class RunModule:
         self.rows_in += took
         self.set_aside += set_aside
         self.changes_out += given
+        if self._observer is not None:
+            self._observer.on_changes(self._engine.ticks, self._changes)
         if self._on_tick is not None:
             assert self._began is not None
             seconds = time.perf_counter() - self._began
@@ -287,6 +310,7 @@ class RunModule:
                     watermarks=self._engine.watermarks,
                     late=self._engine.late_rows,
                     state_bytes=None if self._state is None else self._state.bytes,
+                    regions=() if self._timer is None else tuple(self._timer.found),
                 )
             )
         if self._runtime.has_loop:

@@ -36,7 +36,7 @@ from penstock.pull.stop_once import StopOnce
 if TYPE_CHECKING:
     from penstock.engine.checkpointed_state import CheckpointedState
     from penstock.engine.interrupt import Interrupt
-    from penstock.engine.progress import Progress
+    from penstock.engine.progress import Observer, Progress
     from penstock.engine.queue import PerSource
     from penstock.flow.flow import Flow
     from penstock.graph.node import FlowGraph
@@ -54,6 +54,7 @@ class RunOptions:
     max_iterations: int | None
     end: bool | None
     confirm_within: float | None
+    observer: Observer | None = None
 
 
 class StartedRun:
@@ -102,6 +103,7 @@ class StartedRun:
             begins=any(node.operator.runs_first_tick for node in graph.nodes),
             end=options.checkpoint is None if options.end is None else options.end,
             on_tick=options.on_tick,
+            observer=options.observer,
         )
         runtime.prepare(self._build, module, graph, opened)
 

@@ -24,7 +24,7 @@ from penstock.engine.endpoints import (
 )
 from penstock.engine.engine import Engine
 from penstock.engine.interrupt import Interrupt
-from penstock.engine.progress import Progress
+from penstock.engine.progress import Observer, Progress
 from penstock.engine.progress_display import run_display
 from penstock.engine.prometheus import Metrics, combine_observers, serving_metrics
 from penstock.engine.run import RunResult
@@ -84,6 +84,7 @@ def run(
     loop_rows: int = LOOP_ROWS,
     end: bool | None = None,
     keep_ticks: int = KEEP_TICKS,
+    observer: Observer | None = None,
 ) -> RunResult:
     """Run `flow` on Spark until its sources end and no deferred rows remain.
 
@@ -114,6 +115,7 @@ def run(
                 bring more rows of an ended source. In a batch, all sources end.
     keep_ticks: number of ticks that can be rewound to (`penstock rewind`), including the last one. Files are
                 kept as long as one of these ticks needs them.
+    observer:   receives each tick's changes of sinks that the driver writes; see `Observer`. Not in a batch.
 
     Ctrl-C and SIGTERM end the run after the current tick, which is committed; a second signal acts at once.
 
@@ -143,9 +145,9 @@ def run(
             run_display(progress, flow.name) as display,
             told_deaths(spark, lambda: None),
         ):
-            observer = combine_observers(registered, on_tick, display)
+            on_tick = combine_observers(registered, on_tick, display)
             return run_batch(
-                flow, spark, sources=sources, sinks=sinks or {}, on_tick=observer, loop_rows=loop_rows
+                flow, spark, sources=sources, sinks=sinks or {}, on_tick=on_tick, loop_rows=loop_rows
             )
     with ExitStack() as closing:
         registered = closing.enter_context(serving_metrics(metrics, flow.name))
@@ -161,6 +163,7 @@ def run(
                 sources, sinks or {}, shards, loops, follow, on_tick, way, ends, keep_ticks
             )
         ticker.metrics = registered
+        ticker.observer = observer
         interrupt = closing.enter_context(Interrupt())
         with told_deaths(spark, lambda: None if checkpoint is None else ticker.checkpoint.tick):
             query.until_done(interrupt)

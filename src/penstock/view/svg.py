@@ -24,7 +24,8 @@ _DEPTH = 22.0
 def to_svg(picture: Picture) -> str:
     """Render a picture as a standalone SVG element, readable on light and dark grounds.
 
-    Thin arrows are append streams, thick ones tables; barred arrows block, dashed ones are delayed.
+    Thin arrows are append streams, thick ones tables; barred arrows block, dashed ones are delayed. For a page
+    that shows more, boxes carry the id of their node, and bands the class of their stratum.
     """
     return "\n".join(_lines(picture, layout_of(picture))) + "\n"
 
@@ -40,21 +41,23 @@ def _lines(picture: Picture, layout: Layout) -> Iterator[str]:
     )
     yield f"<title>{title}</title>"
     yield f'<g transform="translate({_MARGIN:.0f} {_MARGIN + _TITLE:.0f})">'
-    for band in layout.bands if len(layout.bands) > 1 else ():
-        yield _band(band, layout.height)
+    for number, band in enumerate(layout.bands if len(layout.bands) > 1 else ()):
+        yield _band(band, layout.height, number)
     below = 0
     for number, arrow in enumerate(picture.arrows):
         below += number in layout.backward
         yield from _arrow(arrow, layout, number, below)
     for box in picture.boxes:
+        yield f'<g class="box" data-node="{box.id}">'
         yield from _box(box, layout.places[box.id])
+        yield "</g>"
     yield "</g>"
     yield "</svg>"
 
 
-def _band(band: Band, height: float) -> str:
+def _band(band: Band, height: float, number: int) -> str:
     rect = (
-        f'<rect x="{band.left - 8:.1f}" y="-22" width="{band.right - band.left + 16:.1f}" '
+        f'<rect class="stratum stratum-{number % 4}" x="{band.left - 8:.1f}" y="-22" width="{band.right - band.left + 16:.1f}" '
         f'height="{height + 30:.1f}" rx="6" fill="none" stroke="#9aa5b4" stroke-dasharray="2 3"/>'
     )
     return f'{rect}<text x="{band.left:.1f}" y="-8" font-size="11" fill="#7c8898">{_text(band.title)}</text>'

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from penstock.engine.progress import Progress
+from penstock.engine.progress import Observer, Progress
 from penstock.io.files.widening import WideningLog
 from penstock.spark.ticks import progress, task
 from penstock.spark.ticks.cost import CostMeter
@@ -46,6 +46,7 @@ class Ticker:
     local: whether all tasks share this machine and its working copies.
     lag:   observer of source backlogs.
     metrics: also records the durations of Spark's batch phases. meter: measures what ticks cost.
+    observer: receives the changes of sinks that the driver writes.
     """
 
     plan: Compiled
@@ -57,6 +58,7 @@ class Ticker:
     on_tick: Callable[[Progress], object] | None
     lag: Lag = field(default_factory=lambda: Lag({}))
     metrics: RunMetrics | None = None
+    observer: Observer | None = None
     meter: CostMeter = field(default_factory=CostMeter)
     shipped: ShippedPlan = field(init=False)
     ends: Ends = field(init=False)
@@ -140,6 +142,8 @@ class Ticker:
         set_aside = sum(map(len, outcome.bad.values()))
         for at, count in enumerate((1, rows_in, set_aside, changes_out)):
             self.totals[at] += count
+        if self.observer is not None:
+            self.observer.on_changes(tick, outcome.rows)
         if self.on_tick is not None:
             did = Progress(tick, rows_in, set_aside, changes_out, time.perf_counter() - start, way)
             self.on_tick(self._stands(did, outcome, commit))

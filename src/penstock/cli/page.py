@@ -1,0 +1,105 @@
+"""The page to look at, on the command line: `penstock run --ui` and `penstock ui CHECKPOINT`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from penstock.engine.progress import Observer
+    from penstock.ui import RunSubject
+
+UiPort = Annotated[
+    int | None,
+    typer.Option("--ui-port", min=0, max=65535, help="Port of the page; implies --ui. Default: a free one."),
+]
+_WHY_SECONDS = 8.0
+_WHY_PATIENCE = 40.0
+"""Seconds until a search that does not end by itself is ended: loading the flow and reading take time, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """Callbacks by which a run's page learns of it; without a page, there are none."""
+
+    on_tick: Callable[[Any], None] | None = None
+    observer: Observer | None = None
+
+    def beside(self, other: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Return a callback that calls both."""
+        if (own := self.on_tick) is None:
+            return other
+
+        def both(done: Any) -> None:
+            own(done)
+            other(done)
+
+        return both
+
+
+@contextmanager
+def watched(subject: Callable[[], RunSubject] | None, port: int) -> Iterator[Watching]:
+    """Serve the page of a run inside this block, if there is a subject, and print its URL."""
+    if subject is None:
+        yield Watching()
+        return
+    from penstock.ui import RunPage, serving_page
+
+    page = RunPage(subject())
+    with serving_page(page, port) as url:
+        typer.echo(f"open {url}", err=True)
+        try:
+            yield Watching(page.on_tick, page.observer)
+        except Exception as error:
+            page.failed(error)
+            raise
+
+
+def why_process(flow: str, options: Sequence[str]) -> Callable[[str, str], dict[str, Any]]:
+    """Return a function that answers "why is this row here" in a process of its own.
+
+    The process keeps the user's functions, memory and processor time of the search away from the run.
+    options: of the command `penstock why`.
+    """
+
+    def find(sink: str, row: str) -> dict[str, Any]:
+        command = [sys.executable, "-m", "penstock.cli", "why", "--json", f"--seconds={_WHY_SECONDS}"]
+        try:
+            done = subprocess.run(
+                [*command, *options, "--", flow, sink, "-"],
+                input=row, capture_output=True, text=True, timeout=_WHY_PATIENCE, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return {"why_not": f"The search took more than {_WHY_PATIENCE:.0f} seconds and was ended."}
+        # What a flow prints while it is loaded comes before the answer.
+        last = done.stdout.strip().rpartition("\n")[2]
+        if last.startswith("{"):
+            return json.loads(last)
+        return {"why_not": done.stderr.strip()[-2000:] or f"The search ended with code {done.returncode}."}
+
+    return find
+
+
+def ui(
+    checkpoint: Annotated[str, typer.Argument(help="The folder of a checkpoint.")],
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port of the page. Default: a free one.")
+    ] = 0,
+) -> None:
+    """Serve a page of a checkpoint until Ctrl-C: its tick, positions, watermarks and state by operator.
+
+    The checkpoint is not modified. While a run writes it, the page follows.
+    """
+    from penstock.ui import CheckpointPage, serving_page
+
+    with serving_page(CheckpointPage(checkpoint), port) as url:
+        typer.echo(f"open {url}", err=True)
+        threading.Event().wait()

@@ -1,0 +1,185 @@
+"""`penstock why`: find the source rows that a row of a sink came from."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.options import parse_named_uris
+from penstock.cli.text_tables import create_console, create_table
+from penstock.errors import BadInput
+
+if TYPE_CHECKING:
+    from penstock.engine.witness import SourceRead, Witness
+    from penstock.expr.types import Schema
+
+SHOWN_ROWS = 200
+"""Rows of a source that are shown."""
+
+
+def why(
+    flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow")],
+    sink: Annotated[str, typer.Argument(help="Name of the sink.")],
+    row: Annotated[str, typer.Argument(help="The row as a JSON object; - reads it from standard input.")],
+    source: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=URI", help="Source of the run, as in `penstock run`.")
+    ] = None,
+    tick_rows: Annotated[
+        list[str] | None, typer.Option(metavar="[NAME=]N", help="Maximum rows per source and tick.")
+    ] = None,
+    end: Annotated[
+        bool | None,
+        typer.Option(
+            "--end/--keep-open",
+            help="Whether sources that are read have ended. Without it, both are tried.",
+            show_default=False,
+        ),
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time for the search.")] = 10.0,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Find source rows from which a flow makes a row of a sink, by reading the sources again.
+
+    Rows are chosen by keys, checked by running the flow on them in this process, and then left out one by one
+    as long as the row still comes out. Exit code 1 if the row is not found.
+    """
+    from penstock.cli.load_flow import load_flow
+    from penstock.cli.run import tick_row_limits
+    from penstock.engine.endpoints import TICK_ROWS, check_names, with_tick_time
+    from penstock.engine.witness import Limits, find_witness
+    from penstock.io import parse_source
+
+    loaded = load_flow(flow)
+    graph = loaded.graph()
+    sources = {name: parse_source(uri) for name, uri in parse_named_uris("source", source or ()).items()}
+    check_names(graph, with_tick_time(graph, sources), {sink: ()})
+    schema = graph.nodes[graph.sinks[sink]].schema
+    found = find_witness(
+        loaded,
+        sources,
+        sink,
+        parse_row(sys.stdin.read() if row == "-" else row, schema),
+        tick_rows=tick_row_limits(tick_rows or ()) or TICK_ROWS,
+        end=end,
+        limits=replace(Limits(), seconds=seconds),
+    )
+    if as_json:
+        typer.echo(json.dumps(witness_json(found), default=str))
+    else:
+        _print(found)
+    if not found.found:
+        raise typer.Exit(1)
+
+
+def parse_row(text: str, schema: Schema) -> tuple[Any, ...]:
+    """Parse a JSON object to an internal row. Raises `BadInput`."""
+    from penstock.io.files.json_values import object_decoder
+    from penstock.io.files.text_values import Unfit
+
+    try:
+        value = json.loads(text)
+        if schema.scalar and not isinstance(value, dict):
+            value = {schema.names[0]: value}
+        if not isinstance(value, dict) or set(value) != set(schema.names):
+            raise Unfit("it needs exactly these columns")
+        return tuple(object_decoder(schema.fields)(value))
+    except (ValueError, Unfit) as error:
+        raise BadInput(
+            f"the row {text.strip()[:200]} does not fit the sink: {error}",
+            why=f"Its columns are {schema}.",
+            fix="give an object with these columns, in single quotes: '{\"shop\": \"a\", \"total\": 3}'",
+        ) from error
+
+
+def witness_json(found: Witness) -> dict[str, Any]:
+    """Encode a witness as JSON, with the steps of the search as sentences."""
+    return {
+        "found": found.found,
+        "problem": found.problem,
+        "steps": list(steps(found)),
+        "minimal": found.minimal,
+        "sources": {name: _source_json(name, read, found) for name, read in found.sources.items()},
+    }
+
+
+def _source_json(name: str, read: SourceRead, found: Witness) -> dict[str, Any]:
+    from penstock.io.files.json_values import object_encoder
+
+    encode = object_encoder(read.schema.fields)
+    width = len(read.schema.fields)
+    needed = {id(item) for item in found.needed}
+    possible = sorted(
+        (item for item in found.possible if item.source == name), key=lambda item: id(item) not in needed
+    )
+    rows = [
+        {
+            "values": [_shown(value) for value in encode(item.row[:width]).values()],
+            "weight": 1 if read.append else item.row[-1],
+            "needed": id(item) in needed,
+        }
+        for item in possible[:SHOWN_ROWS]
+    ]
+    return {
+        "why_not": read.why_not,
+        "columns": list(read.schema.names),
+        "rows": rows,
+        "possible": len(possible),
+        "needed": sum(id(item) in needed for item in possible),
+    }
+
+
+def _shown(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def steps(found: Witness) -> Sequence[str]:
+    """Describe the steps of a search, a sentence each."""
+    said: list[str] = []
+    for name, read in found.sources.items():
+        if read.why_not:
+            said.append(f"{name}: not read: {read.why_not}.")
+            continue
+        kept = sum(item.source == name for item in found.possible)
+        limit = "" if read.all_read else ", and stopped at the limit"
+        by = f"; {kept:,} have {read.restriction}" if read.restriction else "; no column of the row restricts them"
+        said.append(f"{name}: read {read.rows:,} row{_s(read.rows)} again{limit}{by}.")
+    count = len(found.possible)
+    if not found.found:
+        return [*said, found.problem]
+    said.append(f"Ran the flow on {'this' if count == 1 else 'these'} {count:,} row{_s(count)}: the row comes out.")
+    left = len(found.needed)
+    if found.minimal and left < count:
+        said.append(f"Left out {count - left:,}: the other {left:,} still give it, and none fewer of them do.")
+    elif found.minimal:
+        said.append("Left out each of them in turn: then the row no longer comes out.")
+    elif left < count:
+        said.append(f"Left out {count - left:,} until time was up: the other {left:,} still give it.")
+    else:
+        said.append("Left out none: there are too many rows, or time was up.")
+    return said
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"
+
+
+def _print(found: Witness) -> None:
+    out = create_console()
+    for step in steps(found):
+        out.print(step, highlight=False, soft_wrap=True, markup=False)
+    for name, read in found.sources.items():
+        shown = _source_json(name, read, found)
+        if not found.found or not shown["rows"]:
+            continue
+        table = create_table(name, *shown["columns"], ">weight")
+        for each in shown["rows"]:
+            values = ("" if value is None else value for value in each["values"])
+            table.add_row("needed" if each["needed"] else "", *values, str(each["weight"]))
+        out.print(table)

@@ -1,0 +1,357 @@
+"""Why a row is in a sink: a small set of source rows from which the flow makes it (a witness).
+
+1. The sources are read again, and rows are kept that agree with the row in the columns that were handed on to
+   it (`key_restrictions`).
+2. The flow runs on these rows, in this process. If the row comes out, they are a witness. If it does not, the
+   condition is relaxed to keys, and then to nothing.
+3. Rows are left out, by common values, in halves and down to single ones (delta debugging), as long as the row
+   still comes out. The rest suffices, and if time allows none of it can be left out. Other rows may have
+   contributed to the same row in ways that do not show in it.
+
+Functions of the flow run again for this, on rows they have seen before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock.analysis.key_restrictions import Restriction, restrict_sources
+from penstock.engine.endpoints import TICK_ROWS, as_read_by
+from penstock.engine.engine import Engine
+from penstock.engine.queue import limit_for
+from penstock.errors import PenstockError
+from penstock.expr.compile_python import compile_rows
+from penstock.flow.operators.signals.signal_source import SignalSource
+from penstock.flow.operators.source import TICK_TIME
+from penstock.flow.operators.source import Source as SourceOperator
+from penstock.io import Feed, open_source
+from penstock.io.change_data import ChangeData
+from penstock.io.files.file_source import Files
+from penstock.io.in_process import Rows
+
+if TYPE_CHECKING:
+    from penstock.engine.queue import PerSource
+    from penstock.expr.types import Schema
+    from penstock.flow.flow import Flow
+    from penstock.io.source import Reader
+
+Row: TypeAlias = tuple[Any, ...]
+_FEW_VALUES = 30
+"""Values of a column of which each is tried: can all rows with it be left out?"""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """A row that was read again. round: of reading, in which the flow gets it; row: weight last in a table."""
+
+    source: str
+    round: int
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRead:
+    """What was read again of a source.
+
+    schema:      of its rows. append: whether they come without a weight.
+    rows:        number read. all_read: whether the limits left none unread.
+    restriction: condition on the rows kept, as text; empty if keys say nothing.
+    why_not:     why it could not be read; empty if it was.
+    """
+
+    schema: Schema
+    append: bool
+    rows: int = 0
+    all_read: bool = True
+    restriction: str = ""
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """Answer to why a row is in a sink.
+
+    found:      whether the flow gives the row on what was read again.
+    sources:    what was read, per source that reaches the sink.
+    possible:   rows that meet the restrictions. needed: those of them that suffice to give the row.
+    minimal:    whether the row is gone without any single one of the needed ones.
+    runs, seconds: effort. problem: why the row was not found or the search ended early; empty otherwise.
+    """
+
+    found: bool
+    sources: Mapping[str, SourceRead]
+    possible: tuple[SourceRow, ...]
+    needed: tuple[SourceRow, ...]
+    minimal: bool
+    runs: int
+    seconds: float
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a search. rows: read per source. shrink: most rows of which some are left out. runs: of the
+    flow. seconds: until no further run begins."""
+
+    rows: int = 200_000
+    shrink: int = 5_000
+    runs: int = 2_000
+    seconds: float = 10.0
+
+
+@dataclass
+class _Search:
+    """State of one search. ends: whether sources end after their rows."""
+
+    flow: Flow
+    sink: str
+    row: Row
+    limits: Limits
+    ends: bool = False
+    began: float = field(default_factory=time.perf_counter)
+    runs: int = 0
+    error: str = ""
+
+    @property
+    def exhausted(self) -> bool:
+        return self.runs >= self.limits.runs or time.perf_counter() - self.began >= self.limits.seconds
+
+    def gives_row(self, items: list[SourceRow]) -> bool:
+        """Return whether the flow gives the row on these rows. Errors of the flow count as no."""
+        self.runs += 1
+        try:
+            return self._count(items) > 0
+        except PenstockError as error:
+            self.error = str(error)
+            return False
+
+    def settle_ends(self, items: list[SourceRow], ends: bool | None) -> bool:
+        """Like `gives_row`; ends: whether the sources have ended, or None to find out which way gives it."""
+        for self.ends in (False, True) if ends is None else (ends,):
+            if self.gives_row(items):
+                return True
+        return False
+
+    def _count(self, items: list[SourceRow]) -> int:
+        engine = Engine(self.flow, columnar="never")
+        count = 0
+        for inputs in _ticks(items):
+            count += self._in(engine.tick_rows(self._with_time(inputs)))
+            while engine.pending:
+                count += self._in(engine.tick_rows(self._with_time({})))
+        if self.ends and engine.awaited_ends:
+            count += self._in(engine.tick_rows({}, ended=engine.awaited_ends))
+        return count
+
+    def _with_time(self, inputs: dict[str, list[Row]]) -> dict[str, list[Row]]:
+        if TICK_TIME in self.flow.graph().sources:
+            inputs[TICK_TIME] = [(datetime.now(UTC),)]
+        return inputs
+
+    def _in(self, outputs: Mapping[str, list[Row]]) -> int:
+        made = outputs.get(self.sink, ())
+        width = len(self.row)
+        return sum(row[width] if len(row) > width else 1 for row in made if _same(row[:width], self.row))
+
+
+def find_witness(
+    flow: Flow,
+    sources: Mapping[str, Any],
+    sink: str,
+    row: Row,
+    *,
+    tick_rows: PerSource = TICK_ROWS,
+    end: bool | None = None,
+    limits: Limits | None = None,
+) -> Witness:
+    """Search for source rows that give a sink's internal row.
+
+    sources: as given to the run. Files are read again from their beginning, as they are now.
+    end:     whether sources that are read have ended, as in the run; None tries both.
+
+    Raises the errors of the flow's analysis and of reading the sources.
+    """
+    limits = limits or Limits()
+    search = _Search(flow, sink, row, limits)
+    read: dict[str, SourceRead] = {}
+    items: list[SourceRow] = []
+    found = False
+    for restrictions in _relaxations(flow, sink, row):
+        before = {name: source.restriction for name, source in read.items()}
+        read, items = _read(flow, sources, restrictions, tick_rows, limits)
+        if {name: source.restriction for name, source in read.items()} == before:
+            continue  # it was tried already
+        if found := search.settle_ends(items, end):
+            break
+    needed: list[SourceRow] = items if found else []
+    minimal = False
+    if found and len(items) <= limits.shrink:
+        needed = _without_common_values(items, read, search)
+        needed, minimal = _shrink(needed, search)
+    seconds = time.perf_counter() - search.began
+    problem = "" if found else _problem(read, search)
+    return Witness(found, read, tuple(items), tuple(needed), minimal, search.runs, seconds, problem)
+
+
+def _relaxations(flow: Flow, sink: str, row: Row) -> Iterator[dict[str, Restriction]]:
+    """Yield conditions on the sources, the strictest first."""
+    for keys_only in (False, True):
+        restrictions = restrict_sources(flow.graph(), sink, row, keys_only=keys_only)
+        restrictions.pop(TICK_TIME, None)
+        yield restrictions
+        everything = dict.fromkeys(restrictions, Restriction(None))
+    yield everything
+
+
+def _problem(read: Mapping[str, SourceRead], search: _Search) -> str:
+    unread = [name for name, source in read.items() if source.why_not]
+    if unread:
+        return f"The row needs rows of {', '.join(unread)}, which cannot be read again."
+    if search.error:
+        return f"The flow fails on the rows that were read again: {search.error}"
+    if not all(source.all_read for source in read.values()):
+        return "The row does not come out of the rows that were read; more than the limit are there."
+    return (
+        "The row does not come out of the sources as they are now: it has been replaced since, or the sources"
+        " have changed, or it depends on how the run cut its input into ticks or on the time."
+    )
+
+
+def _without_common_values(
+    items: list[SourceRow], read: Mapping[str, SourceRead], search: _Search
+) -> list[SourceRow]:
+    """Leave out, at once, rows of a source with the same value in a column, where there are few values."""
+    for name, source in read.items():
+        for at in range(len(source.schema.fields)):
+            values = {repr(item.row[at]) for item in items if item.source == name}
+            for value in sorted(values) if 1 < len(values) <= _FEW_VALUES else ():
+                if search.exhausted:
+                    return items
+                trial = [i for i in items if i.source != name or repr(i.row[at]) != value]
+                if search.gives_row(trial):
+                    items = trial
+    return items
+
+
+def _shrink(items: list[SourceRow], search: _Search) -> tuple[list[SourceRow], bool]:
+    """Leave out rows while the row still comes out; return the rest, and whether none can be left out."""
+    size = len(items) // 2
+    while size:
+        at, shrunk = 0, False
+        while at < len(items):
+            if search.exhausted:
+                return items, False
+            trial = items[:at] + items[at + size :]
+            if search.gives_row(trial):
+                items, shrunk = trial, True
+            else:
+                at += size
+        if size > 1:
+            size //= 2
+        elif not shrunk:
+            break
+    return items, True
+
+
+def _ticks(items: list[SourceRow]) -> Iterator[dict[str, list[Row]]]:
+    """Group rows, ordered by round, into the input of ticks."""
+    inputs: dict[str, list[Row]] = {}
+    now = None
+    for item in items:
+        if item.round != now and inputs:
+            yield inputs
+            inputs = {}
+        now = item.round
+        inputs.setdefault(item.source, []).append(item.row)
+    yield inputs
+
+
+def _same(one: Row, other: Row) -> bool:
+    return one == other or repr(one) == repr(other)  # NaN is unlike itself
+
+
+# -- reading again ----------------------------------------------------------------------------
+
+
+def _read(
+    flow: Flow,
+    sources: Mapping[str, Any],
+    restrictions: Mapping[str, Restriction],
+    tick_rows: PerSource,
+    limits: Limits,
+) -> tuple[dict[str, SourceRead], list[SourceRow]]:
+    """Read the sources again; return what was read, and the rows that meet the restrictions, by round."""
+    engine = Engine(flow, columnar="never")
+    graph = engine.program.graph
+    read: dict[str, SourceRead] = {}
+    items: list[SourceRow] = []
+    with ExitStack() as closing:
+        for name, restriction in restrictions.items():
+            operator = graph.nodes[graph.sources[name]].operator
+            assert isinstance(operator, SourceOperator | SignalSource)
+            append = engine.program.source_append[name]
+            given = SourceRead(operator.schema, append, why_not=_why_unreadable(name, sources.get(name)))
+            if given.why_not:
+                read[name] = given
+                continue
+            feed = Feed(name, operator.schema, append=append, from_user=engine.intake_of(name))
+            reader = open_source(as_read_by(operator, sources[name]), feed)
+            closing.callback(reader.close)
+            rows = _limit(operator, tick_rows)
+            read[name], kept = _rows_of(name, reader, rows, restriction, given, limits)
+            items += kept
+    items.sort(key=lambda item: item.round)  # stable: rows keep their order within a source
+    return read, items
+
+
+def _limit(operator: SourceOperator | SignalSource, tick_rows: PerSource) -> int | None:
+    if isinstance(operator, SignalSource):
+        return 1
+    return None if operator.bounded else limit_for(tick_rows, operator.name) or TICK_ROWS
+
+
+def _why_unreadable(name: str, source: object) -> str:
+    records = source.records if isinstance(source, ChangeData) else source
+    if isinstance(records, Files | Rows | list | tuple):
+        return ""
+    if source is None:
+        return f"nothing is given for source {name!r}"
+    return f"{type(source).__name__} cannot be read again; files and lists of rows can"
+
+
+def _rows_of(
+    name: str, reader: Reader, limit: int | None, restriction: Restriction, given: SourceRead, limits: Limits
+) -> tuple[SourceRead, list[SourceRow]]:
+    keep = _filter(restriction, given.schema)
+    kept: list[SourceRow] = []
+    count = round_ = 0
+    while count < limits.rows and (batch := reader.read(limit)) is not None:
+        count += len(batch.rows)
+        kept += [SourceRow(name, round_, row) for row in batch.rows if keep is None or keep(row)]
+        round_ += 1
+    restriction_text = "" if keep is None else str(restriction)
+    return replace(given, rows=count, all_read=reader.done, restriction=restriction_text), kept
+
+
+def _filter(restriction: Restriction, schema: Schema) -> Callable[[Row], bool] | None:
+    """Compile a restriction; None if it says nothing about rows with these columns."""
+    if restriction.alternatives is None:
+        return None
+    tests: list[tuple[Callable[[Row], Row], Row]] = []
+    for equalities in restriction.alternatives:
+        try:
+            compute = compile_rows(tuple(expr for expr, _ in equalities), schema)
+        except PenstockError:
+            return None  # records of a keyed source have other columns than its rows
+        tests.append((compute, tuple(value for _, value in equalities)))
+    width = len(schema.fields)
+
+    def keep(row: Row) -> bool:
+        return any(_same(compute(row[:width]), values) for compute, values in tests)
+
+    return keep

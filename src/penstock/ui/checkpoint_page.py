@@ -1,0 +1,63 @@
+"""Page of a checkpoint at rest, or of one whose run has no page of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.path_or_url import local_path
+from penstock.state.commit import CommitLog
+from penstock.state.inspection import inspect
+from penstock.ui.checkpoint_state import describe
+
+if TYPE_CHECKING:
+    from penstock.ui.page import Json
+
+_NO_ROWS = "A checkpoint holds state, not the rows of sinks. Start the run with --ui to see them."
+_NO_WHY = "A checkpoint does not hold the flow. `penstock why FLOW SINK ROW --source ...` finds the rows."
+_NO_LETTERS = "A checkpoint does not know the folders of dead letters. Start the run with --ui to see them."
+
+
+class CheckpointPage:
+    """Page of a checkpoint's folder; it follows new commits. The checkpoint is never modified.
+
+    The constructor raises the errors of `inspect`.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(local_path(folder, "checkpoint"))
+        self._held = inspect(self._folder)
+
+    def refresh(self) -> None:
+        ticks = CommitLog(self._folder).ticks()
+        if ticks and max(ticks) != self._held.tick:
+            self._held = inspect(self._folder)
+
+    def version(self) -> int:
+        return self._held.tick
+
+    def overview(self) -> Json:
+        return {"kind": "checkpoint", "title": self._folder.name, "sources": {}, "sinks": {}}
+
+    def status(self, after: int) -> Json:
+        held = self._held
+        return {
+            "tick": held.tick,
+            "ticks": [],
+            "watermarks": held.watermarks,
+            "late": {},
+            "sources": {},
+            "state_bytes": held.bytes,
+        }
+
+    def state(self) -> Json:
+        return describe(self._held)
+
+    def rows(self, view: str, search: str, offset: int) -> Json:
+        return {"why_not": _NO_ROWS}
+
+    def dead_letters(self) -> Json:
+        return {"why_not": _NO_LETTERS}
+
+    def why(self, view: str, row: str) -> Json:
+        return {"why_not": _NO_WHY}

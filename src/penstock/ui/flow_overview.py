@@ -1,0 +1,48 @@
+"""What a page shows of a flow before it runs: picture, regions, explanation and generated code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.analysis import analyse, explain
+from penstock.analysis.column_liveness import live_graph
+from penstock.analysis.node_labels import label
+from penstock.engine.program import compile_program
+from penstock.view import picture_of, to_svg
+
+if TYPE_CHECKING:
+    from penstock.flow.flow import Flow
+    from penstock.ui.page import Json
+
+
+def flow_overview(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, Any]) -> Json:
+    """Describe a flow with the sources and sinks of its run. Raises the errors of its analysis."""
+    graph = flow.graph()
+    analysis = analyse(graph)
+    program = compile_program(live_graph(graph, at_sources=False))
+    return {
+        "title": graph.name,
+        "svg": to_svg(picture_of(graph)),
+        "explanation": str(explain(graph)),
+        "code": program.source_code,
+        "nodes": [label(graph, node) for node in graph.nodes],
+        "strata": list(analysis.strata),
+        "sources": {name: _described(sources.get(name)) for name in graph.sources},
+        "sinks": {
+            name: {
+                "destination": _described(sinks[name]),
+                "verdict": analysis.verdicts[name].value,
+                "table": not analysis.facts[graph.sinks[name]].append,
+            }
+            for name in graph.sinks
+            if name in sinks
+        },
+    }
+
+
+def _described(endpoint: object) -> str:
+    """Return the kind of an endpoint and its path. Other options may hold a password."""
+    path = getattr(endpoint, "path", None) or getattr(getattr(endpoint, "records", None), "path", None)
+    kind = type(endpoint).__name__
+    return f"{kind} {path}" if path else kind

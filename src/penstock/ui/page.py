@@ -1,0 +1,43 @@
+"""Contract between the server and what a page shows. All answers are JSON values."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeAlias
+
+Json: TypeAlias = "dict[str, Any]"
+
+
+class Page(Protocol):
+    """Subject of a page: a run, or a checkpoint. The server calls it from its own threads."""
+
+    def overview(self) -> Json:
+        """Return what never changes: kind, title, picture, plan, sources and sinks."""
+        ...
+
+    def refresh(self) -> None:
+        """Take in what has happened since the last call. Called a few times a second."""
+        ...
+
+    def version(self) -> int:
+        """Return a number that rises with every change of `status`."""
+        ...
+
+    def status(self, after: int) -> Json:
+        """Return the current status, with the ticks after tick number `after`."""
+        ...
+
+    def state(self) -> Json:
+        """Return the state's size by operator, or under "why_not" the reason why it is unknown."""
+        ...
+
+    def rows(self, view: str, search: str, offset: int) -> Json:
+        """Return a page of a view's rows that contain a text."""
+        ...
+
+    def dead_letters(self) -> Json:
+        """Return the latest rows that were set aside, per source."""
+        ...
+
+    def why(self, view: str, row: str) -> Json:
+        """Return the source rows that a view's row, as JSON, came from."""
+        ...

@@ -1,0 +1,289 @@
+"""Server of the page: loopback only, read only, in a thread of its own.
+
+Every request needs the token of the printed URL. The first one exchanges it for a cookie, so that the token
+leaves the address bar. The Host header must be a loopback name, which stops DNS rebinding; without CORS
+headers, no other site can read an answer. A request that fails is logged and never reaches the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import secrets
+import socket
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import BadInput
+from penstock.ui.page import Json, Page
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+_LOG = logging.getLogger("penstock.ui")
+_LOOPBACK = "127.0.0.1"
+_HOSTS = frozenset({_LOOPBACK, "localhost"})
+_TOKEN_VARIABLE = "PENSTOCK_UI_TOKEN"
+_LEAST_TOKEN = 16
+_BETWEEN_LOOKS = 0.25
+"""Seconds between two looks at whether the page has news."""
+_ALIVE_EVERY = 40
+"""Looks without news after which a comment shows that the connection is alive."""
+
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_HEADERS = {
+    b"content-security-policy": b"default-src 'self'; base-uri 'none'; form-action 'none'; "
+    b"frame-ancestors 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"cache-control": b"no-store",
+}
+
+
+@contextmanager
+def serving_page(page: Page, port: int = 0) -> Iterator[str]:
+    """Serve a page inside this block; yields its URL with the token.
+
+    port: of 127.0.0.1; 0 picks a free one. The token is random, unless PENSTOCK_UI_TOKEN gives one.
+
+    Raises `BadInput` if starlette or uvicorn is missing, the port is taken, or the given token is too short.
+    """
+    token = _token()
+    uvicorn = _uvicorn()
+    listener = _listen(port)
+    port = listener.getsockname()[1]
+    closing = threading.Event()
+    config = uvicorn.Config(
+        build_app(page, token, port, closing),
+        log_config=None, access_log=False, lifespan="off", ws="none", http="h11", loop="asyncio",
+        timeout_graceful_shutdown=1, server_header=False,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=_serve, args=(server, listener, page), name="penstock page", daemon=True)
+    thread.start()
+    try:
+        yield f"http://{_LOOPBACK}:{port}/?token={token}"
+    finally:
+        closing.set()
+        # The streams say goodbye at their next look; only then are connections closed.
+        thread.join(2 * _BETWEEN_LOOKS)
+        server.should_exit = True
+        thread.join(3)
+
+
+def _serve(server: Any, listener: socket.socket, page: Page) -> None:
+    async def serve() -> None:
+        refreshing = asyncio.create_task(_refresh(page))
+        await server.serve(sockets=[listener])
+        refreshing.cancel()
+
+    try:
+        asyncio.run(serve())
+    except Exception:
+        _LOG.exception("the page has stopped; the run goes on")
+
+
+async def _refresh(page: Page) -> None:
+    from starlette.concurrency import run_in_threadpool
+
+    while True:
+        try:
+            await run_in_threadpool(page.refresh)
+        except Exception:
+            _LOG.warning("the page could not be refreshed", exc_info=True)
+        await asyncio.sleep(_BETWEEN_LOOKS)
+
+
+def _token() -> str:
+    given = os.environ.get(_TOKEN_VARIABLE)
+    if given is None:
+        return secrets.token_urlsafe(24)
+    if len(given) < _LEAST_TOKEN or not given.isascii() or not given.replace("-", "").isalnum():
+        raise BadInput(
+            f"{_TOKEN_VARIABLE} is not a usable token",
+            why=f"A token has at least {_LEAST_TOKEN} letters, digits and hyphens.",
+            fix="use the output of `openssl rand -hex 24`, or unset the variable for a random token",
+        )
+    return given
+
+
+def _uvicorn() -> Any:
+    try:
+        import starlette.applications  # noqa: F401  the app needs it, and both come with one extra
+        import uvicorn
+    except ImportError as error:
+        raise BadInput(
+            "the page needs starlette and uvicorn, which cannot be imported",
+            why=str(error),
+            fix="pip install 'penstock[ui]'",
+        ) from error
+    return uvicorn
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((_LOOPBACK, port))
+    except OSError as error:
+        listener.close()
+        raise BadInput(
+            f"the page cannot be served at {_LOOPBACK}:{port}",
+            why=error.strerror or str(error),
+            fix="give another --ui-port, or leave it out for a free one",
+        ) from error
+    return listener
+
+
+# -- the application --------------------------------------------------------------------------
+
+
+def build_app(page: Page, token: str, port: int, closing: threading.Event) -> ASGIApp:
+    """Build the application. closing: set when the subject of the page has ended."""
+    from starlette.applications import Starlette
+    from starlette.routing import Route
+
+    run = secrets.token_hex(4)
+
+    def answers(give: Callable[[Request], Json]) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            return await _answer(request, give)
+
+        return answer
+
+    async def events(request: Request) -> Response:
+        return _events(request, page, run, closing)
+
+    routes = [
+        Route("/", _file("index.html")),
+        *(Route(f"/{name}", _file(name)) for name in _static_names()),
+        Route("/api/overview", answers(lambda _: page.overview())),
+        Route("/api/state", answers(lambda _: page.state())),
+        Route("/api/dead-letters", answers(lambda _: page.dead_letters())),
+        Route("/api/rows", answers(lambda r: page.rows(_text(r, "view"), _text(r, "search"), _offset(r)))),
+        Route("/api/why", answers(lambda r: page.why(_text(r, "view"), _text(r, "row")))),
+        Route("/api/events", events),
+    ]
+    app: Starlette = Starlette(routes=routes)
+    return _Guard(app, token, port)
+
+
+async def _answer(request: Request, give: Callable[[Request], Json]) -> Response:
+    from starlette.concurrency import run_in_threadpool
+    from starlette.responses import JSONResponse
+
+    try:
+        return JSONResponse(await run_in_threadpool(give, request))
+    except Exception as error:
+        _LOG.warning("the page could not answer %s", request.url.path, exc_info=True)
+        return JSONResponse({"error": f"{type(error).__name__}: {error}"}, status_code=500)
+
+
+def _text(request: Request, name: str) -> str:
+    return request.query_params.get(name, "")
+
+
+def _offset(request: Request) -> int:
+    given = _text(request, "offset")
+    return min(int(given), 10**9) if given.isdecimal() and len(given) < 10 else 0
+
+
+def _static_names() -> list[str]:
+    folder = resources.files("penstock.ui") / "static"
+    return sorted(each.name for each in folder.iterdir() if each.name.endswith((".css", ".js", ".svg")))
+
+
+def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
+    from starlette.responses import Response
+
+    content = (resources.files("penstock.ui") / "static" / name).read_bytes()
+    media = _TYPES["." + name.rpartition(".")[2]]
+
+    async def give(_request: Request) -> Response:
+        return Response(content, media_type=media)
+
+    return give
+
+
+def _events(request: Request, page: Page, run: str, closing: threading.Event) -> Response:
+    """Stream the status. run: distinguishes this process from one that served the same address before."""
+    from starlette.responses import StreamingResponse
+
+    last_run, _, last = request.headers.get("last-event-id", "").partition(".")
+    after = int(last) if last_run == run and last.isdecimal() and len(last) < 16 else 0
+    return StreamingResponse(_stream(page, run, after, closing), media_type="text/event-stream")
+
+
+async def _stream(page: Page, run: str, after: int, closing: threading.Event) -> AsyncIterator[str]:
+    from starlette.concurrency import run_in_threadpool
+
+    version, quiet = -1, 0
+    yield "retry: 1000\n\n"
+    while True:
+        ends = closing.is_set()  # before the look: what changed until then is still sent
+        if (now := page.version()) != version:
+            version, quiet = now, 0
+            status = await run_in_threadpool(page.status, after)
+            after = status["tick"]
+            data = json.dumps({**status, "run": run})
+            yield f"id: {run}.{after}\nevent: status\ndata: {data}\n\n"
+        elif (quiet := quiet + 1) % _ALIVE_EVERY == 0:
+            yield ": alive\n\n"
+        if ends:
+            yield "event: end\ndata: {}\n\n"
+            return
+        await asyncio.sleep(_BETWEEN_LOOKS)
+
+
+class _Guard:
+    """Checks of every request before the application sees it, and headers of every answer."""
+
+    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
+        self._app = app
+        self._token = token.encode()
+        self._port = port
+        # Cookies ignore ports: two pages of this machine must not overwrite each other's.
+        self._cookie = f"penstock-{port}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        from starlette.requests import Request
+
+        async def with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_HEADERS.items()]
+            await send(message)
+
+        answer = self._refusal(Request(scope)) or self._app
+        await answer(scope, receive, with_headers)
+
+    def _refusal(self, request: Request) -> Response | None:
+        """Return the answer to a request that does not reach the application."""
+        from starlette.responses import PlainTextResponse, RedirectResponse
+
+        host, _, port = request.headers.get("host", "").partition(":")
+        if host not in _HOSTS or port != str(self._port):
+            return PlainTextResponse("This page is served on 127.0.0.1 only.\n", 403)
+        if request.method not in ("GET", "HEAD"):
+            return PlainTextResponse("Only GET.\n", 405)
+        given = request.query_params.get("token")
+        if given is not None and self._matches(given):
+            welcome = RedirectResponse(request.url.path, 303)
+            welcome.set_cookie(self._cookie, given, httponly=True, samesite="strict")
+            return welcome
+        if given is not None or not self._matches(request.cookies.get(self._cookie, "")):
+            return PlainTextResponse("Wrong or missing token: open the URL that the command printed.\n", 403)
+        return None
+
+    def _matches(self, given: str) -> bool:
+        return secrets.compare_digest(given.encode(errors="replace"), self._token)

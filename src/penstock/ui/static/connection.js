@@ -1,0 +1,48 @@
+// The stream of status events, which outlives restarts of the run at the same address with the same token.
+
+const RETRY = 1500;
+
+export async function ask(path, parameters = {}) {
+  const answer = await fetch(`${path}?${new URLSearchParams(parameters)}`);
+  if (answer.status === 403) throw new Error("The run has restarted. Open the address that it printed.");
+  const body = await answer.json();
+  if (body.error) throw new Error(body.error);
+  return body;
+}
+
+// on: {status(status), state(name)} with the states live, ended, lost and refused.
+export function listen(on) {
+  let ended = false;
+  const open = () => {
+    const events = new EventSource("api/events");
+    events.addEventListener("status", (event) => {
+      ended = false;
+      on.state("live");
+      on.status(JSON.parse(event.data));
+    });
+    events.addEventListener("end", () => {
+      ended = true;
+      on.state("ended");
+      again(events);
+    });
+    events.addEventListener("error", () => {
+      if (!ended) on.state("lost");
+      again(events);
+      checkRefused(on);
+    });
+  };
+  const again = (events) => {
+    events.close();
+    setTimeout(open, RETRY);
+  };
+  open();
+}
+
+// A refused token looks like a lost connection to an EventSource.
+async function checkRefused(on) {
+  try {
+    if ((await fetch("api/overview")).status === 403) on.state("refused");
+  } catch {
+    // Nobody is there: it stays lost.
+  }
+}

@@ -1,0 +1,99 @@
+// Rows of a view, live, with search and the question why a row is there.
+
+import { ask } from "./connection.js";
+import { element, note, table } from "./elements.js";
+import { whole } from "./format.js";
+import { askWhy } from "./why_dialog.js";
+
+const BETWEEN = 700;
+
+export function rowsPanel(overview) {
+  const names = Object.keys(overview.sinks);
+  const view = element("select", { id: "view" }, ...names.map((name) => element("option", { value: name }, name)));
+  const search = element("input", { type: "search", id: "search", placeholder: "text in any column" });
+  const earlier = element("button", { type: "button" }, "Newer");
+  const later = element("button", { type: "button" }, "Older");
+  const summary = element("p", { class: "note", role: "status" });
+  const body = element("div");
+  let offset = 0;
+  let seen = -1;
+  let asked = 0;
+  let panel = null;
+
+  async function load() {
+    const number = ++asked;
+    try {
+      const found = await ask("api/rows", { view: view.value, search: search.value, offset });
+      if (number === asked) show(found);
+    } catch (error) {
+      body.replaceChildren(note(error.message, "bad"));
+    }
+  }
+
+  function show(found) {
+    earlier.disabled = offset === 0;
+    later.disabled = !found.more;
+    if (found.why_not) {
+      body.replaceChildren(note(found.why_not));
+      return;
+    }
+    const of = search.value ? `matching “${search.value}” ` : "";
+    const since = found.since ? ` The run resumed: rows from before tick ${found.since} are not shown.` : "";
+    const kind = found.overflow ? "latest changes" : "rows";
+    summary.textContent =
+      `${whole(found.rows.length)} ${of}of ${whole(found.total)} ${kind}, ${whole(found.changes)} changes so far.`
+      + since + (found.overflow ? ` ${found.overflow}.` : "");
+    const newest = Math.max(0, ...found.rows.map((row) => row.tick));
+    const columns = [...found.columns.map((title) => ({ title })), { title: found.overflow ? "Change" : "Copies", number: true },
+      { title: "Changed in tick", number: true }, { title: "" }];
+    const rows = found.rows.map((row) => ({
+      class: row.tick === newest ? "fresh" : null,
+      cells: [...row.values, whole(row.weight), whole(row.tick), whyButton(row)],
+    }));
+    const focused = document.activeElement?.dataset?.row;
+    body.replaceChildren(found.rows.length ? table(`Rows of ${view.value}`, columns, rows) : note("No rows."));
+    if (focused) body.querySelector(`button[data-row="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  function whyButton(row) {
+    return element("button", { type: "button", "data-row": row.json, "aria-label": `Why is ${row.json} here?`,
+      onclick: () => askWhy(view.value, row.json) }, "Why?");
+  }
+
+  const restart = () => { offset = 0; load(); };
+  view.addEventListener("change", restart);
+  search.addEventListener("input", restart);
+  earlier.addEventListener("click", () => { offset = Math.max(0, offset - 100); load(); });
+  later.addEventListener("click", () => { offset += 100; load(); });
+
+  let latest = null;
+  setInterval(() => {
+    if (panel && !panel.root.hidden && latest && latest.views?.[view.value] !== seen) {
+      seen = latest.views?.[view.value];
+      load();
+    }
+  }, BETWEEN);
+
+  return {
+    id: "rows",
+    title: "Rows",
+    update(status) {
+      latest = status;
+    },
+    shown() {
+      if (!panel) {
+        panel = this;
+        const bar = element("div", { class: "bar", role: "search" },
+          element("label", { for: "view" }, "Sink", view),
+          element("label", { for: "search" }, "Search", search, element("kbd", { title: "Press / to search" }, "/")),
+          earlier, later);
+        this.root.replaceChildren(...(names.length ? [bar, summary, body] : [note("The run writes no sink.")]));
+      }
+      if (names.length) load();
+    },
+    focusSearch() {
+      search.focus();
+      search.select();
+    },
+  };
+}

@@ -1,0 +1,68 @@
+// State by operator and shard, positions of sources and damage, as the checkpoint holds them.
+
+import { ask } from "./connection.js";
+import { element, note, table } from "./elements.js";
+import { bytes, whole } from "./format.js";
+
+export function statePanel(follows) {
+  const body = element("div");
+  const again = element("button", { type: "button", onclick: () => load() }, "Read again");
+  let tick = -1;
+
+  async function load() {
+    again.disabled = true;
+    try {
+      const found = await ask("api/state");
+      body.replaceChildren(...(found.why_not ? [note(found.why_not)] : described(found)));
+    } catch (error) {
+      body.replaceChildren(note(error.message, "bad"));
+    }
+    again.disabled = false;
+  }
+
+  return {
+    id: "state",
+    title: "State",
+    update(status) {
+      if (follows && status.tick !== tick && !this.root.hidden) this.shown();
+      tick = status.tick;
+    },
+    shown() {
+      if (!this.root.firstChild) this.root.replaceChildren(element("div", { class: "bar" }, again), body);
+      load();
+    },
+  };
+}
+
+function described(state) {
+  const back = state.oldest < state.tick ? `, back to ${state.oldest}` : "";
+  const shards = `${state.shards} shard${state.shards === 1 ? "" : "s"}`;
+  const parts = [note(`Checkpoint ${state.folder}, of a run on ${state.on}: tick ${state.tick}${back}, ${shards}, `
+    + `${whole(state.files)} files, ${bytes(state.bytes)}.`)];
+  for (const damage of state.damage) parts.push(note(`Damaged: ${damage}`, "bad"));
+  for (const file of state.skipped) parts.push(note(`Skipped: ${file}`));
+  parts.push(slotTable(state), positionTable(state));
+  const marks = Object.entries(state.watermarks).map(([name, mark]) => [name, String(mark)]);
+  if (marks.length) parts.push(table("Watermarks", [{ title: "Operator" }, { title: "Stands at" }], marks));
+  return parts;
+}
+
+function slotTable(state) {
+  const columns = [{ title: "Name" }, { title: "Operator" }, { title: "At" }, { title: "Slot" },
+    { title: "Keys", number: true }, { title: "Bytes", number: true }, { title: "Keys by shard" }];
+  const rows = state.slots.map((slot) => [
+    slot.name, slot.operator, slot.place, slot.slot, whole(slot.keys), bytes(slot.bytes),
+    Object.entries(slot.shards).map(([shard, keys]) => `${shard}: ${whole(keys)}`).join("  "),
+  ]);
+  return rows.length ? table("State by operator", columns, rows) : note("It holds no state of operators.");
+}
+
+function positionTable(state) {
+  const rows = Object.entries(state.positions).flatMap(([source, position]) =>
+    position !== null && typeof position === "object" && !Array.isArray(position)
+      ? Object.entries(position).map(([part, value]) => [source, part, value === -1 ? "read" : JSON.stringify(value)])
+      : [[source, "", JSON.stringify(position)]]);
+  return rows.length
+    ? table("Positions of sources", [{ title: "Source" }, { title: "Part" }, { title: "Position" }], rows.slice(0, 500))
+    : note("No source has been read.");
+}

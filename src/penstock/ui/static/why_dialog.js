@@ -1,0 +1,42 @@
+// The source rows that a row came from, with the steps by which they were found.
+
+import { ask } from "./connection.js";
+import { element, note, table } from "./elements.js";
+import { whole } from "./format.js";
+
+const dialog = document.getElementById("why");
+const body = document.getElementById("why-body");
+document.getElementById("why-close").addEventListener("click", () => dialog.close());
+
+export async function askWhy(view, row) {
+  body.replaceChildren(element("pre", { tabindex: "0" }, row),
+    element("p", { role: "status" }, "Reading the sources again and running the flow on their rows…"));
+  dialog.showModal();
+  try {
+    const found = await ask("api/why", { view, row });
+    body.replaceChildren(element("pre", { tabindex: "0" }, row), ...described(found));
+  } catch (error) {
+    body.replaceChildren(note(error.message, "bad"));
+  }
+}
+
+function described(found) {
+  if (found.why_not) return [element("p", { role: "status" }, "It cannot be said:"), element("pre", {}, found.why_not)];
+  const steps = element("ol", {}, ...found.steps.map((step) => element("li", {}, step)));
+  if (!found.found) return [element("p", { role: "status", class: "warn" }, "Not found."), steps];
+  const sources = Object.entries(found.sources).flatMap(([name, source]) => sourceRows(name, source));
+  return [element("p", { role: "status" }, "These source rows give it:"), ...sources,
+    element("h3", {}, "How they were found"), steps];
+}
+
+function sourceRows(name, source) {
+  if (source.why_not) return [element("h3", {}, name), note(source.why_not)];
+  if (!source.rows.length) return [element("h3", {}, name), note("No row of this source is needed.")];
+  const columns = [...source.columns.map((title) => ({ title })), { title: "Copies", number: true }, { title: "" }];
+  const rows = source.rows.map((each) => ({
+    class: each.needed ? null : "unneeded",
+    cells: [...each.values, whole(each.weight), each.needed ? "needed" : "same key"],
+  }));
+  const more = source.possible > source.rows.length ? `, the first ${source.rows.length} of them` : "";
+  return [table(`${name}: ${whole(source.needed)} needed of ${whole(source.possible)} with the same keys${more}`, columns, rows)];
+}
