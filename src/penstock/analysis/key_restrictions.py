@@ -2,8 +2,8 @@
 
 The columns of the row are followed backwards. Every column that an operator hands on (`Operator.lineage`)
 keeps its value. Through an operator that brings rows with equal keys together (`Operator.placement`), the key
-holds for all of its inputs: rows with other keys cannot meet the ones in question. What remains at a source is
-a condition on its columns.
+holds for all of its inputs: rows with other keys cannot meet the ones in question. What remains at a source
+is a condition on its columns.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ def _by_key(keys: list[tuple[Expr, ...]], carried: list[Equalities]) -> list[Equ
     known: dict[int, Any] = {}
     for key, equalities in zip(keys, carried, strict=True):
         for position, part in enumerate(key):
-            known.update({position: value for expr, value in equalities if expr.same(part)})
+            for expr, value in equalities:
+                if expr.same(part):
+                    known[position] = value
     return [
         tuple((part, known[position]) for position, part in enumerate(key) if position in known)
         for key in keys

@@ -92,7 +92,7 @@ def parse_row(text: str, schema: Schema) -> tuple[Any, ...]:
         raise BadInput(
             f"the row {text.strip()[:200]} does not fit the sink: {error}",
             why=f"Its columns are {schema}.",
-            fix="give an object with these columns, in single quotes: '{\"shop\": \"a\", \"total\": 3}'",
+            fix='give an object with these columns, in single quotes: \'{"shop": "a", "total": 3}\'',
         ) from error
 
 
@@ -126,6 +126,7 @@ def _source_json(name: str, read: SourceRead, found: Witness) -> dict[str, Any]:
     ]
     return {
         "why_not": read.why_not,
+        "restriction": read.restriction,
         "columns": list(read.schema.names),
         "rows": rows,
         "possible": len(possible),
@@ -148,15 +149,23 @@ def steps(found: Witness) -> Sequence[str]:
             continue
         kept = sum(item.source == name for item in found.possible)
         limit = "" if read.all_read else ", and stopped at the limit"
-        by = f"; {kept:,} have {read.restriction}" if read.restriction else "; no column of the row restricts them"
+        by = (
+            f"; {kept:,} have {read.restriction}"
+            if read.restriction
+            else "; no column of the row restricts them"
+        )
         said.append(f"{name}: read {read.rows:,} row{_s(read.rows)} again{limit}{by}.")
     count = len(found.possible)
     if not found.found:
         return [*said, found.problem]
-    said.append(f"Ran the flow on {'this' if count == 1 else 'these'} {count:,} row{_s(count)}: the row comes out.")
+    said.append(
+        f"Ran the flow on {'this' if count == 1 else 'these'} {count:,} row{_s(count)}: the row comes out."
+    )
     left = len(found.needed)
     if found.minimal and left < count:
-        said.append(f"Left out {count - left:,}: the other {left:,} still give it, and none fewer of them do.")
+        said.append(
+            f"Left out {count - left:,}: the other {left:,} still give it, and none fewer of them do."
+        )
     elif found.minimal:
         said.append("Left out each of them in turn: then the row no longer comes out.")
     elif left < count:

@@ -82,8 +82,8 @@ class RegionTime:
 class Observer:
     """Closer observation of a run than `on_tick` gives, for tools.
 
-    on_changes: callback after each published tick with its number and its changes per sink, as internal rows
-                with the weight last, which must not be modified. On Spark, sinks that tasks write are missing.
+    on_changes: callback after each published tick with its number and its changes per sink: internal rows
+                with the weight last, not to be modified. On Spark, sinks that tasks write are missing.
     region_interval: seconds between two ticks whose regions are timed (`Progress.regions`); in-process only.
     """
 

@@ -4,8 +4,8 @@
    it (`key_restrictions`).
 2. The flow runs on these rows, in this process. If the row comes out, they are a witness. If it does not, the
    condition is relaxed to keys, and then to nothing.
-3. Rows are left out, by common values, in halves and down to single ones (delta debugging), as long as the row
-   still comes out. The rest suffices, and if time allows none of it can be left out. Other rows may have
+3. Rows are left out, by common values, in halves and down to single ones (delta debugging), as long as the
+   row still comes out. The rest suffices, and if time allows none of it can be left out. Other rows may have
    contributed to the same row in ways that do not show in it.
 
 Functions of the flow run again for this, on rows they have seen before.
@@ -47,7 +47,7 @@ _FEW_VALUES = 30
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """A row that was read again. round: of reading, in which the flow gets it; row: weight last in a table."""
+    """A row that was read again. round: of reading, a tick of the flow. row: weight last in a table."""
 
     source: str
     round: int
@@ -132,10 +132,12 @@ class _Search:
 
     def settle_ends(self, items: list[SourceRow], ends: bool | None) -> bool:
         """Like `gives_row`; ends: whether the sources have ended, or None to find out which way gives it."""
-        for self.ends in (False, True) if ends is None else (ends,):
-            if self.gives_row(items):
-                return True
-        return False
+        self.ends = bool(ends)
+        found = self.gives_row(items)
+        if not found and ends is None:
+            self.ends = True
+            found = self.gives_row(items)
+        return found
 
     def _count(self, items: list[SourceRow]) -> int:
         engine = Engine(self.flow, columnar="never")

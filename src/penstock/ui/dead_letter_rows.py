@@ -22,8 +22,8 @@ def latest_dead_letters(source: str, folder: Path) -> Json:
     for file in files[:_MAX_FILES]:
         try:
             with file.open(encoding="utf-8") as lines:
-                for line in islice(lines, MAX_LETTERS - len(rows)):
-                    rows.append({"tick": _tick(file), **json.loads(line)})
+                some = islice(lines, MAX_LETTERS - len(rows))
+                rows += [{"tick": _tick(file), **json.loads(line)} for line in some]
         except (OSError, ValueError) as error:
             rows.append({"tick": _tick(file), "reason": f"{file.name} cannot be read: {error}"})
         if len(rows) >= MAX_LETTERS:

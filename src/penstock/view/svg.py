@@ -24,8 +24,8 @@ _DEPTH = 22.0
 def to_svg(picture: Picture) -> str:
     """Render a picture as a standalone SVG element, readable on light and dark grounds.
 
-    Thin arrows are append streams, thick ones tables; barred arrows block, dashed ones are delayed. For a page
-    that shows more, boxes carry the id of their node, and bands the class of their stratum.
+    Thin arrows are append streams, thick ones tables; barred arrows block, dashed ones are delayed. Boxes
+    carry the id of their node and bands the class of their stratum, for pages that add to the picture.
     """
     return "\n".join(_lines(picture, layout_of(picture))) + "\n"
 
@@ -57,8 +57,9 @@ def _lines(picture: Picture, layout: Layout) -> Iterator[str]:
 
 def _band(band: Band, height: float, number: int) -> str:
     rect = (
-        f'<rect class="stratum stratum-{number % 4}" x="{band.left - 8:.1f}" y="-22" width="{band.right - band.left + 16:.1f}" '
-        f'height="{height + 30:.1f}" rx="6" fill="none" stroke="#9aa5b4" stroke-dasharray="2 3"/>'
+        f'<rect class="stratum stratum-{number % 4}" x="{band.left - 8:.1f}" y="-22" '
+        f'width="{band.right - band.left + 16:.1f}" height="{height + 30:.1f}" rx="6" '
+        'fill="none" stroke="#9aa5b4" stroke-dasharray="2 3"/>'
     )
     return f'{rect}<text x="{band.left:.1f}" y="-8" font-size="11" fill="#7c8898">{_text(band.title)}</text>'
 

@@ -44,7 +44,7 @@ function label(box, region) {
   const rect = box.querySelector("rect");
   const speed = region.seconds ? region.rows_in / region.seconds : 0;
   const x = Number(rect.getAttribute("x"));
-  const y = Number(rect.getAttribute("y")) - 5;
+  const y = Number(rect.getAttribute("y")) + Number(rect.getAttribute("height")) + 12;
   const text = `${short(speed)} rows/s · ${duration(region.seconds / region.samples)}`;
   box.append(svgElement("text", { class: "speed", x, y }, text));
 }

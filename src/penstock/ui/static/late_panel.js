@@ -29,8 +29,7 @@ export function latePanel() {
     },
     shown() {
       if (!this.root.firstChild) {
-        this.root.replaceChildren(element("h2", {}, "Watermarks and late rows"), marks,
-          element("h2", {}, "Sources and their backlog"), lag, element("h2", {}, "Dead letters"), letters);
+        this.root.replaceChildren(marks, lag, element("h2", {}, "Dead letters"), letters);
       }
       load();
     },
@@ -45,7 +44,7 @@ function watermarkTable(status) {
     return [name, mark === undefined ? "no row yet" : String(mark), behind(mark), whole(status.late[name] ?? 0)];
   });
   const columns = [{ title: "Watermark" }, { title: "Stands at" }, { title: "Behind the clock", number: true }, { title: "Late rows", number: true }];
-  return element("div", {}, table("Watermarks", columns, rows),
+  return element("div", {}, table("Watermarks and late rows", columns, rows),
     note("Late rows are counted here. To see the rows, give the flow's stream of late rows a sink."));
 }
 
@@ -57,7 +56,7 @@ function lagTable(status) {
     source.newest === null ? "unknown" : clock(source.newest),
     Object.entries(source.backlog).map(([of, value]) => `${of} ${value}`).join(", "),
   ]);
-  return rows.length ? table("Sources", columns, rows) : note("No tick has run yet.");
+  return rows.length ? table("Sources and their backlog", columns, rows) : note("No tick has run yet.");
 }
 
 function letterTable([name, found]) {

@@ -35,8 +35,9 @@ function sourceRows(name, source) {
   const columns = [...source.columns.map((title) => ({ title })), { title: "Copies", number: true }, { title: "" }];
   const rows = source.rows.map((each) => ({
     class: each.needed ? null : "unneeded",
-    cells: [...each.values, whole(each.weight), each.needed ? "needed" : "same key"],
+    cells: [...each.values, whole(each.weight), each.needed ? "needed" : ""],
   }));
-  const more = source.possible > source.rows.length ? `, the first ${source.rows.length} of them` : "";
-  return [table(`${name}: ${whole(source.needed)} needed of ${whole(source.possible)} with the same keys${more}`, columns, rows)];
+  const chosen = source.restriction ? `with ${source.restriction}` : "that were read";
+  const more = source.possible > source.rows.length ? `; the first ${source.rows.length}` : "";
+  return [table(`${name}: ${whole(source.needed)} needed of ${whole(source.possible)} ${chosen}${more}`, columns, rows)];
 }
