@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 UiPort = Annotated[
     int | None,
-    typer.Option("--ui-port", min=0, max=65535, help="Port of the page; implies --ui. Default: a free one."),
+    typer.Option("--ui-port", min=0, max=65535, help="Port of the page, else any; implies --ui."),
 ]
 _WHY_SECONDS = 8.0
 _WHY_PATIENCE = 40.0
-"""Seconds until a search that does not end by itself is ended: loading the flow and reading take time, too."""
+"""Seconds until a search that does not end by itself is ended: loading and reading take time, too."""
 
 
 @dataclass(frozen=True, slots=True)

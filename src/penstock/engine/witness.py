@@ -24,7 +24,7 @@ from penstock.analysis.key_restrictions import Restriction, restrict_sources
 from penstock.engine.endpoints import TICK_ROWS, as_read_by
 from penstock.engine.engine import Engine
 from penstock.engine.queue import limit_for
-from penstock.errors import PenstockError
+from penstock.errors import EvaluationError, PenstockError
 from penstock.expr.compile_python import compile_rows
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import TICK_TIME
@@ -332,7 +332,10 @@ def _rows_of(
     keep = _filter(restriction, given.schema)
     kept: list[SourceRow] = []
     count = round_ = 0
-    while count < limits.rows and (batch := reader.read(limit)) is not None:
+    while (left := limits.rows - count) > 0:
+        batch = reader.read(left if limit is None else min(left, limit))
+        if batch is None:
+            break
         count += len(batch.rows)
         kept += [SourceRow(name, round_, row) for row in batch.rows if keep is None or keep(row)]
         round_ += 1
@@ -354,6 +357,9 @@ def _filter(restriction: Restriction, schema: Schema) -> Callable[[Row], bool] |
     width = len(schema.fields)
 
     def keep(row: Row) -> bool:
-        return any(_same(compute(row[:width]), values) for compute, values in tests)
+        try:
+            return any(_same(compute(row[:width]), values) for compute, values in tests)
+        except EvaluationError:
+            return True  # the flow says where the error belongs
 
     return keep

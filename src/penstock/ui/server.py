@@ -49,6 +49,36 @@ _HEADERS = {
 }
 
 
+class Closing:
+    """Orderly end of the event streams: each sends the last status before connections are closed."""
+
+    def __init__(self) -> None:
+        self._ends = threading.Event()
+        self._streams = 0
+        self._left = threading.Condition()
+
+    @property
+    def is_set(self) -> bool:
+        return self._ends.is_set()
+
+    @contextmanager
+    def stream(self) -> Iterator[None]:
+        with self._left:
+            self._streams += 1
+        try:
+            yield
+        finally:
+            with self._left:
+                self._streams -= 1
+                self._left.notify_all()
+
+    def end_streams(self) -> None:
+        """Let the streams end at their next look, and wait until they have."""
+        self._ends.set()
+        with self._left:
+            self._left.wait_for(lambda: not self._streams, timeout=4 * _BETWEEN_LOOKS)
+
+
 @contextmanager
 def serving_page(page: Page, port: int = 0) -> Iterator[str]:
     """Serve a page inside this block; yields its URL with the token.
@@ -61,7 +91,7 @@ def serving_page(page: Page, port: int = 0) -> Iterator[str]:
     uvicorn = _uvicorn()
     listener = _listen(port)
     port = listener.getsockname()[1]
-    closing = threading.Event()
+    closing = Closing()
     config = uvicorn.Config(
         build_app(page, token, port, closing),
         log_config=None, access_log=False, lifespan="off", ws="none", http="h11", loop="asyncio",
@@ -73,9 +103,7 @@ def serving_page(page: Page, port: int = 0) -> Iterator[str]:
     try:
         yield f"http://{_LOOPBACK}:{port}/?token={token}"
     finally:
-        closing.set()
-        # The streams say goodbye at their next look; only then are connections closed.
-        thread.join(2 * _BETWEEN_LOOKS)
+        closing.end_streams()
         server.should_exit = True
         thread.join(3)
 
@@ -95,11 +123,15 @@ def _serve(server: Any, listener: socket.socket, page: Page) -> None:
 async def _refresh(page: Page) -> None:
     from starlette.concurrency import run_in_threadpool
 
+    fails = False
     while True:
         try:
             await run_in_threadpool(page.refresh)
-        except Exception:
-            _LOG.warning("the page could not be refreshed", exc_info=True)
+            fails = False
+        except Exception as error:
+            if not fails:  # once, although it is tried again and again
+                _LOG.warning("the page could not be refreshed: %s: %s", type(error).__name__, error)
+            fails = True
         await asyncio.sleep(_BETWEEN_LOOKS)
 
 
@@ -134,6 +166,7 @@ def _listen(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((_LOOPBACK, port))
+        listener.listen()  # at once, so that whoever follows the URL waits for the server to start
     except OSError as error:
         listener.close()
         raise BadInput(
@@ -147,8 +180,8 @@ def _listen(port: int) -> socket.socket:
 # -- the application --------------------------------------------------------------------------
 
 
-def build_app(page: Page, token: str, port: int, closing: threading.Event) -> ASGIApp:
-    """Build the application. closing: set when the subject of the page has ended."""
+def build_app(page: Page, token: str, port: int, closing: Closing) -> ASGIApp:
+    """Build the application. closing: told when the subject of the page has ended."""
     from starlette.applications import Starlette
     from starlette.routing import Route
 
@@ -184,7 +217,7 @@ async def _answer(request: Request, give: Callable[[Request], Json]) -> Response
     try:
         return JSONResponse(await run_in_threadpool(give, request))
     except Exception as error:
-        _LOG.warning("the page could not answer %s", request.url.path, exc_info=True)
+        _LOG.warning("the page could not answer %s: %s", request.url.path, error)
         return JSONResponse({"error": f"{type(error).__name__}: {error}"}, status_code=500)
 
 
@@ -214,7 +247,7 @@ def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
     return give
 
 
-def _events(request: Request, page: Page, run: str, closing: threading.Event) -> Response:
+def _events(request: Request, page: Page, run: str, closing: Closing) -> Response:
     """Stream the status. run: distinguishes this process from one that served the same address before."""
     from starlette.responses import StreamingResponse
 
@@ -223,25 +256,26 @@ def _events(request: Request, page: Page, run: str, closing: threading.Event) ->
     return StreamingResponse(_stream(page, run, after, closing), media_type="text/event-stream")
 
 
-async def _stream(page: Page, run: str, after: int, closing: threading.Event) -> AsyncIterator[str]:
+async def _stream(page: Page, run: str, after: int, closing: Closing) -> AsyncIterator[str]:
     from starlette.concurrency import run_in_threadpool
 
     version, quiet = -1, 0
     yield "retry: 1000\n\n"
-    while True:
-        ends = closing.is_set()  # before the look: what changed until then is still sent
-        if (now := page.version()) != version:
-            version, quiet = now, 0
-            status = await run_in_threadpool(page.status, after)
-            after = status["tick"]
-            data = json.dumps({**status, "run": run})
-            yield f"id: {run}.{after}\nevent: status\ndata: {data}\n\n"
-        elif (quiet := quiet + 1) % _ALIVE_EVERY == 0:
-            yield ": alive\n\n"
-        if ends:
-            yield "event: end\ndata: {}\n\n"
-            return
-        await asyncio.sleep(_BETWEEN_LOOKS)
+    with closing.stream():
+        while True:
+            ends = closing.is_set  # before the look: what changed until then is still sent
+            if (now := page.version()) != version:
+                version, quiet = now, 0
+                status = await run_in_threadpool(page.status, after)
+                after = status["tick"]
+                data = json.dumps({**status, "run": run})
+                yield f"id: {run}.{after}\nevent: status\ndata: {data}\n\n"
+            elif (quiet := quiet + 1) % _ALIVE_EVERY == 0:
+                yield ": alive\n\n"
+            if ends:
+                yield "event: end\ndata: {}\n\n"
+                return
+            await asyncio.sleep(_BETWEEN_LOOKS)
 
 
 class _Guard:

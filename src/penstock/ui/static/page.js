@@ -111,7 +111,7 @@ function figures(status) {
 
 function announce(status) {
   const now = performance.now();
-  if (now - announced < ANNOUNCED_EVERY) return;
+  if (!status.tick || now - announced < ANNOUNCED_EVERY) return;
   announced = now;
   by("announcer").textContent = status.totals
     ? `Tick ${status.tick}, ${whole(status.totals.rows_in)} rows in`

@@ -1,0 +1,197 @@
+"""Why a row is there: the rows that are chosen by keys, checked by the flow, and shrunk."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import penstock as ps
+from penstock import Flow, col
+from penstock.analysis.key_restrictions import restrict_sources
+from penstock.engine.witness import Limits, Witness, find_witness
+from penstock.io import JsonFiles, Rows
+
+
+class Order(NamedTuple):
+    customer: str
+    product: str
+    amount: int
+
+
+class Product(NamedTuple):
+    product: str
+    category: str
+
+
+ORDERS = [
+    Order("ann", "pen", 3),
+    Order("bob", "pen", 9),
+    Order("ann", "ink", 5),
+    Order("ann", "pen", 7),
+    Order("bob", "mug", 1),
+]
+PRODUCTS = [Product("pen", "tools"), Product("ink", "tools"), Product("mug", "kitchen")]
+
+
+def shop() -> Flow:
+    flow = Flow("shop")
+    orders, products = flow.source("orders", Order), flow.source("products", Product)
+    joined = orders.filter(col.amount > 0).join(products, on="product")
+    flow.sink("joined", joined)
+    flow.sink("best", orders.group_by(col.customer).agg(best=ps.max(col.amount)))
+    flow.sink("total", joined.group_by(col.category).agg(total=ps.sum(col.amount)))
+    flow.sink("all", orders.group_by().agg(total=ps.sum(col.amount)))
+    flow.sink("unsold", products.anti_join(orders, on="product"))
+    flow.sink("top", orders.top_k(1, by=col.amount.desc(), per=col.customer))
+    return flow
+
+
+def search(sink: str, row: tuple[Any, ...], **more: Any) -> Witness:
+    return find_witness(shop(), {"orders": ORDERS, "products": PRODUCTS}, sink, row, **more)
+
+
+def needed(found: Witness) -> list[tuple[Any, ...]]:
+    assert found.found, found.problem
+    return [item.row for item in found.needed]
+
+
+@pytest.mark.parametrize(
+    ("sink", "row", "rows"),
+    [
+        ("joined", ("ann", "ink", 5, "tools"), [ORDERS[2], PRODUCTS[1]]),
+        ("best", ("ann", 7), [ORDERS[3]]),
+        ("total", ("kitchen", 1), [ORDERS[4], PRODUCTS[2]]),
+        ("total", ("tools", 24), [*ORDERS[:4], *PRODUCTS[:2]]),
+        ("all", (25,), ORDERS),
+        ("top", ("bob", "pen", 9), [ORDERS[1]]),
+    ],
+)
+def test_the_rows_suffice_and_none_can_be_left_out(
+    sink: str, row: tuple[Any, ...], rows: list[tuple[Any, ...]]
+) -> None:
+    found = search(sink, row)
+    assert sorted(needed(found), key=repr) == sorted(map(tuple, rows), key=repr)
+    assert found.minimal
+
+
+def test_keys_are_followed_through_joins_and_groups() -> None:
+    graph = shop().graph()
+    told = {
+        sink: {name: str(each) for name, each in restrict_sources(graph, sink, row, keys_only=keys).items()}
+        for sink, row, keys in (
+            ("joined", ("ann", "ink", 5, "tools"), False),
+            ("best", ("ann", 7), True),
+            ("total", ("tools", 24), False),
+            ("all", (25,), False),
+            ("unsold", ("ink", "tools"), True),
+        )
+    }
+    assert told == {
+        "joined": {
+            "orders": "customer = 'ann' and product = 'ink' and amount = 5",
+            "products": "product = 'ink' and category = 'tools'",
+        },
+        "best": {"orders": "customer = 'ann'"},
+        "total": {"orders": "", "products": "category = 'tools'"},
+        "all": {"orders": ""},
+        "unsold": {"orders": "product = 'ink'", "products": "product = 'ink'"},
+    }
+
+
+def test_of_a_row_that_is_there_because_another_is_absent_only_its_own_is_needed() -> None:
+    products = [*PRODUCTS, Product("cup", "kitchen")]
+    found = find_witness(shop(), {"orders": ORDERS, "products": products}, "unsold", ("cup", "kitchen"))
+    assert needed(found) == [("cup", "kitchen")]
+
+
+def test_a_row_that_does_not_come_out_is_not_explained() -> None:
+    found = search("best", ("ann", 6))
+    assert (found.found, found.needed) == (False, ())
+    assert found.problem.startswith("The row does not come out of the sources as they are now")
+
+
+def test_a_source_that_cannot_be_read_again_is_named() -> None:
+    sources = {"orders": iter(ORDERS), "products": PRODUCTS}
+    found = find_witness(shop(), sources, "best", ("ann", 7))
+    assert not found.found
+    assert found.problem == "The row needs rows of orders, which cannot be read again."
+    assert "cannot be read again" in found.sources["orders"].why_not
+
+
+def test_files_are_read_again_and_the_limit_is_told(tmp_path: Path) -> None:
+    lines = [f'{{"customer": "c{n % 7}", "product": "pen", "amount": {n}}}\n' for n in range(100)]
+    (tmp_path / "1.json").write_text("".join(lines[:60]))
+    (tmp_path / "2.json").write_text("".join(lines[60:]))
+    sources = {"orders": JsonFiles(tmp_path), "products": PRODUCTS}
+    found = find_witness(shop(), sources, "best", ("c3", 94))
+    assert needed(found) == [("c3", "pen", 94)]
+    assert (found.sources["orders"].rows, found.sources["orders"].all_read) == (100, True)
+    few = find_witness(shop(), sources, "best", ("c3", 94), limits=Limits(rows=50))
+    assert (
+        few.problem == "The row does not come out of the rows that were read; more than the limit are there."
+    )
+
+
+def test_effort_is_bounded_and_what_was_reached_is_true() -> None:
+    orders = [Order("ann", "pen", 1) for _ in range(200)]
+    sources = {"orders": orders, "products": PRODUCTS}
+    found = find_witness(shop(), sources, "all", (200,), limits=Limits(runs=20))
+    assert (found.runs, found.minimal, len(found.needed)) == (20, False, 200)
+
+
+def test_a_table_is_explained_by_the_row_that_is_left() -> None:
+    flow = Flow("stock")
+    flow.sink("stock", flow.table("stock", Product))
+    one, other = Product("pen", "tools"), Product("pen", "gifts")
+    changes = Rows([[ps.insert(one)], [ps.delete(one), ps.insert(other)]])
+    found = find_witness(flow, {"stock": changes}, "stock", ("pen", "gifts"))
+    assert needed(found) == [("pen", "gifts", 1)]
+    assert not find_witness(flow, {"stock": changes}, "stock", ("pen", "tools")).found
+
+
+def test_windows_that_close_at_the_end_are_explained() -> None:
+    flow = Flow("windows")
+    orders = flow.source("orders", Order).watermark(col.amount, lateness=0)
+    flow.sink("n", orders.group_by(window=ps.tumbling(col.amount, 4)).agg(n=ps.count()))
+    found = find_witness(flow, {"orders": ORDERS[:3]}, "n", (8, 12, 1))
+    assert needed(found) == [("bob", "pen", 9)]
+    assert not find_witness(flow, {"orders": ORDERS[:3]}, "n", (8, 12, 1), end=False).found
+
+
+def test_an_error_of_the_flow_is_told() -> None:
+    flow = Flow("inverse")
+    flow.sink("inverse", flow.source("n", int).select(value=1 / col.value))
+    found = find_witness(flow, {"n": [1, 0]}, "inverse", (3.0,))
+    assert not found.found
+    assert "fails on the rows that were read again" in found.problem
+
+
+@pytest.mark.seeds(6)
+def test_a_witness_gives_the_row_by_itself_for_each_row_of_each_sink(seed: int) -> None:
+    random_ = random.Random(seed)
+    products = [Product(p, random_.choice(("tools", "kitchen"))) for p in ("pen", "ink", "mug")]
+    orders = [
+        Order(random_.choice(("ann", "bob")), random_.choice(("pen", "ink", "cup")), random_.randrange(-2, 9))
+        for _ in range(12)
+    ]
+    engine = ps.Engine(shop())
+    made = engine.tick_rows(
+        {
+            "orders": engine.internal_rows("orders", orders),
+            "products": engine.internal_rows("products", products),
+        }
+    )
+    for sink, rows in made.items():
+        width = len(engine.program.graph.nodes[engine.program.graph.sinks[sink]].schema.fields)
+        for row in rows:
+            found = find_witness(shop(), {"orders": orders, "products": products}, sink, row[:width])
+            assert found.minimal, (sink, row)
+            again = ps.Engine(shop())
+            inputs: dict[str, list[Any]] = {}
+            for item in found.needed:
+                inputs.setdefault(item.source, []).append(item.row)
+            out = again.tick_rows(inputs).get(sink, [])
+            assert row[:width] in [each[:width] for each in out]

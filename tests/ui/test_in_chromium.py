@@ -1,0 +1,170 @@
+"""The page in a real browser: clicks, live rows, search, why, keys alone, and a kill in between."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
+from tests.ui.conftest import HOSTILE, RUN, Started, put
+
+pytestmark = pytest.mark.verify
+Start = Callable[..., Started]
+
+
+def rows(tab: Any) -> list[list[str]]:
+    return [row.locator("td").all_inner_texts()[:2] for row in tab.locator("#rows tbody tr").all()]
+
+
+def wait_for_row(tab: Any, *cells: str) -> None:
+    row = tab.locator("#rows tbody tr")
+    for cell in cells:
+        row = row.filter(has=tab.locator("td", has_text=re.compile(f"^{re.escape(cell)}$")))
+    row.first.wait_for()
+
+
+def test_rows_are_live_and_hostile_ones_are_text(start: Start, folder: Path, tab: Any) -> None:
+    tab.goto(start(*RUN).url)
+    assert "token" not in tab.url
+    tab.get_by_role("tab", name="Rows").click()
+    wait_for_row(tab, "a", "4")
+    put(folder, 2, ("a", 10), (HOSTILE, 5))
+    wait_for_row(tab, "a", "14")
+    wait_for_row(tab, HOSTILE, "5")
+    assert tab.title() == "sales · Penstock"
+    assert tab.locator("#rows img").count() == 0
+    tab.locator("#view").select_option("dear")
+    tab.get_by_text("No rows.").wait_for()
+
+
+def test_search_and_why_lead_to_the_source_rows(start: Start, folder: Path, tab: Any) -> None:
+    put(folder, 2, (HOSTILE, 200), ("b", 7))
+    tab.goto(start(*RUN).url)
+    tab.get_by_role("tab", name="Rows").click()
+    wait_for_row(tab, "b", "9")
+    tab.keyboard.press("Escape")
+    tab.get_by_label("Search").fill("ONERROR")
+    tab.locator("#rows tbody tr").nth(1).wait_for(state="detached")
+    assert rows(tab) == [[HOSTILE, "200"]]
+    tab.get_by_label("Search").fill('"b"')
+    wait_for_row(tab, "b", "9")
+    tab.get_by_role("button", name=re.compile("^Why is")).click()
+    dialog = tab.get_by_role("dialog")
+    dialog.get_by_text("These source rows give it:").wait_for()
+    shown = [row.all_inner_texts() for row in (r.locator("td") for r in dialog.locator("tbody tr").all())]
+    assert shown == [["b", "2", "1", "needed"], ["b", "7", "1", "needed"]]
+    steps = dialog.locator("li").all_inner_texts()
+    assert steps == [
+        "sales: read 5 rows again; 2 have shop = 'b'.",
+        "Ran the flow on these 2 rows: the row comes out.",
+        "Left out each of them in turn: then the row no longer comes out.",
+    ]
+
+
+def test_every_tab_shows_what_it_promises(start: Start, folder: Path, tab: Any) -> None:
+    put(folder, 2, ("a", 1), bad="<b>not json</b>")
+    tab.goto(start(*RUN).url)
+    flow = tab.get_by_role("tabpanel", name="Flow")
+    flow.get_by_text("Time by region").first.wait_for()
+    assert flow.locator("svg .box").count() == 5
+    assert "rows/s" in flow.locator("svg .speed").first.text_content()
+    tab.get_by_role("tab", name="Ticks").click()
+    tab.get_by_text("The latest 2 ticks").first.wait_for()
+    tab.get_by_role("tab", name="Late and set aside").click()
+    tab.get_by_text("<b>not json</b>").wait_for()
+    tab.get_by_role("tab", name="State").click()
+    tab.get_by_text("State by operator").first.wait_for()
+    assert "002.json" in tab.get_by_role("tabpanel", name="State").inner_text()
+    tab.get_by_role("tab", name="Plan and code").click()
+    plan = tab.get_by_role("tabpanel", name="Plan and code").inner_text()
+    assert "Flow 'sales': 5 operators" in plan
+    assert "def tick" in plan
+
+
+def test_a_killed_run_is_told_and_its_successor_is_found(start: Start, folder: Path, tab: Any) -> None:
+    first = start(*RUN)
+    tab.goto(first.url)
+    tab.get_by_role("tab", name="Rows").click()
+    wait_for_row(tab, "a", "4")
+    first.kill()
+    tab.locator("#connection[data-state=lost]").wait_for()
+    assert rows(tab)
+    put(folder, 2, ("a", 10))
+    start(*RUN, "--ui-port", str(first.port))
+    tab.locator("#connection[data-state=live]").wait_for()
+    wait_for_row(tab, "a", "14")
+    assert "rows from before tick 2 are not shown" in tab.locator("#rows").inner_text()
+
+
+def test_the_end_of_a_run_and_its_error_stay_on_the_page(start: Start, folder: Path, tab: Any) -> None:
+    started = start(*[each.replace("dead_letter=bad&", "") for each in RUN])
+    tab.goto(started.url)
+    tab.get_by_role("tab", name="Ticks").click()
+    tab.get_by_text("The latest 1 ticks").first.wait_for()
+    put(folder, 2, ("a", 1), bad="oops")
+    tab.get_by_role("alert").wait_for()
+    assert "cannot read row 2 of in/002.json" in tab.get_by_role("alert").inner_text()
+    tab.locator("#connection[data-state=ended]").wait_for()
+    assert "The latest 1 ticks" in tab.locator("#ticks").inner_text()
+    assert started.process.wait(30) == 1
+
+
+def test_it_can_be_used_by_keys_alone(start: Start, tab: Any) -> None:
+    tab.goto(start(*RUN).url)
+    tab.get_by_text("Time by region").first.wait_for()
+    for _ in range(10):
+        tab.keyboard.press("Tab")
+        if tab.evaluate("document.activeElement.role") == "tab":
+            break
+    tab.keyboard.press("ArrowRight")
+    assert tab.evaluate("document.activeElement.textContent") == "Ticks"
+    tab.keyboard.press("End")
+    assert tab.get_by_role("tabpanel", name="Plan and code").is_visible()
+    tab.keyboard.press("ArrowRight")
+    assert tab.evaluate("document.activeElement.textContent") == "Flow"
+    tab.keyboard.press("/")
+    assert tab.evaluate("document.activeElement.id") == "search"
+    tab.keyboard.type("a")
+    wait_for_row(tab, "a", "4")
+    for _ in range(6):
+        tab.keyboard.press("Tab")
+        if tab.evaluate("document.activeElement.textContent") == "Why?":
+            break
+    tab.keyboard.press("Enter")
+    dialog = tab.get_by_role("dialog")
+    dialog.get_by_text("How they were found").wait_for()
+    tab.keyboard.press("Escape")
+    dialog.wait_for(state="hidden")
+    assert tab.evaluate("document.activeElement.textContent") == "Why?"
+
+
+def test_landmarks_and_names_are_there_for_screen_readers(start: Start, tab: Any) -> None:
+    tab.goto(start(*RUN).url)
+    tab.get_by_text("Time by region").first.wait_for()
+    for role in ("banner", "main", "navigation", "tablist"):
+        assert tab.get_by_role(role).count() == 1, role
+    assert tab.locator("#announcer[aria-live=polite]").inner_text() == "Tick 1, 3 rows in"
+    tab.get_by_role("tab", name="Rows").click()
+    unnamed = tab.evaluate(
+        "[...document.querySelectorAll('button, input, select, [role=region]')].filter(e =>"
+        " !(e.textContent.trim() || e.ariaLabel || e.labels?.length)).map(e => e.outerHTML)"
+    )
+    assert unnamed == []
+
+
+def test_a_checkpoint_at_rest_has_a_page(start: Start, folder: Path, tab: Any) -> None:
+    run = start(*RUN)
+    tab.goto(run.url)
+    tab.get_by_text("Time by region").first.wait_for()
+    page = start("ui", "state")
+    tab.goto(page.url)
+    tab.get_by_text("State by operator").first.wait_for()
+    assert "tick 1," in tab.locator("#state").inner_text()
+    put(folder, 2, ("c", 1))
+    tab.get_by_text("tick 2").wait_for()
