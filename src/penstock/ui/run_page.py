@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.progress import Observer
+from penstock.io.files.changelog import Changelog
+from penstock.io.files.table_files import TableFiles
 from penstock.io.source import dead_letter_folder
 from penstock.ui.checkpoint_state import state_of
 from penstock.ui.dead_letter_rows import latest_dead_letters
 from penstock.ui.flow_overview import flow_overview
 from penstock.ui.live_rows import LiveRows, Row
+from penstock.ui.written_rows import changes_of_tick, current_rows, why_rows_are_elsewhere
 
 if TYPE_CHECKING:
     from penstock.engine.progress import Progress, RegionTime
@@ -105,6 +108,7 @@ class RunPage:
         self._failure: str | None = None
         self._broken = False
         self._asking = threading.Lock()
+        self._to_read: deque[int] = deque(maxlen=MAX_TICKS)
         self.observer = Observer(self._on_changes)
 
     # -- called by the run ----------------------------------------------------------------------
@@ -152,6 +156,8 @@ class RunPage:
             for region in done.regions:
                 nodes = tuple(node for node in region.nodes if node < self._known)
                 self._regions.setdefault(nodes, _RegionTotals()).add(region)
+            if self._subject.engine == "spark":
+                self._to_read.append(done.tick)
             self._first = done.tick if self._first is None else self._first
             self._last = done
             self._version += 1
@@ -169,8 +175,17 @@ class RunPage:
     # -- called by the server -------------------------------------------------------------------
 
     def refresh(self) -> None:
+        while self._to_read:
+            self._read_changelogs(self._to_read.popleft())
         for view in self._views.values():
             view.settle()
+
+    def _read_changelogs(self, tick: int) -> None:
+        for name, view in self._views.items():
+            sink = self._subject.sinks[name]
+            if isinstance(sink, Changelog):
+                for rows in changes_of_tick(sink, tick, view.schema):
+                    view.add(tick, rows)
 
     def version(self) -> int:
         return self._version
@@ -208,6 +223,12 @@ class RunPage:
     def rows(self, view: str, search: str, offset: int) -> Json:
         if view not in self._views:
             return {"why_not": f"This run writes no sink {view!r}."}
+        sink = self._subject.sinks[view]
+        if self._subject.engine == "spark":
+            if elsewhere := why_rows_are_elsewhere(sink):
+                return {"why_not": elsewhere}
+            if isinstance(sink, TableFiles):
+                return current_rows(sink, self._views[view].schema, search, offset)
         found = self._views[view].page(search, offset)
         resumed = self._first is not None and self._first > 1
         return {**found, "since": self._first if resumed else None}

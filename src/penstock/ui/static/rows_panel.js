@@ -16,7 +16,7 @@ export function rowsPanel(overview) {
   const summary = element("p", { class: "note", role: "status" });
   const body = element("div");
   let offset = 0;
-  let seen = -1;
+  let seen = null;
   let asked = 0;
   let panel = null;
 
@@ -68,8 +68,9 @@ export function rowsPanel(overview) {
 
   let latest = null;
   setInterval(() => {
-    if (panel && !panel.root.hidden && latest && latest.views?.[view.value] !== seen) {
-      seen = latest.views?.[view.value];
+    const now = latest && `${latest.run} ${latest.tick} ${latest.views?.[view.value]}`;
+    if (panel && !panel.root.hidden && now !== seen) {
+      seen = now;
       load();
     }
   }, BETWEEN);

@@ -7,8 +7,14 @@ import { whole } from "./format.js";
 const dialog = document.getElementById("why");
 const body = document.getElementById("why-body");
 document.getElementById("why-close").addEventListener("click", () => dialog.close());
+dialog.addEventListener("close", () => {
+  // The table may have been drawn anew meanwhile, so the button that had the focus is found by its row.
+  document.querySelector(`button[data-row="${CSS.escape(asked)}"]`)?.focus();
+});
+let asked = "";
 
 export async function askWhy(view, row) {
+  asked = row;
   body.replaceChildren(element("pre", { tabindex: "0" }, row),
     element("p", { role: "status" }, "Reading the sources again and running the flow on their rows…"));
   dialog.showModal();
