@@ -63,7 +63,7 @@ def test_search_and_why_lead_to_the_source_rows(start: Start, folder: Path, tab:
     assert steps == [
         "sales: read 5 rows again; 2 have shop = 'b'.",
         "Ran the flow on these 2 rows: the row comes out.",
-        "Left out each of them in turn: then the row no longer comes out.",
+        "Left out each of them in turn: then the row does not come out.",
     ]
 
 

@@ -162,16 +162,16 @@ def steps(found: Witness) -> Sequence[str]:
         f"Ran the flow on {'this' if count == 1 else 'these'} {count:,} row{_s(count)}: the row comes out."
     )
     left = len(found.needed)
+    suffices = "the other one suffices" if left == 1 else f"the other {left:,} suffice"
     if found.minimal and left < count:
-        said.append(
-            f"Left out {count - left:,}: the other {left:,} still give it, and none fewer of them do."
-        )
+        alone = "" if left == 1 else "; without any one of them, the row does not come out"
+        said.append(f"Left out {count - left:,}: {suffices}{alone}.")
     elif found.minimal:
-        said.append("Left out each of them in turn: then the row no longer comes out.")
+        said.append("Left out each of them in turn: then the row does not come out.")
     elif left < count:
-        said.append(f"Left out {count - left:,} until time was up: the other {left:,} still give it.")
+        said.append(f"Left out {count - left:,} until the limit was reached: {suffices}.")
     else:
-        said.append("Left out none: there are too many rows, or time was up.")
+        said.append("Left out none: there are too many rows, or the limit was reached.")
     return said
 
 

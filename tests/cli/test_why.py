@@ -1,0 +1,63 @@
+"""`penstock why`, and the errors of the page's options."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.golden import assert_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+SALES = ("--source", "sales=in/1.json")
+
+
+def test_the_rows_are_shown_with_the_steps(penstock: Run) -> None:
+    done = penstock("why", "flows:flow", "totals", '{"shop": "a", "total": 4}', *SALES)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert_golden(GOLDEN / "why.txt", "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines()))
+
+
+def test_as_json_for_programs(penstock: Run) -> None:
+    done = penstock("why", "flows:flow", "totals", '{"shop": "b", "total": 2}', *SALES, "--json")
+    found = json.loads(done.stdout)
+    assert (found["found"], found["minimal"]) == (True, True)
+    assert found["sources"]["sales"] == {
+        "why_not": "",
+        "restriction": "shop = 'b'",
+        "columns": ["shop", "price"],
+        "rows": [{"values": ["b", "2"], "weight": 1, "needed": True}],
+        "possible": 1,
+        "needed": 1,
+    }
+
+
+def test_a_row_that_is_not_there_has_no_why(penstock: Run) -> None:
+    done = penstock("why", "flows:flow", "totals", '{"shop": "a", "total": 5}', *SALES)
+    assert done.returncode == 1
+    assert "does not come out of the sources as they are now" in done.stdout
+
+
+def test_windows_are_closed_if_that_gives_the_row(penstock: Run) -> None:
+    row = '{"window_start": 2, "window_end": 4, "sales": 2}'
+    assert "the row comes out" in penstock("why", "flows:minutes", "minutes", row, *SALES).stdout
+    assert penstock("why", "flows:minutes", "minutes", row, *SALES, "--keep-open").returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("why_row_of_other_columns", ("why", "flows:flow", "totals", '{"shop": "a"}', *SALES)),
+        ("why_row_is_no_json", ("why", "flows:flow", "totals", "shop=a", *SALES)),
+        ("why_row_of_other_types", ("why", "flows:flow", "totals", '{"shop": "a", "total": "x"}', *SALES)),
+        ("why_no_such_sink", ("why", "flows:flow", "total", "{}", *SALES)),
+        ("ui_no_checkpoint", ("ui", "nowhere")),
+    ],
+)
+def test_mistakes_are_told(penstock: Run, name: str, arguments: tuple[str, ...]) -> None:
+    done = penstock(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert_golden(GOLDEN / f"{name}.txt", re.sub(r"/\S*/nowhere", "FOLDER/nowhere", done.stderr))
