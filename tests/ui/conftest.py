@@ -34,6 +34,12 @@ def flow():
     flow.sink("totals", sales.group_by(col.shop).agg(total=ps.sum(col.price)))
     flow.sink("dear", sales.filter(col.price > 100))
     return flow
+
+
+def totals():
+    flow = ps.Flow("totals")
+    flow.sink("totals", flow.source("sales", Sale).group_by(col.shop).agg(total=ps.sum(col.price)))
+    return flow
 """
 
 HOSTILE = "<img src=x onerror=document.title='hacked'>"

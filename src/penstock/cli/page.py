@@ -1,4 +1,4 @@
-"""The page to look at, on the command line: `penstock run --ui` and `penstock ui CHECKPOINT`."""
+"""The page to look at, on the command line: of a run, a checkpoint or a controller."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from penstock.compute.transport.credentials import Security
     from penstock.engine.progress import Observer
     from penstock.ui import RunSubject
 
@@ -86,6 +87,17 @@ def why_process(flow: str, options: Sequence[str]) -> Callable[[str, str], dict[
         return {"why_not": done.stderr.strip()[-2000:] or f"The search ended with code {done.returncode}."}
 
     return find
+
+
+def show_controller(address: str, security: Security, port: int, closing: ExitStack) -> None:
+    """Serve the page of a controller until `closing` ends, and print its URL."""
+    from penstock.compute.client.client import Client
+    from penstock.ui import serving_page
+    from penstock.ui.controller_page import ControllerPage
+
+    client = closing.enter_context(Client(address, security=security, patience="5s"))
+    url = closing.enter_context(serving_page(ControllerPage(address, client), port))
+    typer.echo(f"open {url}", err=True)
 
 
 def ui(

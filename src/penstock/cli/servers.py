@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from penstock.cli.options import (
     load_security,
     parse_named_uris,
 )
+from penstock.cli.page import UiPort, show_controller
 
 
 def controller(
@@ -45,6 +47,11 @@ def controller(
     certificate: Certificate = None,
     key: Key = None,
     token_file: TokenFile = None,
+    ui: Annotated[
+        bool,
+        typer.Option("--ui", help="Serve a page of the controller on this machine, and print its address."),
+    ] = False,
+    ui_port: UiPort = None,
 ) -> None:
     """Serve views to clients from replicas, until SIGTERM or Ctrl-C.
 
@@ -68,7 +75,13 @@ def controller(
         parameters=PARAMETERS.overridden_by(Parameters(max_result_size=max_result * MEGABYTE)),
         allow_callables=allow_callables,
     )
-    serve_until_signalled("controller", lambda ready: run_controller(options, ready))
+    with ExitStack() as closing:
+
+        def show_page(address: str) -> None:
+            if ui or ui_port is not None:
+                show_controller(address, security, ui_port or 0, closing)
+
+        serve_until_signalled("controller", lambda ready: run_controller(options, ready), show_page)
 
 
 def replica(
@@ -107,13 +120,21 @@ def replica(
     serve_until_signalled("replica", lambda ready: run_replica(options, ready))
 
 
-def serve_until_signalled(what: str, serve: Callable[[Callable[[str], None]], Awaitable[None]]) -> None:
-    """Serve, print the address, and exit with the code of the signal that stopped the server."""
+def serve_until_signalled(
+    what: str,
+    serve: Callable[[Callable[[str], None]], Awaitable[None]],
+    then: Callable[[str], None] = lambda _address: None,
+) -> None:
+    """Serve, print the address, and exit with the code of the signal that stopped the server.
+
+    then: called with the address once it is printed.
+    """
     from penstock.cli.exit_codes import signal_code
     from penstock.compute.serve.until_signalled import until_signalled
 
     def ready(address: str) -> None:
         typer.echo(f"{what} listening on {address}")
+        then(address)
 
     came = until_signalled(lambda: serve(ready))
     if came is not None:

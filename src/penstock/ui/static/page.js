@@ -1,6 +1,7 @@
 // Assembly of the page: overview once per run, then status events.
 
 import { ask, listen } from "./connection.js";
+import { controllerPanel } from "./controller_panel.js";
 import { element, note } from "./elements.js";
 import { flowPanel } from "./flow_panel.js";
 import { behind, bytes, short, whole } from "./format.js";
@@ -46,12 +47,14 @@ async function begin(id) {
   by("title").textContent = overview.title;
   document.title = `${overview.title} · Penstock`;
   const where = { here: "in one process", spark: "on Spark" }[overview.engine];
-  by("subtitle").textContent = overview.kind === "run" ? `a run ${where}` : overview.kind;
+  by("subtitle").textContent = { run: `a run ${where}`, checkpoint: "checkpoint", controller: "" }[overview.kind];
   by("failure").hidden = true;
   const rows = rowsPanel(overview);
-  panels = overview.kind === "run"
-    ? [flowPanel(overview), ticksPanel(ticks), rows, latePanel(), statePanel(false), planPanel(overview)]
-    : [statePanel(true)];
+  panels = {
+    run: () => [flowPanel(overview), ticksPanel(ticks), rows, latePanel(), statePanel(false), planPanel(overview)],
+    checkpoint: () => [statePanel(true)],
+    controller: () => [controllerPanel(), rows],
+  }[overview.kind]();
   tabs = buildTabs(by("tabs"), by("panels"), panels);
   document.onkeydown = (event) => {
     const typing = event.target.closest?.("input, select, textarea, dialog");
@@ -84,6 +87,11 @@ async function show(status) {
 }
 
 function figures(status) {
+  return (status.figures ?? runFigures(status)).map(([name, value]) => element("div", { class: "figure" },
+    element("dl", {}, element("dt", {}, name), element("dd", {}, value))));
+}
+
+function runFigures(status) {
   const found = [["Tick", whole(status.tick)]];
   if (status.totals) {
     const recent = ticks.slice(-20);
@@ -105,13 +113,12 @@ function figures(status) {
   }
   if (late) found.push(["Late rows", whole(late)]);
   if (status.state_bytes !== null) found.push(["State on disk", bytes(status.state_bytes)]);
-  return found.map(([name, value]) => element("div", { class: "figure" },
-    element("dl", {}, element("dt", {}, name), element("dd", {}, value))));
+  return found;
 }
 
 function announce(status) {
   const now = performance.now();
-  if (!status.tick || now - announced < ANNOUNCED_EVERY) return;
+  if (!status.tick || status.figures || now - announced < ANNOUNCED_EVERY) return;
   announced = now;
   by("announcer").textContent = status.totals
     ? `Tick ${status.tick}, ${whole(status.totals.rows_in)} rows in`

@@ -8,8 +8,8 @@ import { askWhy } from "./why_dialog.js";
 const BETWEEN = 700;
 
 export function rowsPanel(overview) {
-  const names = Object.keys(overview.sinks);
-  const view = element("select", { id: "view" }, ...names.map((name) => element("option", { value: name }, name)));
+  let names = Object.keys(overview.sinks);
+  const view = element("select", { id: "view" });
   const search = element("input", { type: "search", id: "search", placeholder: "text in any column" });
   const earlier = element("button", { type: "button" }, "Newer");
   const later = element("button", { type: "button" }, "Older");
@@ -38,17 +38,18 @@ export function rowsPanel(overview) {
       return;
     }
     const of = search.value ? `matching “${search.value}” ` : "";
+    const changes = found.changes === null ? "" : `, ${whole(found.changes)} changes so far`;
+    const limit = found.overflow || found.limit;
     const since = found.since ? ` The run resumed: rows from before tick ${found.since} are not shown.` : "";
     const kind = found.overflow ? "latest changes" : "rows";
     summary.textContent =
-      `${whole(found.rows.length)} ${of}of ${whole(found.total)} ${kind}, ${whole(found.changes)} changes so far.`
-      + since + (found.overflow ? ` ${found.overflow}.` : "");
+      `${whole(found.rows.length)} ${of}of ${whole(found.total)} ${kind}${changes}.` + since + (limit ? ` ${limit}.` : "");
     const newest = Math.max(0, ...found.rows.map((row) => row.tick));
     const columns = [...found.columns.map((title) => ({ title })), { title: found.overflow ? "Change" : "Copies", number: true },
       { title: "Changed in tick", number: true }, { title: "" }];
     const rows = found.rows.map((row) => ({
-      class: row.tick === newest ? "fresh" : null,
-      cells: [...row.values, whole(row.weight), whole(row.tick), whyButton(row)],
+      class: row.tick && row.tick === newest ? "fresh" : null,
+      cells: [...row.values, whole(row.weight), row.tick ? whole(row.tick) : "", whyButton(row)],
     }));
     const focused = document.activeElement?.dataset?.row;
     body.replaceChildren(found.rows.length ? table(`Rows of ${view.value}`, columns, rows) : note("No rows."));
@@ -69,28 +70,40 @@ export function rowsPanel(overview) {
   let latest = null;
   setInterval(() => {
     const now = latest && `${latest.run} ${latest.tick} ${latest.views?.[view.value]}`;
-    if (panel && !panel.root.hidden && now !== seen) {
+    if (panel && !panel.root.hidden && names.length && now !== seen) {
       seen = now;
       load();
     }
   }, BETWEEN);
+
+  // The views of a controller come and go.
+  function offer(found) {
+    if (found.join("\n") === names.join("\n") && view.options.length === found.length) return;
+    const chosen = view.value;
+    names = found;
+    view.replaceChildren(...names.map((name) => element("option", { value: name }, name)));
+    if (names.includes(chosen)) view.value = chosen;
+  }
+  offer(names);
 
   return {
     id: "rows",
     title: "Rows",
     update(status) {
       latest = status;
+      if (overview.kind === "controller") offer(Object.keys(status.views));
     },
     shown() {
       if (!panel) {
         panel = this;
         const bar = element("div", { class: "bar", role: "search" },
-          element("label", { for: "view" }, "Sink", view),
+          element("label", { for: "view" }, overview.kind === "controller" ? "View" : "Sink", view),
           element("label", { for: "search" }, "Search", search, element("kbd", { title: "Press / to search" }, "/")),
           earlier, later);
-        this.root.replaceChildren(...(names.length ? [bar, summary, body] : [note("The run writes no sink.")]));
+        this.root.replaceChildren(bar, summary, body);
       }
       if (names.length) load();
+      else body.replaceChildren(note("There is no sink or view yet."));
     },
     focusSearch() {
       search.focus();

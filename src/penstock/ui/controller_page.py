@@ -1,0 +1,146 @@
+"""Page of a controller: its replicas, views and collections, as `penstock status` shows them, and rows.
+
+The page is a client like any other, so it sees what clients see and cannot disturb the controller's loop.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from penstock.compute.client.dataclass_json import to_plain
+from penstock.ui.live_rows import LiveRows
+
+if TYPE_CHECKING:
+    from penstock.compute.client.client import Client
+    from penstock.compute.controller.status_types import ControllerStatus, ReplicaStatus, ViewStatus
+    from penstock.ui.page import Json
+
+MAX_PEEKED = 5_000
+"""Rows of a view that the page reads."""
+_BETWEEN_LOOKS = 1.0
+_NO_LETTERS = "Clients write collections: an invalid row is refused, and never set aside."
+
+
+class ControllerPage:
+    """Page of the controller at `address`, asked by `client`, which the caller closes."""
+
+    def __init__(self, address: str, client: Client) -> None:
+        self._address = address
+        self._client = client
+        self._status: ControllerStatus | None = None
+        self._version = 0
+        self._looked = 0.0
+
+    def refresh(self) -> None:
+        now = time.monotonic()
+        if now - self._looked >= _BETWEEN_LOOKS:
+            self._looked = now
+            status = self._client.status()
+            if status != self._status:
+                self._status = status
+                self._version += 1
+
+    def version(self) -> int:
+        return self._version
+
+    def overview(self) -> Json:
+        return {"kind": "controller", "title": f"Controller at {self._address}", "sources": {}, "sinks": {}}
+
+    def status(self, after: int) -> Json:
+        empty: Json = {"tick": self._version, "ticks": [], "watermarks": {}, "late": {}, "sources": {}}
+        found = self._status
+        if found is None:
+            return {**empty, "state_bytes": None, "views": {}, "figures": []}
+        return {
+            **empty,
+            "state_bytes": None,
+            # Rows of a view may have changed when its frontier has moved.
+            "views": {each.name: each.upper.time for each in (*found.views, *found.collections)},
+            "figures": [
+                ["Epoch", str(found.epoch)],
+                ["Last write", _moment(found.read_time)],
+                ["Replicas connected", f"{_connected(found)} of {len(found.replicas)}"],
+                ["Views hydrated", f"{sum(v.hydrated for v in found.views)} of {len(found.views)}"],
+                ["Pending peeks", str(len(found.peeks))],
+                ["Subscriptions", str(len(found.subscriptions))],
+            ],
+            "replicas": [_replica(each) for each in found.replicas],
+            "served": [_view(each) for each in found.views],
+            "collections": [to_plain(each) for each in found.collections],
+            "problems": [{**to_plain(each), "at": _moment(each.at)} for each in found.problems],
+        }
+
+    def state(self) -> Json:
+        return {"why_not": "Replicas hold the state of views: see the memory and rows of each."}
+
+    def rows(self, view: str, search: str, offset: int) -> Json:
+        if self._status is None or view not in self.status(0)["views"]:
+            return {"why_not": f"There is no view or collection {view!r}."}
+        known = self._client.describe(view)
+        rows = self._client.peek(view, limit=MAX_PEEKED)
+        held = LiveRows(known.schema)
+        held.add(0, [(row, 1) if known.schema.scalar else (*row, 1) for row in rows])
+        found = held.page(search, offset)
+        limit = f"only the first {MAX_PEEKED:,} rows are read" if len(rows) == MAX_PEEKED else ""
+        return {**found, "changes": None, "limit": limit}
+
+    def dead_letters(self) -> Json:
+        return {"why_not": _NO_LETTERS}
+
+    def why(self, view: str, row: str) -> Json:
+        served = {each.name: each for each in self._status.views} if self._status else {}
+        if view not in served:
+            return {
+                "why_not": f"{view} is a collection: clients, or a view that writes into it, wrote the row."
+            }
+        reads = ", ".join(served[view].reads)
+        return {
+            "why_not": "Replicas compute this view, and the page does not have its flow. "
+            f"It reads {reads}: their rows are here, too."
+        }
+
+
+def _connected(found: ControllerStatus) -> int:
+    return sum(each.state.value == "connected" for each in found.replicas)
+
+
+def _moment(milliseconds: int) -> str:
+    if not milliseconds:
+        return "never"
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(milliseconds / 1000))
+
+
+def _replica(replica: ReplicaStatus) -> Json:
+    says: dict[str, Any] = dict(replica.says)
+    return {
+        "name": replica.name,
+        "address": replica.address,
+        "runtime": replica.timely.runtime,
+        "workers": replica.timely.workers,
+        "state": replica.state.value,
+        "since": replica.since / 1000,
+        "ready": replica.ready,
+        "connections": replica.connections,
+        "deaths": replica.deaths,
+        "memory": says.get("memory"),
+        "rows": says.get("rows"),
+        "problem": replica.problem,
+    }
+
+
+def _view(view: ViewStatus) -> Json:
+    state = "hydrated" if view.hydrated else "hydrating" if view.scheduled else "waits for its inputs"
+    return {
+        "name": view.name,
+        "reads": list(view.reads),
+        "key": list(view.key),
+        "into": view.into,
+        "state": state,
+        "since": view.since.time,
+        "upper": view.upper.time,
+        "replicas": [
+            {"replica": on.replica, "hydrated": on.hydrated, "lag": on.lag, "says": on.says}
+            for on in view.replicas
+        ],
+    }

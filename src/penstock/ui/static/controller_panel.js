@@ -1,0 +1,50 @@
+// Replicas, views and collections of a controller.
+
+import { element, note, table } from "./elements.js";
+import { bytes, duration, whole } from "./format.js";
+
+const REPLICAS = [{ title: "Replica" }, { title: "Address" }, { title: "Runtime" }, { title: "State" }, { title: "For", number: true },
+  { title: "Ready" }, { title: "Connections", number: true }, { title: "Deaths", number: true }, { title: "Memory", number: true },
+  { title: "Rows of indexes", number: true }, { title: "Problem" }];
+const VIEWS = [{ title: "View" }, { title: "Reads" }, { title: "Key" }, { title: "State" }, { title: "Readable from", number: true },
+  { title: "Settled before", number: true }, { title: "On replicas" }];
+const COLLECTIONS = [{ title: "Collection" }, { title: "Columns" }, { title: "Written by" }, { title: "Readable from", number: true },
+  { title: "Settled before", number: true }];
+const PROBLEMS = [{ title: "Last at" }, { title: "Where" }, { title: "Problem" }, { title: "Times", number: true }];
+
+const frontier = (time) => (time === null ? "the end" : String(time));
+
+export function controllerPanel() {
+  return {
+    id: "served",
+    title: "Replicas and views",
+    update(status) {
+      const parts = [];
+      const add = (title, columns, rows, none) => parts.push(rows.length ? table(title, columns, rows) : note(none));
+      add("Replicas", REPLICAS, (status.replicas ?? []).map(replicaRow), "There is no replica yet: penstock replicas add NAME=HOST:PORT");
+      add("Views", VIEWS, (status.served ?? []).map(viewRow), "There is no view yet: penstock view create FILE:FLOW");
+      add("Collections", COLLECTIONS, (status.collections ?? []).map(collectionRow), "There is no collection yet.");
+      if (status.problems?.length) {
+        add("Problems", PROBLEMS, status.problems.map((p) => [p.at, p.replica ?? "controller", p.text, whole(p.times)]), "");
+      }
+      this.root.replaceChildren(element("div", {}, ...parts));
+    },
+  };
+}
+
+function replicaRow(replica) {
+  const workers = replica.workers > 1 ? ` ×${replica.workers}` : "";
+  return [replica.name, replica.address, replica.runtime + workers, replica.state, duration(Date.now() / 1000 - replica.since),
+    replica.ready ? "yes" : "no", whole(replica.connections), whole(replica.deaths), bytes(replica.memory ?? null),
+    whole(replica.rows), replica.problem];
+}
+
+function viewRow(view) {
+  const on = view.replicas.map((each) => `${each.replica} (${each.hydrated ? `${whole(each.lag)} ms behind` : "hydrating"})`);
+  return [view.name, view.reads.join(", "), view.key.join(", ") || "whole row", view.state, frontier(view.since), frontier(view.upper), on.join(", ")];
+}
+
+function collectionRow(collection) {
+  const by = collection.written_by ?? (collection.append_only ? "clients, only added to" : "clients");
+  return [collection.name, collection.columns, by, frontier(collection.since.time), frontier(collection.upper.time)];
+}
