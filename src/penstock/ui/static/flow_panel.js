@@ -59,7 +59,7 @@ function regionTable(overview, regions, total) {
     const share = total ? region.seconds / total : 0;
     return [
       region.nodes.map((n) => overview.nodes[n]).join(" → "),
-      whole(overview.strata[region.nodes[0]]),
+      strata(overview, region),
       whole(region.samples),
       duration(region.seconds / region.samples),
       element("meter", { value: share, min: 0, max: 1, "aria-label": `${Math.round(share * 100)} % of the time` }),
@@ -69,6 +69,12 @@ function regionTable(overview, regions, total) {
     ];
   });
   return table("Time by region, of ticks sampled twice a second", columns, rows);
+}
+
+function strata(overview, region) {
+  const found = region.nodes.map((n) => overview.strata[n]);
+  const [first, last] = [Math.min(...found), Math.max(...found)];
+  return first === last ? String(first) : `${first} to ${last}`;
 }
 
 function noRegions(overview, status) {

@@ -1,0 +1,228 @@
+"""What the page of a run knows: ticks, rows, dead letters, state; and that its failures stay its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import penstock as ps
+from penstock import Flow, col
+from penstock.errors import FlowChanged
+from penstock.expr.row_classes import schema_of
+from penstock.io import Changelog, JsonFiles, Print, TableFiles
+from penstock.ui import CheckpointPage, RunPage, RunSubject
+from penstock.ui import live_rows as limits
+from penstock.ui.live_rows import LiveRows
+
+
+class Sale(NamedTuple):
+    shop: str
+    price: int
+
+
+SALES = [Sale("a", 1), Sale("b", 2), Sale("a", 3)]
+
+
+def totals() -> Flow:
+    flow = Flow("totals")
+    flow.sink("totals", flow.source("sales", Sale).group_by(col.shop).agg(total=ps.sum(col.price)))
+    return flow
+
+
+def page_of(sources: Any = None, sinks: Any = None, checkpoint: str | None = None, **more: Any) -> RunPage:
+    def find_why(view: str, row: str) -> dict[str, Any]:
+        return {"view": view, "row": row}
+
+    subject = RunSubject(
+        totals(),
+        more.get("engine", "here"),
+        sources or {"sales": SALES},
+        sinks or {"totals": []},
+        checkpoint,
+        find_why,
+    )
+    return RunPage(subject)
+
+
+def run(page: RunPage, sources: Any = None, **more: Any) -> None:
+    sinks = more.pop("sinks", {"totals": []})
+    given = sources or {"sales": SALES}
+    ps.run(totals(), given, sinks, tick_rows=2, on_tick=page.on_tick, observer=page.observer, **more)
+
+
+def shown(page: RunPage, search: str = "") -> list[tuple[Any, ...]]:
+    rows = page.rows("totals", search, 0)["rows"]
+    return sorted((*row["values"], row["weight"], row["tick"]) for row in rows)
+
+
+def test_rows_are_those_of_the_view_now() -> None:
+    page = page_of()
+    run(page)
+    assert shown(page) == [("a", "4", 1, 2), ("b", "2", 1, 1)]
+    assert shown(page, "B") == [("b", "2", 1, 1)]
+    found = page.rows("totals", "", 0)
+    assert (found["total"], found["changes"], found["since"], found["more"]) == (2, 4, None, False)
+    assert json.loads(found["rows"][0]["json"]) == {"shop": "a", "total": 4}
+    assert "no sink 'other'" in page.rows("other", "", 0)["why_not"]
+    assert "no sink 'other'" in page.why("other", "{}")["why_not"]
+    assert page.why("totals", "{}") == {"view": "totals", "row": "{}"}
+
+
+def test_the_status_has_ticks_and_totals() -> None:
+    page = page_of()
+    before = page.version()
+    run(page)
+    assert page.version() > before
+    status = page.status(0)
+    assert [(tick["tick"], tick["rows_in"], tick["changes_out"]) for tick in status["ticks"]] == [
+        (1, 2, 2),
+        (2, 1, 2),
+    ]
+    assert status["totals"]["sources"] == {"sales": 3}
+    assert [tick["tick"] for tick in page.status(1)["ticks"]] == [2]
+    assert len(status["regions"]) == 1
+    json.dumps(status)
+
+
+def test_a_run_that_resumes_says_from_where_its_rows_are(tmp_path: Path) -> None:
+    run(page_of(), checkpoint=tmp_path / "c", end=False)
+    page = page_of(checkpoint=str(tmp_path / "c"))
+    run(page, {"sales": [*SALES, Sale("b", 5)]}, checkpoint=tmp_path / "c", end=False)
+    found = page.rows("totals", "", 0)
+    assert found["since"] == 3
+    state = page.state()
+    assert (state["tick"], [slot["keys"] for slot in state["slots"]]) == (3, [2])
+    assert "in memory" in page_of().state()["why_not"]
+    assert "not committed" in page_of(checkpoint="c").state()["why_not"]
+
+
+def test_dead_letters_are_read_back_newest_first(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for number in (1, 2):
+        (tmp_path / "in" / f"{number}.json").write_text('{"shop": "a", "price": 1}\n<b>oops</b>\n')
+    source = JsonFiles(tmp_path / "in", dead_letter=tmp_path / "bad", files_per_tick=1)
+    page = page_of({"sales": source})
+    assert page.dead_letters()["sources"]["sales"]["rows"] == []
+    run(page, {"sales": source})
+    found = page.dead_letters()["sources"]["sales"]["rows"]
+    assert [(each["tick"], each["row"], each["text"]) for each in found] == [
+        (2, 2, "<b>oops</b>"),
+        (1, 2, "<b>oops</b>"),
+    ]
+    (tmp_path / "bad" / "tick=2-sales.jsonl").write_text("not json")
+    assert "cannot be read" in page.dead_letters()["sources"]["sales"]["rows"][0]["reason"]
+    assert "no dead_letter folder" in page_of().dead_letters()["sources"]["sales"]["why_not"]
+
+
+def test_a_page_that_fails_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    page = page_of()
+
+    def fail(*_: object) -> None:
+        raise OSError("no memory")
+
+    monkeypatch.setattr(LiveRows, "add", fail)
+    monkeypatch.setattr(page, "_record", fail)
+    out: list[Any] = []
+    run(page, sinks={"totals": out})
+    assert len(out) == 4
+    assert [record.message for record in caplog.records] == ["the page is no longer updated; the run goes on"]
+
+
+def test_the_error_that_ended_the_run_is_kept() -> None:
+    page = page_of()
+    page.failed(ValueError())
+    assert page.status(0)["failure"] == "ValueError"
+
+
+def test_two_questions_at_a_time_are_too_many() -> None:
+    page = page_of()
+    with page._asking:
+        assert "Another question" in page.why("totals", "{}")["why_not"]
+
+
+# -- on Spark, whose tasks write some sinks ---------------------------------------------------
+
+
+def test_a_changelog_that_tasks_wrote_is_read_tick_by_tick(tmp_path: Path) -> None:
+    sink = Changelog(tmp_path / "out")
+    page = page_of(sinks={"totals": sink}, engine="spark")
+    ps.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
+    page.refresh()
+    assert shown(page) == [("a", "4", 1, 2), ("b", "2", 1, 1)]
+
+
+def test_a_table_that_tasks_wrote_is_read_as_it_is(tmp_path: Path) -> None:
+    sink = TableFiles(tmp_path / "out", key="shop")
+    page = page_of(sinks={"totals": sink}, engine="spark")
+    ps.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
+    assert shown(page) == [("a", "4", 1, 2), ("b", "2", 1, 2)]
+
+
+def test_other_sinks_on_spark_say_why_their_rows_are_not_here() -> None:
+    assert "rows" in page_of(sinks={"totals": Print()}, engine="spark").rows("totals", "", 0)
+    elsewhere = page_of(sinks={"totals": object()}, engine="spark").rows("totals", "", 0)
+    assert elsewhere["why_not"].startswith("Spark's tasks write object themselves.")
+
+
+# -- the rows of a view -----------------------------------------------------------------------
+
+CHANGES = st.lists(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2), st.sampled_from((-1, 1, 2))))
+)
+
+
+@given(CHANGES)
+def test_rows_are_the_sum_of_all_changes(ticks: list[list[tuple[Any, ...]]]) -> None:
+    view = LiveRows(schema_of(Sale))
+    expected: dict[tuple[Any, ...], int] = {}
+    for tick, rows in enumerate(ticks, 1):
+        view.add(tick, rows)
+        for *row, weight in rows:
+            expected[tuple(row)] = expected.get(tuple(row), 0) + weight
+    found = {(row["values"][0], int(row["values"][1])): row["weight"] for row in view.page("", 0)["rows"]}
+    assert found == {row: weight for row, weight in expected.items() if weight}
+
+
+@pytest.mark.parametrize(("limit", "why"), [("MAX_ROWS", "distinct rows"), ("MAX_PENDING", "came faster")])
+def test_a_view_that_outgrows_the_page_keeps_its_latest_changes(
+    monkeypatch: pytest.MonkeyPatch, limit: str, why: str
+) -> None:
+    monkeypatch.setattr(limits, limit, 10)
+    view = LiveRows(schema_of(Sale))
+    for tick in range(1, 500):
+        view.add(tick, [("a", tick, 1)])
+        if limit == "MAX_ROWS":
+            view.settle()
+    found = view.page("", 0)
+    assert why in found["overflow"]
+    assert (found["total"], found["changes"]) == (200, 499)
+    assert found["rows"][0]["values"] == ["a", "499"]
+    assert not view._rows
+    assert not view._pending
+
+
+def test_values_that_javascript_would_round_are_text() -> None:
+    view = LiveRows(schema_of(Sale))
+    view.add(1, [("a", 2**53 + 1, 1)])
+    assert view.page("", 0)["rows"][0]["values"] == ["a", "9007199254740993"]
+
+
+# -- a checkpoint -----------------------------------------------------------------------------
+
+
+def test_a_checkpoints_page_follows_its_commits(tmp_path: Path) -> None:
+    run(page_of(), checkpoint=tmp_path / "c", end=False)
+    page = CheckpointPage(tmp_path / "c")
+    assert (page.status(0)["tick"], page.state()["tick"]) == (2, 2)
+    run(page_of(), {"sales": [*SALES, Sale("c", 1)]}, checkpoint=tmp_path / "c", end=False)
+    page.refresh()
+    assert (page.version(), [slot["keys"] for slot in page.state()["slots"]]) == (3, [3])
+    for answer in (page.rows("x", "", 0), page.why("x", "{}"), page.dead_letters()):
+        assert answer["why_not"]
+    with pytest.raises(FlowChanged):
+        CheckpointPage(tmp_path / "nowhere")
