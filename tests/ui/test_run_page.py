@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ import penstock as ps
 from penstock import Flow, col
 from penstock.errors import FlowChanged
 from penstock.expr.row_classes import schema_of
-from penstock.io import Changelog, JsonFiles, Print, TableFiles
+from penstock.io import Changelog, JsonFiles, Print, TableFiles, parse_sink
 from penstock.ui import CheckpointPage, RunPage, RunSubject
 from penstock.ui import live_rows as limits
 from penstock.ui.live_rows import LiveRows
@@ -32,6 +33,9 @@ def totals() -> Flow:
     flow = Flow("totals")
     flow.sink("totals", flow.source("sales", Sale).group_by(col.shop).agg(total=ps.sum(col.price)))
     return flow
+
+
+SPARK = pytest.mark.skipif(find_spec("pyspark") is None, reason="needs pyspark")
 
 
 def page_of(sources: Any = None, sinks: Any = None, checkpoint: str | None = None, **more: Any) -> RunPage:
@@ -148,6 +152,7 @@ def test_two_questions_at_a_time_are_too_many() -> None:
 # -- on Spark, whose tasks write some sinks ---------------------------------------------------
 
 
+@SPARK
 def test_a_changelog_that_tasks_wrote_is_read_tick_by_tick(tmp_path: Path) -> None:
     sink = Changelog(tmp_path / "out")
     page = page_of(sinks={"totals": sink}, engine="spark")
@@ -156,6 +161,7 @@ def test_a_changelog_that_tasks_wrote_is_read_tick_by_tick(tmp_path: Path) -> No
     assert shown(page) == [("a", "4", 1, 2), ("b", "2", 1, 1)]
 
 
+@SPARK
 def test_a_table_that_tasks_wrote_is_read_as_it_is(tmp_path: Path) -> None:
     sink = TableFiles(tmp_path / "out", key="shop")
     page = page_of(sinks={"totals": sink}, engine="spark")
@@ -163,10 +169,18 @@ def test_a_table_that_tasks_wrote_is_read_as_it_is(tmp_path: Path) -> None:
     assert shown(page) == [("a", "4", 1, 2), ("b", "2", 1, 2)]
 
 
+@SPARK
 def test_other_sinks_on_spark_say_why_their_rows_are_not_here() -> None:
     assert "rows" in page_of(sinks={"totals": Print()}, engine="spark").rows("totals", "", 0)
-    elsewhere = page_of(sinks={"totals": object()}, engine="spark").rows("totals", "", 0)
-    assert elsewhere["why_not"].startswith("Spark's tasks write object themselves.")
+    page = page_of(sinks={"totals": parse_sink("kafka:localhost:1/totals")}, engine="spark")
+    assert page.rows("totals", "", 0)["why_not"].startswith("Spark's tasks write KafkaTopic themselves.")
+
+
+@SPARK
+def test_the_plan_on_spark_is_shown_beside_the_flows_own() -> None:
+    overview = page_of(sinks={"totals": Print()}, engine="spark").overview()
+    assert overview["on_spark"].startswith("On Spark, tick by tick: 2 stages")
+    assert page_of().overview()["on_spark"] is None
 
 
 # -- the rows of a view -----------------------------------------------------------------------

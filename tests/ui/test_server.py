@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
 from email.message import Message
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -19,6 +21,9 @@ pytest.importorskip("uvicorn")
 from penstock.errors import BadInput
 from penstock.ui import Json, serving_page
 from penstock.ui.server import Closing, _Guard, build_app
+from tests.golden import assert_golden
+
+GOLDEN = Path(__file__).parent / "golden"
 
 
 class Fake:
@@ -211,15 +216,24 @@ def test_a_token_of_ones_own_survives_a_restart(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize("token", ["", "short", "0123456789abcdef;x", "0123456789abcdefé"])
 def test_a_weak_token_is_refused(monkeypatch: pytest.MonkeyPatch, page: Fake, token: str) -> None:
     monkeypatch.setenv("PENSTOCK_UI_TOKEN", token)
-    with pytest.raises(BadInput, match="not a usable token"), serving_page(page):
+    with pytest.raises(BadInput) as refused, serving_page(page):
         pass
+    assert_golden(GOLDEN / "weak_token.txt", f"{refused.value}\n")
 
 
 def test_a_port_that_is_taken_is_told_before_anything_runs(page: Fake) -> None:
     with serving_page(page) as url:
         port = Client(url).port
-        with pytest.raises(BadInput, match=f"cannot be served at 127.0.0.1:{port}"), serving_page(page, port):
+        with pytest.raises(BadInput) as refused, serving_page(page, port):
             pass
+        assert_golden(GOLDEN / "port_taken.txt", f"{refused.value}\n".replace(str(port), "PORT"))
+
+
+def test_what_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch, page: Fake) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(BadInput) as refused, serving_page(page):
+        pass
+    assert_golden(GOLDEN / "not_installed.txt", f"{refused.value}\n")
 
 
 def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch, page: Fake) -> None:

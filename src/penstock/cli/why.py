@@ -109,6 +109,7 @@ def witness_json(found: Witness) -> dict[str, Any]:
 
 def _source_json(name: str, read: SourceRead, found: Witness) -> dict[str, Any]:
     from penstock.io.files.json_values import object_encoder
+    from penstock.ui.live_rows import shown_json
 
     encode = object_encoder(read.schema.fields)
     width = len(read.schema.fields)
@@ -118,7 +119,7 @@ def _source_json(name: str, read: SourceRead, found: Witness) -> dict[str, Any]:
     )
     rows = [
         {
-            "values": [_shown(value) for value in encode(item.row[:width]).values()],
+            "values": [shown_json(value) for value in encode(item.row[:width]).values()],
             "weight": 1 if read.append else item.row[-1],
             "needed": id(item) in needed,
         }
@@ -132,12 +133,6 @@ def _source_json(name: str, read: SourceRead, found: Witness) -> dict[str, Any]:
         "possible": len(possible),
         "needed": sum(id(item) in needed for item in possible),
     }
-
-
-def _shown(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def steps(found: Witness) -> Sequence[str]:

@@ -16,8 +16,20 @@ if TYPE_CHECKING:
     from penstock.ui.page import Json
 
 
-def flow_overview(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, Any]) -> Json:
-    """Describe a flow with the sources and sinks of its run. Raises the errors of its analysis."""
+def flow_overview(
+    flow: Flow,
+    sources: Mapping[str, Any],
+    sinks: Mapping[str, Any],
+    *,
+    engine: str = "here",
+    shards: int | None = None,
+) -> Json:
+    """Describe a flow with the sources and sinks of its run.
+
+    engine: "here" or "spark". shards: as given to a run on Spark.
+
+    Raises the errors of the flow's analysis, and of placing it on Spark.
+    """
     graph = flow.graph()
     analysis = analyse(graph)
     program = compile_program(live_graph(graph, at_sources=False))
@@ -25,6 +37,7 @@ def flow_overview(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, An
         "title": graph.name,
         "svg": to_svg(picture_of(graph)),
         "explanation": str(explain(graph)),
+        "on_spark": _on_spark(flow, sinks, shards) if engine == "spark" else None,
         "code": program.source_code,
         "nodes": [label(graph, node) for node in graph.nodes],
         "strata": list(analysis.strata),
@@ -39,6 +52,13 @@ def flow_overview(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, An
             if name in sinks
         },
     }
+
+
+def _on_spark(flow: Flow, sinks: Mapping[str, Any], shards: int | None) -> str:
+    # Not at the top, because most pages show runs in this process.
+    from penstock.spark.explanation import SHARDS, explain_on_spark
+
+    return explain_on_spark(flow.graph(), shards=SHARDS if shards is None else shards, sinks=dict(sinks))
 
 
 def _described(endpoint: object) -> str:

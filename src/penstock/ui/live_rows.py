@@ -130,11 +130,11 @@ def _matching(
         record = encode(row)
         text = json.dumps(record, ensure_ascii=False, default=str)
         if not search or search in text.casefold():
-            values = [_shown(value) for value in record.values()]
+            values = [shown_json(value) for value in record.values()]
             yield {"values": values, "json": text, "weight": weight, "tick": tick}
 
 
-def _shown(value: Any) -> str | None:
+def shown_json(value: Any) -> str | None:
     """Format a value of JSON as text; JavaScript would round large numbers."""
     if value is None or isinstance(value, str):
         return value

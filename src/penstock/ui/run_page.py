@@ -39,6 +39,7 @@ class RunSubject:
 
     engine:     "here" or "spark". sources, sinks: as given to the run.
     checkpoint: the folder, or None.
+    shards:     as given to a run on Spark.
     find_why:   finds the source rows of a view's row, given as JSON; takes seconds.
     """
 
@@ -48,6 +49,7 @@ class RunSubject:
     sinks: Mapping[str, Any]
     checkpoint: str | None
     find_why: Callable[[str, str], Json]
+    shards: int | None = None
 
 
 @dataclass
@@ -90,7 +92,9 @@ class RunPage:
             "kind": "run",
             "engine": subject.engine,
             "checkpoint": subject.checkpoint,
-            **flow_overview(subject.flow, subject.sources, subject.sinks),
+            **flow_overview(
+                subject.flow, subject.sources, subject.sinks, engine=subject.engine, shards=subject.shards
+            ),
         }
         self._views = {
             name: LiveRows(graph.nodes[node].schema)

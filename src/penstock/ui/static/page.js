@@ -33,9 +33,9 @@ function planPanel(overview) {
     title: "Plan and code",
     update() {},
     shown() {
-      this.root.replaceChildren(
-        element("h2", {}, "Explanation"), element("pre", { tabindex: "0" }, overview.explanation),
-        element("h2", {}, "Generated code"), element("pre", { tabindex: "0" }, overview.code));
+      const parts = [["Explanation", overview.explanation], ["Stages on Spark", overview.on_spark], ["Generated code", overview.code]];
+      this.root.replaceChildren(...parts.filter(([, text]) => text).flatMap(([title, text]) =>
+        [element("h2", {}, title), element("pre", { tabindex: "0", "aria-label": title }, text)]));
     },
   };
 }
