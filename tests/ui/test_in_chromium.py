@@ -168,3 +168,6 @@ def test_a_checkpoint_at_rest_has_a_page(start: Start, folder: Path, tab: Any) -
     assert "tick 1," in tab.locator("#state").inner_text()
     put(folder, 2, ("c", 1))
     tab.get_by_text("tick 2").wait_for()
+    tab.get_by_label("for key").fill('"c"')
+    tab.keyboard.press("Enter")
+    tab.get_by_text(re.compile("^State of .* for the key$")).wait_for()

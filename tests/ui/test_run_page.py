@@ -236,6 +236,12 @@ def test_a_checkpoints_page_follows_its_commits(tmp_path: Path) -> None:
     run(page_of(), {"sales": [*SALES, Sale("c", 1)]}, checkpoint=tmp_path / "c", end=False)
     page.refresh()
     assert (page.version(), [slot["keys"] for slot in page.state()["slots"]]) == (3, [3])
+    operator = page.state()["slots"][0]["name"]
+    (value,) = page.state_of_key(operator, '"c"')["values"]
+    assert (value["slot"], value["shard"]) == ("groups", 0)
+    assert 1 in json.loads(value["value"])
+    assert page.state_of_key(operator, '"z"')["values"] == []
+    assert "A key is JSON" in page.state_of_key(operator, "c")["why_not"]
     for answer in (page.rows("x", "", 0), page.why("x", "{}"), page.dead_letters()):
         assert answer["why_not"]
     with pytest.raises(FlowChanged):

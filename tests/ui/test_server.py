@@ -48,6 +48,9 @@ class Fake:
     def state(self) -> Json:
         raise ValueError("no state")
 
+    def state_of_key(self, operator: str, key: str) -> Json:
+        return {"operator": operator, "key": key}
+
     def rows(self, view: str, search: str, offset: int) -> Json:
         self.asked.append((view, search, str(offset)))
         return {"rows": []}

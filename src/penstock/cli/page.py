@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from penstock.cli.exit_codes import signal_code
 
 if TYPE_CHECKING:
     from penstock.compute.transport.credentials import Security
@@ -47,7 +50,7 @@ class Watching:
 
 
 @contextmanager
-def watched(subject: Callable[[], RunSubject] | None, port: int) -> Iterator[Watching]:
+def watched(subject: Callable[[], RunSubject] | None, port: int) -> Generator[Watching]:
     """Serve the page of a run inside this block, if there is a subject, and print its URL."""
     if subject is None:
         yield Watching()
@@ -114,4 +117,7 @@ def ui(
 
     with serving_page(CheckpointPage(checkpoint), port) as url:
         typer.echo(f"open {url}", err=True)
-        threading.Event().wait()
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            raise typer.Exit(signal_code(signal.SIGINT)) from None

@@ -82,7 +82,7 @@ def parse_row(text: str, schema: Schema) -> tuple[Any, ...]:
     from penstock.io.files.text_values import Unfit
 
     try:
-        value = json.loads(text)
+        value: Any = json.loads(text)
         if schema.scalar and not isinstance(value, dict):
             value = {schema.names[0]: value}
         if not isinstance(value, dict) or set(value) != set(schema.names):

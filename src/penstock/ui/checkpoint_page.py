@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.path_or_url import local_path
 from penstock.state.commit import CommitLog
 from penstock.state.inspection import inspect
-from penstock.ui.checkpoint_state import describe
+from penstock.ui.checkpoint_state import describe, state_of_key
 
 if TYPE_CHECKING:
     from penstock.ui.page import Json
@@ -52,6 +52,9 @@ class CheckpointPage:
 
     def state(self) -> Json:
         return describe(self._held)
+
+    def state_of_key(self, operator: str, key: str) -> Json:
+        return state_of_key(self._folder, operator, key)
 
     def rows(self, view: str, search: str, offset: int) -> Json:
         return {"why_not": _NO_ROWS}

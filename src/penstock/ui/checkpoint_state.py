@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.state.inspection import CheckpointHeld, SlotHeld, inspect
+from penstock.state.inspection import CheckpointHeld, SlotHeld, inspect, plain, rows_of_key
 
 if TYPE_CHECKING:
     from penstock.ui.page import Json
 
 
+MAX_VALUES, MAX_TEXT = 200, 20_000
+"""Values that are shown of a key, and characters of each."""
+
+
 def state_of(folder: str | Path) -> Json:
     """Describe a checkpoint. Raises the errors of `inspect`."""
     return describe(inspect(folder))
+
+
+def state_of_key(folder: str | Path, operator: str, key: str) -> Json:
+    """Look up what an operator has stored for a key, given as JSON. Raises the errors of `rows_of_key`."""
+    try:
+        wanted = json.loads(key)
+    except ValueError:
+        return {"why_not": 'A key is JSON: "a" in quotes, 7, or ["a", 7] for several columns.'}
+    found = rows_of_key(folder, operator, wanted)[:MAX_VALUES]
+    values = [(each, json.dumps(plain(each.value), ensure_ascii=False)[:MAX_TEXT]) for each in found]
+    return {"values": [{"slot": each.what, "shard": each.shard, "value": text} for each, text in values]}
 
 
 def describe(held: CheckpointHeld) -> Json:

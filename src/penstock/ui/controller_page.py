@@ -74,6 +74,9 @@ class ControllerPage:
     def state(self) -> Json:
         return {"why_not": "Replicas hold the state of views: see the memory and rows of each."}
 
+    def state_of_key(self, operator: str, key: str) -> Json:
+        return self.state()
+
     def rows(self, view: str, search: str, offset: int) -> Json:
         if self._status is None or view not in self.status(0)["views"]:
             return {"why_not": f"There is no view or collection {view!r}."}

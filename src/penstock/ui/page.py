@@ -30,6 +30,10 @@ class Page(Protocol):
         """Return the state's size by operator, or under "why_not" the reason why it is unknown."""
         ...
 
+    def state_of_key(self, operator: str, key: str) -> Json:
+        """Return what an operator has stored for a key, given as JSON."""
+        ...
+
     def rows(self, view: str, search: str, offset: int) -> Json:
         """Return a page of a view's rows that contain a text."""
         ...

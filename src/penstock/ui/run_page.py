@@ -16,7 +16,7 @@ from penstock.engine.progress import Observer
 from penstock.io.files.changelog import Changelog
 from penstock.io.files.table_files import TableFiles
 from penstock.io.source import dead_letter_folder
-from penstock.ui.checkpoint_state import state_of
+from penstock.ui.checkpoint_state import state_of, state_of_key
 from penstock.ui.dead_letter_rows import latest_dead_letters
 from penstock.ui.flow_overview import flow_overview
 from penstock.ui.live_rows import LiveRows, Row
@@ -223,6 +223,11 @@ class RunPage:
         if self._last is None:
             return {"why_not": "The run has not committed a tick yet."}
         return state_of(self._subject.checkpoint)
+
+    def state_of_key(self, operator: str, key: str) -> Json:
+        if self._subject.checkpoint is None:
+            return {"why_not": _IN_MEMORY}
+        return state_of_key(self._subject.checkpoint, operator, key)
 
     def rows(self, view: str, search: str, offset: int) -> Json:
         if view not in self._views:

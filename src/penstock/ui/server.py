@@ -14,9 +14,10 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from importlib import resources
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import BadInput
@@ -62,7 +63,7 @@ class Closing:
         return self._ends.is_set()
 
     @contextmanager
-    def stream(self) -> Iterator[None]:
+    def stream(self) -> Generator[None]:
         with self._left:
             self._streams += 1
         try:
@@ -80,7 +81,7 @@ class Closing:
 
 
 @contextmanager
-def serving_page(page: Page, port: int = 0) -> Iterator[str]:
+def serving_page(page: Page, port: int = 0) -> Generator[str]:
     """Serve a page inside this block; yields its URL with the token.
 
     port: of 127.0.0.1; 0 picks a free one. The token is random, unless PENSTOCK_UI_TOKEN gives one.
@@ -88,7 +89,9 @@ def serving_page(page: Page, port: int = 0) -> Iterator[str]:
     Raises `BadInput` if starlette or uvicorn is missing, the port is taken, or the given token is too short.
     """
     token = _token()
-    uvicorn = _uvicorn()
+    _check_installed()
+    import uvicorn
+
     listener = _listen(port)
     port = listener.getsockname()[1]
     closing = Closing()
@@ -148,17 +151,13 @@ def _token() -> str:
     return given
 
 
-def _uvicorn() -> Any:
-    try:
-        import starlette.applications  # noqa: F401  the app needs it, and both come with one extra
-        import uvicorn
-    except ImportError as error:
+def _check_installed() -> None:
+    """Raise `BadInput` if the packages of the extra are missing."""
+    if missing := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
         raise BadInput(
-            "the page needs starlette and uvicorn, which cannot be imported",
-            why=str(error),
+            f"the page needs {' and '.join(missing)}, which cannot be imported",
             fix="pip install 'penstock[ui]'",
-        ) from error
-    return uvicorn
+        )
 
 
 def _listen(port: int) -> socket.socket:
@@ -172,7 +171,7 @@ def _listen(port: int) -> socket.socket:
         raise BadInput(
             f"the page cannot be served at {_LOOPBACK}:{port}",
             why=error.strerror or str(error),
-            fix="give another --ui-port, or leave it out for a free one",
+            fix="give another port, or none for a free one",
         ) from error
     return listener
 
@@ -201,6 +200,7 @@ def build_app(page: Page, token: str, port: int, closing: Closing) -> ASGIApp:
         *(Route(f"/{name}", _file(name)) for name in _static_names()),
         Route("/api/overview", answers(lambda _: page.overview())),
         Route("/api/state", answers(lambda _: page.state())),
+        Route("/api/key", answers(lambda r: page.state_of_key(_text(r, "operator"), _text(r, "key")))),
         Route("/api/dead-letters", answers(lambda _: page.dead_letters())),
         Route("/api/rows", answers(lambda r: page.rows(_text(r, "view"), _text(r, "search"), _offset(r)))),
         Route("/api/why", answers(lambda r: page.why(_text(r, "view"), _text(r, "row")))),

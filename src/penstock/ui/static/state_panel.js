@@ -7,13 +7,37 @@ import { bytes, whole } from "./format.js";
 export function statePanel(follows) {
   const body = element("div");
   const again = element("button", { type: "button", onclick: () => load() }, "Read again");
+  const operator = element("select", { id: "operator" });
+  const key = element("input", { id: "key", placeholder: '"a", 7 or ["a", 7]' });
+  const found = element("div", { role: "status" });
+  const lookUp = element("form", { class: "bar", hidden: true, onsubmit: look },
+    element("label", { for: "operator" }, "State of", operator), element("label", { for: "key" }, "for key", key),
+    element("button", { type: "submit" }, "Look up"));
   let tick = -1;
+
+  async function look(event) {
+    event.preventDefault();
+    try {
+      const answer = await ask("api/key", { operator: operator.value, key: key.value });
+      found.replaceChildren(answer.why_not ? note(answer.why_not) : valueTable(operator.value, answer.values));
+    } catch (error) {
+      found.replaceChildren(note(error.message, "bad"));
+    }
+  }
+
+  function offer(names) {
+    lookUp.hidden = !names.length;
+    const chosen = operator.value;
+    operator.replaceChildren(...names.map((name) => element("option", { value: name }, name)));
+    if (names.includes(chosen)) operator.value = chosen;
+  }
 
   async function load() {
     again.disabled = true;
     try {
-      const found = await ask("api/state");
-      body.replaceChildren(...(found.why_not ? [note(found.why_not)] : described(found)));
+      const state = await ask("api/state");
+      body.replaceChildren(...(state.why_not ? [note(state.why_not)] : described(state)));
+      offer([...new Set((state.slots ?? []).map((slot) => slot.name))]);
     } catch (error) {
       body.replaceChildren(note(error.message, "bad"));
     }
@@ -28,7 +52,7 @@ export function statePanel(follows) {
       tick = status.tick;
     },
     shown() {
-      if (!this.root.firstChild) this.root.replaceChildren(element("div", { class: "bar" }, again), body);
+      if (!this.root.firstChild) this.root.replaceChildren(element("div", { class: "bar" }, again), lookUp, found, body);
       load();
     },
   };
@@ -45,6 +69,13 @@ function described(state) {
   const marks = Object.entries(state.watermarks).map(([name, mark]) => [name, String(mark)]);
   if (marks.length) parts.push(table("Watermarks", [{ title: "Operator" }, { title: "Stands at" }], marks));
   return parts;
+}
+
+function valueTable(operator, values) {
+  const columns = [{ title: "Slot" }, { title: "Shard", number: true }, { title: "Value" }];
+  return values.length
+    ? table(`State of ${operator} for the key`, columns, values.map((each) => [each.slot, whole(each.shard), each.value]))
+    : note("There is no state for this key.");
 }
 
 function slotTable(state) {
