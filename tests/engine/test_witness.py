@@ -10,7 +10,7 @@ import pytest
 
 import penstock as ps
 from penstock import Flow, col
-from penstock.analysis.key_restrictions import restrict_sources
+from penstock.analysis.key_restrictions import matched_keys, restrict_sources
 from penstock.engine.witness import Limits, Witness, find_witness
 from penstock.io import JsonFiles, Rows
 
@@ -99,6 +99,24 @@ def test_keys_are_followed_through_joins_and_groups() -> None:
         "all": {"orders": ""},
         "unsold": {"orders": "product = 'ink'", "products": "product = 'ink'"},
     }
+
+
+def test_rows_without_a_partner_are_left_out_also_of_many() -> None:
+    products = [Product(f"p{n}", "tools" if n < 3 else "kitchen") for n in range(100)]
+    orders = [Order("ann", f"p{n % 100}", 1) for n in range(1_000)]
+    limits = Limits(shrink=10)
+    found = find_witness(
+        shop(), {"orders": orders, "products": products}, "total", ("tools", 30), limits=limits
+    )
+    assert (found.found, found.minimal, len(found.possible), len(found.needed)) == (True, False, 1003, 33)
+    assert {row[1] for row in needed(found) if len(row) == 3} == {"p0", "p1", "p2"}
+
+
+def test_keys_that_match_rows_of_sources_are_followed_to_them() -> None:
+    matched = [
+        {name: [*map(str, key)] for name, key in each.items()} for each in matched_keys(shop().graph())
+    ]
+    assert {"orders": ["product"], "products": ["product"]} in matched
 
 
 def test_of_a_row_that_is_there_because_another_is_absent_only_its_own_is_needed() -> None:

@@ -70,6 +70,40 @@ def restrict_sources(
     }
 
 
+def matched_keys(graph: FlowGraph) -> list[dict[str, tuple[Expr, ...]]]:
+    """Find the keys by which operators match rows of several sources.
+
+    Per operator: the key as expressions over the columns of each source from which all of it is handed on.
+    """
+    found: list[dict[str, tuple[Expr, ...]]] = []
+    for node in graph.nodes:
+        keys = node.operator.placement().keys
+        if keys is None or len(node.inputs) < 2:
+            continue
+        schemas = [graph.nodes[source].schema for source in node.inputs]
+        matched: dict[str, tuple[Expr, ...]] = {}
+        for key, source, schema in zip(keys, node.inputs, schemas, strict=True):
+            origins = [_origin(graph, source, part) for part in _key(key, schema)]
+            names = {origin[0] for origin in origins if origin}
+            if len(names) == 1 and all(origins):
+                matched.setdefault(names.pop(), tuple(origin[1] for origin in origins if origin))
+        if len(matched) > 1:
+            found.append(matched)
+    return found
+
+
+def _origin(graph: FlowGraph, at: int, expr: Expr) -> tuple[str, Expr] | None:
+    """Follow an expression over the columns of a node back to the source that hands all of them on."""
+    node = graph.nodes[at]
+    if not node.inputs:
+        return next(((name, expr) for name, id_ in graph.sources.items() if id_ == at), None)
+    schemas = [graph.nodes[source].schema for source in node.inputs]
+    for source, lineage in zip(node.inputs, node.operator.lineage(schemas, node.schema), strict=True):
+        if carried := _carried(((expr, None),), lineage):
+            return _origin(graph, source, carried[0][0])
+    return None
+
+
 def _through(
     graph: FlowGraph, node: Node, equalities: Equalities, keys_only: bool
 ) -> list[tuple[int, Equalities]]:

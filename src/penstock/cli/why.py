@@ -164,9 +164,11 @@ def steps(found: Witness) -> Sequence[str]:
     elif found.minimal:
         said.append("Left out each of them in turn: then the row does not come out.")
     elif left < count:
-        said.append(f"Left out {count - left:,} until the limit was reached: {suffices}.")
+        said.append(f"Left out {count - left:,}: {suffices}.")
     else:
-        said.append("Left out none: there are too many rows, or the limit was reached.")
+        said.append("Left out none.")
+    if not found.minimal:
+        said.append("These are too many to try one by one: some may have nothing to do with the row.")
     return said
 
 
@@ -185,5 +187,6 @@ def _print(found: Witness) -> None:
         table = create_table(name, *shown["columns"], ">weight")
         for each in shown["rows"]:
             values = ("" if value is None else value for value in each["values"])
-            table.add_row("needed" if each["needed"] else "", *values, str(each["weight"]))
+            needed = "needed" if found.minimal else "not ruled out"
+            table.add_row(needed if each["needed"] else "", *values, str(each["weight"]))
         out.print(table)

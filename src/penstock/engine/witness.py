@@ -4,9 +4,10 @@
    it (`key_restrictions`).
 2. The flow runs on these rows, in this process. If the row comes out, they are a witness. If it does not, the
    condition is relaxed to keys, and then to nothing.
-3. Rows are left out, by common values, in halves and down to single ones (delta debugging), as long as the
-   row still comes out. The rest suffices, and if time allows none of it can be left out. Other rows may have
-   contributed to the same row in ways that do not show in it.
+3. Rows are left out whose key no row of another source matches (`matched_keys`), then rows with common values,
+   then halves down to single ones (delta debugging), as long as the row still comes out. The rest suffices,
+   and if time allows none of it can be left out. Other rows may have contributed to the same row in ways that
+   do not show in it.
 
 Functions of the flow run again for this, on rows they have seen before.
 """
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.analysis.key_restrictions import Restriction, restrict_sources
+from penstock.analysis.key_restrictions import Restriction, matched_keys, restrict_sources
 from penstock.engine.endpoints import TICK_ROWS, as_read_by
 from penstock.engine.engine import Engine
 from penstock.engine.queue import limit_for
@@ -79,7 +80,8 @@ class Witness:
     found:      whether the flow gives the row on what was read again.
     sources:    what was read, per source that reaches the sink.
     possible:   rows that meet the restrictions. needed: those of them that suffice to give the row.
-    minimal:    whether the row is gone without any single one of the needed ones.
+    minimal:    whether the row is gone without any single one of the needed ones. Otherwise some of them were
+                not tried, and may have nothing to do with it.
     runs, seconds: effort. problem: why the row was not found or the search ended early; empty otherwise.
     """
 
@@ -192,8 +194,10 @@ def find_witness(
             break
     needed: list[SourceRow] = items if found else []
     minimal = False
-    if found and len(items) <= limits.shrink:
-        needed = _without_common_values(items, read, search)
+    if found:
+        needed = _without_unmatched_keys(items, read, search)
+    if found and len(needed) <= limits.shrink:
+        needed = _without_common_values(needed, read, search)
         needed, minimal = _shrink(needed, search)
     seconds = time.perf_counter() - search.began
     problem = "" if found else _problem(read, search)
@@ -222,6 +226,29 @@ def _problem(read: Mapping[str, SourceRead], search: _Search) -> str:
         "The row does not come out of the sources as they are now: it has been replaced since, or the sources"
         " have changed, or it depends on how the run cut its input into ticks or on the time."
     )
+
+
+def _without_unmatched_keys(
+    items: list[SourceRow], read: Mapping[str, SourceRead], search: _Search
+) -> list[SourceRow]:
+    """Leave out, at once, rows whose key no row of the other sources has, as long as the row comes out."""
+    widths = {name: len(source.schema.fields) for name, source in read.items()}
+    for matched in matched_keys(search.flow.graph()) * 2:  # again, for keys that a later one has reduced
+        try:
+            keys = {n: compile_rows(key, read[n].schema) for n, key in matched.items() if n in read}
+            keyed = [
+                (item, repr(keys[item.source](item.row[: widths[item.source]])))
+                for item in items
+                if item.source in keys
+            ]
+        except PenstockError:
+            continue  # records of a keyed source have other columns than its rows, or a key fails on a row
+        common = set[str].intersection(*({key for item, key in keyed if item.source == n} for n in keys))
+        unmatched = {id(item) for item, key in keyed if key not in common}
+        trial = [item for item in items if id(item) not in unmatched]
+        if unmatched and not search.exhausted and search.gives_row(trial):
+            items = trial
+    return items
 
 
 def _without_common_values(

@@ -30,20 +30,21 @@ function described(found) {
   if (found.why_not) return [element("p", { role: "status" }, "It cannot be said:"), element("pre", {}, found.why_not)];
   const steps = element("ol", {}, ...found.steps.map((step) => element("li", {}, step)));
   if (!found.found) return [element("p", { role: "status", class: "warn" }, "Not found."), steps];
-  const sources = Object.entries(found.sources).flatMap(([name, source]) => sourceRows(name, source));
+  const sources = Object.entries(found.sources).flatMap(([name, source]) =>
+    sourceRows(name, source, found.minimal ? "needed" : "not ruled out"));
   return [element("p", { role: "status" }, "These source rows give it:"), ...sources,
     element("h3", {}, "How they were found"), steps];
 }
 
-function sourceRows(name, source) {
+function sourceRows(name, source, word) {
   if (source.why_not) return [element("h3", {}, name), note(source.why_not)];
   if (!source.rows.length) return [element("h3", {}, name), note("No row of this source is needed.")];
   const columns = [...source.columns.map((title) => ({ title })), { title: "Copies", number: true }, { title: "" }];
   const rows = source.rows.map((each) => ({
     class: each.needed ? null : "unneeded",
-    cells: [...each.values, whole(each.weight), each.needed ? "needed" : ""],
+    cells: [...each.values, whole(each.weight), each.needed ? word : ""],
   }));
   const chosen = source.restriction ? `with ${source.restriction}` : "that were read";
   const more = source.possible > source.rows.length ? `; the first ${source.rows.length}` : "";
-  return [table(`${name}: ${whole(source.needed)} needed of ${whole(source.possible)} ${chosen}${more}`, columns, rows)];
+  return [table(`${name}: ${whole(source.needed)} ${word} of ${whole(source.possible)} ${chosen}${more}`, columns, rows)];
 }
