@@ -1,4 +1,4 @@
-"""Griffe extension: lines of a docstring that tell of parameters become a list of them."""
+"""Griffe extension: parameters in a docstring become a list, doctests become code blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PARAMETER = re.compile(r"^(\w+(?:, \w+)*):\s+(?=\S)")
 
 
 class DocstringParameters(griffe.Extension):
-    """Turns `name: text` lines that name parameters into Google's `Args:` section."""
+    """Turns `name: text` lines that name parameters into Google's `Args:` section, and fences doctests."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite the docstring of a class or function."""
@@ -24,6 +24,8 @@ class DocstringParameters(griffe.Extension):
 
 
 def _section(paragraph: str, names: set[str]) -> str:
+    if paragraph.startswith(">>> "):
+        return f"```pycon\n{paragraph}\n```"  # Markdown would quote it three deep
     first = _PARAMETER.match(paragraph)
     if not first or not set(first[1].split(", ")) <= names:
         return paragraph
