@@ -13,7 +13,7 @@ TEXT = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="u
 def test_every_path_is_there() -> None:
     named = set(re.findall(r"`([\w/]+(?:\.py|\.proto|/))`", TEXT))
     inside = {p.relative_to(PACKAGE).as_posix() for p in PACKAGE.rglob("*/")}
-    # The rooms name packages by their last part, such as `steps/` of `engine/`.
+    # The table names packages by their last part, such as `steps/` of `engine/`.
     packages = {f"{path}/" for path in inside} | {f"{path.rpartition('/')[2]}/" for path in inside}
     assert [
         path
@@ -22,8 +22,8 @@ def test_every_path_is_there() -> None:
     ] == []
 
 
-def test_every_package_and_module_at_the_top_is_a_room() -> None:
-    rooms = TEXT.partition("## The rooms")[2].partition("\n## ")[0]
+def test_every_package_and_module_at_the_top_is_in_the_table() -> None:
+    table = TEXT.partition("## Packages")[2].partition("\n## ")[0]
     there = {f"{p.name}/" for p in PACKAGE.iterdir() if (p / "__init__.py").exists()}
     there |= {p.name for p in PACKAGE.glob("*.py") if p.name != "__init__.py"}
-    assert there <= set(re.findall(r"`([\w.]+/?)`", rooms))
+    assert there <= set(re.findall(r"`([\w.]+/?)`", table))
