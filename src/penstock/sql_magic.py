@@ -19,9 +19,9 @@ from penstock.expr.row_classes import schema_of
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.flow.stream_base import StreamBase
-from penstock.io.requirements import require_package
 from penstock.queries.query import plan_flow
 from penstock.queries.query_positions import QueryText, QuotedLocation
+from penstock.requirements import require_package
 
 _MAGIC = "%%penstock_sql"
 _USAGE = f"{_MAGIC} [NAME] --table TABLE[=VARIABLE] --source TABLE[=VARIABLE]"

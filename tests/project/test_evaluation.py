@@ -58,7 +58,7 @@ JUDGED = {
     ("flow/column_arguments.py", "get_type_hints"): _ANNOTATIONS,
     ("flow/fold_arguments.py", "get_type_hints"): _ANNOTATIONS,
     ("io/files/json_values.py", "exec"): _GENERATED,
-    ("io/requirements.py", "import_module"): _BY_NAME,
+    ("requirements.py", "import_module"): _BY_NAME,
     ("pipelines/plans.py", "loads"): "functions of the user's project, pickled by this process just before",
     ("pipelines/python_files.py", "exec_module"): "the user's own project, which is to be run",
     ("pull/__init__.py", "import_module"): _BY_NAME,

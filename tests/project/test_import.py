@@ -50,6 +50,12 @@ def test_importing_penstock_and_writing_a_flow_load_no_heavy_package(use: str) -
     assert [m for m in modules if m.split(".")[0] in HEAVY] == []
 
 
+def test_an_engine_loads_neither_sources_nor_sinks() -> None:
+    modules = imported(use="from penstock import Engine")["modules"]
+    assert "penstock.engine.engine" in modules
+    assert [m for m in modules if m.startswith("penstock.io")] == []
+
+
 def test_pull_streams_load_asyncio_when_something_needs_it() -> None:
     assert "asyncio" not in imported(use="import penstock.pull")["modules"]
     assert "asyncio" in imported(use="from penstock.pull import connect")["modules"]

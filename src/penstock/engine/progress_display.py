@@ -23,8 +23,8 @@ from penstock.engine.progress_text import (
     status_parts,
 )
 from penstock.errors import SourceLocation
-from penstock.io.requirements import require_package
 from penstock.notebook_cells import in_notebook
+from penstock.requirements import require_package
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.engine.live_rows import LiveRows
 from penstock.errors import BadInput, SourceLocation
-from penstock.io.requirements import require_package
+from penstock.requirements import require_package
 
 if TYPE_CHECKING:
     from penstock.engine.live_table import LiveTable

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from penstock.errors import SourceLocation, UnsupportedQuery
-from penstock.io.requirements import require_package
+from penstock.requirements import require_package
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

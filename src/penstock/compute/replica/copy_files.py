@@ -25,8 +25,8 @@ from penstock.compute.replica.exports import ExportWriter, Failed, add_up
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 from penstock.io.files.json_values import object_encoder
-from penstock.io.requirements import require_arrow
 from penstock.private_files import make_private_file, make_private_folder
+from penstock.requirements import require_arrow
 
 PART = 1000
 """Number of rows written at a time."""

@@ -26,7 +26,6 @@ from penstock.io.delivery.atomic_files import STAGING, remove_folder, tick_folde
 from penstock.io.delivery.negative_rows import HeldBack, HeldRows, consolidate_rows
 from penstock.io.delivery.table_keys import TableKey
 from penstock.io.files import changelog
-from penstock.io.requirements import require_arrow
 from penstock.io.sink import (
     PartsWriter,
     SinkRequest,
@@ -36,6 +35,7 @@ from penstock.io.sink import (
     refuse_mid_run_start,
 )
 from penstock.io.source import Row, Rows
+from penstock.requirements import require_arrow
 
 Batches: TypeAlias = Callable[[], Iterator[Rows]]
 

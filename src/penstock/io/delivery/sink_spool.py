@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.io.declared_types import refuse_untyped
 from penstock.io.delivery.atomic_files import move, sync_folder
 from penstock.io.delivery.negative_rows import HeldBack
-from penstock.io.requirements import refuse_untyped, require_arrow
 from penstock.io.sink import SinkRequest, Writer, held_back_of
 from penstock.io.source import Rows
+from penstock.requirements import require_arrow
 
 Deliver = Callable[[int, Rows], object]
 

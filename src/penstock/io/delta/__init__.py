@@ -13,14 +13,15 @@ from typing import Any, ClassVar
 
 from penstock.errors import BadInput
 from penstock.expr.types import Float64Type, ListType, MapType, Schema, StructType
+from penstock.io.declared_types import refuse_untyped
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.delivery.outbox import DeliveredSink, DeliveryWriter
 from penstock.io.delivery.table_keys import TableKey, validate_key
 from penstock.io.files.changelog import check_columns
-from penstock.io.requirements import refuse_untyped, require_package
 from penstock.io.sink import SinkRequest, Writer, column_names, open_sink
 from penstock.io.source import Feed, Reader, Source, open_source, set_fields
 from penstock.path_or_url import scheme_of, unsupported_scheme_error
+from penstock.requirements import require_package
 
 _GUARANTEE = Guarantee(
     "exactly once", "a version of the table holds the rows of a tick together with its number"

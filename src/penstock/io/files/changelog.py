@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.errors import BadInput, SourceLocation
 from penstock.expr.types import Schema
+from penstock.io.declared_types import refuse_untyped
 from penstock.io.delivery.atomic_files import (
     STAGING,
     TICK,
@@ -43,7 +44,6 @@ from penstock.io.delivery.atomic_files import (
 from penstock.io.delivery.folder_lock import FolderLock
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.files.compaction import Compactor, aside, check_can_compact
-from penstock.io.requirements import refuse_untyped, require_arrow
 from penstock.io.sink import (
     PartsWriter,
     SinkRequest,
@@ -55,6 +55,7 @@ from penstock.io.sink import (
 )
 from penstock.io.source import WEIGHT, set_fields
 from penstock.path_or_url import local_path
+from penstock.requirements import require_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

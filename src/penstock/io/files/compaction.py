@@ -61,8 +61,8 @@ from penstock.io.delivery.atomic_files import (
     tick_folder,
 )
 from penstock.io.delivery.folder_lock import FolderLock
-from penstock.io.requirements import require_arrow
 from penstock.io.source import WEIGHT
+from penstock.requirements import require_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

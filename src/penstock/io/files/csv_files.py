@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import BadInput
 from penstock.expr.types import BytesType, Field, StrType
+from penstock.io.declared_types import refuse_untyped
 from penstock.io.files.csv_dialect import CsvDialect
 from penstock.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable
 from penstock.io.files.file_source import Files
 from penstock.io.files.json_files import checked_weight
 from penstock.io.files.text_blocks import WHOLE, Part, Position, line_blocks, line_parts, open_bytes
 from penstock.io.files.text_values import Unfit, parser_of, shortened
-from penstock.io.requirements import refuse_untyped
 from penstock.io.source import WEIGHT, BadRecord, Feed, set_fields
 
 if TYPE_CHECKING:

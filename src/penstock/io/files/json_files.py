@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.expr.types import INT64, DataType, DecimalType, Field, holds_maps, parts_of
+from penstock.io.declared_types import refuse_untyped
 from penstock.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable
 from penstock.io.files.file_source import Files
 from penstock.io.files.json_values import object_decoder
 from penstock.io.files.text_blocks import WHOLE, Part, Position, line_blocks, line_parts, open_bytes
 from penstock.io.files.text_values import Unfit, shortened
-from penstock.io.requirements import refuse_untyped
 from penstock.io.source import WEIGHT, BadRecord, Feed
 
 if TYPE_CHECKING:

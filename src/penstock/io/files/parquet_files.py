@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.io.declared_types import refuse_untyped
 from penstock.io.files.file_reader import Block, FileFormat, open_format
 from penstock.io.files.file_source import Files
 from penstock.io.files.text_blocks import WHOLE, Part
-from penstock.io.requirements import refuse_untyped, require_arrow
 from penstock.io.source import Feed
+from penstock.requirements import require_arrow
 
 
 @dataclass(frozen=True, init=False)

@@ -29,6 +29,7 @@ from typing import Any, ClassVar
 from penstock.errors import BadInput
 from penstock.expr.dict_keys import with_representatives
 from penstock.expr.types import Schema
+from penstock.io.declared_types import refuse_untyped
 from penstock.io.delivery.atomic_files import (
     STAGING,
     move_folder,
@@ -43,7 +44,6 @@ from penstock.io.delivery.atomic_files import (
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.delivery.negative_rows import HeldBack
 from penstock.io.delivery.table_keys import Bucketing, TableKey, build_bucketing, duplicate_key_error
-from penstock.io.requirements import refuse_untyped, require_arrow
 from penstock.io.sink import (
     PartsWriter,
     SinkRequest,
@@ -57,6 +57,7 @@ from penstock.io.sink import (
 )
 from penstock.io.source import set_fields
 from penstock.path_or_url import local_path
+from penstock.requirements import require_arrow
 
 VERSIONS = "versions"
 CURRENT = "current"

@@ -19,7 +19,7 @@ from penstock.io.inference.csv_form import sniff
 from penstock.io.inference.row_class_text import class_name, row_class_text
 from penstock.io.inference.shapes import Columns, Shape, merge_fields, shape_of_json
 from penstock.io.inference.texts import TextColumn
-from penstock.io.requirements import require_arrow
+from penstock.requirements import require_arrow
 
 _FORMATS = {
     "csv": ("csv", "tsv", "txt"),

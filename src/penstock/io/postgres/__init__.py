@@ -13,12 +13,12 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from penstock.io.declared_types import refuse_untyped
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.delivery.outbox import DeliveredSink, DeliveryWriter
 from penstock.io.delivery.table_keys import TableKey, validate_key
 from penstock.io.files.changelog import check_columns
 from penstock.io.postgres.server import Server
-from penstock.io.requirements import refuse_untyped
 from penstock.io.sink import SinkRequest, Writer, column_names, open_sink
 from penstock.io.source import set_fields
 

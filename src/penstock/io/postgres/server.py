@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from penstock.errors import BadUri, UnwritableSink
-from penstock.io.requirements import require_package
+from penstock.requirements import require_package
 
 Tls: TypeAlias = Literal["disable", "prefer", "require", "verify-full"]
 # Match up to the last @: a password may hold an unescaped / or ?.

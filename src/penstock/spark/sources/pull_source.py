@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock import pull
 from penstock.errors import BadInput
 from penstock.expr.types import Schema
+from penstock.io.declared_types import refuse_untyped
 from penstock.io.delivery.guarantee import Guarantee
-from penstock.io.requirements import refuse_untyped
 from penstock.io.source import Source
 from penstock.spark.sources.opening import Opening, sends_rows, source_frame
 
