@@ -172,6 +172,17 @@ def test_a_file_that_cannot_be_loaded_is_a_finding_with_its_line(folder: Path, t
     assert codes("broken.py") == [("broken.py", "P105", line)]
 
 
+def test_a_function_or_module_that_exits_hides_no_findings_of_others(folder: Path) -> None:
+    (folder / "bad.py").write_text(f"{HEADER}{BAD}")
+    (folder / "exits.py").write_text(f"import sys\n{HEADER}def made() -> ps.Flow:\n    sys.exit(0)\n")
+    (folder / "exiting_module.py").write_text("import sys\nsys.exit(0)\n")
+    assert codes("exits.py", "exiting_module", "bad.py") == [
+        ("exits.py", "P105", 4),
+        ("exiting_module.py", "P105", 2),
+        ("bad.py", "P010", 3),
+    ]
+
+
 def test_a_query_whose_plan_is_kept_needs_no_spark(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("revenue.sql", "revenue.plan"):
         shutil.copy(ROOT / "examples" / "queries" / name, folder)

@@ -126,7 +126,7 @@ def _load_module(where: str) -> ModuleType:
         return importlib.import_module(where)
     except PenstockError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
         if missing and (where == missing or where.startswith(f"{missing}.")):
             raise FlowNotFound(
@@ -235,7 +235,7 @@ def _calling(function: object, where: str, attribute: str) -> object:
         return function()
     except PenstockError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _failed(f"{where}:{attribute}", error) from error
 
 
