@@ -390,6 +390,16 @@ def test_a_replay_tells_subscribers_tick_by_tick() -> None:
     assert list(shown["sum"]) == [(0, 1.0), (1, 3.0), (2, 6.0)]
 
 
+def test_a_replay_after_the_last_unsubscribe_is_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, a = running_sum()
+    with pytest.raises(BadInput, match="is of flow"):
+        engine.subscribe(running_sum()[1], print)
+    for subscription in [engine.subscribe(a * 2, print), engine.subscribe(a, print)]:
+        engine.unsubscribe(subscription)
+    monkeypatch.delattr(ps.Engine, "tick")
+    assert list(engine.replay(a=[1.0, 2.0])["sum"]) == [(0, 1.0), (1, 3.0)]
+
+
 def test_signals_of_other_flows_and_new_sources_are_refused() -> None:
     engine, a = running_sum()
     _, other = running_sum()

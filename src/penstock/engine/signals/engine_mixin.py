@@ -143,13 +143,23 @@ class RunsSignals:
             self._subscriptions = SignalSubscriptions(
                 self._flow, self.program.graph.renumbered, signal_parts[0].machine
             )
+        if not self._subscriptions:
             self._listeners += (self._notify_subscribers,)
-        return self._subscriptions.add(signal, callback, location)
+        try:
+            return self._subscriptions.add(signal, callback, location)
+        finally:
+            self._listen_only_for_subscribers()
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Remove a subscription and the operators that exist only for it. Repeating this has no effect."""
         if self._subscriptions is not None:
             self._subscriptions.remove(subscription)
+            self._listen_only_for_subscribers()
+
+    def _listen_only_for_subscribers(self) -> None:
+        # A listener makes `replay` run tick by tick.
+        if not self._subscriptions:
+            self._listeners = tuple(each for each in self._listeners if each != self._notify_subscribers)
 
     def _notify_subscribers(self, _outputs: Mapping[str, Any]) -> None:
         """Call the callbacks after a tick."""
