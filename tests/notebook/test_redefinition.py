@@ -11,6 +11,7 @@ import pytest
 
 import penstock as ps
 from penstock import Flow, col
+from penstock.analysis.findings import unused_nodes
 from penstock.analysis.fingerprints import fingerprint
 from penstock.compute.plans import encode
 from penstock.errors import BadFlow
@@ -127,15 +128,59 @@ def test_keyed_tables_and_feedbacks_can_be_defined_again(cells: Cells) -> None:
         cells.next()
         orders = flow.table("orders", Order, key="city")
         flow.feedback(Order)  # a cell that failed before it was closed
+        cells.next()
         back = flow.feedback(Order)
         back.close(back.union(orders.select(city=col.city, cents=col.cents)))
-        if cells.execution_count == 3:
+        if cells.execution_count == 5:
             flow.sink("out", back)
         else:
             flow.sink("out", orders)
     assert [node.operator.kind for node in flow.graph().nodes].count("upsert") == 1
     engine = ps.Engine(flow)
     assert [change.row for change in engine.tick(orders=[Order("bath", 1)])["out"]] == [("bath", 1)]
+
+
+def test_a_cell_that_failed_halfway_leaves_nothing_behind(cells: Cells) -> None:
+    once, flow = Flow("f"), Flow("f")
+    for built, fails in ((flow, True), (flow, False), (once, False)):
+        cells.next()
+        orders = built.source("orders", Order)
+        back = built.feedback(Order)
+        large = orders.filter(col.cents > 10, name="large")
+        if not fails:
+            back.close(back.union(large))
+            built.sink("out", back)
+    assert shape(flow) == shape(once)
+    assert unused(flow) == []
+
+
+def test_a_named_operator_that_is_defined_again_leaves_nothing_behind(cells: Cells) -> None:
+    flow = Flow("f")
+    orders = flow.source("orders", Order)
+    flow.sink("all", orders)
+    for least in (1, 2):
+        cells.next()
+        large = orders.filter(col.cents > least, name="large")
+    assert [node.name for node in flow.graph().nodes].count("large") == 1
+    assert len(flow.graph().nodes) == 3
+    assert unused(flow) == ["large"]
+    cells.next()
+    flow.sink("large", large)
+    assert unused(flow) == []
+
+
+def test_a_feedback_that_is_left_open_in_the_last_execution_is_an_error(cells: Cells) -> None:
+    flow = Flow("f")
+    flow.sink("all", flow.source("orders", Order))
+    cells.next()
+    flow.feedback(Order)
+    cells.next()
+    with pytest.raises(BadFlow, match="never closed"):
+        flow.graph()
+
+
+def unused(flow: Flow) -> list[str]:
+    return [node.name for node in unused_nodes(flow.graph())]
 
 
 def test_signals_are_subscribed_to_after_a_cell_ran_again(cells: Cells) -> None:

@@ -44,9 +44,10 @@ G_co = TypeVar("G_co", bound=Changes, covariant=True)
 class Flow(Shown):
     """Dataflow under construction. Building it runs nothing.
 
-    In a notebook, a cell that runs again replaces the sources, sinks and named operators that it defined
-    before; operators that no sink depends on any more are left out. Two of one name in one execution of a
-    cell are an error, as in a script.
+    In a notebook, a source, sink or named operator replaces the one of its name that an earlier execution of a
+    cell defined, of the same cell or of another. Operators of earlier executions that no sink depends on are
+    left out. Two of one name in one execution are an error, as in a script; so are two calls of a widget's
+    callback, between which no cell runs.
 
     name:  shown in errors, explanations and pictures.
     ticks: "any" (default): results must not depend on how the input is cut into ticks. "given": the ticks are
@@ -62,7 +63,8 @@ class Flow(Shown):
         self._sources: dict[str, int] = {}
         self._sinks: dict[str, int] = {}
         self._open: dict[int, SourceLocation] = {}
-        self._defined_in: dict[int, object] = {}  # cell executions, of what has a name
+        self._defined_in: dict[int, object] = {}  # cell executions
+        self._last_execution: object = None  # of those that added something
         self._replaced: dict[int, int] = {}
         self._graph: FlowGraph | None = None
         self.times: list[Times] = []
@@ -293,7 +295,7 @@ class Flow(Shown):
         """Record in which execution of a notebook's cell an operator was added."""
         execution = cell_execution()
         if execution is not None:
-            self._defined_in[node_id] = execution
+            self._defined_in[node_id] = self._last_execution = execution
 
     def _may_redefine(self, node_id: int) -> bool:
         """Return whether an operator was added by an earlier execution of a cell."""
@@ -362,12 +364,21 @@ class Flow(Shown):
 
     def current_nodes(self) -> tuple[tuple[Node, ...], dict[int, int]]:
         """Return the operators without those replaced, and their new numbers by those in `nodes`, if any."""
-        if not self._replaced:
-            return tuple(self._nodes), {}
-        ends = (node.id for node in self._nodes if _is_end(node.operator) and node.id not in self._replaced)
+        ends = (n.id for n in self._nodes if n.id not in self._replaced and self._stays_unread(n))
         ids = live_nodes(self._nodes, (*self._sources.values(), *self._sinks.values(), *ends))
         check_replaced_sources(self._nodes, ids, self._replaced)
+        if len(ids) == len(self._nodes):
+            return tuple(self._nodes), {}
         return renumber(self._nodes, ids), ids
+
+    def _stays_unread(self, node: Node) -> bool:
+        """Return whether an operator is part of the flow even if no sink depends on it.
+
+        Those of earlier executions are not: their cell may have failed halfway, or ran again. Those of the
+        last execution may be read by the next cell.
+        """
+        execution = self._defined_in.get(node.id, self._last_execution)
+        return execution == self._last_execution or _is_end(node.operator)
 
     def graph(self) -> FlowGraph:
         """Return the flow as frozen data. Raises `BadFlow` if a feedback is open or the flow has no sink."""
