@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from penstock.analysis import Analysis
-from penstock.analysis.coordination_verdicts import Judgement
+from penstock.analysis.coordination_verdicts import Judgement, Verdict
 from penstock.analysis.flow_report import MEANING
 from penstock.engine.change import Changes, TickOutput
 from penstock.engine.engine import Engine
@@ -22,7 +22,7 @@ from penstock.errors import PenstockError
 from penstock.expr.tree import Expr
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
-from penstock.flow.stream_base import StreamBase
+from penstock.flow.stream_base import Groups, StreamBase
 from penstock.flow.window_functions import WindowFunction
 from penstock.io.in_process import Memory
 from penstock.shown import Text, text_of, values_of
@@ -79,6 +79,12 @@ def _(value: StreamBase) -> str:  # type: ignore[type-arg]
 
 
 @html_of.register
+def _(value: Groups) -> str:
+    keys = _table(("key", ""), [(name, str(key)) for name, key in value.keys])
+    return f"{keys}{html_of(value.stream)}"
+
+
+@html_of.register
 def _(value: Schema) -> str:
     rows = [(each.name, str(each.type), "null" if each.nullable else "") for each in value.fields]
     return _table(("column", "type", ""), rows)
@@ -122,6 +128,11 @@ def _(value: Judgement) -> str:
 def _verdict(judgement: Judgement) -> tuple[str, str]:
     claims = "; ".join(claim.said for claim in judgement.claims)
     return judgement.verdict.value, MEANING[judgement.verdict] + (f" (claimed: {claims})" if claims else "")
+
+
+@html_of.register
+def _(value: Verdict) -> str:
+    return _table(("verdict", ""), [(value.value, MEANING[value])])
 
 
 @html_of.register

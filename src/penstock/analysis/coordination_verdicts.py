@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.graph.operator_declarations import Facts
 
 
-class Verdict(Enum):
+class Verdict(Shown, Enum):
     """Degree of coordination that a sink's results need."""
 
     NO_COORDINATION = "needs no coordination"

@@ -15,20 +15,13 @@ from penstock.engine.frames import is_frame, read_whole, rows_of_frame
 from penstock.engine.machine import Machine
 from penstock.engine.plan import Schedule
 from penstock.engine.program import compile_program, limit_loop_rounds
-from penstock.engine.queue import (
-    QUEUE_ROWS,
-    PerSource,
-    Queues,
-    check_iterable,
-    check_limits,
-    limit_for,
-    unnamed_rows,
-)
+from penstock.engine.queue import QUEUE_ROWS, PerSource, Queues, check_limits, limit_for
 from penstock.engine.signals.engine_mixin import RunsSignals
-from penstock.engine.source_intake import source_intake
+from penstock.engine.source_intake import check_iterable, source_intake, unnamed_rows
 from penstock.engine.spilling import StateInMemory, parse_memory_limit
 from penstock.engine.watched import Watched
 from penstock.errors import BadInput, EngineStopped, SourceLocation
+from penstock.expr.missing_attributes import MethodGuesses
 from penstock.expr.row_classes import to_user
 from penstock.flow.operators.keyed_source import KeyedSource
 from penstock.flow.operators.signals.signal_source import SignalSource
@@ -51,7 +44,7 @@ _TICKS_BETWEEN_LOOKS = 32
 """Number of ticks between two measurements of the state's size."""
 
 
-class Engine(Shown, RunsSignals, Watched):
+class Engine(MethodGuesses, Shown, RunsSignals, Watched):
     """A flow running in this process, tick by tick.
 
     `tick` runs one tick on the given rows. Alternatively, `feed` queues rows as they arrive, and `run_tick`
@@ -84,6 +77,10 @@ class Engine(Shown, RunsSignals, Watched):
 
     The constructor raises the errors of the flow's analysis.
     """
+
+    _what = "an engine"
+    _elsewhere = dict.fromkeys(("run", "start", "step"), ".run_available(), or .tick(source=[rows])")
+    _other_fix = "rows enter by .tick(source=[rows]) or .feed(source=[rows])"
 
     def __init__(
         self,
@@ -228,7 +225,7 @@ class Engine(Shown, RunsSignals, Watched):
         `EvaluationError`, `NoFixpoint` from within the tick; further calls then raise `EngineStopped`.
         """
         if unnamed:
-            raise unnamed_rows(self._intake)
+            raise unnamed_rows("tick", self._intake)
         return self._output(self._run(self._checked(inputs, in_columns=True)))
 
     def _checked(self, inputs: Mapping[str, Iterable[Any]], *, in_columns: bool = False) -> dict[str, Rows]:
@@ -317,21 +314,25 @@ class Engine(Shown, RunsSignals, Watched):
 
     # -- rows that wait for ticks -------------------------------------------------------------
 
-    def feed(self, /, **inputs: Iterable[Any]) -> None:
+    def feed(self, /, *unnamed: Never, **inputs: Iterable[Any]) -> None:
         """Queue rows per source for later ticks, without running a tick.
 
         Raises `QueueFull` if more rows would wait than `queue_rows` allows, and the errors of `tick` for
         invalid rows; nothing is queued then.
         """
+        if unnamed:
+            raise unnamed_rows("feed", self._intake)
         self._queues.add(self._for_later(inputs))
 
-    async def feed_when_free(self, /, **inputs: Iterable[Any]) -> None:
+    async def feed_when_free(self, /, *unnamed: Never, **inputs: Iterable[Any]) -> None:
         """Queue rows like `feed`, but wait for capacity: they are queued in portions as it becomes available.
 
         Ticks free capacity; they must run in another task of the same event loop. If this call is cancelled,
         rows already queued stay queued. Raises the errors of `feed` except `QueueFull`, and `EngineStopped`
         if the engine fails in the meantime.
         """
+        if unnamed:
+            raise unnamed_rows("feed_when_free", self._intake)
         for name, rows in self._for_later(inputs).items():
             left = self._queues.add_some(name, rows)
             while left:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from itertools import islice
-from types import GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.errors import BadInput, QueueFull, SourceLocation
-
-if TYPE_CHECKING:
-    from penstock.errors import SourceLocation
 
 Rows = list[tuple[Any, ...]]
 PerSource = int | Mapping[str, int] | None
@@ -77,36 +73,6 @@ class SourceQueue:
 def limit_for(given: PerSource, source: str) -> int | None:
     """Limit set for a source; None if unset."""
     return given.get(source) if isinstance(given, Mapping) else given
-
-
-def unnamed_rows(sources: Iterable[str]) -> BadInput:
-    """Build the error for rows that name no source."""
-    named = ", ".join(f"{name}=[...]" for name in sources)
-    return BadInput(
-        "tick takes rows by the name of their source",
-        where=[SourceLocation.of_caller()],
-        fix=f"tick({named}); of a dict of rows tick(**rows)",
-    )
-
-
-def check_iterable(name: str, rows: object) -> None:
-    """Raise `BadInput` unless given a collection of rows: no text, no row, no generator that has ended."""
-    is_row = hasattr(rows, "_fields")
-    if is_row or isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
-        got = "one row," if is_row else type(rows).__name__
-        raise BadInput(
-            f"source {name!r} takes an iterable of rows, got {got} {rows!r}",
-            fix=f"tick({name}=[...]); leave a source out to give it nothing",
-            source=name,
-        )
-    if isinstance(rows, GeneratorType) and rows.gi_frame is None:
-        raise BadInput(
-            f"source {name!r} is given a generator that has been read to its end",
-            where=[SourceLocation.of_caller()],
-            why="A generator gives its rows once.",
-            fix="make it anew for each tick, or give a list",
-            source=name,
-        )
 
 
 def check_limits(what: str, given: PerSource, sources: Mapping[str, object]) -> None:

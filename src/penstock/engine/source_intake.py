@@ -1,13 +1,15 @@
-"""Converters from what users give a source to internal rows."""
+"""Checks of what users give a source, and its conversion to internal rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from types import GeneratorType
 from typing import Any, TypeAlias
 
 from penstock.engine.change import Change
 from penstock.engine.signals.row_values import rows_of_signal
+from penstock.errors import BadInput, SourceLocation
 from penstock.expr.row_classes import from_user
 from penstock.expr.row_conversion import from_trusted
 from penstock.flow.operators.keyed_source import KeyedSource
@@ -31,3 +33,33 @@ def source_intake(operator: object, append: bool, trusted: bool) -> Intake:
         return KeyedIntake(operator.keyed, what, trusted)
     make = from_trusted if trusted else partial(from_user, what=what)
     return make(operator.schema, change=None if append else Change)
+
+
+def unnamed_rows(method: str, sources: Iterable[str]) -> BadInput:
+    """Build the error for rows given without a source name."""
+    named = ", ".join(f"{name}=[...]" for name in sources)
+    return BadInput(
+        f"{method}() takes rows by source name",
+        where=[SourceLocation.of_caller()],
+        fix=f"{method}({named}); for a dict, {method}(**rows)",
+    )
+
+
+def check_iterable(name: str, rows: object) -> None:
+    """Raise `BadInput` unless given a collection of rows: no text, no row, no generator that has ended."""
+    is_row = hasattr(rows, "_fields")
+    if is_row or isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
+        got = "one row," if is_row else type(rows).__name__
+        raise BadInput(
+            f"source {name!r} takes an iterable of rows, got {got} {rows!r}",
+            fix=f"tick({name}=[...]); leave a source out to give it nothing",
+            source=name,
+        )
+    if isinstance(rows, GeneratorType) and rows.gi_frame is None:
+        raise BadInput(
+            f"source {name!r} is given a generator that has been read to its end",
+            where=[SourceLocation.of_caller()],
+            why="A generator gives its rows once.",
+            fix="create a new one for each tick, or pass a list",
+            source=name,
+        )

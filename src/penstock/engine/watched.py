@@ -19,7 +19,7 @@ TickListener: TypeAlias = Callable[[Mapping[str, Any]], object]
 
 
 class Watched:
-    """Mixin of `Engine`: what follows its ticks."""
+    """Mixin of `Engine`: listeners and live tables."""
 
     program: Program
     _ticks: int

@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from penstock.errors import PenstockError
+from penstock.near_names import did_you_mean
 from penstock.source_location import SourceLocation
 
 
 class UnknownMethod(PenstockError, AttributeError):
-    """A stream, a group or an expression has no method of this name."""
+    """A flow, an engine, a stream, a group or an expression has no method of this name."""
 
     code = "P013"
 
 
-def missing_attribute(
-    owner: object, what: str, name: str, elsewhere: Mapping[str, str], fix: str
-) -> AttributeError:
-    """Build the error for a missing attribute.
+class MethodGuesses:
+    """Base of classes whose missing methods raise `UnknownMethod`. A subclass says what its objects are.
 
-    elsewhere: ways out by names that other libraries use. fix: the way out if nothing is near.
+    _what: subject of the error. _elsewhere: ways out by names that other libraries use.
+    _other_fix: the way out if nothing is near.
     """
-    if name.startswith("_"):  # asked by Python and by tools
-        return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
-    known = [each for each in dir(type(owner)) if not each.startswith("_")]
-    near = get_close_matches(name, known, 1)
-    advice = elsewhere.get(name) or (f"did you mean .{near[0]}(...)?" if near else fix)
-    return UnknownMethod(
-        f"{what} has no method {name!r}", where=[SourceLocation.of_caller()], fix=advice, method=name
-    )
+
+    __slots__ = ()
+    _what: ClassVar[str]
+    _elsewhere: ClassVar[Mapping[str, str]]
+    _other_fix: ClassVar[str]
+
+    if not TYPE_CHECKING:  # type checkers find missing methods by themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise self._missing_method(name)
+
+    def _missing_method(self, name: str) -> AttributeError:
+        if name.startswith("_"):  # asked by Python and by tools
+            return AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        known = [each for each in dir(type(self)) if not each.startswith("_")]
+        guess = did_you_mean(name, known, lambda near: f".{near}(...)")
+        return self._unknown_method(name, self._elsewhere.get(name) or guess or self._other_fix)
+
+    def _unknown_method(self, name: str, fix: str) -> UnknownMethod:
+        return UnknownMethod(
+            f"{self._what} has no method {name!r}",
+            where=[SourceLocation.of_caller()],
+            fix=fix,
+            method=name,
+        )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from penstock.errors import ExpressionTruthValue, SourceLocation, WrongType
-from penstock.expr.missing_attributes import missing_attribute
+from penstock.expr.missing_attributes import MethodGuesses
 
 _ELSEWHERE = {
     "alias": "name it by keyword: select(total=ps.col.price * 2)",
@@ -25,10 +25,13 @@ _ELSEWHERE = {
 }
 
 
-class NoValue:
+class NoValue(MethodGuesses):
     """Base of expressions: Python's own functions and statements are refused."""
 
     __slots__ = ()
+    _what = "an expression"
+    _elsewhere = _ELSEWHERE
+    _other_fix = "functions are in penstock.functions; functions of whole rows go to stream.map(function)"
 
     def __bool__(self) -> NoReturn:
         raise ExpressionTruthValue(
@@ -42,7 +45,7 @@ class NoValue:
         raise WrongType(
             f"an expression cannot be iterated: {self}",
             where=[SourceLocation.of_caller()],
-            why="It has no values until rows come.",
+            why="It has no values until the flow runs.",
             fix="aggregate the rows of a group by ps.sum(...), ps.max(...) and the like, not by Python's own",
         )
 
@@ -57,24 +60,18 @@ class NoValue:
         raise self._unknown_value("has no length", ".length()")
 
     def __int__(self) -> int:
-        raise self._unknown_value("is no number", ".cast(int)")
+        raise self._unknown_value("is not a number", ".cast(int)")
 
     def __float__(self) -> float:
-        raise self._unknown_value("is no number", ".cast(float)")
+        raise self._unknown_value("is not a number", ".cast(float)")
 
     def __round__(self, digits: int = 0) -> NoReturn:
-        raise self._unknown_value("is no number", f".round({digits})")
+        raise self._unknown_value("is not a number", f".round({digits})")
 
     def _unknown_value(self, problem: str, method: str) -> WrongType:
         return WrongType(
             f"an expression {problem} while the flow is being built: {self}",
             where=[SourceLocation.of_caller()],
-            why="Python's own functions want a value, and it has none until rows come.",
+            why="It has no value until the flow runs.",
             fix=f"use the method {method}, which makes an expression again",
         )
-
-    if not TYPE_CHECKING:  # type checkers find missing methods by themselves
-
-        def __getattr__(self, name: str) -> NoReturn:
-            fix = "functions are in penstock.functions; functions of whole rows go to stream.map(function)"
-            raise missing_attribute(self, "an expression", name, _ELSEWHERE, fix)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 from typing_extensions import TypeVar
 
 from penstock.errors import BadFlow, SourceLocation, Step, WrongType
+from penstock.expr.missing_attributes import MethodGuesses
 from penstock.expr.row_classes import schema_of
 from penstock.expr.tree import Column
 from penstock.expr.types import Schema
@@ -41,18 +42,31 @@ G2 = TypeVar("G2", bound=Changes)
 G_co = TypeVar("G_co", bound=Changes, covariant=True)
 
 
-class Flow(Shown):
+_RUN = "run(flow, sources={...}, sinks={...}), or Engine(flow).tick(source=[rows]) for one tick"
+_ELSEWHERE = {
+    **dict.fromkeys(("run", "start", "execute", "collect", "tick", "feed"), _RUN),
+    **dict.fromkeys(("input", "read", "read_csv", "read_parquet", "stream"), 'flow.source("name", RowClass)'),
+    **dict.fromkeys(("output", "write"), 'flow.sink("name", stream)'),
+    **{each: f"penstock.{each}(flow)" for each in ("draw", "explain")},
+}
+
+
+class Flow(MethodGuesses, Shown):
     """Dataflow under construction. Building it runs nothing.
 
-    In a notebook, a source, sink or named operator replaces the one of its name that an earlier execution of a
-    cell defined, of the same cell or of another. Operators of earlier executions that no sink depends on are
-    left out. Two of one name in one execution are an error, as in a script; so are two calls of a widget's
-    callback, between which no cell runs.
+    In a notebook, a source, sink or named operator replaces the one of its name that an earlier execution of
+    a cell defined, of the same cell or of another. Operators of earlier executions that no sink depends on
+    are left out. Two of one name in one execution are an error, as in a script; so are two calls of a
+    widget's callback, between which no cell runs.
 
     name:  shown in errors, explanations and pictures.
     ticks: "any" (default): results must not depend on how the input is cut into ticks. "given": the ticks are
            part of the input, and no guards are required.
     """
+
+    _what = "a flow"
+    _elsewhere = _ELSEWHERE
+    _other_fix = "sources, sinks and feedbacks are added by the flow; other operators are methods of streams"
 
     def __init__(self, name: str, *, ticks: Literal["any", "given"] = "any") -> None:
         self.name = name

@@ -19,8 +19,9 @@ from penstock.expr.types import Field, Schema
 from penstock.flow.column_arguments import render_argument, with_row_class
 from penstock.flow.lifetime import check_reason as check_reason
 from penstock.flow.output_handle import AnyStream, Output
-from penstock.flow.stream_misuse import NoRows
+from penstock.flow.stream_misuse import NoGroupRows, NoStreamRows
 from penstock.flow.type_markers import Changes, NoOrder, Unbounded
+from penstock.shown import Shown
 
 if TYPE_CHECKING:
     from penstock.graph.node import Operator
@@ -31,7 +32,7 @@ G = TypeVar("G", bound=Changes, covariant=True, default=Changes)
 O = TypeVar("O", bound=NoOrder, covariant=True, default=NoOrder)
 
 
-class StreamBase(NoRows, Output, Generic[T_co, B, G, O]):
+class StreamBase(NoStreamRows, Output, Generic[T_co, B, G, O]):
     """Base of all streams: flow, node and columns."""
 
     __slots__ = ()
@@ -96,7 +97,7 @@ class StreamBase(NoRows, Output, Generic[T_co, B, G, O]):
             )
 
 
-class Groups:
+class Groups(NoGroupRows, Shown):
     """Base of grouped streams, which `agg` turns into streams."""
 
     __slots__ = ("_keys", "_stream")
@@ -104,6 +105,20 @@ class Groups:
     def __init__(self, stream: StreamBase[Any, Any, Any, Any], keys: tuple[tuple[str, Expr], ...]) -> None:
         self._stream = stream
         self._keys = keys
+
+    def __repr__(self) -> str:
+        keys = ", ".join(name for name, _ in self._keys)
+        return f"{type(self).__name__}({self._stream.flow.name!r}, by ({keys}))"
+
+    @property
+    def stream(self) -> StreamBase[Any, Any, Any, Any]:
+        """The stream whose rows are grouped."""
+        return self._stream
+
+    @property
+    def keys(self) -> tuple[tuple[str, Expr], ...]:
+        """Columns of the key with the expressions that compute them."""
+        return self._keys
 
 
 def check_stream(given: object, what: str, location: SourceLocation) -> None:

@@ -1,11 +1,11 @@
-"""Errors for uses of Python that ask a stream for its rows, which it does not have while a flow is built."""
+"""Errors for uses of Python that ask a stream or a group for rows, which it lacks while a flow is built."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from penstock.errors import SourceLocation, WrongType
-from penstock.expr.missing_attributes import missing_attribute
+from penstock.expr.missing_attributes import MethodGuesses
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
@@ -26,11 +26,14 @@ _ELSEWHERE = {
 }
 
 
-class NoRows:
-    """Base of streams: Python's own functions and statements are refused."""
+_AGGREGATE = "aggregate it: .agg(total=ps.sum(ps.col.price), rows=ps.count())"
+
+
+class NoRows(MethodGuesses):
+    """Base of streams and groups: Python's own functions and statements are refused."""
 
     __slots__ = ()
-    _schema: Schema
+    _rows_fix: ClassVar[str]
 
     def __bool__(self) -> NoReturn:
         raise self._unknown_rows("has no truth value")
@@ -43,23 +46,51 @@ class NoRows:
 
     def __getitem__(self, key: object) -> NoReturn:
         raise WrongType(
-            f"a stream cannot be indexed: {self!r}",
+            f"{self._what} cannot be indexed: {self!r}",
             where=[SourceLocation.of_caller()],
-            fix='columns are ps.col.price, within .filter(...) or .select(...); .select("price") keeps one',
+            fix=self._index_fix(),
         )
+
+    def _index_fix(self) -> str:
+        return self._rows_fix
 
     def _unknown_rows(self, problem: str) -> WrongType:
         return WrongType(
-            f"a stream {problem} while the flow is being built: {self!r}",
+            f"{self._what} {problem} while the flow is being built: {self!r}",
             where=[SourceLocation.of_caller()],
             why="It has no rows until the flow runs.",
-            fix=_ROWS,
+            fix=self._rows_fix,
         )
 
-    if not TYPE_CHECKING:  # type checkers find missing methods by themselves
 
-        def __getattr__(self, name: str) -> NoReturn:
-            elsewhere = _ELSEWHERE
-            if not name.startswith("_") and self._schema.position(name) is not None:
-                elsewhere = {name: f"the column is ps.col.{name}, as in .select(ps.col.{name})"}
-            raise missing_attribute(self, "a stream", name, elsewhere, f"its rows: {_ROWS}")
+class NoStreamRows(NoRows):
+    """Base of streams."""
+
+    __slots__ = ()
+    _what = "a stream"
+    _elsewhere = _ELSEWHERE
+    _other_fix = f"its rows: {_ROWS}"
+    _rows_fix = _ROWS
+    _schema: Schema
+
+    def _index_fix(self) -> str:
+        return 'columns are ps.col.price, within .filter(...) or .select(...); .select("price") keeps one'
+
+    def _missing_method(self, name: str) -> AttributeError:
+        if not name.startswith("_") and self._schema.position(name) is not None:
+            return self._unknown_method(name, f"the column is ps.col.{name}, as in .select(ps.col.{name})")
+        return super()._missing_method(name)
+
+
+class NoGroupRows(NoRows):
+    """Base of groups."""
+
+    __slots__ = ()
+    _what = "a group"
+    _elsewhere: ClassVar = {
+        **{each: f".agg({each}=ps.{each}(ps.col.price))" for each in ("sum", "mean", "min", "max", "median")},
+        **dict.fromkeys(("avg", "average"), ".agg(mean=ps.mean(ps.col.price))"),
+        **dict.fromkeys(("count", "size"), ".agg(rows=ps.count())"),
+    }
+    _other_fix = _AGGREGATE
+    _rows_fix = _AGGREGATE

@@ -1,0 +1,15 @@
+"""Guesses at the name that a user meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+
+
+def did_you_mean(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) -> str:
+    """Return "did you mean 'x'?" for the known name nearest to `name`, or "" if none is near.
+
+    shown: text of the guess, as in `".filter(...)"`.
+    """
+    near = get_close_matches(name, list(known), 1)
+    return f"did you mean {shown(near[0])}?" if near else ""

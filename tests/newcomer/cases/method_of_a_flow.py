@@ -1,0 +1,15 @@
+from typing import NamedTuple
+
+from penstock import Flow
+
+
+class Order(NamedTuple):
+    id: int
+    country: str
+    price: float
+
+
+flow = Flow("shop")
+orders = flow.source("orders", Order)
+flow.sink("all", orders)
+flow.tick(orders=[])

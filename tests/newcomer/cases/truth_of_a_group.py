@@ -1,0 +1,16 @@
+from typing import NamedTuple
+
+from penstock import Flow
+
+
+class Order(NamedTuple):
+    id: int
+    country: str
+    price: float
+
+
+flow = Flow("shop")
+orders = flow.source("orders", Order)
+groups = orders.group_by("country")
+if groups:
+    print(groups)
