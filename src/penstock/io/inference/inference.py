@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from penstock.io.files.csv_dialect import CsvDialect
 from penstock.io.files.file_reader import reported, unreadable
 from penstock.io.files.file_source import Listing
 from penstock.io.files.text_blocks import line_blocks, open_bytes
-from penstock.io.inference.csv_form import sniff
+from penstock.io.inference.csv_sniffing import sniff
 from penstock.io.inference.row_class_text import class_name, row_class_text
 from penstock.io.inference.shapes import Columns, Shape, merge_fields, shape_of_json
 from penstock.io.inference.texts import TextColumn
@@ -33,6 +33,7 @@ class Inference:
     """Columns found in files. rows: how many were read. partial: whether there are more.
 
     irregular: rows of CSV with more or fewer fields than the header. uri: of a source that reads the files.
+    null_texts: text columns that hold a null word of the URI, by word; the URI reads it as null there, too.
     """
 
     name: str
@@ -42,14 +43,20 @@ class Inference:
     rows: int
     partial: bool
     irregular: int = 0
+    null_texts: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
 
     def __str__(self) -> str:
         rows = f"{self.rows:,} row" + "s" * (self.rows != 1)
         files = f"{self.files:,} file" + "s" * (self.files != 1)
         lines = [f"# Read: {'the first ' if self.partial else ''}{rows} of {files}."]
         if self.irregular:
-            lines.append(f"# Passed over, for another number of fields: {self.irregular:,}.")
+            rows = "1 row" if self.irregular == 1 else f"{self.irregular:,} rows"
+            lines.append(f"# Skipped {rows} with a different number of fields.")
         lines += [f"# Left out: {name!r}, because {why}." for name, why in self.columns.left_out.items()]
+        lines += [
+            f"# null={word} also reads {word!r} as null in text columns: {', '.join(columns)}."
+            for word, columns in self.null_texts.items()
+        ]
         lines.append(f"# --source {shlex.quote(f'{self.name}={self.uri}')}")
         return "\n".join(lines) + "\n\n" + row_class_text(class_name(self.name), self.columns.fields)
 
@@ -98,16 +105,16 @@ def _format_of(path: str, paths: list[Path]) -> str:
 class _Tables:
     """Columns of several CSV files by name."""
 
-    form: CsvDialect
+    dialect: CsvDialect
     limit: int
     rows: int = 0
     irregular: int = 0
 
     def read(self, path: Path, columns: dict[str, TextColumn], *, is_first: bool) -> bool:
         """Add the rows of a file. Returns whether it has more of them."""
-        with self.form.in_utf8(open_bytes(path)) as file:
-            records = filter(None, self.form.reader(line_blocks(file)))
-            names = next(records, []) if self.form.header else []
+        with self.dialect.in_utf8(open_bytes(path)) as file:
+            records = filter(None, self.dialect.reader(line_blocks(file)))
+            names = next(records, []) if self.dialect.header else []
             for fields in records:
                 names = names or [f"column{at}" for at in range(1, len(fields) + 1)]
                 if self.rows == self.limit:
@@ -126,8 +133,8 @@ class _Tables:
 
 
 def _infer_csv(name: str, path: str, paths: list[Path], rows: int) -> Inference:
-    form = sniff(paths[0])
-    tables, columns, partial = _Tables(form, rows), dict[str, TextColumn](), False
+    dialect = sniff(paths[0])
+    tables, columns, partial = _Tables(dialect, rows), dict[str, TextColumn](), False
     for at, file in enumerate(paths):
         with reported(name, file):
             try:
@@ -138,25 +145,34 @@ def _infer_csv(name: str, path: str, paths: list[Path], rows: int) -> Inference:
             break
     typed = [c for c in columns.values() if c.kinds and "text" not in c.kinds and str(c.type) != "str"]
     null = {word for column in typed for word in column.words}
-    form = replace(form, null=tuple(sorted(null)))
+    dialect = replace(dialect, null=tuple(sorted(null)))
     shapes = {
         column: Shape(found.type, nullable=found.has_empty or bool(found.words & null) or not found.kinds)
         for column, found in columns.items()
     }
+    text = {name: found.words for name, found in columns.items() if found not in typed and found.kinds}
+    null_texts = {word: [name for name, words in text.items() if word in words] for word in dialect.null}
     return Inference(
-        name, _csv_uri(path, form), Columns.of(shapes), len(paths), tables.rows, partial, tables.irregular
+        name,
+        _csv_uri(path, dialect),
+        Columns.of(shapes),
+        len(paths),
+        tables.rows,
+        partial,
+        tables.irregular,
+        {word: names for word, names in null_texts.items() if names},
     )
 
 
-def _csv_uri(path: str, form: CsvDialect) -> str:
+def _csv_uri(path: str, dialect: CsvDialect) -> str:
     usual = CsvDialect()
     spelled = {"\t": r"\t"}
     options = [
         f"{option}={spelled.get(value, value)}"
-        for option, value in (("sep", form.sep), ("encoding", form.encoding))
+        for option, value in (("sep", dialect.sep), ("encoding", dialect.encoding))
         if value != getattr(usual, option)
     ]
-    options += ["header=false"] * (not form.header) + [f"null={word}" for word in form.null]
+    options += ["header=false"] * (not dialect.header) + [f"null={word}" for word in dialect.null]
     return f"csv:{path}" + (f"?{'&'.join(options)}" if options else "")
 
 

@@ -27,12 +27,10 @@ from penstock.expr.types import (
 )
 from penstock.io.inference.texts import LONGEST_INT, kind_of_text
 
-_NO_FIELDS: Mapping[str, Shape] = {}
-
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is known of a column.
+    """Type evidence for one column.
 
     type:    of plain values. fields: of nested rows, by name. element: of lists. key: of maps, whose values
              are the elements. All are None if only null was seen.

@@ -21,9 +21,9 @@ def sniff(path: Path) -> CsvDialect:
     """Find the dialect by which most records have as many fields as the first one, and more than one."""
     with open_bytes(path) as file:
         encoding = _encoding(file.read(_LOOKED_AT))
+    dialects = [CsvDialect(sep=sep, encoding=encoding) for sep in ",;\t|"]
     best, records = max(
-        ((form, _records(path, form)) for form in (CsvDialect(sep=s, encoding=encoding) for s in ",;\t|")),
-        key=lambda found: _regularity(found[1]),
+        ((dialect, _records(path, dialect)) for dialect in dialects), key=lambda found: _regularity(found[1])
     )
     return (
         best
@@ -44,11 +44,11 @@ def _encoding(start: bytes) -> str:
     return "latin-1"
 
 
-def _records(path: Path, form: CsvDialect) -> list[list[str]]:
-    with form.in_utf8(open_bytes(path)) as file:
+def _records(path: Path, dialect: CsvDialect) -> list[list[str]]:
+    with dialect.in_utf8(open_bytes(path)) as file:
         records: list[list[str]] = []
         with suppress(csv.Error):  # by another separator, quotes may stand within fields
-            records.extend(islice(filter(None, form.reader(line_blocks(file))), _RECORDS))
+            records.extend(islice(filter(None, dialect.reader(line_blocks(file))), _RECORDS))
         return records
 
 
