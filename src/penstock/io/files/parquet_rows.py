@@ -161,10 +161,7 @@ def widened_columns(source: str, path: Path, fields: list[Field], found: pa.Sche
     for declared in fields:
         arrow = found.field(declared.name).type
         if _is_narrower(declared.type, arrow):
-            other_kind = not isinstance(declared.type, Int32Type | Int64Type) and types.is_integer(
-                plain(arrow)
-            )
-            yield Widened(source, declared.name, str(arrow), str(declared.type), str(path), other_kind)
+            yield Widened(source, declared.name, str(arrow), str(declared.type), str(path))
 
 
 def _is_narrower(data_type: DataType, arrow: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""Columns of files that are narrower than declared: their values are widened, and a log line says so once.
+"""Columns of files that are narrower than declared: their values are widened, with one warning per column.
 
 Widening never changes a value: an integer beyond 2**53 is no float64, and its row is unreadable.
 """
@@ -16,28 +16,24 @@ log = logging.getLogger("penstock.files")
 
 @dataclass(frozen=True, slots=True)
 class Widened:
-    """A column of a file that is widened. found: its type in the file.
-
-    other_kind: integers become floats or decimals, which may be a mistake of the program that wrote the file.
-    """
+    """A column of a file that is widened. found: its type in the file."""
 
     source: str
     column: str
     found: str
     declared: str
     file: str
-    other_kind: bool
 
     def __str__(self) -> str:
         return (
             f"source {self.source!r}: column {self.column!r} is {self.found} in {printable(self.file)}, "
-            f"and is widened to {self.declared}; later files are not mentioned"
+            f"and was widened to {self.declared}; later files are not reported"
         )
 
 
 @dataclass(slots=True)
 class WideningLog:
-    """Log lines of a run, one per source and column. Another kind of number is a warning."""
+    """Warnings of a run, one per source and column."""
 
     _told: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
@@ -46,4 +42,4 @@ class WideningLog:
             key = each.source, each.column
             if key not in self._told:
                 self._told.add(key)
-                log.log(logging.WARNING if each.other_kind else logging.INFO, "%s", each)
+                log.warning("%s", each)
