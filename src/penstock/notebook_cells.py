@@ -18,11 +18,11 @@ def cell_execution() -> object | None:
         count: int = shell.execution_count
         return count
     marimo: Any = sys.modules.get("marimo._runtime.context.types")
-    context = None if marimo is None else marimo.safe_get_context()
-    if context is None:
+    try:
+        execution = marimo.safe_get_context().execution_context
+    except AttributeError:  # no marimo, none of its cells, or a version in which this private API differs
         return None
     # Executions of a cell compare equal, so the object counts. It stays alive, and its id its own.
-    execution = context.execution_context
     return id(execution), execution
 
 

@@ -212,6 +212,20 @@ def test_marimo_tells_its_executions_by_their_context(monkeypatch: pytest.Monkey
     assert len(flow.graph().nodes) == 2
 
 
+@pytest.mark.parametrize(
+    "module",
+    [SimpleNamespace(), SimpleNamespace(safe_get_context=SimpleNamespace)],
+    ids=["function", "field"],
+)
+def test_another_private_api_of_marimo_makes_a_notebook_a_script(
+    monkeypatch: pytest.MonkeyPatch, module: SimpleNamespace
+) -> None:
+    monkeypatch.setitem(sys.modules, "marimo._runtime.context.types", module)
+    flow = Flow("f")
+    flow.sink("totals", flow.source("orders", Order))
+    assert len(flow.graph().nodes) == 2
+
+
 def test_a_notebook_runs_its_cells_again(tmp_path: Path) -> None:
     build = (
         'flow.sink("large", numbers.filter(ps.col.value > {}))\n'
