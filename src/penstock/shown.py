@@ -1,4 +1,4 @@
-"""What shows itself in notebooks: `penstock.notebook` knows how, and is imported when it is asked."""
+"""Base classes of values that notebooks render. `penstock.notebook` is imported only to render one."""
 
 from __future__ import annotations
 

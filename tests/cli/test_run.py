@@ -49,7 +49,7 @@ def test_a_checkpoint_makes_the_next_run_go_on(penstock: Run, folder: Path) -> N
     assert penstock(*command).returncode == 0
     assert current(folder) == [("a", 14), ("b", 2)]
     done = penstock(*command)
-    assert (done.returncode, done.stderr) == (0, "nothing new: no tick ran, the last one is 2\n")
+    assert (done.returncode, done.stderr) == (0, "nothing new since tick 2\n")
 
 
 def test_the_end_tells_which_rows_of_which_source_were_taken_back_and_never_there(

@@ -159,8 +159,8 @@ def following(uris: Mapping[str, str], checkpoint: str | None) -> str:
     from penstock.io.uri import Uri
 
     names = ", ".join(f"{name} ({Uri.of(uri).shown})" for name, uri in uris.items())
-    tick = _last_tick(checkpoint)
-    return f"following {names or 'no source'}, at tick {tick}; waiting for new rows, Ctrl-C stops"
+    watched = f"following {names}" if names else "no sources to follow"
+    return f"{watched}, at tick {_last_tick(checkpoint)}; waiting for new rows, Ctrl-C stops"
 
 
 def _last_tick(checkpoint: str | None) -> int:
@@ -253,7 +253,7 @@ def report_and_exit(result: Any, checkpoint: str | None, *, follow: bool = False
         typer.echo(line, err=True)
     if result.stopped_by is None:
         if not result.ticks and not follow:
-            typer.echo(f"nothing new: no tick ran, the last one is {result.last_tick}", err=True)
+            typer.echo(f"nothing new since tick {result.last_tick}", err=True)
         return
     if checkpoint is None:
         kept = "nothing is saved without --checkpoint"

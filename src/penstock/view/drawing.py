@@ -46,15 +46,15 @@ class Drawing(Shown):
     def save(self, path: str | PathLike[str]) -> None:
         """Write the drawing as SVG, Mermaid or DOT: the file name ends in .svg, .mmd or .dot.
 
-        Raises `BadInput` for another ending.
+        Raises `BadInput` for another extension.
         """
         file = Path(local_path(str(path), "path"))
         write = _WRITERS.get(file.suffix.lower())
         if write is None:
             raise BadInput(
-                f"no drawing format ends in {file.suffix!r}: {file.name}",
+                f"unknown drawing format {file.suffix!r}: {file.name}",
                 where=[SourceLocation.of_caller()],
-                why="The ending of the file name decides about the format.",
+                why="The extension sets the format.",
                 fix=f"one of {', '.join(_WRITERS)}",
             )
         file.write_text(write(self.picture), encoding="utf-8")
