@@ -41,6 +41,7 @@ from penstock.cli.view_reads import copy, peek
 from penstock.cli.views import view
 from penstock.cli.why import why
 from penstock.errors import PenstockError
+from penstock.requirements import missing_extra
 
 
 class CommandGroup(TyperGroup):
@@ -58,6 +59,13 @@ class CommandGroup(TyperGroup):
                 error.blaming(caller, None)
             typer.echo(str(error), err=True)
             raise typer.Exit(exit_code(error)) from error
+        except ModuleNotFoundError as error:
+            extra = "pipelines" if ctx.invoked_subcommand == "pipeline" else None
+            missing = missing_extra(error, f"penstock {ctx.invoked_subcommand}", extra)
+            if missing is None:
+                raise
+            typer.echo(str(missing), err=True)
+            raise typer.Exit(exit_code(missing)) from error
         except BrokenPipeError:
             raise  # The reader of our output closed it. Typer exits quietly.
         except OSError as error:  # for example a full disk or a read-only folder

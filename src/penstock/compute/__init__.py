@@ -13,8 +13,9 @@ to replay them; `controller` and `replica` are state machines without sockets; `
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from penstock.requirements import import_attribute
 
 if TYPE_CHECKING:
     from penstock.compute.client.async_client import AsyncClient
@@ -36,7 +37,7 @@ _LATER = {
 def __getattr__(name: str) -> Any:
     # Lazy, so that importing one part of the package does not load the others, or gRPC.
     if name in _LATER:
-        return getattr(importlib.import_module(_LATER[name]), name)
+        return import_attribute(_LATER[name], name, "serve", f"penstock.compute.{name}")
     raise AttributeError(f"module 'penstock.compute' has no attribute {name!r}")
 
 

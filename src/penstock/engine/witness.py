@@ -5,9 +5,9 @@
 2. The flow runs on these rows, in this process. If the row comes out, they are a witness. If it does not, the
    condition is relaxed to keys, and then to nothing.
 3. Rows are left out whose key no row of another source matches (`matched_keys`), then by common values, in
-   halves and down to single ones (delta debugging), as long as the row still comes out. The rest suffices, and
-   if time allows none of it can be left out. Other rows may have contributed to the same row in ways that
-   do not show in it.
+   halves and down to single ones (delta debugging), as long as the row still comes out. The rest suffices,
+   and if time allows none of it can be left out. Other rows may have contributed to the same row in ways
+   that do not show in it.
 
 Functions of the flow run again for this, on rows they have seen before.
 """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from penstock.requirements import import_attribute
 from penstock.spark.session import session
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _LATER = {
 def __getattr__(name: str) -> Any:
     # A session needs neither Arrow nor an engine.
     if name in _LATER:
-        return getattr(importlib.import_module(_LATER[name]), name)
+        return import_attribute(_LATER[name], name, "spark", f"penstock.spark.{name}")
     raise AttributeError(f"module 'penstock.spark' has no attribute {name!r}")
 
 

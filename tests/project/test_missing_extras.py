@@ -1,0 +1,58 @@
+"""Without an extra, what needs it names the extra."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.requirements import missing_extra
+
+# A module set to None in sys.modules cannot be imported.
+WITHOUT = """\
+import sys
+for name in ("pyarrow", "pyspark", "py4j", "google", "grpc", "pg8000", "pandas"):
+    sys.modules[name] = None
+"""
+FLOW = """\
+from typing import NamedTuple
+import penstock as ps
+class Number(NamedTuple):
+    n: int
+flow = ps.Flow("numbers")
+flow.sink("out", flow.source("numbers", Number))
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("import penstock; penstock.spark.run", ("penstock.spark.run needs pyarrow", "penstock[spark]")),
+        ("from penstock.compute import Client", ("penstock.compute.Client needs", "penstock[serve]")),
+        ("cli run flow.py:flow --on spark", ("penstock.spark.run needs pyarrow", "penstock[spark]")),
+        ("cli status", ("penstock status needs", "penstock[serve]")),
+        ("cli pipeline dry-run", ("penstock pipeline needs", "penstock[pipelines]")),
+        (
+            "cli run flow.py:flow --source numbers=json:in --sink out=postgresql://me@db/d?table=t",
+            ("needs pg8000", "penstock[postgres]"),
+        ),
+    ],
+)
+def test_what_needs_an_extra_names_it(program: str, told: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "flow.py").write_text(FLOW)
+    (tmp_path / "in").mkdir()
+    command, _, arguments = program.partition(" ")
+    if command == "cli":
+        program = f"import penstock.cli.main as m; m.app({arguments.split()!r})"
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT + program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode != 0
+    assert told[0] in ran.stderr
+    assert f"Fix: pip install '{told[1]}'" in ran.stderr
+
+
+def test_a_package_of_no_extra_is_not_renamed() -> None:
+    assert missing_extra(ModuleNotFoundError(name="their_module"), "penstock run") is None
