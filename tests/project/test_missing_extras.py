@@ -35,14 +35,14 @@ flow.sink("out", flow.source("numbers", Number))
         ("cli status", ("penstock status needs", "penstock[serve]")),
         ("cli pipeline dry-run", ("penstock pipeline needs", "penstock[pipelines]")),
         (
-            "cli run flow.py:flow --source numbers=json:in --sink out=postgresql://me@db/d?table=t",
+            "cli run flow.py:flow --source numbers=in.json --sink out=postgresql://me@db/d?table=t",
             ("needs pg8000", "penstock[postgres]"),
         ),
     ],
 )
 def test_what_needs_an_extra_names_it(program: str, told: tuple[str, str], tmp_path: Path) -> None:
     (tmp_path / "flow.py").write_text(FLOW)
-    (tmp_path / "in").mkdir()
+    (tmp_path / "in.json").write_text('{"n": 1}')
     command, _, arguments = program.partition(" ")
     if command == "cli":
         program = f"import penstock.cli.main as m; m.app({arguments.split()!r})"
