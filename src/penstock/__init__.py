@@ -127,13 +127,24 @@ _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in na
 _SUBPACKAGES = ("functions", "io", "lattice", "spark", "testing", "view")
 
 
+_OF_SPARK = {
+    "avg": "mean",
+    "average": "mean",
+    "collect_list": "collect",
+    "collect_set": "collect",
+    "std": "stddev",
+    "var": "variance",
+}
+"""Names of other libraries for what Penstock calls otherwise."""
+
+
 def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES:
         return importlib.import_module(f"penstock.{name}")
     if name not in _MODULE_OF:
         import difflib
 
-        near = difflib.get_close_matches(name, _MODULE_OF, 1)
+        near = [_OF_SPARK[name]] if name in _OF_SPARK else difflib.get_close_matches(name, _MODULE_OF, 1)
         guess = f"; did you mean {near[0]!r}?" if near else ""
         raise AttributeError(f"module 'penstock' has no attribute {name!r}{guess}")
     value = globals()[name] = getattr(importlib.import_module(_MODULE_OF[name]), name)

@@ -19,6 +19,8 @@ _ELSEWHERE = {
     "orderBy": "did you mean .sort_by(...) or .top_k(...)?",
     "merge": "did you mean .join(...)?",
     "agg": "first .group_by(...), without keys for all rows",
+    "drop_duplicates": "did you mean .distinct()? By some columns: .group_by(...).agg(...)",
+    "dropDuplicates": "did you mean .distinct()? By some columns: .group_by(...).agg(...)",
     "drop": "select the columns that stay: .select(...)",
     "rename": "select them under other names: .select(other=ps.col.one)",
     "sink": 'flow.sink("name", stream)',
