@@ -163,12 +163,17 @@ def test_decimals_that_are_rounded_are_told_with_their_place() -> None:
     flow.sink("exact", lines.select(total=col.amount * col.amount * 2, more=col.price + 1))
     flow.sink("sums", lines.group_by().agg(total=ps.sum(col.price * col.amount)))
     flow.sink("squares", lines.filter(col.price * col.price > 1))
+    flow.sink("parts", lines.select(share=col.price / 3, unit=col.price / col.price))
+    flow.sink("means", lines.group_by().agg(mean=ps.mean(col.amount)))
     *_, rounded = str(ps.explain(flow)).partition("Rounded decimals\n")
     here = re.sub(r" at test_explanation.py:\d+", "", rounded).splitlines()
     assert here == [
-        "  select: more = price + 1 is rounded to 17 digits after the point of 18",
-        "  aggregate: total = price * amount is rounded to 7 digits after the point of 20",
-        "  filter: predicate = price * price > 1 is rounded to 6 digits after the point of 36",
+        "  select: more = price + 1 keeps 17 of 18 decimal places",
+        "  aggregate: total = price * amount keeps 7 of 20 decimal places",
+        "  filter: predicate = price * price > 1 keeps 6 of 36 decimal places",
+        "  select: share = price / 3 is rounded to 18 decimal places",
+        "  select: unit = price / price keeps 6 of 18 decimal places",
+        "  aggregate: mean = mean(amount) is rounded to 6 decimal places",
         "  Decimal alone is decimal(38,18), and no result has more than 38 digits. To keep all,",
         "  declare fewer in the row class: Annotated[Decimal, DecimalType(12, 2)]",
     ]

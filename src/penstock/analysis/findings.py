@@ -11,6 +11,7 @@ from penstock.analysis.checks import check_cycles, refusals
 from penstock.analysis.coordination_verdicts import Verdict, ancestors_of, judge_sinks
 from penstock.analysis.fact_propagation import find_facts
 from penstock.analysis.node_labels import label, label_in_sentence
+from penstock.analysis.rounded_decimals import rounded_decimals
 from penstock.analysis.witness_paths import steps_by_location
 from penstock.errors import PenstockError, SourceLocation
 from penstock.flow.flow import Flow
@@ -39,6 +40,12 @@ class EqualValuesMerged(PenstockError):
     """
 
     code = "P110"
+
+
+class DecimalsRounded(PenstockError):
+    """Reported for decimals that lose decimal places to the limit of 38 digits. Carries `flow` and `node`."""
+
+    code = "P111"
 
 
 class Severity(Enum):
@@ -70,6 +77,7 @@ def findings_of(flow: Flow | FlowGraph) -> Iterator[Finding]:
     if blocked := list(check_cycles(graph)):
         yield from (Finding(Severity.ERROR, error) for error in blocked)
         return
+    yield from (Finding(Severity.WARNING, error) for error in _rounded(graph))
     facts = find_facts(graph)
     yield from (Finding(Severity.ERROR, error) for error in refusals(graph, facts))
     yield from (Finding(Severity.WARNING, error) for error in _merged(graph, facts))
@@ -104,6 +112,19 @@ def _unused(graph: FlowGraph) -> Iterator[PenstockError]:
                 fix='flow.sink("name", stream), or remove the stream',
                 flow=graph.name,
                 node=node.name,
+            )
+
+
+def _rounded(graph: FlowGraph) -> Iterator[PenstockError]:
+    for each in rounded_decimals(graph):
+        if each.rounding.is_cut:
+            yield DecimalsRounded(
+                f"{label(graph, each.node)} of flow {graph.name!r}: {each.text} {each.rounding}",
+                where=[each.node.location],
+                why="A result has 38 digits at most, and Decimal alone is decimal(38,18).",
+                fix="declare fewer digits in the row class: Annotated[Decimal, DecimalType(12, 2)]",
+                flow=graph.name,
+                node=each.node.name,
             )
 
 

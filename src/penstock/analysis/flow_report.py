@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from contextlib import suppress
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,7 @@ from penstock.analysis.column_liveness import columns_unread
 from penstock.analysis.coordination_verdicts import Judgement, Verdict
 from penstock.analysis.findings import unused_nodes
 from penstock.analysis.node_labels import label
-from penstock.errors import UnknownColumn, WrongType
-from penstock.expr.decimal_rounding import roundings_of
+from penstock.analysis.rounded_decimals import rounded_decimals
 from penstock.flow.flow import Flow
 from penstock.graph.node import function_name
 from penstock.graph.operator_declarations import Delay
@@ -72,8 +70,6 @@ def explain(flow: Flow | FlowGraph, *, code: str = "", large_ticks: Sequence[str
         _section("Sinks", _sinks(graph, analysis), ""),
     ]
     if rounded := list(_rounded(graph)):
-        rounded.append("Decimal alone is decimal(38,18), and no result has more than 38 digits. To keep all,")
-        rounded.append("declare fewer in the row class: Annotated[Decimal, DecimalType(12, 2)]")
         parts.append(_section("Rounded decimals", rounded, ""))
     if unused := list(_unused(graph)):
         parts.append(_section("Unused", unused, ""))
@@ -240,19 +236,13 @@ def _unread(graph: FlowGraph) -> Iterator[str]:
 
 
 def _rounded(graph: FlowGraph) -> Iterator[str]:
-    """List the expressions in which a product or sum of decimals is rounded, by operator."""
-    for node in graph.nodes:
-        if len(node.inputs) != 1:
-            continue
-        schema = graph.nodes[node.inputs[0]].schema
-        for name, expr in node.operator.expressions():
-            # Some operators have expressions over other columns than those of their input.
-            with suppress(UnknownColumn, WrongType):
-                for found in roundings_of(expr, schema):
-                    yield (
-                        f"{label(graph, node)} at {node.location}: {name} = {expr} is rounded to "
-                        f"{found.type.scale} digits after the point of {found.exact_scale}"
-                    )
+    """List the expressions in which decimals are rounded, by operator, with the way out if digits are cut."""
+    found = list(rounded_decimals(graph))
+    for each in found:
+        yield f"{label(graph, each.node)} at {each.node.location}: {each.text} {each.rounding}"
+    if any(each.rounding.is_cut for each in found):
+        yield "Decimal alone is decimal(38,18), and no result has more than 38 digits. To keep all,"
+        yield "declare fewer in the row class: Annotated[Decimal, DecimalType(12, 2)]"
 
 
 def _unused(graph: FlowGraph) -> Iterator[str]:

@@ -1,7 +1,8 @@
-"""Decimal products and sums whose exact value may have more digits than their type holds.
+"""Decimal results whose exact value may have more digits than their type holds.
 
 A result has 38 digits at most. If its digits before and after the point need more, those after the point are
-cut to six at least, as in Spark, and values are rounded.
+cut to six at least, as in Spark, and values are rounded. Quotients and means are rounded anyway, as they may
+have infinitely many.
 """
 
 from __future__ import annotations
@@ -14,15 +15,40 @@ from penstock.expr.tree import Expr
 from penstock.expr.types import DecimalType, Schema
 from penstock.expr.typing_rules import CallTerm, Term
 
-_EXACT_SCALES: dict[str, Callable[[list[int]], int]] = {"add": max, "subtract": max, "multiply": sum}
+
+def _larger_scale(a: DecimalType, b: DecimalType) -> int:
+    return max(a.scale, b.scale)
+
+
+_FULL_SCALES: dict[str, Callable[[DecimalType, DecimalType], int]] = {
+    "add": _larger_scale,
+    "subtract": _larger_scale,
+    "multiply": lambda a, b: a.scale + b.scale,
+    "divide": _larger_scale,
+    "modulo": _larger_scale,
+}
+_ROUNDED_ANYWAY = "divide"
 
 
 @dataclass(frozen=True, slots=True)
 class DecimalRounding:
-    """A product or sum that is rounded. exact_scale: digits after the point that its exact value may have."""
+    """A decimal result that is rounded.
+
+    full_scale: decimal places of the exact value or, for a quotient or a mean, of what goes into it.
+    """
 
     type: DecimalType
-    exact_scale: int
+    full_scale: int
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the limit of 38 digits costs decimal places that all values may have."""
+        return self.type.scale < self.full_scale
+
+    def __str__(self) -> str:
+        if self.is_cut:
+            return f"keeps {self.type.scale} of {self.full_scale} decimal places"
+        return f"is rounded to {self.type.scale} decimal places"
 
 
 def roundings_of(expr: Expr, schema: Schema) -> Iterator[DecimalRounding]:
@@ -35,8 +61,8 @@ def _within(term: Term) -> Iterator[DecimalRounding]:
         return
     for argument in term.arguments:
         yield from _within(argument)
-    scales = [a.type.scale for a in term.arguments if isinstance(a.type, DecimalType)]
-    if isinstance(term.type, DecimalType) and term.function.name in _EXACT_SCALES and scales:
-        exact = _EXACT_SCALES[term.function.name](scales)
-        if term.type.scale < exact:
-            yield DecimalRounding(term.type, exact)
+    name, types = term.function.name, [a.type for a in term.arguments if isinstance(a.type, DecimalType)]
+    if isinstance(term.type, DecimalType) and name in _FULL_SCALES and len(types) == 2:
+        found = DecimalRounding(term.type, _FULL_SCALES[name](*types))
+        if found.is_cut or name == _ROUNDED_ANYWAY:
+            yield found

@@ -1,3 +1,4 @@
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import penstock as ps
@@ -56,6 +57,16 @@ def unvouched() -> ps.Flow:
 def untyped() -> ps.Flow:
     flow = ps.Flow("notes")
     flow.sink("notes", flow.source("orders", Order).select("note").distinct())
+    return flow
+
+
+def rounded() -> ps.Flow:
+    flow = ps.Flow("rounded")
+    prices = flow.source("prices", Decimal)
+    flow.sink(
+        "shares",
+        prices.select(third=col.value / 3, share=col.value / col.value, square=col.value * col.value),
+    )
     return flow
 
 
