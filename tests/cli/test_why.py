@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.page import why_process
 from tests.cli.conftest import Run
 from tests.golden import assert_golden
 
@@ -38,13 +39,22 @@ def test_as_json_for_programs(penstock: Run) -> None:
 def test_a_row_that_is_not_there_has_no_why(penstock: Run) -> None:
     done = penstock("why", "flows:flow", "totals", '{"shop": "a", "total": 5}', *SALES)
     assert done.returncode == 1
-    assert "does not come out of the sources as they are now" in done.stdout
+    assert "The sources as they are now do not produce the row." in done.stdout
 
 
 def test_windows_are_closed_if_that_gives_the_row(penstock: Run) -> None:
     row = '{"window_start": 2, "window_end": 4, "sales": 2}'
-    assert "the row comes out" in penstock("why", "flows:minutes", "minutes", row, *SALES).stdout
+    assert "produce it." in penstock("why", "flows:minutes", "minutes", row, *SALES).stdout
     assert penstock("why", "flows:minutes", "minutes", row, *SALES, "--keep-open").returncode == 1
+
+
+def test_a_file_named_like_a_module_of_python_does_not_end_the_search(
+    flows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(flows)
+    (flows / "json.py").write_text("raise OSError('mine')")
+    find = why_process("flows:flow", ["--source=sales=in/1.json"])
+    assert find("totals", '{"shop": "b", "total": 2}')["found"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import penstock as ps
 from penstock import Flow, col
 from penstock.analysis.key_restrictions import matched_keys, restrict_sources
 from penstock.engine.witness import Limits, Witness, find_witness
-from penstock.io import JsonFiles, Rows
+from penstock.io import DeltaRows, DeltaTable, JsonFiles, Rows
 
 
 class Order(NamedTuple):
@@ -128,7 +128,7 @@ def test_of_a_row_that_is_there_because_another_is_absent_only_its_own_is_needed
 def test_a_row_that_does_not_come_out_is_not_explained() -> None:
     found = search("best", ("ann", 6))
     assert (found.found, found.needed) == (False, ())
-    assert found.problem.startswith("The row does not come out of the sources as they are now")
+    assert found.problem.startswith("The sources as they are now do not produce the row.")
 
 
 def test_a_source_that_cannot_be_read_again_is_named() -> None:
@@ -149,8 +149,36 @@ def test_files_are_read_again_and_the_limit_is_told(tmp_path: Path) -> None:
     assert (found.sources["orders"].rows, found.sources["orders"].all_read) == (100, True)
     few = find_witness(shop(), sources, "best", ("c3", 94), limits=Limits(rows=50))
     assert (
-        few.problem == "The row does not come out of the rows that were read; more than the limit are there."
+        few.problem
+        == "The rows that were read do not produce the row; the source has more rows than the limit."
     )
+
+
+def test_delta_tables_are_read_again(tmp_path: Path) -> None:
+    pytest.importorskip("deltalake")
+    table = Flow("write")
+    table.sink("orders", table.table("orders", Order))
+    paths = [ps.insert(order) for order in ORDERS]
+    batches = Rows([paths, [ps.delete(ORDERS[3]), ps.insert(Order("ann", "pen", 8))]])
+    sink = DeltaTable(tmp_path / "orders", key=("customer", "product", "amount"))
+    ps.run(table, {"orders": batches}, {"orders": sink})
+    for flow, source in (
+        (best_of(bounded=False), DeltaRows(tmp_path / "orders")),
+        (best_of(bounded=True), DeltaRows(tmp_path / "orders")),
+        (best_of(bounded=False), DeltaRows(tmp_path / "orders", version=1)),
+    ):
+        found = find_witness(flow, {"orders": source}, "best", ("ann", 8))
+        assert needed(found) == [("ann", "pen", 8, 1)]
+        assert find_witness(flow, {"orders": source}, "best", ("ann", 7)).found == (source.version == 0)
+    old = DeltaRows(tmp_path / "orders", version=0)
+    assert find_witness(best_of(bounded=True), {"orders": old}, "best", ("ann", 7)).found
+
+
+def best_of(*, bounded: bool) -> Flow:
+    flow = Flow("best")
+    orders = flow.table("orders", Order, bounded=bounded)
+    flow.sink("best", orders.group_by(col.customer).agg(best=ps.max(col.amount)))
+    return flow
 
 
 def test_effort_is_bounded_and_what_was_reached_is_true() -> None:

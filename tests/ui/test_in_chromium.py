@@ -56,14 +56,14 @@ def test_search_and_why_lead_to_the_source_rows(start: Start, folder: Path, tab:
     wait_for_row(tab, "b", "9")
     tab.get_by_role("button", name=re.compile("^Why is")).click()
     dialog = tab.get_by_role("dialog")
-    dialog.get_by_text("These source rows give it:").wait_for()
+    dialog.get_by_text("It comes from these source rows:").wait_for()
     shown = [row.all_inner_texts() for row in (r.locator("td") for r in dialog.locator("tbody tr").all())]
     assert shown == [["b", "2", "1", "needed"], ["b", "7", "1", "needed"]]
     steps = dialog.locator("li").all_inner_texts()
     assert steps == [
         "sales: read 5 rows again; 2 have shop = 'b'.",
-        "Ran the flow on these 2 rows: the row comes out.",
-        "Left out each of them in turn: then the row does not come out.",
+        "These 2 rows produce it.",
+        "Every one of them is needed.",
     ]
 
 

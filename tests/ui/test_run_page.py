@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,12 +14,14 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import Flow, col
+from penstock.engine.live_rows import CurrentRows
 from penstock.errors import FlowChanged
 from penstock.expr.row_classes import schema_of
-from penstock.io import Changelog, JsonFiles, Print, TableFiles, parse_sink
-from penstock.ui import CheckpointPage, RunPage, RunSubject
-from penstock.ui import live_rows as limits
-from penstock.ui.live_rows import LiveRows
+from penstock.io import Changelog, CsvChangelog, CsvDialect, JsonFiles, Print, TableFiles, parse_sink
+from penstock.ui import CheckpointPage, RunPage, RunSubject, checkpoint_page, run_page
+from penstock.ui import view_rows as limits
+from penstock.ui.flow_overview import flow_overview
+from penstock.ui.view_rows import ViewRows
 
 
 class Sale(NamedTuple):
@@ -93,6 +96,13 @@ def test_the_status_has_ticks_and_totals() -> None:
     json.dumps(status)
 
 
+def test_late_rows_are_those_of_the_sinks_named_for_them() -> None:
+    flow = Flow("late")
+    flow.sink("out", flow.source("sales", Sale).watermark(col.price, lateness=0, late="too_late"))
+    assert flow_overview(flow, {}, {"out": [], "too_late": []})["late_sinks"] == ["too_late"]
+    assert flow_overview(flow, {}, {"out": []})["late_sinks"] == []
+
+
 def test_a_run_that_resumes_says_from_where_its_rows_are(tmp_path: Path) -> None:
     run(page_of(), checkpoint=tmp_path / "c", end=False)
     page = page_of(checkpoint=str(tmp_path / "c"))
@@ -129,7 +139,7 @@ def test_a_page_that_fails_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch,
     def fail(*_: object) -> None:
         raise OSError("no memory")
 
-    monkeypatch.setattr(LiveRows, "add", fail)
+    monkeypatch.setattr(ViewRows, "add", fail)
     monkeypatch.setattr(page, "_record", fail)
     out: list[Any] = []
     run(page, sinks={"totals": out})
@@ -162,11 +172,57 @@ def test_a_changelog_that_tasks_wrote_is_read_tick_by_tick(tmp_path: Path) -> No
 
 
 @SPARK
+def test_a_csv_changelog_that_tasks_wrote_is_read_with_its_dialect(tmp_path: Path) -> None:
+    sink = CsvChangelog(tmp_path / "out", CsvDialect(sep=";", header=False))
+    page = page_of(sinks={"totals": sink}, engine="spark")
+    # In this process, which writes the same files and is faster.
+    ps.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
+    page.refresh()
+    assert shown(page) == [("a", "4", 1, 2), ("b", "2", 1, 1)]
+
+
+@SPARK
+def test_changes_that_could_not_be_read_back_are_not_passed_over(tmp_path: Path) -> None:
+    sink = Changelog(tmp_path / "out")
+    page = page_of(sinks={"totals": sink}, engine="spark")
+    ps.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
+    next((tmp_path / "out").glob("tick=1/*.parquet")).write_text("damaged")
+    page.refresh()
+    found = page.rows("totals", "", 0)
+    assert found["overflow"].startswith("tick 1 could not be read back")
+    assert [row["tick"] for row in found["rows"]] == [2, 2]
+
+
+@SPARK
+def test_ticks_that_came_too_fast_to_be_read_back_are_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_page, "MAX_TICKS", 1)
+    sink = Changelog(tmp_path / "out")
+    page = page_of(sinks={"totals": sink}, engine="spark")
+    ps.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
+    page.refresh()
+    assert page.rows("totals", "", 0)["overflow"].startswith("more than 1 ticks came before")
+
+
+@SPARK
+def test_the_views_version_rises_once_its_rows_have_been_read_back(tmp_path: Path) -> None:
+    sink = Changelog(tmp_path / "out")
+    page = page_of(sinks={"totals": sink}, engine="spark")
+    ps.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
+    before = page.version()
+    page.refresh()
+    assert page.version() > before
+    assert page.status(0)["views"] == {"totals": 4}
+
+
+@SPARK
 def test_a_table_that_tasks_wrote_is_read_as_it_is(tmp_path: Path) -> None:
     sink = TableFiles(tmp_path / "out", key="shop")
     page = page_of(sinks={"totals": sink}, engine="spark")
     ps.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
     assert shown(page) == [("a", "4", 1, 2), ("b", "2", 1, 2)]
+    assert page.status(0)["views"] == {"totals": 2}
 
 
 @SPARK
@@ -192,7 +248,7 @@ CHANGES = st.lists(
 
 @given(CHANGES)
 def test_rows_are_the_sum_of_all_changes(ticks: list[list[tuple[Any, ...]]]) -> None:
-    view = LiveRows(schema_of(Sale))
+    view = ViewRows(schema_of(Sale))
     expected: dict[tuple[Any, ...], int] = {}
     for tick, rows in enumerate(ticks, 1):
         view.add(tick, rows)
@@ -202,26 +258,64 @@ def test_rows_are_the_sum_of_all_changes(ticks: list[list[tuple[Any, ...]]]) -> 
     assert found == {row: weight for row, weight in expected.items() if weight}
 
 
-@pytest.mark.parametrize(("limit", "why"), [("MAX_ROWS", "distinct rows"), ("MAX_PENDING", "came faster")])
+@pytest.mark.parametrize("read", [True, False])
 def test_a_view_that_outgrows_the_page_keeps_its_latest_changes(
-    monkeypatch: pytest.MonkeyPatch, limit: str, why: str
+    monkeypatch: pytest.MonkeyPatch, read: bool
 ) -> None:
-    monkeypatch.setattr(limits, limit, 10)
-    view = LiveRows(schema_of(Sale))
+    monkeypatch.setattr(limits, "MAX_ROWS", 10)
+    monkeypatch.setattr(limits, "MAX_PENDING", 40)
+    view = ViewRows(schema_of(Sale))
     for tick in range(1, 500):
         view.add(tick, [("a", tick, 1)])
-        if limit == "MAX_ROWS":
+        if read:
             view.settle()
     found = view.page("", 0)
-    assert why in found["overflow"]
+    assert found["overflow"] == "the view has more than 10 distinct rows: only the latest changes are kept"
     assert (found["total"], found["changes"]) == (200, 499)
     assert found["rows"][0]["values"] == ["a", "499"]
-    assert not view._rows
+    assert not view._current.rows
     assert not view._pending
 
 
+def test_many_changes_of_few_rows_fit_though_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_ROWS", 10)
+    monkeypatch.setattr(limits, "MAX_PENDING", 40)
+    view = ViewRows(schema_of(Sale))
+    for tick in range(1, 500):
+        view.add(tick, [("a", 1, 1), ("b", 2, 1), ("a", 1, -1)])
+        assert view._waiting <= 40
+    found = view.page("", 0)
+    assert (found["overflow"], found["changes"]) == ("", 3 * 499)
+    assert [(row["values"], row["weight"], row["tick"]) for row in found["rows"]] == [(["b", "2"], 499, 499)]
+
+
+def test_the_run_does_not_wait_while_rows_are_applied_or_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = ViewRows(schema_of(Sale))
+    free: list[bool] = []
+
+    def look(*_: object) -> None:
+        free.append(not view._queue.locked())
+
+    change = CurrentRows.change
+    monkeypatch.setattr(CurrentRows, "change", lambda *given: (look(), change(*given)))
+    view.add(1, [("a", 1, 1), ("b", 2, 1)])
+    view.settle()
+    monkeypatch.setattr(view, "_encode", lambda row: (look(), {"shop": row[0]})[1])
+    view.page("a", 0)
+    assert len(free) > 3
+    assert all(free)
+
+
+def test_a_search_encodes_each_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = ViewRows(schema_of(Sale))
+    view.add(1, [("a", 1, 1), ("b", 2, 1)])
+    view.page("nothing", 0)
+    monkeypatch.delattr(view, "_encode")
+    assert view.page("nothing", 0)["rows"] == []
+
+
 def test_values_that_javascript_would_round_are_text() -> None:
-    view = LiveRows(schema_of(Sale))
+    view = ViewRows(schema_of(Sale))
     view.add(1, [("a", 2**53 + 1, 1)])
     assert view.page("", 0)["rows"][0]["values"] == ["a", "9007199254740993"]
 
@@ -246,3 +340,17 @@ def test_a_checkpoints_page_follows_its_commits(tmp_path: Path) -> None:
         assert answer["why_not"]
     with pytest.raises(FlowChanged):
         CheckpointPage(tmp_path / "nowhere")
+
+
+def test_following_a_checkpoint_reads_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(page_of(), checkpoint=tmp_path / "c", end=False)
+    page = CheckpointPage(tmp_path / "c")
+    run(page_of(), {"sales": [*SALES, Sale("c", 1)]}, checkpoint=tmp_path / "c", end=False)
+    monkeypatch.delattr(checkpoint_page, "inspect")
+    monkeypatch.delattr(checkpoint_page, "state_of")
+    page.refresh()
+    assert (page.version(), page.status(0)["tick"]) == (3, 3)
+    assert page.status(0)["state_bytes"] > 0
+    shutil.rmtree(tmp_path / "c")
+    page.refresh()
+    assert page.version() == 3

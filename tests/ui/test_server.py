@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -20,8 +21,9 @@ pytest.importorskip("uvicorn")
 
 from penstock.errors import BadInput
 from penstock.ui import Json, serving_page
-from penstock.ui.server import Closing, _Guard, build_app
+from penstock.ui.server import _MAX_CONNECTIONS, Closing, _Guard, build_app
 from tests.golden import assert_golden
+from tests.ui.conftest import ROOT
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -135,6 +137,46 @@ def test_other_hosts_are_refused_even_with_the_token(client: Client, host: str) 
 
 def test_localhost_is_this_machine_too(client: Client) -> None:
     assert client.ask("/api/overview", host=f"localhost:{client.port}").status == 200
+
+
+def test_the_address_cannot_lead_to_another_host(client: Client) -> None:
+    answer = client.ask(f"//evil.example/?token={client.token}", cookie="")
+    assert (answer.status, answer.headers.get("location")) == (303, "/")
+
+
+def test_connections_are_limited(client: Client) -> None:
+    streams = [client.send("/api/events") for _ in range(_MAX_CONNECTIONS + 1)]
+    try:
+        answers = [stream.getresponse().status for stream in streams]
+        assert set(answers) == {200, 503}
+    finally:
+        for stream in streams:
+            stream.close()
+
+
+def test_a_request_cut_off_by_the_end_prints_nothing() -> None:
+    script = """
+import threading, time
+from penstock.ui import serving_page
+from tests.ui.test_server import Client, Fake
+
+class Slow(Fake):
+    def refresh(self):
+        pass
+
+    def why(self, view, row):
+        asked.set()
+        time.sleep(20)
+
+asked = threading.Event()
+with serving_page(Slow()) as url:
+    connection = Client(url).send("/api/why?view=a&row=b")
+    asked.wait()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])

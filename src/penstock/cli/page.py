@@ -1,4 +1,4 @@
-"""The page to look at, on the command line: of a run, a checkpoint or a controller."""
+"""Web page of a run, a checkpoint or a controller, on the command line."""
 
 from __future__ import annotations
 
@@ -37,17 +37,6 @@ class Watching:
     on_tick: Callable[[Any], None] | None = None
     observer: Observer | None = None
 
-    def beside(self, other: Callable[[Any], None]) -> Callable[[Any], None]:
-        """Return a callback that calls both."""
-        if (own := self.on_tick) is None:
-            return other
-
-        def both(done: Any) -> None:
-            own(done)
-            other(done)
-
-        return both
-
 
 @contextmanager
 def watched(subject: Callable[[], RunSubject] | None, port: int) -> Generator[Watching]:
@@ -75,7 +64,8 @@ def why_process(flow: str, options: Sequence[str]) -> Callable[[str, str], dict[
     """
 
     def find(sink: str, row: str) -> dict[str, Any]:
-        command = [sys.executable, "-m", "penstock.cli", "why", "--json", f"--seconds={_WHY_SECONDS}"]
+        # -P: a file of the user's named json.py, say, must not replace Python's own.
+        command = [sys.executable, "-P", "-m", "penstock.cli", "why", "--json", f"--seconds={_WHY_SECONDS}"]
         try:
             done = subprocess.run(
                 [*command, *options, "--", flow, sink, "-"],

@@ -14,7 +14,7 @@ from penstock.cli.page import UiPort, watched, why_process
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
-    from penstock.engine.progress import Observer
+    from penstock.engine.progress import Observer, Progress
     from penstock.flow.flow import Flow
     from penstock.ui import RunSubject
 
@@ -25,7 +25,7 @@ class RunOptions:
 
     checkpoint: str | None
     follow: bool
-    on_tick: Callable[[Any], None]
+    on_tick: Callable[[Progress], object] | None
     tick_rows: int | dict[str, int] | None
     max_iterations: int | None
     end: bool | None
@@ -114,6 +114,7 @@ def run(
     --checkpoint, the same command resumes from there.
     """
     from penstock.cli.load_flow import load_flow
+    from penstock.engine.progress import combine_observers
     from penstock.engine.progress_display import progress_reporter
     from penstock.io import parse_sink, parse_source
 
@@ -142,7 +143,7 @@ def run(
             RunOptions(
                 checkpoint,
                 follow,
-                page.beside(on_tick),
+                combine_observers(page.on_tick, on_tick),
                 limits,
                 max_iterations,
                 end,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,11 +14,8 @@ from penstock.cli.text_tables import create_console, create_table
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
-    from penstock.engine.witness import SourceRead, Witness
+    from penstock.engine.witness import Witness
     from penstock.expr.types import Schema
-
-SHOWN_ROWS = 200
-"""Rows of a source that are shown."""
 
 
 def why(
@@ -52,6 +48,7 @@ def why(
     from penstock.cli.run import tick_row_limits
     from penstock.engine.endpoints import TICK_ROWS, check_names, with_tick_time
     from penstock.engine.witness import Limits, find_witness
+    from penstock.engine.witness_report import witness_json
     from penstock.io import parse_source
 
     loaded = load_flow(flow)
@@ -96,92 +93,14 @@ def parse_row(text: str, schema: Schema) -> tuple[Any, ...]:
         ) from error
 
 
-def witness_json(found: Witness) -> dict[str, Any]:
-    """Encode a witness as JSON, with the steps of the search as sentences."""
-    return {
-        "found": found.found,
-        "problem": found.problem,
-        "steps": list(steps(found)),
-        "minimal": found.minimal,
-        "sources": {name: _source_json(name, read, found) for name, read in found.sources.items()},
-    }
-
-
-def _source_json(name: str, read: SourceRead, found: Witness) -> dict[str, Any]:
-    from penstock.io.files.json_values import object_encoder
-    from penstock.ui.live_rows import shown_json
-
-    encode = object_encoder(read.schema.fields)
-    width = len(read.schema.fields)
-    needed = {id(item) for item in found.needed}
-    possible = sorted(
-        (item for item in found.possible if item.source == name), key=lambda item: id(item) not in needed
-    )
-    rows = [
-        {
-            "values": [shown_json(value) for value in encode(item.row[:width]).values()],
-            "weight": 1 if read.append else item.row[-1],
-            "needed": id(item) in needed,
-        }
-        for item in possible[:SHOWN_ROWS]
-    ]
-    return {
-        "why_not": read.why_not,
-        "restriction": read.restriction,
-        "columns": list(read.schema.names),
-        "rows": rows,
-        "possible": len(possible),
-        "needed": sum(id(item) in needed for item in possible),
-    }
-
-
-def steps(found: Witness) -> Sequence[str]:
-    """Describe the steps of a search, a sentence each."""
-    said: list[str] = []
-    for name, read in found.sources.items():
-        if read.why_not:
-            said.append(f"{name}: not read: {read.why_not}.")
-            continue
-        kept = sum(item.source == name for item in found.possible)
-        limit = "" if read.all_read else ", and stopped at the limit"
-        by = (
-            f"; {kept:,} have {read.restriction}"
-            if read.restriction
-            else "; no column of the row restricts them"
-        )
-        said.append(f"{name}: read {read.rows:,} row{_s(read.rows)} again{limit}{by}.")
-    count = len(found.possible)
-    if not found.found:
-        return [*said, found.problem]
-    said.append(
-        f"Ran the flow on {'this' if count == 1 else 'these'} {count:,} row{_s(count)}: the row comes out."
-    )
-    left = len(found.needed)
-    suffices = "the other one suffices" if left == 1 else f"the other {left:,} suffice"
-    if found.minimal and left < count:
-        alone = "" if left == 1 else "; without any one of them, the row does not come out"
-        said.append(f"Left out {count - left:,}: {suffices}{alone}.")
-    elif found.minimal:
-        said.append("Left out each of them in turn: then the row does not come out.")
-    elif left < count:
-        said.append(f"Left out {count - left:,}: {suffices}.")
-    else:
-        said.append("Left out none.")
-    if not found.minimal:
-        said.append("These are too many to try one by one: some may have nothing to do with the row.")
-    return said
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
-
-
 def _print(found: Witness) -> None:
+    from penstock.engine.witness_report import witness_json
+
     out = create_console()
-    for step in steps(found):
+    report = witness_json(found)
+    for step in report["steps"]:
         out.print(step, highlight=False, soft_wrap=True, markup=False)
-    for name, read in found.sources.items():
-        shown = _source_json(name, read, found)
+    for name, shown in report["sources"].items():
         if not found.found or not shown["rows"]:
             continue
         table = create_table(name, *shown["columns"], ">weight")

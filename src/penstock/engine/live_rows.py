@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 Row = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class Occurrence:
+    """Multiplicity of a row, and the last tick that changed it. json: the row as JSON, once it was needed."""
+
+    weight: int
+    tick: int
+    json: str = ""
+
+
+class CurrentRows:
+    """Multiset of rows, maintained from changes.
+
+    rows: those of nonzero weight, the last changed come last.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[Row, Occurrence] = {}
+
+    def change(self, row: Row, weight: int, tick: int) -> int:
+        """Add to a row's weight; return the weight before."""
+        there = self.rows.pop(row, None)
+        if there is None:
+            there = Occurrence(0, tick)
+        before = there.weight
+        there.weight += weight
+        if there.weight:
+            there.tick = tick
+            self.rows[row] = there
+        return before
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +70,7 @@ class LiveRows:
         self.limit = limit
         self.count = 0
         """Number of rows so far, or of rows that are there now, copies included."""
-        self._copies: dict[Row, int] = {}  # the latest changed comes last
+        self._current = CurrentRows()
         self._latest: list[Row] = []
         self._changed: dict[Row, int] = {}
         self._arrived = 0
@@ -52,10 +84,8 @@ class LiveRows:
             return
         for *values, weight in rows:
             row = tuple(values)
-            before = self._copies.pop(row, 0)
-            if after := before + weight:
-                self._copies[row] = after
-            self.count += max(after, 0) - max(before, 0)
+            before = self._current.change(row, weight, 0)
+            self.count += max(before + weight, 0) - max(before, 0)
             self._changed[row] = self._changed.get(row, 0) + weight
 
     def take(self) -> list[LiveRow]:
@@ -68,9 +98,10 @@ class LiveRows:
             self._arrived = 0
             return [LiveRow(self._present(row), int(at >= old), 1) for at, row in enumerate(self._latest)]
         changed, self._changed = self._changed, {}
-        shown = {row: max(self._copies.get(row, 0), 0) for row in islice(_gone(changed), self.limit)}
-        present = (row for row in reversed(self._copies) if self._copies[row] > 0)
-        shown.update((row, self._copies[row]) for row in islice(present, self.limit))
+        current = self._current.rows
+        present = ((row, current[row].weight) for row in reversed(current) if current[row].weight > 0)
+        gone = ((row, max(current[row].weight, 0) if row in current else 0) for row in _gone(changed))
+        shown = dict([*islice(gone, self.limit), *islice(present, self.limit)])
         return [LiveRow(self._present(row), _sign(changed.get(row, 0)), shown[row]) for row in _sorted(shown)]
 
 
@@ -87,3 +118,10 @@ def _sorted(rows: dict[Row, int]) -> list[Row]:
         return sorted(rows)
     except TypeError:  # values of a column that cannot be compared
         return sorted(rows, key=repr)
+
+
+def shown_json(value: Any) -> str | None:
+    """Format a value of JSON as text; JavaScript would round large numbers."""
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)

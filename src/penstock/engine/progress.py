@@ -154,3 +154,18 @@ class RunResult(Shown):
     stopped_by: signal.Signals | None
     results: Mapping[str, Any] = field(default_factory=dict[str, Any])
     held_back: Mapping[str, HeldBack] = field(default_factory=dict[str, "HeldBack"])
+
+
+def combine_observers(
+    *observers: Callable[[Progress], object] | None,
+) -> Callable[[Progress], object] | None:
+    """Combine tick observers into one; None if there are none."""
+    found = [each for each in observers if each is not None]
+    if len(found) < 2:
+        return found[0] if found else None
+
+    def all_of_them(done: Progress) -> None:
+        for observe in found:
+            observe(done)
+
+    return all_of_them

@@ -6,7 +6,7 @@ grows, times as seconds since 1970 (so that an age is `time() - x` where it is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -175,21 +175,6 @@ def serving_metrics(metrics: Metrics | None, flow: str) -> Generator[RunMetrics 
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-def combine_observers(
-    metrics: RunMetrics | None, *observers: Callable[[Progress], object] | None
-) -> Callable[[Progress], object] | None:
-    """Combine tick observers into one; None if there are none."""
-    found = [each for each in (None if metrics is None else metrics.observe, *observers) if each is not None]
-    if len(found) < 2:
-        return found[0] if found else None
-
-    def all_of_them(done: Progress) -> None:
-        for observe in found:
-            observe(done)
-
-    return all_of_them
 
 
 def _client() -> Any:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.endpoints import TICK_ROWS, AnySink, AnySource, check_names, is_async, with_tick_time
 from penstock.engine.interrupt import Interrupt
-from penstock.engine.progress import Observer, Progress, RunResult
+from penstock.engine.progress import Observer, Progress, RunResult, combine_observers
 from penstock.engine.progress_display import run_display
-from penstock.engine.prometheus import Metrics, combine_observers, serving_metrics
+from penstock.engine.prometheus import Metrics, serving_metrics
 from penstock.engine.queue import PerSource, check_limits
 from penstock.engine.started_run import RunOptions, StartedRun
 from penstock.errors import BadInput, LoopRunsAlready
@@ -101,7 +101,7 @@ def run(
         Interrupt() as interrupt,
         ExitStack() as closing,
     ):
-        on_tick = combine_observers(registered, on_tick, display)
+        on_tick = combine_observers(registered and registered.observe, on_tick, display)
         options = RunOptions(
             tick_rows, checkpoint, follow, on_tick, max_iterations, end, confirm_within, observer
         )
@@ -141,7 +141,7 @@ async def arun(
         run_display(progress, flow.name) as display,
         ExitStack() as closing,
     ):
-        on_tick = combine_observers(registered, on_tick, display)
+        on_tick = combine_observers(registered and registered.observe, on_tick, display)
         options = RunOptions(
             tick_rows, checkpoint, follow, on_tick, max_iterations, end, confirm_within, observer
         )

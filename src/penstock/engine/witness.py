@@ -32,6 +32,7 @@ from penstock.flow.operators.source import TICK_TIME
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.io import Feed, open_source
 from penstock.io.change_data import ChangeData
+from penstock.io.delta import DeltaRows
 from penstock.io.files.file_source import Files
 from penstock.io.in_process import Rows
 
@@ -221,10 +222,10 @@ def _problem(read: Mapping[str, SourceRead], search: _Search) -> str:
     if search.error:
         return f"The flow fails on the rows that were read again: {search.error}"
     if not all(source.all_read for source in read.values()):
-        return "The row does not come out of the rows that were read; more than the limit are there."
+        return "The rows that were read do not produce the row; the source has more rows than the limit."
     return (
-        "The row does not come out of the sources as they are now: it has been replaced since, or the sources"
-        " have changed, or it depends on how the run cut its input into ticks or on the time."
+        "The sources as they are now do not produce the row. It may have been replaced since, the sources may have"
+        " changed, or it depends on how the run cut its input into ticks or on the time."
     )
 
 
@@ -332,7 +333,8 @@ def _read(
             reader = open_source(as_read_by(operator, sources[name]), feed)
             closing.callback(reader.close)
             rows = _limit(operator, tick_rows)
-            read[name], kept = _rows_of(name, reader, rows, restriction, given, limits)
+            whole = rows is None and isinstance(_records(sources[name]), DeltaRows)
+            read[name], kept = _rows_of(name, reader, rows, restriction, given, limits, whole=whole)
             items += kept
     items.sort(key=lambda item: item.round)  # stable: rows keep their order within a source
     return read, items
@@ -345,22 +347,33 @@ def _limit(operator: SourceOperator | SignalSource, tick_rows: PerSource) -> int
 
 
 def _why_unreadable(name: str, source: object) -> str:
-    records = source.records if isinstance(source, ChangeData) else source
-    if isinstance(records, Files | Rows | list | tuple):
+    if isinstance(_records(source), Files | DeltaRows | Rows | list | tuple):
         return ""
     if source is None:
         return f"nothing is given for source {name!r}"
-    return f"{type(source).__name__} cannot be read again; files and lists of rows can"
+    return f"{type(source).__name__} cannot be read again; files, Delta tables and lists of rows can"
+
+
+def _records(source: object) -> object:
+    return source.records if isinstance(source, ChangeData) else source
 
 
 def _rows_of(
-    name: str, reader: Reader, limit: int | None, restriction: Restriction, given: SourceRead, limits: Limits
+    name: str,
+    reader: Reader,
+    limit: int | None,
+    restriction: Restriction,
+    given: SourceRead,
+    limits: Limits,
+    *,
+    whole: bool,
 ) -> tuple[SourceRead, list[SourceRow]]:
+    """Read the rows of a source. whole: at once, as a bounded source of versions is read."""
     keep = _filter(restriction, given.schema)
     kept: list[SourceRow] = []
     count = round_ = 0
     while (left := limits.rows - count) > 0:
-        batch = reader.read(left if limit is None else min(left, limit))
+        batch = reader.read(None if whole else left if limit is None else min(left, limit))
         if batch is None:
             break
         count += len(batch.rows)

@@ -24,9 +24,9 @@ from penstock.engine.endpoints import (
 )
 from penstock.engine.engine import Engine
 from penstock.engine.interrupt import Interrupt
-from penstock.engine.progress import Observer, Progress
+from penstock.engine.progress import Observer, Progress, combine_observers
 from penstock.engine.progress_display import run_display
-from penstock.engine.prometheus import Metrics, combine_observers, serving_metrics
+from penstock.engine.prometheus import Metrics, serving_metrics
 from penstock.engine.run import RunResult
 from penstock.errors import BadInput, NotOnSpark
 from penstock.flow.operators.source import Source as SourceOperator
@@ -145,14 +145,14 @@ def run(
             run_display(progress, flow.name) as display,
             told_deaths(spark, lambda: None),
         ):
-            on_tick = combine_observers(registered, on_tick, display)
+            on_tick = combine_observers(registered and registered.observe, on_tick, display)
             return run_batch(
                 flow, spark, sources=sources, sinks=sinks or {}, on_tick=on_tick, loop_rows=loop_rows
             )
     with ExitStack() as closing:
         registered = closing.enter_context(serving_metrics(metrics, flow.name))
         display = closing.enter_context(run_display(progress, flow.name))
-        on_tick = combine_observers(registered, on_tick, display)
+        on_tick = combine_observers(registered and registered.observe, on_tick, display)
         folder = _checkpoint_folder(checkpoint, closing)
         spark = _session(spark)
         running = _Run(flow, spark, folder, closing, durable=checkpoint is not None)

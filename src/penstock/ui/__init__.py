@@ -1,4 +1,4 @@
-"""The page to look at: a local web page of a run, of a checkpoint at rest, or of a controller."""
+"""Web page of a run, of a checkpoint at rest, or of a controller."""
 
 from penstock.ui.checkpoint_page import CheckpointPage
 from penstock.ui.page import Json, Page

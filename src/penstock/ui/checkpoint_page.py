@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.path_or_url import local_path
 from penstock.state.commit import CommitLog
 from penstock.state.inspection import inspect
-from penstock.ui.checkpoint_state import describe, state_of_key
+from penstock.ui.checkpoint_state import state_of, state_of_key
 
 if TYPE_CHECKING:
     from penstock.ui.page import Json
@@ -21,37 +21,40 @@ _NO_LETTERS = "A checkpoint does not know the folders of dead letters. Start the
 class CheckpointPage:
     """Page of a checkpoint's folder; it follows new commits. The checkpoint is never modified.
 
+    Following reads the newest commit only. The state's files are read when the state is asked for.
     The constructor raises the errors of `inspect`.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(local_path(folder, "checkpoint"))
-        self._held = inspect(self._folder)
+        inspect(self._folder)
+        self._log = CommitLog(self._folder)
+        self._last = self._log.last()
 
     def refresh(self) -> None:
-        ticks = CommitLog(self._folder).ticks()
-        if ticks and max(ticks) != self._held.tick:
-            self._held = inspect(self._folder)
+        ticks = self._log.ticks()
+        if ticks and ticks[-1] != self.version():
+            self._last = self._log.last()
 
     def version(self) -> int:
-        return self._held.tick
+        return 0 if self._last is None else self._last.tick
 
     def overview(self) -> Json:
         return {"kind": "checkpoint", "title": self._folder.name, "sources": {}, "sinks": {}}
 
     def status(self, after: int) -> Json:
-        held = self._held
+        last = self._last
         return {
-            "tick": held.tick,
+            "tick": self.version(),
             "ticks": [],
-            "watermarks": held.watermarks,
+            "watermarks": {} if last is None else last.counters.get("watermarks", {}),
             "late": {},
             "sources": {},
-            "state_bytes": held.bytes,
+            "state_bytes": None if last is None else last.state_bytes,
         }
 
     def state(self) -> Json:
-        return describe(self._held)
+        return state_of(self._folder)
 
     def state_of_key(self, operator: str, key: str) -> Json:
         return state_of_key(self._folder, operator, key)

@@ -18,7 +18,7 @@ MAX_VALUES, MAX_TEXT = 200, 20_000
 
 def state_of(folder: str | Path) -> Json:
     """Describe a checkpoint. Raises the errors of `inspect`."""
-    return describe(inspect(folder))
+    return _describe(inspect(folder))
 
 
 def state_of_key(folder: str | Path, operator: str, key: str) -> Json:
@@ -32,8 +32,7 @@ def state_of_key(folder: str | Path, operator: str, key: str) -> Json:
     return {"values": [{"slot": each.what, "shard": each.shard, "value": text} for each, text in values]}
 
 
-def describe(held: CheckpointHeld) -> Json:
-    """Convert the contents of a checkpoint to JSON."""
+def _describe(held: CheckpointHeld) -> Json:
     return {
         "folder": str(held.folder),
         "on": held.on,

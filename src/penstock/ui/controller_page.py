@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from penstock.compute.client.dataclass_json import to_plain
-from penstock.ui.live_rows import LiveRows
+from penstock.ui.view_rows import ViewRows
 
 if TYPE_CHECKING:
     from penstock.compute.client.client import Client
@@ -82,7 +82,7 @@ class ControllerPage:
             return {"why_not": f"There is no view or collection {view!r}."}
         known = self._client.describe(view)
         rows = self._client.peek(view, limit=MAX_PEEKED)
-        held = LiveRows(known.schema)
+        held = ViewRows(known.schema)
         held.add(0, [(row, 1) if known.schema.scalar else (*row, 1) for row in rows])
         found = held.page(search, offset)
         limit = f"only the first {MAX_PEEKED:,} rows are read" if len(rows) == MAX_PEEKED else ""

@@ -1,4 +1,4 @@
-"""What a page shows of a flow before it runs: picture, regions, explanation and generated code."""
+"""Static part of a run's page: picture, regions, explanation and generated code."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from penstock.analysis import analyse, explain
 from penstock.analysis.column_liveness import live_graph
 from penstock.analysis.node_labels import label
 from penstock.engine.program import compile_program
+from penstock.flow.operators.late_rows import LateRows
 from penstock.view import picture_of, to_svg
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow
+    from penstock.graph.node import FlowGraph
     from penstock.ui.page import Json
 
 
@@ -42,6 +44,9 @@ def flow_overview(
         "nodes": [label(graph, node) for node in graph.nodes],
         "strata": list(analysis.strata),
         "sources": {name: _described(sources.get(name)) for name in graph.sources},
+        "late_sinks": [
+            name for name, node in graph.sinks.items() if name in sinks and _holds_late_rows(graph, node)
+        ],
         "sinks": {
             name: {
                 "destination": _described(sinks[name]),
@@ -59,6 +64,11 @@ def _on_spark(flow: Flow, sinks: Mapping[str, Any], shards: int | None) -> str:
     from penstock.spark.explanation import SHARDS, explain_on_spark
 
     return explain_on_spark(flow.graph(), shards=SHARDS if shards is None else shards, sinks=dict(sinks))
+
+
+def _holds_late_rows(graph: FlowGraph, sink: int) -> bool:
+    (read,) = graph.nodes[sink].inputs
+    return isinstance(graph.nodes[read].operator, LateRows)
 
 
 def _described(endpoint: object) -> str:

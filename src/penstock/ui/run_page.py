@@ -17,10 +17,14 @@ from penstock.io.files.changelog import Changelog
 from penstock.io.files.table_files import TableFiles
 from penstock.io.source import dead_letter_folder
 from penstock.ui.checkpoint_state import state_of, state_of_key
-from penstock.ui.dead_letter_rows import latest_dead_letters
 from penstock.ui.flow_overview import flow_overview
-from penstock.ui.live_rows import LiveRows, Row
-from penstock.ui.written_rows import changes_of_tick, current_rows, why_rows_are_elsewhere
+from penstock.ui.rows_read_back import (
+    changes_of_tick,
+    current_rows,
+    latest_dead_letters,
+    why_rows_are_elsewhere,
+)
+from penstock.ui.view_rows import Row, ViewRows
 
 if TYPE_CHECKING:
     from penstock.engine.progress import Progress, RegionTime
@@ -97,7 +101,7 @@ class RunPage:
             ),
         }
         self._views = {
-            name: LiveRows(graph.nodes[node].schema)
+            name: ViewRows(graph.nodes[node].schema)
             for name, node in graph.sinks.items()
             if name in subject.sinks
         }
@@ -112,7 +116,7 @@ class RunPage:
         self._failure: str | None = None
         self._broken = False
         self._asking = threading.Lock()
-        self._to_read: deque[int] = deque(maxlen=MAX_TICKS)
+        self._to_read: deque[int] = deque()
         self.observer = Observer(self._on_changes)
 
     # -- called by the run ----------------------------------------------------------------------
@@ -161,10 +165,22 @@ class RunPage:
                 nodes = tuple(node for node in region.nodes if node < self._known)
                 self._regions.setdefault(nodes, _RegionTotals()).add(region)
             if self._subject.engine == "spark":
-                self._to_read.append(done.tick)
+                self._queue_to_read(done.tick)
             self._first = done.tick if self._first is None else self._first
             self._last = done
             self._version += 1
+
+    def _queue_to_read(self, tick: int) -> None:
+        if len(self._to_read) == MAX_TICKS:
+            self._to_read.popleft()
+            for name in self._views:
+                self._lose(name, f"more than {MAX_TICKS} ticks came before the page read them back")
+        self._to_read.append(tick)
+
+    def _lose(self, view: str, why: str) -> None:
+        """Record that changes of a changelog are missing. Other sinks are not read tick by tick."""
+        if isinstance(self._subject.sinks[view], Changelog):
+            self._views[view].lose(why)
 
     def _add_totals(self, done: Progress) -> None:
         totals = self._totals
@@ -180,19 +196,22 @@ class RunPage:
 
     def refresh(self) -> None:
         while self._to_read:
-            self._read_changelogs(self._to_read.popleft())
+            with self._lock:
+                tick = self._to_read.popleft()
+            self._read_changelogs(tick)
         for view in self._views.values():
             view.settle()
 
     def _read_changelogs(self, tick: int) -> None:
         for name, view in self._views.items():
-            sink = self._subject.sinks[name]
-            if isinstance(sink, Changelog):
-                for rows in changes_of_tick(sink, tick, view.schema):
+            try:
+                for rows in changes_of_tick(self._subject.sinks[name], tick, view.schema):
                     view.add(tick, rows)
+            except Exception as error:
+                view.lose(f"tick {tick} could not be read back ({error})")
 
     def version(self) -> int:
-        return self._version
+        return self._version + sum(view.changes for view in self._views.values())
 
     def overview(self) -> Json:
         return self._overview
@@ -213,9 +232,18 @@ class RunPage:
             "late": {} if last is None else dict(last.late),
             "sources": {} if last is None else _sources(last),
             "state_bytes": None if last is None else last.state_bytes,
-            "views": {name: view.changes for name, view in self._views.items()},
+            "views": {name: self._view_version(name) for name in self._views},
             "failure": self._failure,
         }
+
+    def _view_version(self, name: str) -> int:
+        """Return a number that rises whenever the view's rows may have changed."""
+        if self._is_read_whole(name):
+            return 0 if self._last is None else self._last.tick
+        return self._views[name].changes
+
+    def _is_read_whole(self, name: str) -> bool:
+        return self._subject.engine == "spark" and isinstance(self._subject.sinks[name], TableFiles)
 
     def state(self) -> Json:
         if self._subject.checkpoint is None:
@@ -236,7 +264,7 @@ class RunPage:
         if self._subject.engine == "spark":
             if elsewhere := why_rows_are_elsewhere(sink):
                 return {"why_not": elsewhere}
-            if isinstance(sink, TableFiles):
+            if self._is_read_whole(view):
                 return current_rows(sink, self._views[view].schema, search, offset)
         found = self._views[view].page(search, offset)
         resumed = self._first is not None and self._first > 1

@@ -30,10 +30,14 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 _LOG = logging.getLogger("penstock.ui")
+# A request that is cut off by the end of the run is an error to uvicorn. Without a handler, Python would print
+# it on the user's terminal; handlers of the user's program still receive it.
+logging.getLogger("uvicorn.error").addHandler(logging.NullHandler())
 _LOOPBACK = "127.0.0.1"
 _HOSTS = frozenset({_LOOPBACK, "localhost"})
 _TOKEN_VARIABLE = "PENSTOCK_UI_TOKEN"
 _LEAST_TOKEN = 16
+_MAX_CONNECTIONS = 64
 _BETWEEN_LOOKS = 0.25
 """Seconds between two looks at whether the page has news."""
 _ALIVE_EVERY = 40
@@ -98,7 +102,7 @@ def serving_page(page: Page, port: int = 0) -> Generator[str]:
     config = uvicorn.Config(
         build_app(page, token, port, closing),
         log_config=None, access_log=False, lifespan="off", ws="none", http="h11", loop="asyncio",
-        timeout_graceful_shutdown=1, server_header=False,
+        timeout_graceful_shutdown=1, server_header=False, limit_concurrency=_MAX_CONNECTIONS,
     )  # fmt: skip
     server = uvicorn.Server(config)
     thread = threading.Thread(target=_serve, args=(server, listener, page), name="penstock page", daemon=True)
@@ -182,6 +186,7 @@ def _listen(port: int) -> socket.socket:
 def build_app(page: Page, token: str, port: int, closing: Closing) -> ASGIApp:
     """Build the application. closing: told when the subject of the page has ended."""
     from starlette.applications import Starlette
+    from starlette.responses import StreamingResponse
     from starlette.routing import Route
 
     run = secrets.token_hex(4)
@@ -192,8 +197,8 @@ def build_app(page: Page, token: str, port: int, closing: Closing) -> ASGIApp:
 
         return answer
 
-    async def events(request: Request) -> Response:
-        return _events(request, page, run, closing)
+    async def events(_request: Request) -> Response:
+        return StreamingResponse(_stream(page, run, closing), media_type="text/event-stream")
 
     routes = [
         Route("/", _file("index.html")),
@@ -247,20 +252,11 @@ def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
     return give
 
 
-def _events(request: Request, page: Page, run: str, closing: Closing) -> Response:
+async def _stream(page: Page, run: str, closing: Closing) -> AsyncIterator[str]:
     """Stream the status. run: distinguishes this process from one that served the same address before."""
-    from starlette.responses import StreamingResponse
-
-    last_run, _, last = request.headers.get("last-event-id", "").partition(".")
-    after = int(last) if last_run == run and last.isdecimal() and len(last) < 16 else 0
-    return StreamingResponse(_stream(page, run, after, closing), media_type="text/event-stream")
-
-
-async def _stream(page: Page, run: str, after: int, closing: Closing) -> AsyncIterator[str]:
     from starlette.concurrency import run_in_threadpool
 
-    version, quiet = -1, 0
-    yield "retry: 1000\n\n"
+    version, after, quiet = -1, 0, 0
     with closing.stream():
         while True:
             ends = closing.is_set  # before the look: what changed until then is still sent
@@ -269,7 +265,7 @@ async def _stream(page: Page, run: str, after: int, closing: Closing) -> AsyncIt
                 status = await run_in_threadpool(page.status, after)
                 after = status["tick"]
                 data = json.dumps({**status, "run": run})
-                yield f"id: {run}.{after}\nevent: status\ndata: {data}\n\n"
+                yield f"event: status\ndata: {data}\n\n"
             elif (quiet := quiet + 1) % _ALIVE_EVERY == 0:
                 yield ": alive\n\n"
             if ends:
@@ -312,7 +308,7 @@ class _Guard:
             return PlainTextResponse("Only GET.\n", 405)
         given = request.query_params.get("token")
         if given is not None and self._matches(given):
-            welcome = RedirectResponse(request.url.path, 303)
+            welcome = RedirectResponse("/", 303)
             welcome.set_cookie(self._cookie, given, httponly=True, samesite="strict")
             return welcome
         if given is not None or not self._matches(request.cookies.get(self._cookie, "")):

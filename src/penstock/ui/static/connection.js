@@ -11,10 +11,14 @@ export async function ask(path, parameters = {}) {
 }
 
 // on: {status(status), state(name)} with the states live, ended, lost and refused.
+// A hidden tab holds no connection: HTTP/1.1 has six per host, for all tabs together.
 export function listen(on) {
   let ended = false;
+  let events = null;
+  let waiting = null;
   const open = () => {
-    const events = new EventSource("api/events");
+    if (document.hidden) return;
+    events = new EventSource("api/events");
     events.addEventListener("status", (event) => {
       ended = false;
       on.state("live");
@@ -23,18 +27,26 @@ export function listen(on) {
     events.addEventListener("end", () => {
       ended = true;
       on.state("ended");
-      again(events);
+      again();
     });
     events.addEventListener("error", () => {
       if (!ended) on.state("lost");
-      again(events);
+      again();
       checkRefused(on);
     });
   };
-  const again = (events) => {
-    events.close();
-    setTimeout(open, RETRY);
+  const close = () => {
+    clearTimeout(waiting);
+    events?.close();
   };
+  const again = () => {
+    close();
+    waiting = setTimeout(open, RETRY);
+  };
+  document.addEventListener("visibilitychange", () => {
+    close();
+    open();
+  });
   open();
 }
 

@@ -4,12 +4,15 @@ import { ask } from "./connection.js";
 import { element, note, table } from "./elements.js";
 import { behind, clock, whole } from "./format.js";
 
-export function latePanel() {
+export function latePanel(overview) {
   const marks = element("div");
   const lag = element("div");
   const letters = element("div");
+  const late = element("div");
+  let seen = null;
 
   async function load() {
+    late.replaceChildren(...await Promise.all(overview.late_sinks.map(lateTable)));
     try {
       const found = await ask("api/dead-letters");
       letters.replaceChildren(...(found.why_not ? [note(found.why_not)] : Object.entries(found.sources).map(letterTable)));
@@ -22,14 +25,16 @@ export function latePanel() {
     id: "late",
     title: "Late and set aside",
     update(status) {
-      marks.replaceChildren(watermarkTable(status));
+      marks.replaceChildren(watermarkTable(status), ...(overview.late_sinks.length || !Object.keys(status.late).length ? []
+        : [note('Late rows are only counted. To see them, name a sink for them: watermark(..., late="late_rows").')]));
       lag.replaceChildren(lagTable(status));
-      if (!this.root.hidden && status.totals?.set_aside !== this.aside) this.shown();
-      this.aside = status.totals?.set_aside;
+      const now = [status.totals?.set_aside, ...overview.late_sinks.map((name) => status.views[name])].join();
+      if (!this.root.hidden && now !== seen) this.shown();
+      seen = now;
     },
     shown() {
       if (!this.root.firstChild) {
-        this.root.replaceChildren(marks, lag, element("h2", {}, "Dead letters"), letters);
+        this.root.replaceChildren(marks, late, lag, element("h2", {}, "Dead letters"), letters);
       }
       load();
     },
@@ -43,9 +48,21 @@ function watermarkTable(status) {
     const mark = status.watermarks[name];
     return [name, mark === undefined ? "no row yet" : String(mark), behind(mark), whole(status.late[name] ?? 0)];
   });
-  const columns = [{ title: "Watermark" }, { title: "Stands at" }, { title: "Behind the clock", number: true }, { title: "Late rows", number: true }];
-  return element("div", {}, table("Watermarks and late rows", columns, rows),
-    note("Late rows are counted here. To see the rows, give the flow's stream of late rows a sink."));
+  const columns = [{ title: "Watermark" }, { title: "Value" }, { title: "Behind the clock", number: true }, { title: "Late rows", number: true }];
+  return table("Watermarks and late rows", columns, rows);
+}
+
+async function lateTable(view) {
+  try {
+    const found = await ask("api/rows", { view });
+    const columns = [...found.columns ?? [], "Tick"].map((title) => ({ title }));
+    if (found.why_not) return note(`${view}: ${found.why_not}`);
+    return found.rows.length
+      ? table(`${view}: the latest late rows, of ${whole(found.total)}`, columns, found.rows.map((row) => [...row.values, whole(row.tick)]))
+      : note(`${view}: no row was late.`);
+  } catch (error) {
+    return note(error.message, "bad");
+  }
 }
 
 function lagTable(status) {

@@ -49,9 +49,10 @@ async function begin(id) {
   const where = { here: "in one process", spark: "on Spark" }[overview.engine];
   by("subtitle").textContent = { run: `a run ${where}`, checkpoint: "checkpoint", controller: "" }[overview.kind];
   by("failure").hidden = true;
+  for (const panel of panels) panel.close?.();
   const rows = rowsPanel(overview);
   panels = {
-    run: () => [flowPanel(overview), ticksPanel(ticks), rows, latePanel(), statePanel(false), planPanel(overview)],
+    run: () => [flowPanel(overview), ticksPanel(ticks), rows, latePanel(overview), statePanel(false), planPanel(overview)],
     checkpoint: () => [statePanel(true)],
     controller: () => [controllerPanel(), rows],
   }[overview.kind]();

@@ -6,6 +6,7 @@ import { whole } from "./format.js";
 import { askWhy } from "./why_dialog.js";
 
 const BETWEEN = 700;
+const TYPING = 200;
 
 export function rowsPanel(overview) {
   let names = Object.keys(overview.sinks);
@@ -18,16 +19,22 @@ export function rowsPanel(overview) {
   let offset = 0;
   let seen = null;
   let asked = 0;
+  let answered = 0;
   let panel = null;
+  let latest = null;
+
+  const shownVersion = () => `${view.value} ${latest?.views?.[view.value]}`;
 
   async function load() {
     const number = ++asked;
+    seen = shownVersion();
     try {
       const found = await ask("api/rows", { view: view.value, search: search.value, offset });
       if (number === asked) show(found);
     } catch (error) {
-      body.replaceChildren(note(error.message, "bad"));
+      if (number === asked) body.replaceChildren(note(error.message, "bad"));
     }
+    answered = Math.max(answered, number);
   }
 
   function show(found) {
@@ -63,17 +70,17 @@ export function rowsPanel(overview) {
 
   const restart = () => { offset = 0; load(); };
   view.addEventListener("change", restart);
-  search.addEventListener("input", restart);
+  let typing = null;
+  search.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(restart, TYPING);
+  });
   earlier.addEventListener("click", () => { offset = Math.max(0, offset - 100); load(); });
   later.addEventListener("click", () => { offset += 100; load(); });
 
-  let latest = null;
-  setInterval(() => {
-    const now = latest && `${latest.run} ${latest.tick} ${latest.views?.[view.value]}`;
-    if (panel && !panel.root.hidden && names.length && now !== seen) {
-      seen = now;
-      load();
-    }
+  const reloading = setInterval(() => {
+    const visible = panel && !panel.root.hidden && !document.hidden;
+    if (visible && names.length && answered === asked && shownVersion() !== seen) load();
   }, BETWEEN);
 
   // The views of a controller come and go.
@@ -104,6 +111,10 @@ export function rowsPanel(overview) {
       }
       if (names.length) load();
       else body.replaceChildren(note("There is no sink or view yet."));
+    },
+    close() {
+      clearInterval(reloading);
+      clearTimeout(typing);
     },
     focusSearch() {
       search.focus();

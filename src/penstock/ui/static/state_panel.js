@@ -4,6 +4,9 @@ import { ask } from "./connection.js";
 import { element, note, table } from "./elements.js";
 import { bytes, whole } from "./format.js";
 
+// Milliseconds between two readings: each reads all files of the state.
+const BETWEEN = 2000;
+
 export function statePanel(follows) {
   const body = element("div");
   const again = element("button", { type: "button", onclick: () => load() }, "Read again");
@@ -14,6 +17,9 @@ export function statePanel(follows) {
     element("label", { for: "operator" }, "State of", operator), element("label", { for: "key" }, "for key", key),
     element("button", { type: "submit" }, "Look up"));
   let tick = -1;
+  let read = -1;
+  let began = 0;
+  let waiting = null;
 
   async function look(event) {
     event.preventDefault();
@@ -34,6 +40,8 @@ export function statePanel(follows) {
 
   async function load() {
     again.disabled = true;
+    read = tick;
+    began = performance.now();
     try {
       const state = await ask("api/state");
       body.replaceChildren(...(state.why_not ? [note(state.why_not)] : described(state)));
@@ -48,8 +56,15 @@ export function statePanel(follows) {
     id: "state",
     title: "State",
     update(status) {
-      if (follows && status.tick !== tick && !this.root.hidden) this.shown();
       tick = status.tick;
+      if (!follows || tick === read) return;
+      waiting ??= setTimeout(() => {
+        waiting = null;
+        if (tick !== read && !this.root.hidden) this.shown();
+      }, Math.max(0, began + BETWEEN - performance.now()));
+    },
+    close() {
+      clearTimeout(waiting);
     },
     shown() {
       if (!this.root.firstChild) this.root.replaceChildren(element("div", { class: "bar" }, again), lookUp, found, body);
@@ -67,7 +82,7 @@ function described(state) {
   for (const file of state.skipped) parts.push(note(`Skipped: ${file}`));
   parts.push(slotTable(state), positionTable(state));
   const marks = Object.entries(state.watermarks).map(([name, mark]) => [name, String(mark)]);
-  if (marks.length) parts.push(table("Watermarks", [{ title: "Operator" }, { title: "Stands at" }], marks));
+  if (marks.length) parts.push(table("Watermarks", [{ title: "Operator" }, { title: "Value" }], marks));
   return parts;
 }
 

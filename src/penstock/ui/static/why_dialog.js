@@ -8,32 +8,37 @@ const dialog = document.getElementById("why");
 const body = document.getElementById("why-body");
 document.getElementById("why-close").addEventListener("click", () => dialog.close());
 dialog.addEventListener("close", () => {
+  question += 1;
   // The table may have been drawn anew meanwhile, so the button that had the focus is found by its row.
   document.querySelector(`button[data-row="${CSS.escape(asked)}"]`)?.focus();
 });
 let asked = "";
+let question = 0;
+
+const NOW = () => note("The search used the flow's file and the sources as they are now.");
 
 export async function askWhy(view, row) {
   asked = row;
+  const number = ++question;
   body.replaceChildren(element("pre", { tabindex: "0" }, row),
     element("p", { role: "status" }, "Reading the sources again and running the flow on their rows…"));
   dialog.showModal();
   try {
     const found = await ask("api/why", { view, row });
-    body.replaceChildren(element("pre", { tabindex: "0" }, row), ...described(found));
+    if (number === question) body.replaceChildren(element("pre", { tabindex: "0" }, row), ...described(found));
   } catch (error) {
-    body.replaceChildren(note(error.message, "bad"));
+    if (number === question) body.replaceChildren(note(error.message, "bad"));
   }
 }
 
 function described(found) {
-  if (found.why_not) return [element("p", { role: "status" }, "It cannot be said:"), element("pre", {}, found.why_not)];
+  if (found.why_not) return [element("p", { role: "status" }, "No answer:"), element("pre", {}, found.why_not)];
   const steps = element("ol", {}, ...found.steps.map((step) => element("li", {}, step)));
-  if (!found.found) return [element("p", { role: "status", class: "warn" }, "Not found."), steps];
+  if (!found.found) return [element("p", { role: "status", class: "warn" }, "Not found."), steps, NOW()];
   const sources = Object.entries(found.sources).flatMap(([name, source]) =>
     sourceRows(name, source, found.minimal ? "needed" : "not ruled out"));
-  return [element("p", { role: "status" }, "These source rows give it:"), ...sources,
-    element("h3", {}, "How they were found"), steps];
+  return [element("p", { role: "status" }, "It comes from these source rows:"), ...sources,
+    element("h3", {}, "How they were found"), steps, NOW()];
 }
 
 function sourceRows(name, source, word) {
