@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.page import why_process
-from tests.cli.conftest import Run
+from tests.cli.conftest import ENVIRONMENT, Run
 from tests.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -49,10 +49,11 @@ def test_windows_are_closed_if_that_gives_the_row(penstock: Run) -> None:
 
 
 def test_a_file_named_like_a_module_of_python_does_not_end_the_search(
-    flows: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(flows)
-    (flows / "json.py").write_text("raise OSError('mine')")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", ENVIRONMENT["PYTHONPATH"])
+    (folder / "json.py").write_text("raise OSError('mine')")
     find = why_process("flows:flow", ["--source=sales=in/1.json"])
     assert find("totals", '{"shop": "b", "total": 2}')["found"]
 

@@ -222,10 +222,10 @@ def _problem(read: Mapping[str, SourceRead], search: _Search) -> str:
     if search.error:
         return f"The flow fails on the rows that were read again: {search.error}"
     if not all(source.all_read for source in read.values()):
-        return "The rows that were read do not produce the row; the source has more rows than the limit."
+        return "The rows that were read do not produce it; the source has more rows than the limit."
     return (
-        "The sources as they are now do not produce the row. It may have been replaced since, the sources may have"
-        " changed, or it depends on how the run cut its input into ticks or on the time."
+        "The sources as they are now do not produce the row. It may have been replaced since, the sources may"
+        " have changed, or it depends on how the run cut its input into ticks or on the time."
     )
 
 

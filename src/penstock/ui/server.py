@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 _LOG = logging.getLogger("penstock.ui")
-# A request that is cut off by the end of the run is an error to uvicorn. Without a handler, Python would print
-# it on the user's terminal; handlers of the user's program still receive it.
+# A request that is cut off by the end of the run is an error to uvicorn. Without a handler, Python prints its
+# stack on the user's terminal. Handlers of the user's program still receive it.
 logging.getLogger("uvicorn.error").addHandler(logging.NullHandler())
 _LOOPBACK = "127.0.0.1"
 _HOSTS = frozenset({_LOOPBACK, "localhost"})
