@@ -40,6 +40,16 @@ def totals():
     flow = ps.Flow("totals")
     flow.sink("totals", flow.source("sales", Sale).group_by(col.shop).agg(total=ps.sum(col.price)))
     return flow
+
+
+def rising(late=None):
+    flow = ps.Flow("rising")
+    flow.sink("rising", flow.source("sales", Sale).watermark(col.price, lateness=0, late=late))
+    return flow
+
+
+def rising_and_late():
+    return rising("too_late")
 """
 
 HOSTILE = "<img src=x onerror=document.title='hacked'>"

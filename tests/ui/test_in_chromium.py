@@ -67,6 +67,102 @@ def test_search_and_why_lead_to_the_source_rows(start: Start, folder: Path, tab:
     ]
 
 
+def test_rows_are_asked_for_when_their_view_has_changed(start: Start, folder: Path, tab: Any) -> None:
+    asked: list[str] = []
+    tab.on("request", lambda request: asked.append(request.url) if "/api/rows" in request.url else None)
+    tab.clock.install()
+    tab.goto(start(*RUN).url)
+    tab.get_by_role("tab", name="Rows").click()
+    tab.locator("#view").select_option("dear")
+    tab.get_by_text("No rows.").wait_for()
+    tab.clock.run_for(1000)
+    asked.clear()
+    put(folder, 2, ("a", 10))
+    tab.locator("#figures dd").get_by_text("2", exact=True).wait_for()
+    tab.clock.run_for(3000)
+    assert asked == []
+    put(folder, 3, ("a", 1000))
+    wait_for_row(tab, "a", "1000")
+    asked.clear()
+    tab.evaluate("""() => {
+        const search = document.getElementById("search");
+        for (const key of "abc") {
+          search.value += key;
+          search.dispatchEvent(new Event("input"));
+        }
+    }""")
+    tab.clock.run_for(3000)
+    tab.get_by_text("No rows.").wait_for()
+    assert [url.partition("&")[2] for url in asked] == ["search=abc&offset=0"]
+
+
+def test_a_hidden_tab_holds_no_connection(start: Start, folder: Path, tab: Any) -> None:
+    tab.add_init_script("""
+        window.opened = [];
+        window.EventSource = class extends EventSource {
+          constructor(url) { super(url); opened.push(this); }
+        };
+        window.hide = (hidden) => {
+          Object.defineProperty(document, "hidden", { get: () => hidden, configurable: true });
+          document.dispatchEvent(new Event("visibilitychange"));
+        };
+    """)
+    tab.goto(start(*RUN).url)
+    tab.get_by_text("Time by region").first.wait_for()
+    tab.evaluate("hide(true)")
+    assert tab.evaluate("opened.map((each) => each.readyState)") == [2]
+    put(folder, 2, ("a", 10))
+    tab.evaluate("hide(false)")
+    tab.locator("#figures dd").get_by_text("2", exact=True).wait_for()
+    assert tab.evaluate("opened.map((each) => each.readyState)") == [2, 1]
+
+
+def test_a_late_answer_does_not_replace_a_later_one(start: Start, folder: Path, tab: Any) -> None:
+    tab.goto(start(*RUN).url)
+    tab.get_by_role("tab", name="Rows").click()
+    wait_for_row(tab, "a", "4")
+    held: list[Any] = []
+    tab.route("**/api/why*", lambda route: held.append(route))
+    dialog = tab.get_by_role("dialog")
+    for shop in "ab":
+        tab.get_by_role("button", name=re.compile(f'^Why is .*"{shop}"')).click()
+        dialog.get_by_text("Reading the sources again").wait_for()
+        if shop == "a":
+            tab.get_by_role("button", name="Close").click()
+    with tab.expect_event("requestfinished", lambda request: "/api/why" in request.url):
+        held[0].fulfill(json={"why_not": "the first"})
+    held[1].fulfill(json={"why_not": "the second"})
+    dialog.get_by_text("the second").wait_for()
+    assert "the first" not in dialog.inner_text()
+    tab.get_by_role("button", name="Close").click()
+
+    held.clear()
+    tab.route("**/api/rows*search=first*", lambda route: held.append(route))
+    with tab.expect_request("**/api/rows*search=first*"):
+        tab.get_by_label("Search").fill("first")
+    tab.get_by_label("Search").fill('"b"')
+    tab.locator("#rows tbody tr").nth(1).wait_for(state="detached")
+    with tab.expect_event("requestfailed"):
+        held[0].abort()
+    assert rows(tab) == [["b", "2"]]
+
+
+@pytest.mark.parametrize("flow", ["rising", "rising_and_late"])
+def test_late_rows_are_shown_if_they_have_a_sink(start: Start, folder: Path, tab: Any, flow: str) -> None:
+    tab.goto(start("run", f"flows.py:{flow}", *RUN[2:]).url)
+    tab.get_by_role("tab", name="Late and set aside").click()
+    panel = tab.get_by_role("tabpanel", name="Late and set aside")
+    panel.get_by_text("Watermarks and late rows").first.wait_for()
+    if flow == "rising":
+        panel.get_by_text('watermark(..., late="late_rows")').wait_for()
+        return
+    panel.get_by_text("too_late: no row was late.").wait_for()
+    put(folder, 2, (HOSTILE, 1))
+    panel.get_by_text("too_late: the latest late rows, of 1").first.wait_for()
+    late = panel.get_by_role("region", name="too_late")
+    assert late.locator("tbody td").all_inner_texts() == [HOSTILE, "1", "2"]
+
+
 def test_every_tab_shows_what_it_promises(start: Start, folder: Path, tab: Any) -> None:
     put(folder, 2, ("a", 1), bad="<b>not json</b>")
     tab.goto(start(*RUN).url)
