@@ -71,16 +71,14 @@ def steps(found: Witness) -> Sequence[str]:
         return [*said, found.problem]
     said.append(f"{_these(count)} produce{'s' if count == 1 else ''} it.")
     left = len(found.needed)
-    suffices = "the other one suffices" if left == 1 else f"the other {left:,} suffice"
-    if found.minimal and left < count:
-        alone = "" if left == 1 else ", and every one of them is needed"
-        said.append(f"Without {count - left:,} of them, {suffices}{alone}.")
-    elif found.minimal:
-        said.append("It is needed." if count == 1 else "Every one of them is needed.")
-    elif left < count:
-        said.append(f"Without {count - left:,} of them, {suffices}.")
+    if left == count:
+        needed = "It is needed." if count == 1 else "Every one of them is needed."
+        said.append(needed if found.minimal else "No smaller set was found.")
+    elif left == 1:
+        said.append("One of them is enough.")
     else:
-        said.append("No smaller set was found.")
+        needed = ", and every one of these is needed" if found.minimal else ""
+        said.append(f"{left:,} of them are enough{needed}.")
     if not found.minimal:
         said.append("There were too many to try one by one, so some of them may be unrelated.")
     return said
