@@ -26,6 +26,7 @@ def test_as_json_for_programs(penstock: Run) -> None:
     done = penstock("why", "flows:flow", "totals", '{"shop": "b", "total": 2}', *SALES, "--json")
     found = json.loads(done.stdout)
     assert (found["found"], found["minimal"]) == (True, True)
+    assert found["steps"] == ["sales: read 3 rows again; 1 has shop = 'b'.", "This row produces it."]
     assert found["sources"]["sales"] == {
         "why_not": "",
         "restriction": "shop = 'b'",

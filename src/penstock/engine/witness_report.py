@@ -61,7 +61,7 @@ def steps(found: Witness) -> Sequence[str]:
         kept = sum(item.source == name for item in found.possible)
         limit = "" if read.all_read else ", and stopped at the limit"
         by = (
-            f"; {kept:,} have {read.restriction}"
+            f"; {kept:,} {'has' if kept == 1 else 'have'} {read.restriction}"
             if read.restriction
             else "; no column of the row restricts them"
         )
@@ -72,8 +72,8 @@ def steps(found: Witness) -> Sequence[str]:
     said.append(f"{_these(count)} produce{'s' if count == 1 else ''} it.")
     left = len(found.needed)
     if left == count:
-        needed = "It is needed." if count == 1 else "Every one of them is needed."
-        said.append(needed if found.minimal else "No smaller set was found.")
+        if count > 1:
+            said.append("Every one of them is needed." if found.minimal else "No smaller set was found.")
     elif left == 1:
         said.append("One of them is enough.")
     else:

@@ -55,11 +55,10 @@ function watermarkTable(status) {
 async function lateTable(view) {
   try {
     const found = await ask("api/rows", { view });
-    const columns = [...found.columns ?? [], "Tick"].map((title) => ({ title }));
     if (found.why_not) return note(`${view}: ${found.why_not}`);
-    return found.rows.length
-      ? table(`${view}: the latest late rows, of ${whole(found.total)}`, columns, found.rows.map((row) => [...row.values, whole(row.tick)]))
-      : note(`${view}: no row was late.`);
+    if (!found.rows.length) return note(`${view}: no row was late.`);
+    const columns = [...found.columns.map((title) => ({ title })), { title: "Copies", number: true }, { title: "Tick", number: true }];
+    return table(`${view}: the latest late rows`, columns, found.rows.map((row) => [...row.values, whole(row.weight), whole(row.tick)]));
   } catch (error) {
     return note(error.message, "bad");
   }
