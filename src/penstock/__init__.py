@@ -142,11 +142,12 @@ def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES:
         return importlib.import_module(f"penstock.{name}")
     if name not in _MODULE_OF:
-        import difflib
+        from penstock.near_names import did_you_mean
 
-        near = [_OF_SPARK[name]] if name in _OF_SPARK else difflib.get_close_matches(name, _MODULE_OF, 1)
-        guess = f"; did you mean {near[0]!r}?" if near else ""
-        raise AttributeError(f"module 'penstock' has no attribute {name!r}{guess}")
+        guess = did_you_mean(name, _MODULE_OF)
+        if name in _OF_SPARK:
+            guess = f"did you mean {_OF_SPARK[name]!r}?"
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}{guess and f'; {guess}'}")
     value = globals()[name] = getattr(importlib.import_module(_MODULE_OF[name]), name)
     return value
 

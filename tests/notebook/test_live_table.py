@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import Flow, col
+from penstock.engine.change import UnknownSink
 from penstock.engine.live_rows import LiveRow, LiveRows
 from penstock.engine.throttle import Throttle
 from penstock.errors import BadInput
@@ -168,7 +169,7 @@ def test_mistakes_say_what_to_do(engine: ps.Engine, monkeypatch: pytest.MonkeyPa
     texts: list[str] = []
     monkeypatch.setitem(sys.modules, "anywidget", None)
     for sink, limit in (("totals", 20), ("total", 20), ("totals", 0)):
-        with pytest.raises(BadInput) as error:
+        with pytest.raises((BadInput, UnknownSink)) as error:
             engine.watch(sink, limit=limit)
         texts.append(without_line_numbers(error.value))
     assert_golden(Path(__file__).parent / "watch_mistakes.txt", "\n\n".join(texts) + "\n")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 from penstock.engine.frames import ColumnarRows
 from penstock.errors import BadInput, PenstockError, SourceLocation
+from penstock.near_names import did_you_mean
 from penstock.shown import Shown
 
 if TYPE_CHECKING:
@@ -192,19 +192,23 @@ class TickOutput(Shown, dict[str, Changes]):
     __slots__ = ()
 
     def __missing__(self, name: str) -> Changes:
-        near = difflib.get_close_matches(name, self, 1)
-        raise UnknownSink(
-            f"the flow has no sink {name!r}",
-            where=[SourceLocation.of_caller()],
-            why=f"Its sinks are {', '.join(map(repr, self))}.",
-            fix=f"did you mean {near[0]!r}?" if near else "use the name that was given to flow.sink(...)",
-            sink=name,
-        )
+        raise unknown_sink(name, self)
 
 
 class UnknownSink(PenstockError, KeyError):
-    """The output of a tick has no sink of this name."""
+    """The flow has no sink of this name."""
 
     code = "P210"
 
     __str__ = Exception.__str__
+
+
+def unknown_sink(name: str, sinks: Collection[str]) -> UnknownSink:
+    """Build the error for a name that no sink has."""
+    return UnknownSink(
+        f"the flow has no sink {name!r}",
+        where=[SourceLocation.of_caller()],
+        why=f"Its sinks are {', '.join(map(repr, sinks))}.",
+        fix=did_you_mean(name, sinks) or "use the name that was given to flow.sink(...)",
+        sink=name,
+    )

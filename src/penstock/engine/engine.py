@@ -17,7 +17,7 @@ from penstock.engine.plan import Schedule
 from penstock.engine.program import compile_program, limit_loop_rounds
 from penstock.engine.queue import QUEUE_ROWS, PerSource, Queues, check_limits, limit_for
 from penstock.engine.signals.engine_mixin import RunsSignals
-from penstock.engine.source_intake import check_iterable, source_intake, unnamed_rows
+from penstock.engine.source_intake import check_iterable, source_intake, unknown_source, unnamed_rows
 from penstock.engine.spilling import StateInMemory, parse_memory_limit
 from penstock.engine.watched import Watched
 from penstock.errors import BadInput, EngineStopped, SourceLocation
@@ -141,7 +141,7 @@ class Engine(MethodGuesses, Shown, RunsSignals, Watched):
         }
         for name in trusted:
             if name not in self._intake:
-                raise self._unknown_source(name)
+                raise unknown_source(name, self._intake)
         self._signals = {
             n for n, i in graph.sources.items() if isinstance(graph.nodes[i].operator, SignalSource)
         }
@@ -236,7 +236,7 @@ class Engine(MethodGuesses, Shown, RunsSignals, Watched):
             if intake is None and name == "now" and TICK_TIME in self._intake:
                 name, given, intake = TICK_TIME, [given], self._intake[TICK_TIME]
             if intake is None:
-                raise self._unknown_source(name)
+                raise unknown_source(name, self._intake)
             if name in self._signals:
                 # A tick has one value of a signal; what is fed are values for as many ticks.
                 if in_columns:
@@ -294,7 +294,7 @@ class Engine(MethodGuesses, Shown, RunsSignals, Watched):
         self._check_alive()
         for name in sources:
             if name not in self._intake:
-                raise self._unknown_source(name)
+                raise unknown_source(name, self._intake)
         ended = sources or tuple(self._intake)
         waiting = [name for name, rows in self.queued.items() if rows and name in ended]
         if waiting or self.pending:
@@ -484,16 +484,9 @@ class Engine(MethodGuesses, Shown, RunsSignals, Watched):
         """
         intake = self._intake.get(name)
         if intake is None:
-            raise self._unknown_source(name)
+            raise unknown_source(name, self._intake)
         check_iterable(name, rows)
         return intake(rows)
-
-    def _unknown_source(self, name: str) -> BadInput:
-        return BadInput(
-            f"the flow has no source {name!r}",
-            fix=f"its sources are {', '.join(map(repr, self._intake)) or 'none'}",
-            source=name,
-        )
 
 
 def _is_bounded(operator: object) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from types import GeneratorType
 from typing import Any, TypeAlias
@@ -15,6 +15,7 @@ from penstock.expr.row_conversion import from_trusted
 from penstock.flow.operators.keyed_source import KeyedSource
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import Source
+from penstock.near_names import did_you_mean
 
 Rows: TypeAlias = "list[tuple[Any, ...]]"
 Intake: TypeAlias = "Callable[[Iterable[Any]], Rows]"
@@ -33,6 +34,16 @@ def source_intake(operator: object, append: bool, trusted: bool) -> Intake:
         return KeyedIntake(operator.keyed, what, trusted)
     make = from_trusted if trusted else partial(from_user, what=what)
     return make(operator.schema, change=None if append else Change)
+
+
+def unknown_source(name: str, sources: Collection[str]) -> BadInput:
+    """Build the error for a name that no source has."""
+    return BadInput(
+        f"the flow has no source {name!r}",
+        why=f"Its sources are {', '.join(map(repr, sources)) or 'none'}.",
+        fix=did_you_mean(name, sources) or "use the name that was given to flow.source(...)",
+        source=name,
+    )
 
 
 def unnamed_rows(method: str, sources: Iterable[str]) -> BadInput:

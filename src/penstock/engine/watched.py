@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstock.engine.change import unknown_sink
 from penstock.engine.live_rows import LiveRows
 from penstock.errors import BadInput, SourceLocation
 from penstock.requirements import require_package
@@ -36,15 +37,14 @@ class Watched:
         deleted ones `−`. It holds what changes from now on, so watch before the first tick to see all rows;
         they are kept in memory. Watching a sink again returns the same table. `close()` ends it.
 
-        Needs `penstock[notebook]`. Raises `BadInput` without it, for an unknown sink and an invalid limit.
+        Needs `penstock[notebook]`. Raises `BadInput` without it and for an invalid limit, and `UnknownSink`.
         """
         location = SourceLocation.of_caller()
         if limit < 1:
             raise BadInput(f"limit is {limit}", where=[location], fix="give 1 or more")
         found = next((outlet for outlet in self._outlets if outlet[0] == sink), None)
         if found is None:
-            names = ", ".join(repr(name) for name, *_ in self._outlets)
-            raise BadInput(f"the flow has no sink {sink!r}", where=[location], fix=f"its sinks are {names}")
+            raise unknown_sink(sink, [name for name, *_ in self._outlets])
         if sink in self._tables:
             self._tables[sink].show_up_to(limit)
             return self._tables[sink]

@@ -28,6 +28,7 @@ from penstock.expr.typing_rules import (
     Term,
     TypeAndNullability,
 )
+from penstock.near_names import did_you_mean
 
 __all__ = ["TypeAndNullability", "can_fail", "check", "check_ordered", "checked_tree"]
 
@@ -109,14 +110,11 @@ def _column(expr: Column, scope: _Scope) -> Term:
         )
     at = schema.position(expr.name)
     if at is None:
-        import difflib
-
-        near = difflib.get_close_matches(expr.name, schema.names, 1)
         raise UnknownColumn(
             f"no column {expr.name!r}",
             where=[SourceLocation.of_caller()],
             why=f"The columns are {', '.join(schema.names)}.",
-            fix=f"did you mean {near[0]!r}?" if near else "use a column that is there",
+            fix=did_you_mean(expr.name, schema.names) or "use a column that is there",
             column=expr.name,
             columns=schema.names,
         )

@@ -8,7 +8,6 @@ from a command line or a network cannot run code.
 from __future__ import annotations
 
 import ast
-import difflib
 import inspect
 import re
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ from typing import Any, cast
 from penstock.errors import BadExpression, PenstockError
 from penstock.expr import constructors
 from penstock.expr.tree import Column, Expr, operand
+from penstock.near_names import did_you_mean
 
 _LINE_ENDS = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
 MAX_LENGTH = 10_000
@@ -230,14 +230,16 @@ class _Reader:
         match node.func:
             case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="ps"), attr=name):
                 if name not in FUNCTIONS:
-                    fix = f"write col.x.{name}()" if name in METHODS else _near(name, FUNCTIONS)
+                    fix = f"write col.x.{name}()" if name in METHODS else did_you_mean(name, FUNCTIONS)
                     raise self._wrong(node.func, f"unknown function {name!r}", fix)
                 return self._called(node, FUNCTIONS[name], ())
             case ast.Attribute(value=inner, attr=name):
                 of = self._expr(inner)
                 methods = {**METHODS, **_OF_WHEN} if isinstance(of, constructors.When) else METHODS
                 if name not in methods:
-                    raise self._wrong(node.func, f"expressions have no method {name!r}", _near(name, methods))
+                    raise self._wrong(
+                        node.func, f"expressions have no method {name!r}", did_you_mean(name, methods)
+                    )
                 return self._called(node, methods[name], (of,))
             case _:
                 raise self._wrong(node.func, "only functions of expressions can be called")
@@ -340,11 +342,6 @@ def _pointed(text: str, position: int) -> str:
     cut = max(0, at - 60)
     shown = "".join(c if c.isprintable() else "?" for c in line[cut : cut + 100])
     return f"  {shown}\n  {' ' * (at - cut)}^ character {position + 1}"
-
-
-def _near(name: str, known: Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    return f"did you mean {near[0]!r}?" if near else ""
 
 
 def _listed(known: Mapping[str, object]) -> str:

@@ -8,7 +8,6 @@ which is evaluated for each pair.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, cast
 
 from penstock.errors import NeedNotMet, PenstockError, UnknownColumn, WrongType
@@ -18,6 +17,7 @@ from penstock.expr.tree import Call, Column, Expr
 from penstock.expr.types import BOOL, Field, Schema, holds_maps
 from penstock.flow.column_arguments import render_argument
 from penstock.flow.operators.join import How, Join
+from penstock.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,9 +62,8 @@ class _Sides:
 
     def _instead(self, name: str, side: str) -> str:
         left, right = self.left.names, self.right.names
-        near = get_close_matches(name, {"left": left, "right": right}.get(side, (*left, *right)), 1)
-        if near:
-            return f"did you mean {near[0]!r}?"
+        if guess := did_you_mean(name, {"left": left, "right": right}.get(side, (*left, *right))):
+            return guess
         if name in left:
             return f"on=ps.left.{name} == ps.right.<its name there>"
         return (

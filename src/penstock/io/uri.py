@@ -22,7 +22,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
@@ -45,6 +44,7 @@ from penstock.io.postgres.server import without_password
 from penstock.io.sink import SinkTarget
 from penstock.io.source import Source
 from penstock.io.wall_clock import TickTime
+from penstock.near_names import did_you_mean
 
 # One letter is not a scheme: C:\data is a path.
 _SCHEME = re.compile(r"[A-Za-z0-9]{2,}(\+[A-Za-z0-9]+)?")
@@ -140,11 +140,11 @@ class Uri:
         """Raise `BadUri` if any option has not been taken."""
         if self.options:
             unknown = next(iter(self.options))
-            longer = [name for name in known if unknown.lower().startswith(name)]  # separator
-            near = get_close_matches(unknown, known, 1) or longer
+            longer = next((name for name in known if unknown.lower().startswith(name)), unknown)  # separator
+            guess = did_you_mean(unknown, known) or did_you_mean(longer, known)
             raise self.error(
                 f": unknown option {unknown!r}",
-                (f"did you mean {near[0]!r}?\n" if near else "")
+                (f"{guess}\n" if guess else "")
                 + (f"known options: {', '.join(known)}" if known else "leave it out"),
             )
 
@@ -169,12 +169,12 @@ def parse_source(uri: str) -> Source:
     make = _SOURCES.get(kind if found.scheme else _ENDINGS.get(found.ending, ""))
     wrap = _FORMS.get(form) if plus else _plain
     if make is None or wrap is None:
-        near = get_close_matches(kind, _SOURCES, 1) if found.scheme and make is None else []
+        is_misspelt = found.scheme and make is None
+        guess = did_you_mean(kind, _SOURCES, lambda near: f"{near}:...") if is_misspelt else ""
         raise found.error(
             " is not the URI of a source" if found.scheme else " does not name the file format",
-            f"did you mean {near[0]}:...?"
-            if near
-            else f"write {', '.join(f'{name}:...' for name in _SOURCES)}, "
+            guess
+            or f"write {', '.join(f'{name}:...' for name in _SOURCES)}, "
             f"{', '.join(f'{name}+json:PATH' for name in _FORMS)}, "
             f"or a path that ends in {', '.join(_ENDINGS)}",
         )

@@ -13,7 +13,6 @@ import csv
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -29,6 +28,7 @@ from penstock.io.files.json_files import checked_weight
 from penstock.io.files.text_blocks import WHOLE, Part, Position, line_blocks, line_parts, open_bytes
 from penstock.io.files.text_values import Unfit, parser_of, shortened
 from penstock.io.source import WEIGHT, BadRecord, Feed, set_fields
+from penstock.near_names import did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -252,13 +252,13 @@ class CsvFormat(FileFormat):
             return None
         problem = "no column" if count == 0 else f"{count} columns"
         text = self._dialect.sep.join(header)
-        near = get_close_matches(declared.name, header, 1) if count == 0 else []
+        guess = did_you_mean(declared.name, header) if count == 0 else ""
         raise unreadable(
             self.feed.name,
             path,
             f"its header has {problem} {declared.name!r}: {shortened(text, 200)}",
             self._other_sep(text)
-            or (f"did you mean {near[0]!r}? Otherwise " if near else "")
+            or (f"{guess} Otherwise " if guess else "")
             + "correct the header, or declare the column `| None` if it may be missing",
         )
 

@@ -16,13 +16,13 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from itertools import islice
 from stat import S_ISDIR
 from typing import Any, TypeAlias
 
 from penstock.errors import BadInput, InputChanged, UnreadableSource
 from penstock.io.source import DONE, Source, dead_letter_folder, printable, set_fields
+from penstock.near_names import did_you_mean
 from penstock.path_or_url import local_path
 
 _CHECKED_AT_ONCE = 256
@@ -124,8 +124,8 @@ class Listing:
         """Guess which file beside it is meant."""
         folder, name = os.path.split(path)
         with suppress(OSError):
-            if near := get_close_matches(name, os.listdir(folder or "."), 1):
-                return f"did you mean {os.path.join(folder, near[0])!r}?"
+            beside = os.listdir(folder or ".")
+            return did_you_mean(name, beside, lambda near: repr(os.path.join(folder, near)))
         return ""
 
     def error(self, problem: str, fix: str = "") -> UnreadableSource:
