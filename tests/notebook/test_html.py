@@ -13,6 +13,7 @@ import pytest
 import penstock as ps
 from penstock import Flow, col
 from penstock.analysis import analyse
+from penstock.analysis.flow_report import MEANING
 from penstock.compute.client.subscription import Batch, Update
 from penstock.io.in_process import Memory
 from penstock.view import picture_of, to_mermaid
@@ -59,6 +60,18 @@ def flow() -> Flow:
     orders = made.table("orders", Order)
     made.sink("totals", orders.group_by("city").agg(cents=ps.sum(col.cents)))
     return made
+
+
+def test_a_group_shows_its_keys_and_the_columns_of_its_stream(flow: Flow) -> None:
+    orders = flow.source("more", Order)
+    groups = orders.group_by("city", half=col.cents / 2)
+    assert shown(groups)[:6] == ["key", "city", "city", "half", "cents / 2", "more, of flow "]
+    assert repr(groups) == "Grouped('revenue <by> city', by (city, half))"
+
+
+def test_a_verdict_shows_its_meaning(flow: Flow) -> None:
+    (verdict,) = analyse(flow.graph()).verdicts.values()
+    assert shown(verdict)[1:] == ["deterministic and live", MEANING[verdict]]
 
 
 def test_a_flow_is_its_picture(flow: Flow) -> None:
