@@ -40,6 +40,7 @@ def unknown_source(name: str, sources: Collection[str]) -> BadInput:
     """Build the error for a name that no source has."""
     return BadInput(
         f"the flow has no source {name!r}",
+        where=[SourceLocation.of_caller()],
         why=f"Its sources are {', '.join(map(repr, sources)) or 'none'}.",
         fix=did_you_mean(name, sources) or "use the name that was given to flow.source(...)",
         source=name,

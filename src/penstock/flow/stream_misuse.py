@@ -36,6 +36,7 @@ class NoRows(MethodGuesses):
 
     __slots__ = ()
     _rows_fix: ClassVar[str]
+    _index_fix: ClassVar[str]
 
     def __bool__(self) -> NoReturn:
         raise self._unknown_rows("has no truth value")
@@ -50,11 +51,8 @@ class NoRows(MethodGuesses):
         raise WrongType(
             f"{self._what} cannot be indexed: {self!r}",
             where=[SourceLocation.of_caller()],
-            fix=self._index_fix(),
+            fix=self._index_fix,
         )
-
-    def _index_fix(self) -> str:
-        return self._rows_fix
 
     def _unknown_rows(self, problem: str) -> WrongType:
         return WrongType(
@@ -73,10 +71,8 @@ class NoStreamRows(NoRows):
     _elsewhere = _ELSEWHERE
     _other_fix = f"its rows: {_ROWS}"
     _rows_fix = _ROWS
+    _index_fix = 'columns are ps.col.price, within .filter(...) or .select(...); .select("price") keeps one'
     _schema: Schema
-
-    def _index_fix(self) -> str:
-        return 'columns are ps.col.price, within .filter(...) or .select(...); .select("price") keeps one'
 
     def _missing_method(self, name: str) -> AttributeError:
         if not name.startswith("_") and self._schema.position(name) is not None:
@@ -95,4 +91,4 @@ class NoGroupRows(NoRows):
         **dict.fromkeys(("count", "size"), ".agg(rows=ps.count())"),
     }
     _other_fix = _AGGREGATE
-    _rows_fix = _AGGREGATE
+    _rows_fix = _index_fix = _AGGREGATE
