@@ -1,7 +1,6 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import Flow, col
+from penstock import Flow
 
 
 class Order(NamedTuple):
