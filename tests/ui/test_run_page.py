@@ -106,6 +106,7 @@ def test_late_rows_are_those_of_the_sinks_named_for_them() -> None:
 def test_a_run_that_resumes_says_from_where_its_rows_are(tmp_path: Path) -> None:
     run(page_of(), checkpoint=tmp_path / "c", end=False)
     page = page_of(checkpoint=str(tmp_path / "c"))
+    assert (page.status(0)["tick"], page.state()["tick"]) == (2, 2)
     run(page, {"sales": [*SALES, Sale("b", 5)]}, checkpoint=tmp_path / "c", end=False)
     found = page.rows("totals", "", 0)
     assert found["since"] == 3

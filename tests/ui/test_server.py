@@ -51,6 +51,8 @@ class Fake:
         raise ValueError("no state")
 
     def state_of_key(self, operator: str, key: str) -> Json:
+        if operator == "unknown":
+            raise BadInput("no operator 'unknown'")
         return {"operator": operator, "key": key}
 
     def rows(self, view: str, search: str, offset: int) -> Json:
@@ -215,6 +217,14 @@ def test_a_failure_is_told_and_the_page_goes_on(client: Client) -> None:
     answer = client.ask("/api/state")
     assert (answer.status, json.loads(answer.body)) == (500, {"error": "ValueError: no state"})
     assert client.ask("/api/overview").status == 200
+
+
+def test_a_question_without_an_answer_says_why(client: Client) -> None:
+    answer = client.ask("/api/key?operator=unknown&key=1")
+    assert (answer.status, json.loads(answer.body)) == (
+        200,
+        {"why_not": "P202 BadInput: no operator 'unknown'"},
+    )
 
 
 def test_strange_parameters_are_passed_on_as_text(client: Client, page: Fake) -> None:

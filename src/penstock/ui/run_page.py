@@ -16,6 +16,7 @@ from penstock.engine.progress import Observer
 from penstock.io.files.changelog import Changelog
 from penstock.io.files.table_files import TableFiles
 from penstock.io.source import dead_letter_folder
+from penstock.state.commit import CommitLog
 from penstock.ui.checkpoint_state import state_of, state_of_key
 from penstock.ui.flow_overview import flow_overview
 from penstock.ui.rows_read_back import (
@@ -113,6 +114,7 @@ class RunPage:
         self._totals = _Totals()
         self._first: int | None = None
         self._last: Progress | None = None
+        self._resumed = _last_commit(subject.checkpoint)
         self._failure: str | None = None
         self._broken = False
         self._asking = threading.Lock()
@@ -223,7 +225,7 @@ class RunPage:
             totals = {**vars(self._totals), "sources": dict(self._totals.sources)}
             regions = [{"nodes": nodes, **vars(totals)} for nodes, totals in self._regions.items()]
         return {
-            "tick": 0 if last is None else last.tick,
+            "tick": self._resumed if last is None else last.tick,
             "first": self._first,
             "ticks": ticks,
             "totals": totals,
@@ -248,7 +250,7 @@ class RunPage:
     def state(self) -> Json:
         if self._subject.checkpoint is None:
             return {"why_not": _IN_MEMORY}
-        if self._last is None:
+        if self._last is None and not self._resumed:
             return {"why_not": "The run has not committed a tick yet."}
         return state_of(self._subject.checkpoint)
 
@@ -290,6 +292,10 @@ class RunPage:
             return self._subject.find_why(view, row)
         finally:
             self._asking.release()
+
+
+def _last_commit(checkpoint: str | None) -> int:
+    return 0 if checkpoint is None else max(CommitLog(Path(checkpoint)).ticks(), default=0)
 
 
 def _cost(done: Progress) -> Json:

@@ -20,7 +20,7 @@ from importlib import resources
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import BadInput
+from penstock.errors import BadInput, PenstockError
 from penstock.ui.page import Json, Page
 
 if TYPE_CHECKING:
@@ -221,6 +221,8 @@ async def _answer(request: Request, give: Callable[[Request], Json]) -> Response
 
     try:
         return JSONResponse(await run_in_threadpool(give, request))
+    except (PenstockError, RecursionError) as error:  # a question that cannot be answered
+        return JSONResponse({"why_not": str(error)})
     except Exception as error:
         _LOG.warning("the page could not answer %s: %s", request.url.path, error)
         return JSONResponse({"error": f"{type(error).__name__}: {error}"}, status_code=500)
