@@ -131,6 +131,21 @@ def test_a_row_that_does_not_come_out_is_not_explained() -> None:
     assert found.problem.startswith("The sources as they are now do not produce the row.")
 
 
+@pytest.mark.parametrize("beaten", [("ann", "pen", 5), ("ann", "ink", 5)])
+def test_a_row_that_others_beat_is_not_explained(beaten: tuple[Any, ...]) -> None:
+    flow = Flow("top")
+    orders = flow.source("orders", Order)
+    flow.sink("all", orders.top_k(1, by=col.amount.desc()))
+    rank = ps.rank().over(partition_by="product", order_by=col.amount.desc())
+    flow.sink(
+        "first", orders.with_columns(rank=rank).filter(col.rank == 1).select("customer", "product", "amount")
+    )
+    given = {"orders": [Order(*beaten), Order("bob", beaten[1], 9)]}
+    for sink in ("all", "first"):
+        assert not find_witness(flow, given, sink, beaten).found
+        assert find_witness(flow, given, sink, ("bob", beaten[1], 9)).found
+
+
 def test_a_source_that_cannot_be_read_again_is_named() -> None:
     sources = {"orders": iter(ORDERS), "products": PRODUCTS}
     found = find_witness(shop(), sources, "best", ("ann", 7))

@@ -1,9 +1,9 @@
 """Why a row is in a sink: a small set of source rows from which the flow makes it (a witness).
 
-1. The sources are read again, and rows are kept that agree with the row in the columns that were handed on to
-   it (`key_restrictions`).
-2. The flow runs on these rows, in this process. If the row comes out, they are a witness. If it does not, the
-   condition is relaxed to keys, and then to nothing.
+1. The sources are read again, and rows are kept that can influence the row, by the keys of operators
+   (`key_restrictions`). The flow runs on these rows, in this process. If the row does not come out, the flow
+   runs on all rows. If the row comes out of neither, it is not in the sink.
+2. Rows are kept that agree with the row in the columns handed on to it, if the row comes out of these.
 3. Rows are left out whose key no row of another source matches (`matched_keys`), then by common values, in
    halves and down to single ones (delta debugging), as long as the row still comes out. The rest suffices,
    and if time allows none of it can be left out. Other rows may have contributed to the same row in ways
@@ -183,16 +183,7 @@ def find_witness(
     """
     limits = limits or Limits()
     search = _Search(flow, sink, row, limits)
-    read: dict[str, SourceRead] = {}
-    items: list[SourceRow] = []
-    found = False
-    for restrictions in _relaxations(flow, sink, row):
-        before = {name: source.restriction for name, source in read.items()}
-        read, items = _read(flow, sources, restrictions, tick_rows, limits)
-        if {name: source.restriction for name, source in read.items()} == before:
-            continue  # it was tried already
-        if found := search.settle_ends(items, end):
-            break
+    found, read, items = _find(search, sources, tick_rows, end)
     needed: list[SourceRow] = items if found else []
     minimal = False
     if found:
@@ -205,14 +196,40 @@ def find_witness(
     return Witness(found, read, tuple(items), tuple(needed), minimal, search.runs, seconds, problem)
 
 
-def _relaxations(flow: Flow, sink: str, row: Row) -> Iterator[dict[str, Restriction]]:
-    """Yield conditions on the sources, the strictest first."""
-    for keys_only in (False, True):
-        restrictions = restrict_sources(flow.graph(), sink, row, keys_only=keys_only)
-        restrictions.pop(TICK_TIME, None)
-        yield restrictions
-        everything = dict.fromkeys(restrictions, Restriction(None))
-    yield everything
+def _find(
+    search: _Search, sources: Mapping[str, Any], tick_rows: PerSource, end: bool | None
+) -> tuple[bool, dict[str, SourceRead], list[SourceRow]]:
+    """Return whether the row comes out, with what was read and the rows kept.
+
+    That is decided on all rows that can influence the row: fewer could produce it for want of those that beat
+    it. Then only the rows that agree with it are kept, if they produce it.
+    """
+
+    def reading(restrictions: Mapping[str, Restriction]) -> tuple[dict[str, SourceRead], list[SourceRow]]:
+        return _read(search.flow, sources, restrictions, tick_rows, search.limits)
+
+    agreeing, by_key = (_restrictions(search, keys_only=keys_only) for keys_only in (False, True))
+    everything = dict.fromkeys(by_key, Restriction(None))
+    read, items = reading(by_key)
+    found = search.settle_ends(items, end)
+    if not found and _texts(by_key) != _texts(everything):
+        read, items = reading(everything)
+        found = search.settle_ends(items, end)
+    undecided = not all(source.all_read for source in read.values())
+    if _texts(agreeing) != _texts(by_key) and (found or undecided):
+        fewer, kept = reading(agreeing)
+        if search.settle_ends(kept, end):
+            return True, fewer, kept
+    return found, read, items
+
+
+def _restrictions(search: _Search, *, keys_only: bool) -> dict[str, Restriction]:
+    found = restrict_sources(search.flow.graph(), search.sink, search.row, keys_only=keys_only)
+    return {name: restriction for name, restriction in found.items() if name != TICK_TIME}
+
+
+def _texts(restrictions: Mapping[str, Restriction]) -> list[tuple[str, str]]:
+    return [(name, str(each)) for name, each in restrictions.items()]  # expressions have no equality
 
 
 def _problem(read: Mapping[str, SourceRead], search: _Search) -> str:
