@@ -128,12 +128,23 @@ ITEMS = [("Käse; alt", Decimal("1.5")), (None, None), ('a "b"\nc', Decimal(2))]
         ({"header": False}, 'Käse; alt,1.5\n,\n"a ""b""\nc",2\n'),
         ({"encoding": "latin-1"}, 'name,price\nKäse; alt,1.5\n,\n"a ""b""\nc",2\n'.encode("latin-1")),
         ({"encoding": "utf-16"}, 'name,price\nKäse; alt,1.5\n,\n"a ""b""\nc",2\n'.encode("utf-16")),
+        (
+            {"encoding": "utf-16-le"},
+            '\ufeffname,price\nKäse; alt,1.5\n,\n"a ""b""\nc",2\n'.encode("utf-16-le"),
+        ),
+        ({"encoding": "gb18030"}, '\ufeffname,price\nKäse; alt,1.5\n,\n"a ""b""\nc",2\n'.encode("gb18030")),
         ({}, '\ufeffname,price\nKäse; alt,1.5\n,\n"a ""b""\nc",2\n'),
     ],
 )
 def test_options_say_how_a_file_is_written(tmp_path: Path, options: Any, content: str | bytes) -> None:
     write(tmp_path / "a.csv", content)
     assert read(CsvFiles(tmp_path, **options), feed(Item)) == ITEMS
+
+
+def test_a_file_in_another_encoding_than_was_said_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "name,price\ntea,1\n")
+    with pytest.raises(UnreadableSource, match=r"cannot read .*a\.csv"):
+        read(CsvFiles(tmp_path, encoding="utf-16"), feed(Item))
 
 
 def test_without_quotes_they_are_text(tmp_path: Path) -> None:
@@ -187,6 +198,7 @@ def test_a_file_of_another_form_is_refused_with_a_way_out(
         {"escape": ","},
         {"encoding": "klingon"},
         {"encoding": "base64"},
+        {"encoding": "punycode"},
     ],
 )
 def test_options_that_no_file_can_have_are_refused(options: Any) -> None:

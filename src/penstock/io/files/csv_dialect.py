@@ -21,6 +21,10 @@ from penstock.source_location import SourceLocation
 _SPELLED = {r"\t": "\t"}
 
 
+_OF_NAMES = ("idna", "punycode")
+"""Encodings of host names, in which no file is written."""
+
+
 @dataclass(frozen=True, slots=True)
 class CsvDialect:
     r"""Form of CSV files.
@@ -59,6 +63,8 @@ class CsvDialect:
         try:
             object.__setattr__(self, "encoding", codecs.lookup(self.encoding).name)
             "\n".encode(self.encoding)
+            if self.encoding in _OF_NAMES:
+                raise LookupError
         except (LookupError, ValueError):
             raise _refused(
                 f"unknown encoding {self.encoding!r}", "give one such as utf-8, latin-1, cp1252 or utf-16"
@@ -152,8 +158,12 @@ class _Transcoder(io.RawIOBase):
 
 def _transcoded(file: Any, encoding: str) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
+    begun = False
     while chunk := file.read(io.DEFAULT_BUFFER_SIZE):
-        yield decoder.decode(chunk).encode(errors="surrogateescape")
+        text = decoder.decode(chunk)
+        if text and not begun:  # utf-16-le and the like leave the byte order mark in the text
+            text, begun = text.removeprefix("\ufeff"), True
+        yield text.encode(errors="surrogateescape")
     yield decoder.decode(b"", True).encode(errors="surrogateescape")
 
 

@@ -290,7 +290,7 @@ def reported(source: str, path: Path) -> Iterator[None]:
         yield
     except UnreadableSource:
         raise
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+    except (OSError, EOFError, UnicodeError, zlib.error) as error:
         raise unreadable(source, path, str(error)) from error
 
 
