@@ -222,3 +222,22 @@ def test_the_text_of_a_row_class_has_its_columns(
 ) -> None:
     path = write(tmp_path_factory.getbasetemp() / "text" / "row.py", row_class_text("Row", columns))
     assert schema_of(runpy.run_path(str(path))["Row"]).fields == columns
+
+
+def test_files_with_different_separators_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "2.csv").write_text("a;b\n1;2\n")
+    with pytest.raises(BadInput, match="different separators"):
+        infer(str(tmp_path), 100)
+
+
+def test_a_first_row_that_is_no_header_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,id\n1,2\n")
+    assert "# The first row is read as data." in str(infer(str(tmp_path), 100))
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.csv", b"\xff\xfea"), ("a.json", b"[" * 20_000)])
+def test_files_that_cannot_be_read_are_named(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UnreadableSource, match=name):
+        infer(str(tmp_path), 100)

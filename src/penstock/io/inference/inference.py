@@ -57,6 +57,10 @@ class Inference:
             f"# null={word} also reads {word!r} as null in text columns: {', '.join(columns)}."
             for word, columns in self.null_texts.items()
         ]
+        if "header=false" in self.uri:
+            lines.append(
+                "# The first row is read as data. If it is a header, rename its columns and infer again."
+            )
         lines.append(f"# --source {shlex.quote(f'{self.name}={self.uri}')}")
         return "\n".join(lines) + "\n\n" + row_class_text(class_name(self.name), self.columns.fields)
 
@@ -133,10 +137,12 @@ class _Tables:
 
 
 def _infer_csv(name: str, path: str, paths: list[Path], rows: int) -> Inference:
-    dialect = sniff(paths[0])
+    with reported(name, paths[0]):
+        dialect = sniff(paths[0])
     tables, columns, partial = _Tables(dialect, rows), dict[str, TextColumn](), False
     for at, file in enumerate(paths):
         with reported(name, file):
+            _check_separator(path, file, paths[0], dialect)
             try:
                 partial = tables.read(file, columns, is_first=at == 0)
             except csv.Error as error:
@@ -162,6 +168,17 @@ def _infer_csv(name: str, path: str, paths: list[Path], rows: int) -> Inference:
         tables.irregular,
         {word: names for word, names in null_texts.items() if names},
     )
+
+
+def _check_separator(path: str, file: Path, first: Path, dialect: CsvDialect) -> None:
+    with dialect.in_utf8(open_bytes(file)) as opened:
+        line = opened.readline().decode(errors="replace")
+    if other := dialect.likely_sep(line):
+        raise BadInput(
+            f"{path} has files with different separators",
+            why=f"{first.name} has {dialect.sep!r}, and {file.name} has {other!r}.",
+            fix="infer them apart: a pattern such as 'in/2025-*.csv' chooses among the files of a folder",
+        )
 
 
 def _csv_uri(path: str, dialect: CsvDialect) -> str:
@@ -226,6 +243,8 @@ def _from_shapes(
                     rows += count
             except json.JSONDecodeError as error:
                 raise unreadable(name, path, f"it is not JSON: {error}") from error
+            except RecursionError as error:
+                raise unreadable(name, path, "its values are nested too deeply") from error
         if partial:
             break
     return Inference(name, uri, Columns.of(found or {}), len(paths), rows, partial)
