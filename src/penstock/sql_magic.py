@@ -9,12 +9,13 @@ import shlex
 from argparse import ArgumentError, ArgumentParser
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.engine.change import Changes
 from penstock.engine.engine import Engine
 from penstock.engine.frames import is_frame
-from penstock.errors import BadInput
+from penstock.errors import BadInput, PenstockError
 from penstock.expr.row_classes import schema_of
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
@@ -22,6 +23,9 @@ from penstock.flow.stream_base import StreamBase
 from penstock.queries.query import plan_flow
 from penstock.queries.query_positions import QueryText, QuotedLocation
 from penstock.requirements import require_package
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _MAGIC = "%%penstock_sql"
 _USAGE = f"{_MAGIC} [NAME] --table TABLE[=VARIABLE] --source TABLE[=VARIABLE]"
@@ -98,13 +102,15 @@ class _CellQuery:
         tables: list[str] = [*options.table, *options.source]
         if not tables:
             raise BadInput("the query has no tables", where=[location], fix=_USAGE)
-        if options.name is not None and not options.name.isidentifier():
-            raise BadInput(f"{options.name!r} cannot be the name of a variable", where=[location], fix=_USAGE)
+        names = [each.partition("=")[0] for each in tables]
+        for name in names if options.name is None else [options.name, *names]:
+            if not name.isidentifier() or iskeyword(name):
+                raise BadInput(f"{name!r} cannot be a name", where=[location], fix=_USAGE)
         given = {
             table: _found(variable or table, variables, location)
             for table, _, variable in (each.partition("=") for each in tables)
         }
-        append = frozenset(each.partition("=")[0] for each in options.source)
+        append = frozenset(names[len(options.table) :])
         return cls(options.name, cell.strip("\n"), append, given, location)
 
     @property
@@ -143,7 +149,7 @@ class _CellQuery:
 
     def _schema(self, table: str, given: Any) -> Schema:
         if is_frame(given):
-            return _frame_schema(given)
+            return self._frame_schema(table, given)
         if isinstance(given, type):
             return schema_of(given)
         if isinstance(given, Sequence) and len(given):  # pyright: ignore[reportUnknownArgumentType]
@@ -154,6 +160,33 @@ class _CellQuery:
             why=f"It is {_kind(given)}.",
             fix="give a list of rows of a row class, a frame, a stream, or the row class itself",
         )
+
+    def _frame_schema(self, table: str, frame: Any) -> Schema:
+        """Return the columns of a frame, as Spark types them. Raises `BadInput` for others."""
+        import pyarrow as pa
+        from pyspark.errors import PySparkTypeError
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        from penstock.queries.catalyst_plan import parse_schema
+
+        def parsed(fields: list[pa.Field]) -> Schema:
+            return parse_schema(from_arrow_schema(pa.schema(fields)).jsonValue())
+
+        fields: list[pa.Field] = []
+        at = "it"
+        try:
+            for field in _arrow_table(frame).schema:
+                at = f"column {field.name!r}"
+                fields.append(pa.field(field.name, _flow_type(field.type), field.nullable))
+                parsed(fields[-1:])
+        except (pa.ArrowException, PenstockError, PySparkTypeError, TypeError, ValueError) as error:
+            raise BadInput(
+                f"table {table!r}: {at} cannot be read",
+                where=[self.location],
+                why=error.what if isinstance(error, PenstockError) else str(error),
+                fix="convert the column, or select others; each needs one type and a name of its own",
+            ) from error
+        return parsed(fields)
 
 
 def _kind(given: Any) -> str:
@@ -171,12 +204,18 @@ def _found(variable: str, variables: Mapping[str, Any], location: QuotedLocation
     return variables[variable]
 
 
-def _frame_schema(frame: Any) -> Schema:
-    """Return the columns of a frame, as Spark types them. Raises `UnsupportedQuery` for other types."""
+def _arrow_table(frame: Any) -> pa.Table:
     import pyarrow as pa
-    from pyspark.sql.pandas.types import from_arrow_schema
 
-    from penstock.queries.catalyst_plan import parse_schema
+    return frame.to_arrow() if hasattr(frame, "to_arrow") else pa.table(frame)
 
-    table = frame.to_arrow() if hasattr(frame, "to_arrow") else pa.table(frame)
-    return parse_schema(from_arrow_schema(table.schema).jsonValue())
+
+def _flow_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a flow's column that holds all values of an Arrow type."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", "UTC")  # without a zone, times are in UTC
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    return pa.int64() if pa.types.is_unsigned_integer(kind) else kind

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from penstock import Flow
-from penstock.errors import PenstockError
-from penstock.sql_magic import load_ipython_extension
+from penstock.errors import BadInput, PenstockError
+from penstock.sql_magic import _CellQuery, load_ipython_extension
 from tests.golden import assert_golden
 from tests.notebook.execution import html_of, run_cells, text_of
 
@@ -91,3 +91,37 @@ def test_queries_run_over_rows_frames_and_streams(tmp_path: Path) -> None:
     assert text_of(made[8]) == "[('bath', 9, 1)]"
     assert "UnsupportedQuery" in text_of(made[9])
     assert "%%penstock_sql:" in text_of(made[9])
+
+
+def frames() -> dict[str, Any]:
+    import pandas as pd
+
+    twice = pd.DataFrame([[1, 2]], columns=["a", "a"])
+    return {
+        "mixed": pd.DataFrame({"a": [1, "x"]}),
+        "twice": twice,
+        "span": pd.DataFrame({"a": pd.to_timedelta(["1s"])}),
+    }
+
+
+@pytest.mark.parametrize("name", ["mixed", "twice", "span"])
+def test_a_frame_that_no_flow_reads_is_named_with_its_column(name: str) -> None:
+    pytest.importorskip("pandas")
+    pytest.importorskip("pyspark")
+    with pytest.raises(BadInput, match=f"table '{name}': .* cannot be read"):
+        Shell(**frames()).magic(f"--table {name}", "SELECT 1\n")
+
+
+def test_times_without_a_zone_and_narrow_numbers_are_columns() -> None:
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyspark")
+    frame = pd.DataFrame({"at": pd.to_datetime(["2025-01-01"]), "x": pd.array([1.5], dtype="float32")})
+    frame["n"] = pd.array([7], dtype="uint8")
+    query = _CellQuery.parse("--table t", "SELECT 1", {"t": frame})
+    assert str(query._schema("t", frame)) == "(at: timestamp?, x: float64?, n: int64?)"
+
+
+@pytest.mark.parametrize("line", ["class --table t", "out --table t.b=t", "out --source 1=t"])
+def test_names_that_cannot_be_written_are_refused(line: str) -> None:
+    with pytest.raises(BadInput, match="cannot be a name"):
+        Shell(t=[Order("a", 1)]).magic(line, "SELECT 1\n")
