@@ -137,9 +137,11 @@ class _CellQuery:
 
     def start(self) -> tuple[Engine, Changes]:
         """Run the query on the rows that there are."""
-        schemas = {table: self._schema(table, each) for table, each in self.given.items()}
+        require_package(_MAGIC, "pyspark", "spark", self.location)
+        given = {t: self._columns(t, each) if is_frame(each) else each for t, each in self.given.items()}
+        schemas = {table: self._schema(table, each) for table, each in given.items()}
         engine = Engine(self._plan(schemas, {}))
-        rows = {table: each for table, each in self.given.items() if not isinstance(each, type)}
+        rows = {table: each for table, each in given.items() if not isinstance(each, type)}
         return engine, engine.tick(**rows)[self.sink]
 
     def _plan(self, schemas: Mapping[str, Schema], streams: Mapping[str, Any]) -> Flow:
@@ -149,7 +151,7 @@ class _CellQuery:
 
     def _schema(self, table: str, given: Any) -> Schema:
         if is_frame(given):
-            return self._frame_schema(table, given)
+            return _parsed(given.schema)
         if isinstance(given, type):
             return schema_of(given)
         if isinstance(given, Sequence) and len(given):  # pyright: ignore[reportUnknownArgumentType]
@@ -161,32 +163,41 @@ class _CellQuery:
             fix="give a list of rows of a row class, a frame, a stream, or the row class itself",
         )
 
-    def _frame_schema(self, table: str, frame: Any) -> Schema:
-        """Return the columns of a frame, as Spark types them. Raises `BadInput` for others."""
+    def _columns(self, table: str, frame: Any) -> pa.Table:
+        """Return a frame in types that flows have. Raises `BadInput` naming the column of another type."""
         import pyarrow as pa
-        from pyspark.errors import PySparkTypeError
-        from pyspark.sql.pandas.types import from_arrow_schema
 
-        from penstock.queries.catalyst_plan import parse_schema
-
-        def parsed(fields: list[pa.Field]) -> Schema:
-            return parse_schema(from_arrow_schema(pa.schema(fields)).jsonValue())
-
-        fields: list[pa.Field] = []
-        at = "it"
+        at, fields, columns = "it", list[pa.Field](), list[pa.ChunkedArray]()
         try:
-            for field in _arrow_table(frame).schema:
+            given = _arrow_table(frame)
+            for field, column in zip(given.schema, given.columns, strict=True):
                 at = f"column {field.name!r}"
-                fields.append(pa.field(field.name, _flow_type(field.type), field.nullable))
-                parsed(fields[-1:])
-        except (pa.ArrowException, PenstockError, PySparkTypeError, TypeError, ValueError) as error:
+                if field.name in (known.name for known in fields):
+                    raise ValueError("two columns have this name")
+                fields.append(field.with_type(_flow_type(field.type)))
+                columns.append(column.cast(fields[-1].type))
+                _parsed(pa.schema(fields[-1:]))
+        except (pa.ArrowException, PenstockError, TypeError, ValueError) as error:
             raise BadInput(
                 f"table {table!r}: {at} cannot be read",
                 where=[self.location],
                 why=error.what if isinstance(error, PenstockError) else str(error),
                 fix="convert the column, or select others; each needs one type and a name of its own",
             ) from error
-        return parsed(fields)
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _parsed(columns: pa.Schema) -> Schema:
+    """Return the columns as Spark types them. Raises `UnsupportedQuery` or `TypeError` for other types."""
+    from pyspark.errors import PySparkTypeError
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from penstock.queries.catalyst_plan import parse_schema
+
+    try:
+        return parse_schema(from_arrow_schema(columns).jsonValue())
+    except PySparkTypeError as error:
+        raise TypeError(str(error)) from error
 
 
 def _kind(given: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,16 +96,18 @@ def test_queries_run_over_rows_frames_and_streams(tmp_path: Path) -> None:
 
 def frames() -> dict[str, Any]:
     import pandas as pd
+    import pyarrow as pa
 
     twice = pd.DataFrame([[1, 2]], columns=["a", "a"])
     return {
+        "same": pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]),
         "mixed": pd.DataFrame({"a": [1, "x"]}),
         "twice": twice,
         "span": pd.DataFrame({"a": pd.to_timedelta(["1s"])}),
     }
 
 
-@pytest.mark.parametrize("name", ["mixed", "twice", "span"])
+@pytest.mark.parametrize("name", ["mixed", "same", "twice", "span"])
 def test_a_frame_that_no_flow_reads_is_named_with_its_column(name: str) -> None:
     pytest.importorskip("pandas")
     pytest.importorskip("pyspark")
@@ -118,7 +121,9 @@ def test_times_without_a_zone_and_narrow_numbers_are_columns() -> None:
     frame = pd.DataFrame({"at": pd.to_datetime(["2025-01-01"]), "x": pd.array([1.5], dtype="float32")})
     frame["n"] = pd.array([7], dtype="uint8")
     query = _CellQuery.parse("--table t", "SELECT 1", {"t": frame})
-    assert str(query._schema("t", frame)) == "(at: timestamp?, x: float64?, n: int64?)"
+    columns = query._columns("t", frame)
+    assert str(query._schema("t", columns)) == "(at: timestamp?, x: float64?, n: int64?)"
+    assert columns.to_pylist() == [{"at": datetime(2025, 1, 1, tzinfo=UTC), "x": 1.5, "n": 7}]
 
 
 @pytest.mark.parametrize("line", ["class --table t", "out --table t.b=t", "out --source 1=t"])
