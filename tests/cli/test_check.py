@@ -164,6 +164,14 @@ def test_what_a_file_prints_stays_out_of_the_findings(folder: Path) -> None:
     assert codes("loud.py") == [("loud.py", "P010", 4)]
 
 
+def test_what_a_file_writes_past_python_stays_out_too(penstock: Run, folder: Path) -> None:
+    loud = "import os, subprocess\nos.write(1, b'loud')\nsubprocess.run(['echo', 'louder'])\n"
+    (folder / "loud.py").write_text(f"{loud}{HEADER}{GOOD}")
+    done = penstock("check", "loud.py", "--output-format", "json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, [])
+    assert "louder" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "line"), [("import sys\nsys.exit()", 2), ("def f(:", 1), ("x = 1\nimport nowhere", 2)]
 )
@@ -208,3 +216,36 @@ def test_one_broken_query_does_not_hide_another(folder: Path) -> None:
         ("c.sql", "P108", 3),
         ("d.sql", "P107", 1),
     ]
+
+
+HOSTILE = {
+    "text that cannot be made": (
+        "class Odd(Exception):\n    def __str__(self):\n        raise ValueError\nraise Odd\n"
+    ),
+    "end of everything": "class End(BaseException):\n    pass\nraise End('now')\n",
+    "generator exit": "raise GeneratorExit\n",
+    "a class that cannot be asked": (
+        "class Liar:\n    @property\n    def __class__(self):\n        raise ValueError\nliar = Liar()\n"
+    ),
+    "a coroutine": f"{HEADER}async def made() -> ps.Flow:\n    return ps.Flow('x')\n",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_odd_files_hide_no_findings_of_others(orders: Path, folder: Path, text: str) -> None:
+    (folder / "odd.py").write_text(text)
+    alone = codes(orders)
+    assert [each for each in codes(orders, folder / "odd.py") if each in alone] == alone
+
+
+def test_the_name_of_a_file_may_hold_a_colon(orders: Path, folder: Path) -> None:
+    named = folder / "a:b.py"
+    named.write_text(orders.read_text())
+    assert [each[1:] for each in codes(named)] == [each[1:] for each in codes(orders)]
+
+
+def test_a_query_that_is_no_text_is_a_finding(folder: Path) -> None:
+    (folder / "a.sql").write_bytes(b"\xff\xfe")
+    code, told = check(folder / "a.sql")
+    assert code
+    assert "not UTF-8" in told

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -105,13 +106,29 @@ def _checked(name: str, examples: int | None) -> CheckedFile:
     from penstock.analysis.findings import Finding, Severity
     from penstock.cli.load_flow import separate_imports
 
-    with separate_imports(), redirect_stdout(sys.stderr):
+    with separate_imports(), _output_to_stderr(), redirect_stdout(sys.stderr):
         if not Path(name).is_dir() and not name.endswith(_SPEC_ENDINGS):
             return _checked_flows(name, examples)
         try:
             return _checked_project(name)
         except PenstockError as error:
             return CheckedFile(name, 1, [Finding(Severity.ERROR, error)])
+
+
+@contextmanager
+def _output_to_stderr() -> Generator[None]:
+    """Let what writes to the descriptor of standard output, such as a process, write to standard error."""
+    if sys.stdout is not sys.__stdout__:  # replaced, by a test
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _checked_flows(name: str, examples: int | None) -> CheckedFile:

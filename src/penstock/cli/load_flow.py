@@ -27,9 +27,9 @@ def load_flow(name: str) -> Flow:
     module must hold exactly one flow. A file of SQL is planned by Spark, unless its plan is beside it.
     Raises `FlowNotFound`, and whatever building the flow raises.
     """
-    where, _, attribute = name.partition(":")
+    where, attribute = _parts(name)
     if where.endswith(_PLANNED):
-        return _load_query(Path(name))
+        return _load_query(Path(where))
     module = _load(where)
     return _flow_at(module, where, attribute or _only_flow(module, where))
 
@@ -40,7 +40,7 @@ def load_flows(name: str) -> Iterator[Flow | PenstockError]:
     Without `:flow`, these are all flows of the module. If the module itself fails, its error comes first,
     then the flows that were complete by then.
     """
-    where, _, attribute = name.partition(":")
+    where, attribute = _parts(name)
     if attribute or where.endswith(_PLANNED):
         yield _outcome(partial(load_flow, name))
         return
@@ -55,6 +55,14 @@ def load_flows(name: str) -> Iterator[Flow | PenstockError]:
         yield _outcome(partial(_flow_at, module, where, flow))
 
 
+def _parts(name: str) -> tuple[str, str]:
+    """Split into a file or module, and the name of a flow. The name of a file may hold a colon."""
+    if Path(name).is_file():
+        return name, ""
+    where, _, attribute = name.partition(":")
+    return where, attribute
+
+
 def _outcome(load: Callable[[], Flow]) -> Flow | PenstockError:
     try:
         return load()
@@ -64,7 +72,7 @@ def _outcome(load: Callable[[], Flow]) -> Flow | PenstockError:
 
 def _complete_flows(module: ModuleType, where: str) -> Iterator[Flow | PenstockError]:
     """Load the flows of a module that failed, but for the last one, which it may have been building."""
-    built = [name for name, value in vars(module).items() if isinstance(value, Flow)]
+    built = [name for name, value in vars(module).items() if _is_flow(value)]
     for flow in _flows(module):
         if flow in built[-1:]:
             continue
@@ -124,9 +132,9 @@ def _load_module(where: str) -> ModuleType:
     _search_first(Path.cwd())
     try:
         return importlib.import_module(where)
-    except PenstockError:
+    except (PenstockError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
         if missing and (where == missing or where.startswith(f"{missing}.")):
             raise FlowNotFound(
@@ -154,9 +162,9 @@ def _load_file(path: Path) -> ModuleType:
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
-    except PenstockError:
+    except (PenstockError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise _failed(str(path), error) from error
     return module
 
@@ -170,6 +178,8 @@ def _flow_at(module: ModuleType, where: str, attribute: str) -> Flow:
     found = _attribute(module, where, attribute)
     if not isinstance(found, Flow) and callable(found):
         found = _calling(found, where, attribute)
+        if inspect.iscoroutine(found):
+            found.close()
     if not isinstance(found, Flow):
         raise FlowNotFound(
             f"{attribute!r} of {where} is {type(found).__name__}, not a flow",
@@ -208,7 +218,11 @@ def _only_flow(module: ModuleType, where: str) -> str:
 
 def _flows(module: ModuleType) -> list[str]:
     """List the names of a module's flows, and of its callables without arguments annotated to return one."""
-    return [name for name, value in vars(module).items() if isinstance(value, Flow) or _makes_flow(value)]
+    return [name for name, value in vars(module).items() if _is_flow(value) or _makes_flow(value)]
+
+
+def _is_flow(value: object) -> bool:
+    return issubclass(type(value), Flow)  # `isinstance` would ask the value itself
 
 
 def _makes_flow(value: object) -> bool:
@@ -233,13 +247,20 @@ def _calling(function: object, where: str, attribute: str) -> object:
     assert callable(function)
     try:
         return function()
-    except PenstockError:
+    except (PenstockError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise _failed(f"{where}:{attribute}", error) from error
 
 
-def _failed(what: str, error: Exception | SystemExit) -> FlowNotFound:
+def _said(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # a class of the user's, whose text cannot be made
+        return type(error).__name__
+
+
+def _failed(what: str, error: BaseException) -> FlowNotFound:
     """Build the error for user code that raised while loading, showing the last line within that code."""
     trace = error.__traceback__
     location: SourceLocation | None = None
@@ -252,14 +273,14 @@ def _failed(what: str, error: Exception | SystemExit) -> FlowNotFound:
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         location = SourceLocation(error.filename, error.lineno)
     return FlowNotFound(
-        f"{what} cannot be loaded: {type(error).__name__}: {error}",
+        f"{what} cannot be loaded: {_said(error)}",
         where=[location] if location else [],
         fix=_way_out(error),
         name=what,
     )
 
 
-def _way_out(error: Exception | SystemExit) -> str:
+def _way_out(error: BaseException) -> str:
     if isinstance(error, ImportError) and "relative import" in str(error):
         return "name a module of a package as one: package.module:flow"
     if isinstance(error, ModuleNotFoundError):

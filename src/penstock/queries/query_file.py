@@ -46,7 +46,15 @@ class QueryFile:
     @classmethod
     def read(cls, path: Path) -> QueryFile:
         """Read a `.sql` file. Raises `UnsupportedQuery` if it declares no table."""
-        text = path.read_text(encoding="utf-8")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise UnsupportedQuery(
+                f"{path} is not UTF-8",
+                where=[SourceLocation(str(path), 1)],
+                why=str(error),
+                fix="save the file as UTF-8",
+            ) from None
         declared: dict[str, Any] = {name: (kind, ddl) for kind, name, ddl in _DECLARED.findall(text)}
         if not declared:
             raise UnsupportedQuery(
