@@ -199,6 +199,8 @@ def test_a_file_of_another_form_is_refused_with_a_way_out(
         {"encoding": "klingon"},
         {"encoding": "base64"},
         {"encoding": "punycode"},
+        {"encoding": None},
+        {"header": "no"},
     ],
 )
 def test_options_that_no_file_can_have_are_refused(options: Any) -> None:

@@ -48,6 +48,10 @@ class CsvDialect:
     null: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.header, bool):
+            raise _refused(f"header is {self.header!r}", "give True or False")
+        if not isinstance(self.encoding, str):
+            raise _refused(f"encoding is {self.encoding!r}", "give a name, such as 'utf-8'")
         for name in ("sep", "quote", "escape"):
             given = getattr(self, name)
             object.__setattr__(self, name, _SPELLED.get(given, given))

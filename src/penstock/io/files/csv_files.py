@@ -66,11 +66,11 @@ class CsvFiles(Files):
         escape: str | None = None,
         encoding: str = "utf-8",
         header: bool = True,
-        null: str | Iterable[str] = (),
+        null: str | Iterable[str] | None = None,
         dead_letter: str | os.PathLike[str] | None = None,
         files_per_tick: int | None = None,
     ) -> None:
-        words = (null,) if isinstance(null, str) else tuple(null)
+        words = (null,) if isinstance(null, str) else tuple(null or ())
         super().__init__(path, dead_letter=dead_letter, files_per_tick=files_per_tick)
         form = CsvDialect(sep, quote, escape, encoding, header, words)
         set_fields(self, **{name: getattr(form, name) for name in CsvDialect.__slots__})
