@@ -52,6 +52,8 @@ def _expression_instead(name: str, value: object) -> str:
         return f"with_columns({name}=...), which adds it to the rows"
     if isinstance(value, Aggregation):
         return f"group_by(...).agg({name}=...)"
+    if (method := uncalled_method(value)) is not None:
+        return f"call the method: {method}(...)"
     if callable(value):
         return "compute it by an expression such as ps.col.price * 2; functions of whole rows go to map()"
     return f"{name}=ps.lit({value!r})"
@@ -152,6 +154,12 @@ def named_columns(columns: Sequence[object], location: SourceLocation) -> tuple[
     return tuple(named)
 
 
+def uncalled_method(value: object) -> str | None:
+    """Return a method of an expression as it is written, such as `x.is_null`; None for other values."""
+    owner = getattr(value, "__self__", None)
+    return f"{owner}.{getattr(value, '__name__', '')}" if isinstance(owner, Expr) else None
+
+
 def render_argument(value: object) -> str:
     """Render a wrong argument for an error."""
     if isinstance(value, Expr):
@@ -162,6 +170,8 @@ def render_argument(value: object) -> str:
         return f"the window function {value}"
     if isinstance(value, type):
         return f"the class {value.__name__}"
+    if (method := uncalled_method(value)) is not None:
+        return f"the method {method}"
     if callable(value):
         return f"the function {getattr(value, '__name__', type(value).__name__)}"
     text = constant_text(value)

@@ -26,6 +26,7 @@ from penstock.flow.column_arguments import (
     render_argument,
     result_schema,
     split_own_keywords,
+    uncalled_method,
     with_row_class,
 )
 from penstock.flow.composite_joins import OUTER_JOINS, add_difference, add_join, add_outer_join
@@ -120,6 +121,12 @@ class Stream(
                     where=[location],
                     fix="compare it with something: ==, !=, <, <=, >, >=, .is_in(...), .is_null()",
                 )
+        elif method := uncalled_method(predicate):
+            raise WrongType(
+                f"filter needs an expression or a function, got {render_argument(predicate)}",
+                where=[location],
+                fix=f"call it: {method}()",
+            )
         elif not callable(predicate):
             raise WrongType(
                 f"filter needs an expression or a function, got {render_argument(predicate)}",

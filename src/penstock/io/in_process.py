@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, ClassVar
 
-from penstock.errors import BadRow
+from penstock.errors import BadInput, BadRow
 from penstock.expr.dict_keys import with_representatives
 from penstock.io.delivery.guarantee import AT_LEAST_ONCE, Guarantee
 from penstock.io.delivery.sink_spool import SpooledWriter
@@ -98,6 +98,13 @@ def _(source: Rows, feed: Feed) -> Reader:
 
 @open_source.register(Iterable)
 def _(source: Iterable[Any], feed: Feed) -> Reader:
+    if hasattr(source, "__arrow_c_stream__"):  # a DataFrame, whose items are names or columns
+        raise BadInput(
+            f"source {feed.name!r} is a {type(source).__name__}, which is not an iterable of rows",
+            fix='pandas: df.to_dict("records"); Polars: df.to_dicts(); pyarrow: table.to_pylist(); '
+            f"or Engine(flow).tick({feed.name}=df), which takes the DataFrame itself",
+            source=feed.name,
+        )
     return RowsReader(iter(source), feed)
 
 

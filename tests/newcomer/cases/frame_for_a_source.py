@@ -1,0 +1,19 @@
+from typing import NamedTuple
+
+import polars as pl
+
+import penstock as ps
+from penstock import Flow, col
+
+
+class Order(NamedTuple):
+    id: int
+    country: str
+    price: float
+    note: str | None = None
+
+
+flow = Flow("shop")
+orders = flow.source("orders", Order)
+flow.sink("large", orders.filter(col.price > 10))
+ps.run(flow, {"orders": pl.DataFrame({"id": [1]})})

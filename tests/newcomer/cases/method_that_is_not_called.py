@@ -1,0 +1,15 @@
+from typing import NamedTuple
+
+from penstock import Flow, col
+
+
+class Order(NamedTuple):
+    id: int
+    country: str
+    price: float
+    note: str | None = None
+
+
+flow = Flow("shop")
+orders = flow.source("orders", Order)
+orders.filter(col.note.is_null)
