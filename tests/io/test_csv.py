@@ -133,6 +133,8 @@ ITEMS = [("Käse; alt", Decimal("1.5")), (None, None), ('a "b"\nc', Decimal(2))]
             '\ufeffname,price\nKäse; alt,1.5\n,\n"a ""b""\nc",2\n'.encode("utf-16-le"),
         ),
         ({"encoding": "gb18030"}, '\ufeffname,price\nKäse; alt,1.5\n,\n"a ""b""\nc",2\n'.encode("gb18030")),
+        ({}, '\r\n\nname,price\nKäse; alt,1.5\n,\n"a ""b""\nc",2\n'),
+        ({"header": False}, '\nKäse; alt,1.5\n,\n"a ""b""\nc",2\n'),
         ({}, '\ufeffname,price\nKäse; alt,1.5\n,\n"a ""b""\nc",2\n'),
     ],
 )
@@ -145,6 +147,12 @@ def test_a_file_in_another_encoding_than_was_said_is_named(tmp_path: Path) -> No
     write(tmp_path / "a.csv", "name,price\ntea,1\n")
     with pytest.raises(UnreadableSource, match=r"cannot read .*a\.csv"):
         read(CsvFiles(tmp_path, encoding="utf-16"), feed(Item))
+
+
+def test_lines_are_counted_after_blank_ones(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "\n\nname,price\ntea,x\n")
+    (bad,) = read(CsvFiles(tmp_path, dead_letter=tmp_path / "dead"), feed(Item))
+    assert (bad.row, bad.line) == (1, 4)
 
 
 def test_without_quotes_they_are_text(tmp_path: Path) -> None:

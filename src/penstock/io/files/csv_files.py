@@ -167,8 +167,11 @@ class CsvFormat(FileFormat):
         try:
             end = 0
             if header is None:
-                names = next(reader, None)
-                if names is None:
+                names: list[str] = []
+                while not names and (found := next(reader, None)) is not None:
+                    names = found  # blank lines are no records
+                    end = end if names else reader.line_num
+                if not names:
                     if not self._dialect.header:
                         return
                     raise unreadable(self.feed.name, path, "it is empty, without even a header")
