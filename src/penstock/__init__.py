@@ -147,6 +147,8 @@ def __getattr__(name: str) -> Any:
         guess = did_you_mean(name, _MODULE_OF)
         if name in _OF_SPARK:
             guess = f"did you mean {_OF_SPARK[name]!r}?"
+        elif name in importlib.import_module("penstock.io").__all__:
+            guess = f"did you mean penstock.io.{name}?"
         raise AttributeError(f"module 'penstock' has no attribute {name!r}{guess and f'; {guess}'}")
     value = globals()[name] = getattr(importlib.import_module(_MODULE_OF[name]), name)
     return value

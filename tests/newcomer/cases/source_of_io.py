@@ -1,0 +1,16 @@
+from typing import NamedTuple
+
+import penstock as ps
+from penstock import Flow
+
+
+class Order(NamedTuple):
+    id: int
+    country: str
+    price: float
+    note: str | None = None
+
+
+flow = Flow("shop")
+orders = flow.source("orders", Order)
+ps.JsonFiles("in")
