@@ -80,6 +80,16 @@ def test_rows_are_those_of_the_view_now() -> None:
     assert page.why("totals", "{}") == {"view": "totals", "row": "{}"}
 
 
+def test_a_huge_value_is_shortened_and_cannot_be_asked_about() -> None:
+    flow = Flow("long")
+    flow.sink("out", flow.source("texts", str))
+    view = ViewRows(flow.nodes[flow.graph().sinks["out"]].schema)
+    view.add(1, [("x" * 100_000, 1), ("y", 1)])
+    rows = {row["values"][0][:1]: row for row in view.page("", 0)["rows"]}
+    assert (len(rows["x"]["values"][0]), rows["x"]["json"]) == (limits.MAX_TEXT + 1, None)
+    assert rows["y"]["json"]
+
+
 def test_the_status_has_ticks_and_totals() -> None:
     page = page_of()
     before = page.version()

@@ -25,6 +25,10 @@ MAX_ROWS = 50_000
 """Distinct rows of a view that are kept."""
 MAX_PENDING = 4 * MAX_ROWS
 """Queued changes of a view at which the queue is consolidated."""
+MAX_TEXT = 2_000
+"""Characters of a value that are shown."""
+MAX_ASKED = 20_000
+"""Characters of a row about which one can ask."""
 PAGE_ROWS = 100
 _LATEST = 200
 
@@ -130,12 +134,18 @@ class ViewRows:
         return occurrence.json
 
     def _shown(self, row: Row, occurrence: Occurrence) -> dict[str, Any]:
+        whole = self._json(row, occurrence)
         return {
-            "values": [shown_json(value) for value in self._encode(row).values()],
-            "json": self._json(row, occurrence),
+            "values": [_shortened(shown_json(value)) for value in self._encode(row).values()],
+            # The row as a question to `why` travels in an address.
+            "json": whole if len(whole) <= MAX_ASKED else None,
             "weight": occurrence.weight,
             "tick": occurrence.tick,
         }
+
+
+def _shortened(text: str | None) -> str | None:
+    return text if text is None or len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"
 
 
 def _too_many() -> str:

@@ -64,6 +64,7 @@ export function rowsPanel(overview) {
   }
 
   function whyButton(row) {
+    if (row.json === null) return ""; // too long to ask about
     return element("button", { type: "button", "data-row": row.json, "aria-label": `Why is ${row.json} here?`,
       onclick: () => askWhy(view.value, row.json) }, "Why?");
   }
