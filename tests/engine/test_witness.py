@@ -146,6 +146,13 @@ def test_a_row_that_others_beat_is_not_explained(beaten: tuple[Any, ...]) -> Non
         assert find_witness(flow, given, sink, ("bob", beaten[1], 9)).found
 
 
+def test_a_join_for_another_sink_does_no_harm() -> None:
+    flow = shop()
+    flow.sink("numbers", flow.source("numbers", int))
+    given = {"orders": ORDERS, "products": PRODUCTS, "numbers": [1, 2]}
+    assert needed(find_witness(flow, given, "numbers", (2,))) == [(2,)]
+
+
 def test_a_source_that_cannot_be_read_again_is_named() -> None:
     sources = {"orders": iter(ORDERS), "products": PRODUCTS}
     found = find_witness(shop(), sources, "best", ("ann", 7))

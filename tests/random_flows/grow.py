@@ -382,6 +382,8 @@ WAYS: tuple[Grow, ...] = (
     _closure,
     _mutual,
 )
+COMPETING: tuple[Grow, ...] = (_top_k, _over)
+"""Ways whose answer for a row depends on the rows that compete with it."""
 DEFERRED: tuple[Grow, ...] = (*WAYS, _defer_tick, _defer_tick, _slow_countdown)
 
 

@@ -252,6 +252,8 @@ def _without_unmatched_keys(
     """Leave out, at once, rows whose key no row of the other sources has, as long as the row comes out."""
     widths = {name: len(source.schema.fields) for name, source in read.items()}
     for matched in matched_keys(search.flow.graph()) * 2:  # again, for keys that a later one has reduced
+        if len(matched.keys() & read.keys()) < 2:
+            continue  # the operator matches rows for other sinks
         try:
             keys = {n: compile_rows(key, read[n].schema) for n, key in matched.items() if n in read}
             keyed = [
