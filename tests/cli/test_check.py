@@ -172,6 +172,15 @@ def test_what_a_file_writes_past_python_stays_out_too(penstock: Run, folder: Pat
     assert "louder" in done.stderr
 
 
+def test_what_a_file_writes_at_exit_stays_out_too(penstock: Run, folder: Path) -> None:
+    late = "import atexit, os\natexit.register(print, 'late')\natexit.register(os.write, 1, b'later')\n"
+    (folder / "late.py").write_text(f"{late}{HEADER}{GOOD}")
+    done = penstock("check", "late.py", "--output-format", "json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, [])
+    assert "late\n" in done.stderr
+    assert "later" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "line"), [("import sys\nsys.exit()", 2), ("def f(:", 1), ("x = 1\nimport nowhere", 2)]
 )
@@ -249,3 +258,23 @@ def test_a_query_that_is_no_text_is_a_finding(folder: Path) -> None:
     code, told = check(folder / "a.sql")
     assert code
     assert "not UTF-8" in told
+
+
+def test_a_line_break_in_the_name_of_a_file_leaves_a_finding_in_one_line(folder: Path) -> None:
+    (folder / "a\nb.py").write_text("raise ValueError")
+    told = check(folder / "a\nb.py")[1]
+    assert r"a\nb.py:1: error: P105 FlowNotFound:" in told.splitlines()[0]
+    assert r"a\nb.py cannot be loaded" in told.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        (":flow", "'' is not the name of a module"),
+        (".near:flow", "'.near' is not the name of a module"),
+        ("json:loads", "'loads' of json needs arguments: s"),
+    ],
+)
+def test_names_that_mean_no_flow_are_told(name: str, what: str) -> None:
+    (finding,) = found(name)
+    assert (finding["file"], finding["line"], finding["what"]) == (name, None, what)

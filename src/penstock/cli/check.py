@@ -79,6 +79,10 @@ def check(
         typer.echo(line, err=notes)
     for line in lines_of(found.values(), output_format):
         typer.echo(line)
+    if notes and sys.stdout is sys.__stdout__:
+        # What a checked file registered with atexit must not follow the list.
+        sys.stdout.flush()
+        os.dup2(2, 1)
     severities = [placed.severity for placed in found.values()]
     errors, warnings = severities.count("error"), severities.count("warning")
     typer.echo(_summary(checked, errors, warnings, claims=claims), err=notes)

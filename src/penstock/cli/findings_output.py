@@ -56,8 +56,8 @@ class PlacedFinding:
         )
 
     def as_text(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        steps = [f"{file}:{line}   {note}".rstrip() for file, line, note in self.where]
+        place = _in_one_line(self.file) + ("" if self.line is None else f":{self.line}")
+        steps = [f"{_in_one_line(file)}:{line}   {note}".rstrip() for file, line, note in self.where]
         told = len(steps) > 1 or any(note for *_, note in self.where)
         parts = [
             "\n".join(steps) if told else "",
@@ -65,8 +65,9 @@ class PlacedFinding:
             f"Fix: {self.fix}" if self.fix else "",
         ]
         rest = "\n".join(part for part in parts if part).replace("\n", "\n    ")
-        return f"{place}: {self.severity}: {self.code} {self.name}: {self.what}" + f"\n    {rest}" * bool(
-            rest
+        return (
+            f"{place}: {self.severity}: {self.code} {self.name}: {_in_one_line(self.what)}"
+            + f"\n    {rest}" * bool(rest)
         )
 
     def as_annotation(self) -> str:
@@ -92,6 +93,11 @@ def lines_of(findings: Iterable[PlacedFinding], output_format: OutputFormat) -> 
         yield json.dumps([finding.as_json() for finding in findings], indent=2)
     for finding in findings if output_format is not OutputFormat.JSON else ():
         yield finding.as_annotation() if output_format is OutputFormat.GITHUB else finding.as_text()
+
+
+def _in_one_line(text: str) -> str:
+    """Escape line breaks, which names of files may have."""
+    return text.replace("\n", r"\n").replace("\r", r"\r")
 
 
 def _shown(location: SourceLocation) -> str:

@@ -130,6 +130,12 @@ def _load(where: str) -> ModuleType:
 
 def _load_module(where: str) -> ModuleType:
     _search_first(Path.cwd())
+    if "" in where.split("."):
+        raise FlowNotFound(
+            f"{where!r} is not the name of a module",
+            fix="write module:flow or path/to/file.py:flow",
+            name=where,
+        )
     try:
         return importlib.import_module(where)
     except (PenstockError, KeyboardInterrupt):
@@ -177,6 +183,12 @@ def _search_first(folder: Path) -> None:
 def _flow_at(module: ModuleType, where: str, attribute: str) -> Flow:
     found = _attribute(module, where, attribute)
     if not isinstance(found, Flow) and callable(found):
+        if required := _required_parameters(found):
+            raise FlowNotFound(
+                f"{attribute!r} of {where} needs arguments: {', '.join(required)}",
+                fix="name a Flow, or a function without arguments that returns one",
+                name=f"{where}:{attribute}",
+            )
         found = _calling(found, where, attribute)
         if inspect.iscoroutine(found):
             found.close()
@@ -239,7 +251,10 @@ def _makes_flow(value: object) -> bool:
 
 def _required_parameters(function: Callable[..., object]) -> list[str]:
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    parameters = inspect.signature(function).parameters.values()
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # some functions written in C do not say
+        return []
     return [each.name for each in parameters if each.default is each.empty and each.kind not in optional]
 
 
