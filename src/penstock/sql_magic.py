@@ -5,9 +5,11 @@ Spark plans the query; the flow runs in this process. See `penstock_sql` for its
 
 from __future__ import annotations
 
+import builtins
 import shlex
 from argparse import ArgumentError, ArgumentParser
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from penstock.engine.change import Changes
 from penstock.engine.engine import Engine
 from penstock.engine.frames import is_frame
-from penstock.errors import BadInput, PenstockError
+from penstock.errors import BadInput, PenstockError, UnknownRowType
 from penstock.expr.row_classes import schema_of
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
@@ -138,6 +140,12 @@ class _CellQuery:
     def start(self) -> tuple[Engine, Changes]:
         """Run the query on the rows that there are."""
         require_package(_MAGIC, "pyspark", "spark", self.location)
+        if self.name is not None and hasattr(builtins, self.name):
+            raise BadInput(
+                f"a variable {self.name!r} would hide Python's own {self.name}",
+                where=[self.location],
+                fix="choose another NAME",
+            )
         given = {t: self._columns(t, each) if is_frame(each) else each for t, each in self.given.items()}
         schemas = {table: self._schema(table, each) for table, each in given.items()}
         engine = Engine(self._plan(schemas, {}))
@@ -152,10 +160,11 @@ class _CellQuery:
     def _schema(self, table: str, given: Any) -> Schema:
         if is_frame(given):
             return _parsed(given.schema)
-        if isinstance(given, type):
-            return schema_of(given)
-        if isinstance(given, Sequence) and len(given):  # pyright: ignore[reportUnknownArgumentType]
-            return schema_of(type(given[0]))
+        row_type = given if isinstance(given, type) else _type_of_rows(given)
+        # The place of an `UnknownRowType` would be a line of the notebook's own code.
+        with suppress(UnknownRowType):
+            if row_type is not None:
+                return schema_of(row_type)
         raise BadInput(
             f"the columns of table {table!r} are unknown",
             where=[self.location],
@@ -175,7 +184,7 @@ class _CellQuery:
                 if field.name in (known.name for known in fields):
                     raise ValueError("two columns have this name")
                 fields.append(field.with_type(_flow_type(field.type)))
-                columns.append(column.cast(fields[-1].type))
+                columns.append(_whole_microseconds(column).cast(fields[-1].type))
                 _parsed(pa.schema(fields[-1:]))
         except (pa.ArrowException, PenstockError, TypeError, ValueError) as error:
             raise BadInput(
@@ -201,8 +210,19 @@ def _parsed(columns: pa.Schema) -> Schema:
 
 
 def _kind(given: Any) -> str:
-    kind = type(given).__name__
+    kind, row_type = type(given).__name__, _type_of_rows(given)
+    if row_type is not None:
+        return f"a {kind} of {row_type.__name__}"
+    if isinstance(given, type):
+        return f"the class {given.__name__}"
     return f"an empty {kind}" if isinstance(given, Sequence) else f"of type {kind}"
+
+
+def _type_of_rows(given: object) -> type[Any] | None:
+    """Return the type of the first row; None if there are no rows."""
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes) and len(given):  # pyright: ignore[reportUnknownArgumentType]
+        return type(given[0])  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return None
 
 
 def _found(variable: str, variables: Mapping[str, Any], location: QuotedLocation) -> Any:
@@ -218,7 +238,21 @@ def _found(variable: str, variables: Mapping[str, Any], location: QuotedLocation
 def _arrow_table(frame: Any) -> pa.Table:
     import pyarrow as pa
 
-    return frame.to_arrow() if hasattr(frame, "to_arrow") else pa.table(frame)
+    if hasattr(frame, "to_arrow"):
+        return frame.to_arrow()
+    # The index of pandas is no column, as in ticks.
+    return pa.Table.from_pandas(frame, preserve_index=False) if hasattr(frame, "iloc") else pa.table(frame)
+
+
+def _whole_microseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Drop fractions of a microsecond towards the past, as from files."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    compute: Any = pc
+    if not pa.types.is_timestamp(column.type) or column.type.unit != "ns":
+        return column
+    return compute.floor_temporal(column.cast(pa.timestamp("ns", "UTC")), unit="microsecond")
 
 
 def _flow_type(kind: pa.DataType) -> pa.DataType:
@@ -229,4 +263,6 @@ def _flow_type(kind: pa.DataType) -> pa.DataType:
         return pa.timestamp("us", "UTC")  # without a zone, times are in UTC
     if pa.types.is_floating(kind):
         return pa.float64()
+    if pa.types.is_int8(kind) or pa.types.is_int16(kind):
+        return pa.int32()
     return pa.int64() if pa.types.is_unsigned_integer(kind) else kind

@@ -43,12 +43,18 @@ MISTAKES = {
     "no columns": "totals --table number",
     "stream and rows": "totals --table stream --table orders",
     "two flows": "totals --table stream --table other",
+    "builtin": "print --table orders",
+    "tuples": "totals --table tuples",
+    "dicts": "totals --table dicts",
+    "other class": "totals --table text=Shell",
 }
 
 
 def test_mistakes_in_the_line_say_what_to_write() -> None:
     streams = {name: Flow(name).source("orders", Order) for name in ("stream", "other")}
-    shell = Shell(orders=[Order("a", 1)], empty=[], number=7, **streams)
+    shell = Shell(
+        orders=[Order("a", 1)], empty=[], number=7, tuples=[(1, 2)], dicts=[{"a": 1}], Shell=Shell, **streams
+    )
     texts: list[str] = []
     for mistake, line in MISTAKES.items():
         with pytest.raises(PenstockError) as error:
@@ -130,3 +136,14 @@ def test_times_without_a_zone_and_narrow_numbers_are_columns() -> None:
 def test_names_that_cannot_be_written_are_refused(line: str) -> None:
     with pytest.raises(BadInput, match="cannot be a name"):
         Shell(t=[Order("a", 1)]).magic(line, "SELECT 1\n")
+
+
+def test_a_frame_has_its_columns_in_whole_microseconds_without_an_index() -> None:
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("pyspark")
+    before = [pd.Timestamp(1, unit="ns"), pd.Timestamp(-1, unit="ns")]
+    frame = pd.DataFrame({"at": before, "small": pd.array([1, 2], dtype="int8")}, index=[7, 9])
+    query = _CellQuery.parse("--table t", "SELECT 1", {"t": frame})
+    columns = query._columns("t", frame)
+    assert str(query._schema("t", columns)) == "(at: timestamp?, small: int32?)"
+    assert columns["at"].cast("int64").to_pylist() == [0, -1]
