@@ -146,6 +146,14 @@ def test_a_row_that_others_beat_is_not_explained(beaten: tuple[Any, ...]) -> Non
         assert find_witness(flow, given, sink, ("bob", beaten[1], 9)).found
 
 
+def test_a_limit_of_reading_confirms_no_row_that_is_beaten_within_it() -> None:
+    flow = Flow("top")
+    flow.sink("all", flow.source("orders", Order).top_k(1, by=col.amount.desc()))
+    found = find_witness(flow, {"orders": ORDERS}, "all", ORDERS[0], limits=Limits(rows=3))
+    assert not found.found
+    assert "more rows than the limit" in found.problem
+
+
 def test_a_join_for_another_sink_does_no_harm() -> None:
     flow = shop()
     flow.sink("numbers", flow.source("numbers", int))

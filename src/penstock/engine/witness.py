@@ -215,8 +215,7 @@ def _find(
     if not found and _texts(by_key) != _texts(everything):
         read, items = reading(everything)
         found = search.settle_ends(items, end)
-    undecided = not all(source.all_read for source in read.values())
-    if _texts(agreeing) != _texts(by_key) and (found or undecided):
+    if found and _texts(agreeing) != _texts(by_key):
         fewer, kept = reading(agreeing)
         if search.settle_ends(kept, end):
             return True, fewer, kept
