@@ -38,7 +38,8 @@ class WideningLog:
     _told: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     def tell(self, found: Iterable[Widened]) -> None:
-        for each in found:
+        # Tasks report in any order.
+        for each in sorted(found, key=lambda widened: (widened.source, widened.file, widened.column)):
             key = each.source, each.column
             if key not in self._told:
                 self._told.add(key)
