@@ -167,7 +167,7 @@ def following(uris: Mapping[str, str], checkpoint: str | None) -> str:
 def _last_tick(checkpoint: str | None) -> int:
     from penstock.state.commit import CommitLog
 
-    return 0 if checkpoint is None else max(CommitLog(Path(checkpoint)).ticks(), default=0)
+    return 0 if checkpoint is None else CommitLog(Path(checkpoint)).last_tick()
 
 
 def _each(option: str, values: Sequence[str] | None) -> list[str]:

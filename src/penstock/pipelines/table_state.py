@@ -33,7 +33,7 @@ class TableState:
 
     @property
     def last_tick(self) -> int:
-        return max(CommitLog(self.checkpoint).ticks(), default=0)
+        return CommitLog(self.checkpoint).last_tick()
 
     def _begun(self, tick: int) -> Path:
         return self.folder / f"tick-{tick}.json"

@@ -98,6 +98,10 @@ class CommitLog:
         """Return the ticks with a commit, ascending."""
         return sorted(int(p.stem) for p in self._folder.glob("*.json") if p.stem.isdigit())
 
+    def last_tick(self) -> int:
+        """Return the last tick with a commit, 0 before the first."""
+        return max(self.ticks(), default=0)
+
     def last(self) -> Commit | None:
         """Return the last commit; None before the first. Raises `CheckpointDamaged` if some are missing."""
         ticks = self.ticks()

@@ -114,7 +114,8 @@ class RunPage:
         self._totals = _Totals()
         self._first: int | None = None
         self._last: Progress | None = None
-        self._resumed = _last_commit(subject.checkpoint)
+        folder = subject.checkpoint
+        self._resumed = 0 if folder is None else CommitLog(Path(folder)).last_tick()
         self._failure: str | None = None
         self._broken = False
         self._asking = threading.Lock()
@@ -292,10 +293,6 @@ class RunPage:
             return self._subject.find_why(view, row)
         finally:
             self._asking.release()
-
-
-def _last_commit(checkpoint: str | None) -> int:
-    return 0 if checkpoint is None else max(CommitLog(Path(checkpoint)).ticks(), default=0)
 
 
 def _cost(done: Progress) -> Json:
