@@ -31,7 +31,7 @@ from penstock.expr.types import (
     MapType,
     StructType,
 )
-from penstock.io import parse_source
+from penstock.io import CsvFiles, parse_source
 from penstock.io.inference.inference import infer
 from penstock.io.inference.row_class_text import row_class_text
 from tests.golden import assert_golden
@@ -224,9 +224,10 @@ def test_the_text_of_a_row_class_has_its_columns(
     assert schema_of(runpy.run_path(str(path))["Row"]).fields == columns
 
 
-def test_files_with_different_separators_are_told_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("blank", ["", "\r\n\n"])
+def test_files_with_different_separators_are_told_apart(tmp_path: Path, blank: str) -> None:
     (tmp_path / "1.csv").write_text("a,b\n1,2\n")
-    (tmp_path / "2.csv").write_text("a;b\n1;2\n")
+    (tmp_path / "2.csv").write_text(f"{blank}a;b\n1;2\n")
     with pytest.raises(BadInput, match="different separators"):
         infer(str(tmp_path), 100)
 
@@ -241,3 +242,8 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path, name: str, content:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UnreadableSource, match=name):
         infer(str(tmp_path), 100)
+
+
+def test_the_uri_of_a_file_with_a_question_mark_is_accepted(tmp_path: Path) -> None:
+    (tmp_path / "x?y.csv").write_text("a|b\n1|2\n")
+    assert parse_source(infer(str(tmp_path / "x?y.csv"), 100).uri) == CsvFiles(tmp_path / "x?y.csv", sep="|")

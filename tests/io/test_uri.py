@@ -51,6 +51,7 @@ from penstock.state.rewind import rewind
         ("parquet:in?files_per_tick=3", ParquetFiles("in", files_per_tick=3)),
         ("in/a.jsonl?dead_letter=bad%20rows", JsonFiles("in/a.jsonl", dead_letter="bad rows")),
         ("in/part-?.csv.gz", CsvFiles("in/part-?.csv.gz")),
+        ("csv:in/part-?.csv?sep=;&null=?", CsvFiles("in/part-?.csv", sep=";", null="?")),
         (r"C:\data\a.parquet", ParquetFiles(r"C:\data\a.parquet")),
         ("json:a=b", JsonFiles("a=b")),
         (
@@ -130,7 +131,7 @@ def test_sinks(uri: str, sink: object) -> None:
         (parse_sink, "delta:a?buckets=4", "unknown option 'buckets'"),
         (parse_sink, "kafka:h:1?secret=s3cret", "'kafka:h:1?...' lacks servers or topic"),
         (parse_sink, "postgres://u:s3cret/x@h/d?table=t", "'postgres://u:***@h/d' is not the URL"),
-        (parse_sink, "postgres://u:s3cret?x@h/d?table=t", "postgres://u:***@h/d?table=t'"),
+        (parse_sink, "postgres://u:s3cret?x@h/d?table=t", "'postgres://u:***@h/d' is not the URL"),
         (parse_sink, "postgres://u:s3cret#x@h/d?table=t", "'postgres://u:***@h/d' is not the URL"),
         (parse_source, "debezium+kafka:h:1?secret=s3cret", "'debezium+kafka:h:1?...' lacks servers"),
         (parse_sink, "table:a?key=x&key=y", "'table:a?key=x&key=y' gives key twice"),

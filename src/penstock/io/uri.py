@@ -48,6 +48,7 @@ from penstock.near_names import did_you_mean
 
 # One letter is not a scheme: C:\data is a path.
 _SCHEME = re.compile(r"[A-Za-z0-9]{2,}(\+[A-Za-z0-9]+)?")
+_OPTIONS = re.compile(r"\?(?=[^?=]*=)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,8 @@ class Uri:
     @classmethod
     def of(cls, text: str) -> Uri:
         """Parse a URI. Raises `BadUri` for options that are not name=value."""
-        head, question, query = text.partition("?")
-        if question and "=" not in query:
-            head, query = text, ""  # a pattern: in/part-?.json
+        begin = _OPTIONS.search(text)  # the ? before it is of a pattern: in/part-?.json
+        head, query = (text[: begin.start()], text[begin.end() :]) if begin else (text, "")
         scheme, colon, path = head.partition(":")
         if not colon or not _SCHEME.fullmatch(scheme):
             scheme, path = "", head

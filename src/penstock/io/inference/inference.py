@@ -172,7 +172,7 @@ def _infer_csv(name: str, path: str, paths: list[Path], rows: int) -> Inference:
 
 def _check_separator(path: str, file: Path, first: Path, dialect: CsvDialect) -> None:
     with dialect.in_utf8(open_bytes(file)) as opened:
-        line = opened.readline().decode(errors="replace")
+        line = next(filter(bytes.strip, opened), b"").decode(errors="replace")
     if other := dialect.likely_sep(line):
         raise BadInput(
             f"{path} has files with different separators",
