@@ -79,6 +79,11 @@ def broken_quotes_in_csv() -> Any:
     return read(CsvFiles("in"), feed(Point))
 
 
+def unknown_end_of_row_in_csv() -> Any:
+    write(Path("in/a.csv"), 'x\n1\n"2""3\n4\n')
+    return read(CsvFiles("in", dead_letter="bad"), feed(Point))
+
+
 def nested_type_in_csv() -> Any:
     return read(CsvFiles("in"), feed(Everything))
 
@@ -199,7 +204,8 @@ def run_while_compacting() -> Any:
 
 CASES: list[Callable[[], Any]] = [
     malformed_json, wrong_type_in_json, nested_wrong_type_in_json, no_json_array,
-    out_of_range_in_csv, missing_column_in_csv, broken_quotes_in_csv, nested_type_in_csv,
+    out_of_range_in_csv, missing_column_in_csv, broken_quotes_in_csv, unknown_end_of_row_in_csv,
+    nested_type_in_csv,
     wrong_type_in_parquet, null_in_parquet, not_parquet,
     no_folder, no_file, no_weight, no_source_uri, no_sink_uri, two_rows_of_a_key, output_of_another_run,
     update_of_a_row_that_never_came,

@@ -286,7 +286,19 @@ def test_a_quoted_field_may_end_in_a_later_block(tmp_path: Path) -> None:
 def test_a_field_beyond_the_limit_of_csv_is_an_error(tmp_path: Path, field: str) -> None:
     path = write(tmp_path / "a.csv", f'x,label,n\n1,a,"{field}"\n')
     with reading(columns=True):
-        assert "field larger than field limit" in outcome(CsvFiles(path), feed(Point))
+        assert "field larger than field limit" in str(outcome(CsvFiles(path), feed(Point)))
+    check(CsvFiles(path), feed(Point), 1000)
+
+
+def test_a_malformed_line_leaves_the_other_blocks_and_parts_alone(tmp_path: Path) -> None:
+    lines = ["x,label", *(f"{n},a" for n in range(1000))]
+    lines[301], lines[701] = "1," + "a" * 140_000, "\nx,b"
+    path = write(tmp_path / "a.csv", "\n".join([*lines, ""]))
+    with reading(columns=True, block=1000):
+        rows, found = outcome(CsvFiles(path), feed(Point))
+        assert tables(CsvFiles(path), feed(Point)).count(False) == 2
+    assert len(rows) == 998
+    assert [(b.row, b.line) for b in found] == [(301, 302), (701, 703)]
     check(CsvFiles(path), feed(Point), 1000)
 
 

@@ -92,12 +92,52 @@ def test_bytes_that_are_no_text_make_a_bad_row(tmp_path: Path) -> None:
     assert bad == BadRecord(str(tmp_path / "a.csv"), 1, "text: the text is not valid Unicode", "�", 2)
 
 
-@pytest.mark.parametrize("content", ["", "label\na\n", "x,x\n1,2\n", 'x\n1\n"2" 3\n', 'x\n"1\n'])
+@pytest.mark.parametrize("content", ["", "label\na\n", "x,x\n1,2\n", 'x\n1\n"2"" 3\n', 'x\n"1\n'])
 def test_a_file_that_does_not_fit_as_a_whole_is_refused(tmp_path: Path, content: str) -> None:
     write(tmp_path / "a.csv", content)
     with pytest.raises(UnreadableSource) as raised:
         read(CsvFiles(tmp_path, dead_letter=tmp_path / "dead"), feed(Point))
     assert raised.value.facts["path"] == str(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['"2" 3', '"2"3,"a, b"', "2," + "a" * 140_000, '2,"' + "a" * 140_000 + '"'],
+    ids=["quote", "quotes", "long", "long in quotes"],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_malformed_line_is_a_bad_row(tmp_path: Path, line: str, end: str) -> None:
+    path = write(tmp_path / "a.csv", end.join(["x,label", '1,"a', 'b"', "", line, "3,c", "x,", ""]))
+    first, last, malformed, bad = read(CsvFiles(path, dead_letter=tmp_path / "dead"), feed(Point))
+    assert (first[0], last[0]) == (1, 3)
+    assert isinstance(malformed, BadRecord)
+    assert isinstance(bad, BadRecord)
+    assert (malformed.row, malformed.line, malformed.text[:8]) == (2, 5, line[:8])
+    assert malformed.reason.startswith("it is not CSV: ")
+    assert (bad.row, bad.line) == (4, 7)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    ['"2"3,"a\nb"', '"2,' + "a" * 140_000 + '\n",b', '"2"3",a', '"2\n"3,a', '"2" \\"3,a'],
+    ids=["goes on", "long goes on", "odd", "second line", "escape"],
+)
+@pytest.mark.parametrize("escape", [None, "\\"])
+def test_no_row_is_read_after_one_whose_end_is_unknown(
+    tmp_path: Path, lines: str, escape: str | None
+) -> None:
+    path = write(tmp_path / "a.csv", f"x,label\n1,a\n{lines}\n3,c\n")
+    source = CsvFiles(path, escape=escape, dead_letter=tmp_path / "dead")
+    with pytest.raises(UnreadableSource, match="where the next row begins"):
+        read(source, feed(Point))
+
+
+def test_ascii_is_not_utf_8(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "text\né\nb\n")
+    row, bad = read(CsvFiles(tmp_path, encoding="ascii", dead_letter=tmp_path / "dead"), feed(Name))
+    assert row == ("b",)
+    assert isinstance(bad, BadRecord)
+    assert bad.reason == "text: the text is not valid Unicode"
 
 
 def test_structs_and_lists_are_refused_before_a_file_is_opened(tmp_path: Path) -> None:
@@ -209,6 +249,8 @@ def test_a_file_of_another_form_is_refused_with_a_way_out(
         {"encoding": "punycode"},
         {"encoding": None},
         {"header": "no"},
+        {"null": 5},
+        {"null": [5]},
     ],
 )
 def test_options_that_no_file_can_have_are_refused(options: Any) -> None:

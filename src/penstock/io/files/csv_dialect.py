@@ -26,6 +26,15 @@ _OF_NAMES = ("idna", "punycode")
 
 
 @dataclass(frozen=True, slots=True)
+class Malformed:
+    """Record that is not CSV. line: text of the line with the problem. is_whole: it is the whole record."""
+
+    problem: str
+    line: str
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CsvDialect:
     r"""Form of CSV files.
 
@@ -52,6 +61,9 @@ class CsvDialect:
             raise _refused(f"header is {self.header!r}", "give True or False")
         if not isinstance(self.encoding, str):
             raise _refused(f"encoding is {self.encoding!r}", "give a name, such as 'utf-8'")
+        for word in self.null:
+            if not isinstance(word, str):
+                raise _refused(f"null has {word!r}", "give texts, such as 'NA'")
         for name in ("sep", "quote", "escape"):
             given = getattr(self, name)
             object.__setattr__(self, name, _SPELLED.get(given, given))
@@ -76,7 +88,7 @@ class CsvDialect:
 
     @property
     def is_utf8(self) -> bool:
-        return self.encoding in ("utf-8", "ascii", "utf-8-sig")
+        return self.encoding in ("utf-8", "utf-8-sig")
 
     def is_plain(self, block: bytes) -> bool:
         """Check that a block has neither quotes nor escapes, so that every line is a record."""
@@ -106,7 +118,43 @@ class CsvDialect:
 
     def reader(self, blocks: Iterable[bytes]) -> Any:
         """Build a reader of the `csv` module over blocks of whole lines in UTF-8."""
-        lines = chain.from_iterable(io.StringIO(_text(block), newline="") for block in blocks)
+        return self._reader(chain.from_iterable(map(_lines, blocks)))
+
+    def records(self, blocks: Iterable[bytes]) -> Iterator[tuple[int, list[str] | Malformed]]:
+        """Yield the records of blocks of whole lines, each with its first line. Blank lines are no records.
+
+        A malformed record is yielded, too; it is the last one if its end is unknown.
+        """
+        block = io.StringIO()
+
+        def opened() -> Iterator[io.StringIO]:
+            nonlocal block
+            for block in map(_lines, blocks):  # noqa: UP028  `block` is read below
+                yield block
+
+        reader, end = self._reader(chain.from_iterable(opened())), 0
+        while True:
+            try:
+                fields = next(reader, None)
+            except csv.Error as error:
+                line = _line_before(block.getvalue()[: block.tell()])
+                is_whole = reader.line_num == end + 1 and self._is_record(line)
+                yield reader.line_num, Malformed(str(error), line, is_whole)
+                if not is_whole:
+                    return
+            else:
+                if fields is None:
+                    return
+                if fields:
+                    yield end + 1, fields
+            end = reader.line_num
+
+    def _is_record(self, line: str) -> bool:
+        """Check that no field of a malformed line goes on in the next one, as far as quotes can tell."""
+        has_escapes = self.escape is not None and self.escape in line
+        return not has_escapes and (not self.quote or line.count(self.quote) % 2 == 0)
+
+    def _reader(self, lines: Iterable[str]) -> Any:
         return csv.reader(lines, strict=True, **self._parameters())
 
     def writer(self, file: Any) -> Any:
@@ -127,7 +175,7 @@ class CsvDialect:
         return max(others, key=header.count, default=None)
 
     def in_utf8(self, file: Any) -> Any:
-        """Return an open file of bytes as one of UTF-8. Bytes that are no text stay what they are."""
+        """Return an open file of bytes as one of UTF-8. Bytes that are no text stay unreadable."""
         if self.is_utf8:
             return file
         return io.BufferedReader(_Transcoder(file, self.encoding))
@@ -167,8 +215,8 @@ def _transcoded(file: Any, encoding: str) -> Iterator[bytes]:
         text = decoder.decode(chunk)
         if text and not begun:  # utf-16-le and the like leave the byte order mark in the text
             text, begun = text.removeprefix("\ufeff"), True
-        yield text.encode(errors="surrogateescape")
-    yield decoder.decode(b"", True).encode(errors="surrogateescape")
+        yield text.encode(errors="surrogatepass")  # as bytes of the file, they could be text in UTF-8
+    yield decoder.decode(b"", True).encode(errors="surrogatepass")
 
 
 @cache
@@ -188,5 +236,11 @@ def _refused(problem: str, fix: str) -> BadInput:
     return BadInput(f"options of CSV files: {problem}", where=[SourceLocation.of_caller()], fix=fix)
 
 
-def _text(lines: bytes) -> str:
-    return lines.decode("utf-8", "surrogateescape")
+def _line_before(text: str) -> str:
+    """Return the last line of a text, without its end."""
+    text = text.removesuffix("\n").removesuffix("\r")
+    return text[max(text.rfind("\n"), text.rfind("\r")) + 1 :]
+
+
+def _lines(block: bytes) -> io.StringIO:
+    return io.StringIO(block.decode("utf-8", "surrogateescape"), newline="")

@@ -9,7 +9,6 @@ otherwise an error. A null word is an error in every non-nullable column. CSV ca
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,10 +17,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import BadInput
+from penstock.errors import BadInput, UnreadableSource
 from penstock.expr.types import BytesType, Field, StrType
 from penstock.io.declared_types import refuse_untyped
-from penstock.io.files.csv_dialect import CsvDialect
+from penstock.io.files.csv_dialect import CsvDialect, Malformed
 from penstock.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable
 from penstock.io.files.file_source import Files
 from penstock.io.files.json_files import checked_weight
@@ -70,7 +69,9 @@ class CsvFiles(Files):
         dead_letter: str | os.PathLike[str] | None = None,
         files_per_tick: int | None = None,
     ) -> None:
-        words = (null,) if isinstance(null, str) else tuple(null or ())
+        null = () if null is None else null
+        is_one = isinstance(null, str) or not isinstance(null, Iterable)
+        words: tuple[Any, ...] = (null,) if is_one else tuple(null)
         super().__init__(path, dead_letter=dead_letter, files_per_tick=files_per_tick)
         form = CsvDialect(sep, quote, escape, encoding, header, words)
         set_fields(self, **{name: getattr(form, name) for name in CsvDialect.__slots__})
@@ -140,7 +141,7 @@ class CsvFormat(FileFormat):
                     block, rows = found
                     yield block
                     before.row += rows
-                    before.line += _count_lines(lines)
+                before.line += _count_lines(lines)
                 lines = b""
             if lines:
                 # Where a record ends is known only by reading all of them one by one.
@@ -162,33 +163,34 @@ class CsvFormat(FileFormat):
         self, path: Path, before: Position, blocks: Iterable[bytes], header: _Header | None = None
     ) -> Iterator[Record]:
         """Read records one by one, after the header if it is not known yet."""
-        reader = self._dialect.reader(blocks)
-        records: Iterable[list[str]] = reader
-        try:
-            end = 0
-            if header is None:
-                names: list[str] = []
-                while not names and (found := next(reader, None)) is not None:
-                    names = found  # blank lines are no records
-                    end = end if names else reader.line_num
-                if not names:
-                    if not self._dialect.header:
-                        return
-                    raise unreadable(self.feed.name, path, "it is empty, without even a header")
-                header = self._header(path, names)
-                if self._dialect.header:
-                    end = reader.line_num
-                else:
-                    records = chain([names], reader)
-            for fields in records:
-                line, end = end + 1, reader.line_num
-                if fields:
-                    before.row += 1
-                    yield self._record(path, before.row, before.line + line, fields, header)
-        except csv.Error as error:
-            line = before.line + reader.line_num
-            raise unreadable(self.feed.name, path, f"line {line} is not CSV: {error}") from error
-        before.line += end
+        records = self._dialect.records(blocks)
+        if header is None:
+            first = next(records, None)
+            if first is None:
+                if not self._dialect.header:
+                    return
+                raise unreadable(self.feed.name, path, "it is empty, without even a header")
+            line, names = first
+            if isinstance(names, Malformed):
+                raise self._not_csv(path, line, names)
+            header = self._header(path, names)
+            if not self._dialect.header:
+                records = chain([first], records)
+        for line, record in records:
+            before.row += 1
+            if not isinstance(record, Malformed):
+                yield self._record(path, before.row, before.line + line, record, header)
+            elif record.is_whole:
+                reason = f"it is not CSV: {record.problem}"
+                yield _bad_record(path, before.row, before.line + line, reason, record.line)
+            else:
+                raise self._not_csv(path, before.line + line, record)
+
+    def _not_csv(self, path: Path, line: int, found: Malformed) -> UnreadableSource:
+        why = f"line {line} is not CSV: {found.problem}"
+        if not found.is_whole:
+            why += "\nIts quotes don't tell where the next row begins, so the rest of the file is not read."
+        return unreadable(self.feed.name, path, why)
 
     def _record(self, path: Path, row: int, line: int, fields: list[str], header: _Header) -> Record:
         try:
@@ -197,14 +199,16 @@ class CsvFormat(FileFormat):
                 raise Unfit(f"{first} has {header.width} columns, the row {len(fields)}")
             return header.row_of(fields)
         except Unfit as problem:
-            text = self._dialect.sep.join(fields).encode(errors="surrogateescape").decode(errors="replace")
-            return BadRecord(str(path), row, str(problem), shortened(text, 200), line)
+            return _bad_record(path, row, line, str(problem), self._dialect.sep.join(fields))
 
     def _count(self, path: Path, stop: int) -> tuple[int, int]:
         """Count the rows and lines before a part."""
         with self._open(path) as file:
-            reader = self._dialect.reader(line_blocks(file, Part(0, stop)))
-            return sum(map(bool, reader)) - self._dialect.header, reader.line_num
+            rows = lines = 0
+            for block in line_blocks(file, Part(0, stop)):
+                rows += sum(1 for _ in self._dialect.records([block]))
+                lines += _count_lines(block)
+            return rows - self._dialect.header, lines
 
     def _header(self, path: Path, first: list[str]) -> _Header:
         """Match the first record with the fields. Raises `UnreadableSource` if a column is missing."""
@@ -268,6 +272,11 @@ class CsvFormat(FileFormat):
 
 def _count_lines(lines: bytes) -> int:
     return lines.count(b"\n") + (lines.count(b"\r") - lines.count(b"\r\n") if b"\r" in lines else 0)
+
+
+def _bad_record(path: Path, row: int, line: int, reason: str, text: str) -> BadRecord:
+    text = shortened(text.encode(errors="surrogateescape").decode(errors="replace"), 200)
+    return BadRecord(str(path), row, reason, text, line)
 
 
 def _null(_: str) -> None:
