@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -162,6 +164,28 @@ def test_bad_rows_go_to_the_dead_letters_where_there_is_a_place_for_them(
     assert (result.rows_in, result.set_aside) == (71, 1)
     letters = [json.loads(line) for file in dead.iterdir() for line in file.read_text().splitlines()]
     assert [letter["row"] for letter in letters] == [26]
+
+
+def test_csv_in_another_encoding_has_the_same_rows_and_dead_letters_as_in_process(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "bids").mkdir()
+    lines = ["", "auction,price", "1,2", '"1"0,3', "4," + "5" * 140_000, "6,7", ""]
+    (tmp_path / "bids" / "1.csv").write_bytes(("\ufeff" + "\n".join(lines)).encode("utf-16-le"))
+    flow = ps.Flow("bids")
+    flow.sink("out", flow.source("bids", Bid).select("auction", "price"))
+
+    def run(name: str, run_flow: Callable[..., Any]) -> tuple[Any, Any]:
+        out, dead = io.Memory(), tmp_path / name
+        source = io.CsvFiles(tmp_path / "bids", encoding="utf-16-le", dead_letter=dead)
+        run_flow(sources={"bids": source}, sinks={"out": out})
+        letters = [json.loads(line) for file in dead.iterdir() for line in file.read_text().splitlines()]
+        return Counter(out.rows()), letters
+
+    rows, letters = run("in_process", partial(ps.run, flow))
+    assert rows == Counter([(1, 2), (6, 7)])
+    assert [(letter["row"], letter["line"]) for letter in letters] == [(2, 4), (3, 5)]
+    assert run("spark", partial(ps.spark.run, flow, spark, mode="batch")) == (rows, letters)
 
 
 def test_what_never_ends_is_refused(spark: SparkSession) -> None:
