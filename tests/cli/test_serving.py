@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app
 from penstock.cli.subscribe import _table
+from penstock.compute.client.client import Client
 from penstock.compute.client.connection_options import Endpoint
 from penstock.compute.client.rows import CachedDescription
 from penstock.compute.client.subscription import Batch, Update
@@ -26,10 +27,36 @@ from penstock.compute.serve.controller_process import Options, run_controller
 from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
 from penstock.compute.transport.limits import Limits
 from penstock.expr.row_classes import schema_of
+from penstock.ui.controller_page import ControllerPage
 from tests.cli.conftest import FLOWS
 from tests.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+CONCERTS = """
+from typing import NamedTuple
+
+import penstock as ps
+from penstock import col
+
+
+class Concert(NamedTuple):
+    concert: str
+    capacity: int
+
+
+class Booking(NamedTuple):
+    concert: str
+    seats: int
+
+
+flow = ps.Flow("free seats")
+booked = flow.table("bookings", Booking).group_by("concert").agg(booked=ps.sum(col.seats))
+concerts = flow.table("concerts", Concert)
+left = concerts.join(booked, on="concert", how="left")
+flow.sink("free", left.select("concert", free=col.capacity - ps.coalesce(col.booked, 0)))
+"""
 
 
 class Item(NamedTuple):
@@ -122,6 +149,62 @@ def test_a_view_is_made_filled_read_watched_and_dropped(penstock: Any, served: S
     assert "totals" in penstock("view", "list").stdout
     penstock("view", "drop", "totals")
     assert "UnknownName" in penstock("peek", "totals", code=2).stderr
+
+
+@pytest.fixture
+def free(penstock: Any, served: Served) -> Iterator[str]:
+    """The view of a flow over two collections of which rows may be deleted, with rows."""
+    (served.folder / "concerts.py").write_text(CONCERTS)
+    penstock("view", "create", f"{served.folder / 'concerts.py'}:flow", "--key", "concert")
+    penstock(
+        "insert", "concerts", "-", input='{"concert": "a", "capacity": 9}\n{"concert": "b", "capacity": 5}\n'
+    )
+    bookings = [
+        '{"concert": "a", "seats": 2}',
+        '{"concert": "a", "seats": 3}',
+        '{"concert": "b", "seats": 1}',
+    ]
+    penstock("insert", "bookings", "-", input="\n".join(bookings))
+    penstock("delete", "bookings", "--row", bookings[1])
+    yield "free"
+    for name in ("free", "bookings", "concerts"):
+        penstock("view", "drop", name)
+
+
+def test_the_flow_of_a_view_is_explained(penstock: Any, free: str) -> None:
+    assert_golden(GOLDEN / "view_explain.txt", penstock("view", "explain", free).stdout)
+
+
+def test_the_rows_that_a_row_of_a_view_came_from_are_found(penstock: Any, free: str) -> None:
+    asked = ("view", "why", free, '{"concert": "a", "free": 7}')
+    found = json.loads(penstock(*asked, "--json").stdout)
+    needed = {
+        name: [row["values"] for row in each["rows"] if row["needed"]]
+        for name, each in found["sources"].items()
+    }
+    assert needed == {"concerts": [["a", "9"]], "bookings": [["a", "2"]]}
+    assert "needed" in penstock(*asked).stdout
+    deleted = penstock("view", "why", free, '{"concert": "a", "free": 4}', code=1).stdout
+    assert "do not produce the row" in deleted
+    wrong = penstock("view", "why", free, '{"concert": "a"}', code=2).stderr
+    assert "does not fit the sink" in wrong
+
+
+def test_the_page_draws_what_views_read_and_the_flow_of_each(served: Served, free: str) -> None:
+    with Client(served.address) as client:
+        page = ControllerPage(served.address, client, lambda view, row: {"asked": (view, row)})
+        assert "not answered" in page.flow("")["why_not"]
+        page.refresh()
+        drawn = page.flow("")["svg"]
+        assert all(f">{name}<" in drawn for name in ("free", "concerts", "bookings"))
+        assert "left on concert = concert" in page.flow(free)["explanation"]
+        assert page.why(free, "{}") == {"asked": (free, "{}")}
+        assert "is a collection" in page.why("bookings", "{}")["why_not"]
+
+
+@pytest.mark.parametrize("asked", [("explain", "bookings"), ("why", "bookings", "{}")])
+def test_a_collection_has_no_flow(penstock: Any, free: str, asked: tuple[str, ...]) -> None:
+    assert_golden(GOLDEN / "view_of_collection.txt", penstock("view", *asked, code=2).stderr)
 
 
 def test_what_is_wrong_is_said_before_anything_is_written(penstock: Any, served: Served) -> None:

@@ -55,7 +55,7 @@ def test_a_file_named_like_a_module_of_python_does_not_end_the_search(
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PYTHONPATH", ENVIRONMENT["PYTHONPATH"])
     (folder / "json.py").write_text("raise OSError('mine')")
-    find = why_process("flows:flow", ["--source=sales=in/1.json"])
+    find = why_process(["why", "--source=sales=in/1.json"], "flows:flow")
     assert find("totals", '{"shop": "b", "total": 2}')["found"]
 
 

@@ -76,4 +76,12 @@ def test_replicas_views_and_their_rows_are_shown(served: tuple[str, Ask], tab: A
     cell.filter(has_text=HOSTILE).wait_for()
     assert tab.locator("#rows img").count() == 0
     tab.get_by_role("button", name=re.compile("^Why is")).first.click()
-    tab.get_by_role("dialog").get_by_text("It reads sales").wait_for()
+    dialog = tab.get_by_role("dialog")
+    dialog.get_by_text("produce it.").or_(dialog.get_by_text("produces it.")).wait_for()
+    tab.keyboard.press("Escape")
+    tab.get_by_role("tab", name="Flows").click()
+    views = tab.get_by_role("group", name="Views and collections")
+    views.get_by_text("totals", exact=True).wait_for()
+    assert views.locator(".box").count() == 2
+    tab.get_by_role("group", name="Flow of totals").get_by_text("aggregate").wait_for()
+    tab.get_by_label("Explanation").get_by_text("shop").first.wait_for()

@@ -44,6 +44,9 @@ class Fake:
     def overview(self) -> Json:
         return {"kind": "run", "title": "<script>alert(1)</script>"}
 
+    def flow(self, view: str) -> Json:
+        return {"svg": view}
+
     def status(self, after: int) -> Json:
         return {"tick": self.number, "after": after, "ticks": []}
 

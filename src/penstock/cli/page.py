@@ -56,19 +56,19 @@ def watched(subject: Callable[[], RunSubject] | None, port: int) -> Generator[Wa
             raise
 
 
-def why_process(flow: str, options: Sequence[str]) -> Callable[[str, str], dict[str, Any]]:
+def why_process(command: Sequence[str], *arguments: str) -> Callable[[str, str], dict[str, Any]]:
     """Return a function that answers "why is this row here" in a process of its own.
 
-    The process keeps the user's functions, memory and processor time of the search away from the run.
-    options: of the command `penstock why`.
+    The process keeps the user's functions, memory and processor time of the search away from the server.
+    command: of `penstock`, with options. arguments: before the name of the view and the row.
     """
 
-    def find(sink: str, row: str) -> dict[str, Any]:
+    def find(view: str, row: str) -> dict[str, Any]:
         # -P: a file of the user's named json.py, say, must not replace Python's own.
-        command = [sys.executable, "-P", "-m", "penstock.cli", "why", "--json", f"--seconds={_WHY_SECONDS}"]
+        penstock = [sys.executable, "-P", "-m", "penstock.cli"]
         try:
             done = subprocess.run(
-                [*command, *options, "--", flow, sink, "-"],
+                [*penstock, *command, "--json", f"--seconds={_WHY_SECONDS}", "--", *arguments, view, "-"],
                 input=row, capture_output=True, text=True, timeout=_WHY_PATIENCE, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
@@ -82,14 +82,20 @@ def why_process(flow: str, options: Sequence[str]) -> Callable[[str, str], dict[
     return find
 
 
-def show_controller(address: str, security: Security, port: int, closing: ExitStack) -> None:
-    """Serve the page of a controller until `closing` ends, and print its URL."""
+def show_controller(
+    address: str, security: Security, port: int, closing: ExitStack, options: Sequence[str]
+) -> None:
+    """Serve the page of a controller until `closing` ends, and print its URL.
+
+    options: of `penstock view why` for this controller, except its address.
+    """
     from penstock.compute.client.client import Client
     from penstock.ui import serving_page
     from penstock.ui.controller_page import ControllerPage
 
     client = closing.enter_context(Client(address, security=security, patience="5s"))
-    url = closing.enter_context(serving_page(ControllerPage(address, client), port))
+    find_why = why_process(["view", "why", f"--controller={address}", *options])
+    url = closing.enter_context(serving_page(ControllerPage(address, client, find_why), port))
     typer.echo(f"open {url}", err=True)
 
 

@@ -132,7 +132,9 @@ def run(
 
         ends = () if end is None else ("--end" if end else "--keep-open",)
         options = (*_each("--source", source), *_each("--tick-rows", tick_rows), *ends)
-        return RunSubject(loaded, on.value, sources, sinks, checkpoint, why_process(flow, options), shards)
+        return RunSubject(
+            loaded, on.value, sources, sinks, checkpoint, why_process(["why", *options], flow), shards
+        )
 
     shown = subject if ui or ui_port is not None else None
     with watched(shown, ui_port or 0) as page, progress_reporter(progress) as on_tick:

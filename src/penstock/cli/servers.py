@@ -79,7 +79,10 @@ def controller(
 
         def show_page(address: str) -> None:
             if ui or ui_port is not None:
-                show_controller(address, security, ui_port or 0, closing)
+                given = {"ca": ca, "certificate": certificate, "key-file": key, "token-file": token_file}
+                credentials = [f"--{name}={path}" for name, path in given.items() if path is not None]
+                callables = ["--allow-callables"] if allow_callables else []
+                show_controller(address, security, ui_port or 0, closing, [*credentials, *callables])
 
         serve_until_signalled("controller", lambda ready: run_controller(options, ready), show_page)
 

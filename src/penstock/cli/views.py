@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -16,8 +17,16 @@ from penstock.cli.options import (
     TokenFile,
     connect,
 )
+from penstock.cli.why import AsJson, RowArgument, Seconds, parse_row, report
 
-view = typer.Typer(no_args_is_help=True, help="Make, list and drop views that replicas keep up to date.")
+LoadCallables = Annotated[
+    bool,
+    typer.Option("--allow-callables", help="Load the code of the view's Python functions, and run it."),
+]
+
+view = typer.Typer(
+    no_args_is_help=True, help="Make, list, explain and drop views that replicas keep up to date."
+)
 
 
 @view.command()
@@ -72,6 +81,57 @@ def list_views(
 
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
         print_views(client.status())
+
+
+@view.command()
+def explain(
+    name: Annotated[str, typer.Argument(help="Name of the view.")],
+    allow_callables: LoadCallables = False,
+    controller: Controller = DEFAULT_ADDRESS,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    token_file: TokenFile = None,
+    server_name: ServerName = None,
+) -> None:
+    """Explain the flow of a view, as `penstock explain` does: what streams, what waits, what it keeps."""
+    from penstock.analysis import explain
+
+    with connect(controller, ca, certificate, key, token_file, server_name) as client:
+        flow = client.flow(name, allow_callables=allow_callables)
+    typer.echo(str(explain(flow.graph())))
+
+
+@view.command()
+def why(
+    name: Annotated[str, typer.Argument(help="Name of the view.")],
+    row: RowArgument,
+    seconds: Seconds = 10.0,
+    as_json: AsJson = False,
+    allow_callables: LoadCallables = False,
+    controller: Controller = DEFAULT_ADDRESS,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    token_file: TokenFile = None,
+    server_name: ServerName = None,
+) -> None:
+    """Find rows of a view's inputs from which its flow makes a row.
+
+    The inputs are read at one time, and the flow runs on them in this process, as `penstock why` does.
+    """
+    from penstock.engine.witness import Limits, find_witness
+
+    with connect(controller, ca, certificate, key, token_file, server_name, patience="30s") as client:
+        flow = client.flow(name, allow_callables=allow_callables)
+        graph = flow.graph()
+        (sink,) = graph.sinks
+        sought = parse_row(row, graph.nodes[graph.sinks[sink]].schema)
+        limits = replace(Limits(), seconds=seconds)
+        time = client.status().read_time
+        # One row more than the limit tells that there are more.
+        inputs = {source: client.peek(source, limit=limits.rows + 1, at=time) for source in graph.sources}
+    report(find_witness(flow, inputs, sink, sought, end=False, limits=limits), as_json=as_json)
 
 
 @view.command()

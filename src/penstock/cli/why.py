@@ -17,11 +17,15 @@ if TYPE_CHECKING:
     from penstock.engine.witness import Witness
     from penstock.expr.types import Schema
 
+RowArgument = Annotated[str, typer.Argument(help="The row as a JSON object; - reads it from standard input.")]
+Seconds = Annotated[float, typer.Option(min=0.1, help="Time for the search.")]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+
 
 def why(
     flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow")],
     sink: Annotated[str, typer.Argument(help="Name of the sink.")],
-    row: Annotated[str, typer.Argument(help="The row as a JSON object; - reads it from standard input.")],
+    row: RowArgument,
     source: Annotated[
         list[str] | None, typer.Option(metavar="NAME=URI", help="Source of the run, as in `penstock run`.")
     ] = None,
@@ -36,8 +40,8 @@ def why(
             show_default=False,
         ),
     ] = None,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Time for the search.")] = 10.0,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    seconds: Seconds = 10.0,
+    as_json: AsJson = False,
 ) -> None:
     """Find source rows from which a flow makes a row of a sink, by reading the sources again.
 
@@ -48,7 +52,6 @@ def why(
     from penstock.cli.run import tick_row_limits
     from penstock.engine.endpoints import TICK_ROWS, check_names, with_tick_time
     from penstock.engine.witness import Limits, find_witness
-    from penstock.engine.witness_report import witness_json
     from penstock.io import parse_source
 
     loaded = load_flow(flow)
@@ -60,11 +63,18 @@ def why(
         loaded,
         sources,
         sink,
-        parse_row(sys.stdin.read() if row == "-" else row, schema),
+        parse_row(row, schema),
         tick_rows=tick_row_limits(tick_rows or ()) or TICK_ROWS,
         end=end,
         limits=replace(Limits(), seconds=seconds),
     )
+    report(found, as_json=as_json)
+
+
+def report(found: Witness, *, as_json: bool) -> None:
+    """Print the answer of a search. Exit code 1 if the row was not found."""
+    from penstock.engine.witness_report import witness_json
+
     if as_json:
         typer.echo(json.dumps(witness_json(found), default=str))
     else:
@@ -74,10 +84,11 @@ def why(
 
 
 def parse_row(text: str, schema: Schema) -> tuple[Any, ...]:
-    """Parse a JSON object to an internal row. Raises `BadInput`."""
+    """Parse a JSON object, or standard input for "-", to an internal row. Raises `BadInput`."""
     from penstock.io.files.json_values import object_decoder
     from penstock.io.files.text_values import Unfit
 
+    text = sys.stdin.read() if text == "-" else text
     try:
         value: Any = json.loads(text)
         if schema.scalar and not isinstance(value, dict):

@@ -42,6 +42,9 @@ class CheckpointPage:
     def overview(self) -> Json:
         return {"kind": "checkpoint", "title": self._folder.name, "sources": {}, "sinks": {}}
 
+    def flow(self, view: str) -> Json:
+        return {"why_not": "A checkpoint holds no flow."}
+
     def status(self, after: int) -> Json:
         last = self._last
         return {

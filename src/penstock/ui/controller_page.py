@@ -6,10 +6,15 @@ The page is a client like any other, so it sees what clients see and cannot dist
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from penstock.compute.client.dataclass_json import to_plain
+from penstock.ui.flow_overview import flow_description
 from penstock.ui.view_rows import ViewRows
+from penstock.view import to_svg
+from penstock.view.picture import Arrow, Box, BoxRole, Kind, Picture
 
 if TYPE_CHECKING:
     from penstock.compute.client.client import Client
@@ -23,11 +28,16 @@ _NO_LETTERS = "Clients write collections: an invalid row is refused, and never s
 
 
 class ControllerPage:
-    """Page of the controller at `address`, asked by `client`, which the caller closes."""
+    """Page of the controller at `address`, asked by `client`, which the caller closes.
 
-    def __init__(self, address: str, client: Client) -> None:
+    find_why: finds the rows that a view's row, given as JSON, came from; takes seconds.
+    """
+
+    def __init__(self, address: str, client: Client, find_why: Callable[[str, str], Json]) -> None:
         self._address = address
         self._client = client
+        self._find_why = find_why
+        self._asking = Lock()
         self._status: ControllerStatus | None = None
         self._version = 0
         self._looked = 0.0
@@ -46,6 +56,13 @@ class ControllerPage:
 
     def overview(self) -> Json:
         return {"kind": "controller", "title": f"Controller at {self._address}", "sources": {}, "sinks": {}}
+
+    def flow(self, view: str) -> Json:
+        if self._status is None:
+            return {"why_not": "The controller has not answered yet."}
+        if not view:
+            return {"svg": to_svg(_picture(self._status))}
+        return flow_description(self._client.flow(view))
 
     def status(self, after: int) -> Json:
         empty: Json = {"tick": self._version, "ticks": [], "watermarks": {}, "late": {}, "sources": {}}
@@ -97,11 +114,38 @@ class ControllerPage:
             return {
                 "why_not": f"{view} is a collection: clients, or a view that writes into it, wrote the row."
             }
-        reads = ", ".join(served[view].reads)
-        return {
-            "why_not": "Replicas compute this view, and the page does not have its flow. "
-            f"It reads {reads}: their rows are here, too."
-        }
+        if not self._asking.acquire(blocking=False):
+            return {"why_not": "Another question is being answered. Ask again when it is done."}
+        try:
+            return self._find_why(view, row)
+        finally:
+            self._asking.release()
+
+
+def _picture(found: ControllerStatus) -> Picture:
+    """Build a picture of all views, what they read, and what they are written into."""
+    ids = {each.name: f"n{at}" for at, each in enumerate((*found.collections, *found.views))}
+    boxes = [
+        *(
+            Box(
+                ids[each.name], (each.name, each.columns), BoxRole.SINK if each.written_by else BoxRole.SOURCE
+            )
+            for each in found.collections
+        ),
+        *(Box(ids[each.name], (each.name, _view_state(each)), BoxRole.OPERATOR) for each in found.views),
+    ]
+    appended = {each.name for each in found.collections if each.append_only}
+    arrows = [
+        Arrow(ids[read], ids[view.name], Kind.APPEND if read in appended else Kind.CHANGES, "")
+        for view in found.views
+        for read in view.reads
+    ]
+    written = [
+        Arrow(ids[view.name], ids[view.into], Kind.APPEND if view.into in appended else Kind.CHANGES, "")
+        for view in found.views
+        if view.into is not None
+    ]
+    return Picture("Views and collections", tuple(boxes), (*arrows, *written), ())
 
 
 def _connected(found: ControllerStatus) -> int:
@@ -132,14 +176,17 @@ def _replica(replica: ReplicaStatus) -> Json:
     }
 
 
+def _view_state(view: ViewStatus) -> str:
+    return "hydrated" if view.hydrated else "hydrating" if view.scheduled else "waits for its inputs"
+
+
 def _view(view: ViewStatus) -> Json:
-    state = "hydrated" if view.hydrated else "hydrating" if view.scheduled else "waits for its inputs"
     return {
         "name": view.name,
         "reads": list(view.reads),
         "key": list(view.key),
         "into": view.into,
-        "state": state,
+        "state": _view_state(view),
         "since": view.since.time,
         "upper": view.upper.time,
         "replicas": [

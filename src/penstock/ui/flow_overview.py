@@ -18,6 +18,18 @@ if TYPE_CHECKING:
     from penstock.ui.page import Json
 
 
+def flow_description(flow: Flow) -> Json:
+    """Describe a flow by its picture, explanation and generated code. Raises the errors of its analysis."""
+    graph = flow.graph()
+    program = compile_program(live_graph(graph, at_sources=False))
+    return {
+        "title": graph.name,
+        "svg": to_svg(picture_of(graph)),
+        "explanation": str(explain(graph)),
+        "code": program.source_code,
+    }
+
+
 def flow_overview(
     flow: Flow,
     sources: Mapping[str, Any],
@@ -34,13 +46,9 @@ def flow_overview(
     """
     graph = flow.graph()
     analysis = analyse(graph)
-    program = compile_program(live_graph(graph, at_sources=False))
     return {
-        "title": graph.name,
-        "svg": to_svg(picture_of(graph)),
-        "explanation": str(explain(graph)),
+        **flow_description(flow),
         "on_spark": _on_spark(flow, sinks, shards) if engine == "spark" else None,
-        "code": program.source_code,
         "nodes": [label(graph, node) for node in graph.nodes],
         "strata": list(analysis.strata),
         "sources": {name: _described(sources.get(name)) for name in graph.sources},

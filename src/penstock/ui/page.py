@@ -8,10 +8,17 @@ Json: TypeAlias = "dict[str, Any]"
 
 
 class Page(Protocol):
-    """Subject of a page: a run, or a checkpoint. The server calls it from its own threads."""
+    """Subject of a page: a run, a checkpoint, or a controller. The server calls it from its own threads."""
 
     def overview(self) -> Json:
         """Return what never changes: kind, title, picture, plan, sources and sinks."""
+        ...
+
+    def flow(self, view: str) -> Json:
+        """Return picture, explanation and generated code of the flow that computes a view.
+
+        view: empty for a run's only flow, and for a picture of all views of a controller.
+        """
         ...
 
     def refresh(self) -> None:

@@ -219,6 +219,9 @@ class RunPage:
     def overview(self) -> Json:
         return self._overview
 
+    def flow(self, view: str) -> Json:
+        return self._overview
+
     def status(self, after: int) -> Json:
         with self._lock:
             last = self._last

@@ -204,6 +204,7 @@ def build_app(page: Page, token: str, port: int, closing: Closing) -> ASGIApp:
         Route("/", _file("index.html")),
         *(Route(f"/{name}", _file(name)) for name in _static_names()),
         Route("/api/overview", answers(lambda _: page.overview())),
+        Route("/api/flow", answers(lambda r: page.flow(_text(r, "view")))),
         Route("/api/state", answers(lambda _: page.state())),
         Route("/api/key", answers(lambda r: page.state_of_key(_text(r, "operator"), _text(r, "key")))),
         Route("/api/dead-letters", answers(lambda _: page.dead_letters())),

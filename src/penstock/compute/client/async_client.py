@@ -18,6 +18,7 @@ from penstock.compute.client.subscription import AsyncSubscription
 from penstock.compute.controller.status_types import ControllerStatus
 from penstock.compute.protocol import rows as encoding
 from penstock.compute.protocol.commands import RuntimeName
+from penstock.compute.protocol.dataflow import Plan
 from penstock.compute.transport.credentials import Security
 from penstock.expr.durations import duration
 from penstock.expr.row_classes import schema_of
@@ -98,6 +99,20 @@ class AsyncClient:
         )
         self._known.pop(name, None)
         await self._ask(pb.Request(create_view=message))
+
+    async def flow(self, view: str, *, allow_callables: bool = False) -> Flow:
+        """Fetch the flow of a view, for example to explain or to draw it.
+
+        allow_callables: load the code of Python functions in it, which runs code of the view's creator.
+        Raises `UnknownName`, `CallableRefused`, `ReadTimeout`.
+        """
+        from penstock.compute.plans import decode
+
+        request = pb.Request(get_plan=pb.GetPlan(view=view))
+        wait = self._conversation.wait()
+        answer = (await self._conversation.send_read(request, f"the plan of {view!r}", wait))[0]
+        plan = Plan(answer.plan.body, answer.plan.places)
+        return decode(plan, allow_callables=allow_callables)
 
     async def drop(self, name: str) -> None:
         """Drop a view or a collection. Raises `UnknownName`, `StillInUse`."""

@@ -80,6 +80,7 @@ class Client:
 
     create_collection = _blocking(AsyncClient.create_collection)
     create_view = _blocking(AsyncClient.create_view)
+    flow = _blocking(AsyncClient.flow)
     drop = _blocking(AsyncClient.drop)
     describe = _blocking(AsyncClient.describe)
     insert = _blocking(AsyncClient.insert)

@@ -10,7 +10,13 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.compute.collections.store import Collections
-from penstock.compute.controller.catalog import ReplicaEntry, ViewEntry, check_name, name_taken_error
+from penstock.compute.controller.catalog import (
+    CollectionEntry,
+    ReplicaEntry,
+    ViewEntry,
+    check_name,
+    name_taken_error,
+)
 from penstock.compute.controller.ddl import DdlExecutor, ViewRequest
 from penstock.compute.controller.durable import ControllerState, TransientIds
 from penstock.compute.controller.instance import Instance
@@ -27,7 +33,7 @@ from penstock.compute.controller.status_types import AnomalyLog, ControllerStatu
 from penstock.compute.controller.subscriptions import Deliver, Subscriptions
 from penstock.compute.controller.timestamps import ReadTimestamps, TimestampOracle
 from penstock.compute.controller.writes import Writes
-from penstock.compute.errors import ComputeError, StoreUnavailable
+from penstock.compute.errors import ComputeError, StoreUnavailable, UnknownName
 from penstock.compute.frontier import Frontier, join
 from penstock.compute.protocol.commands import (
     InstanceConfig,
@@ -190,6 +196,18 @@ class Controller:
         key = entry.key if isinstance(entry, ViewEntry) else ()
         is_view = isinstance(entry, ViewEntry)
         return Described(name, entry.id, is_view, entry.schema, entry.append_only, key)
+
+    def plan(self, view: str) -> Plan:
+        """Return the plan that a view was created with. Raises `UnknownName`, for a collection, too."""
+        entry = self._catalog.find_or_raise(view)
+        if isinstance(entry, CollectionEntry):
+            raise UnknownName(
+                f"{view!r} is a collection, not a view",
+                why="A collection holds rows that are written into it; only views have a plan.",
+                fix="name a view",
+                name=view,
+            )
+        return entry.plan
 
     # --- writing --------------------------------------------------------------------
 

@@ -143,6 +143,10 @@ class ClientSession:
         described = self._controller.describe(asked.name)
         self._answer(number, description=encode_description(described))
 
+    def get_plan(self, number: int, asked: pb.GetPlan) -> None:
+        plan = self._controller.plan(asked.view)
+        self._answer(number, plan=pb.ViewPlan(body=plan.body, places=plan.places))
+
     def create_collection(self, number: int, asked: pb.CreateCollection) -> None:
         schema = schema_from_bytes(asked.schema)
         id = self._controller.create_collection(asked.name, schema, append_only=asked.append_only)
@@ -304,6 +308,7 @@ class ClientSession:
 
 _REQUESTS: dict[str, Callable[[ClientSession, int, Any], None]] = {
     "describe": ClientSession.describe,
+    "get_plan": ClientSession.get_plan,
     "create_collection": ClientSession.create_collection,
     "create_view": ClientSession.create_view,
     "drop": ClientSession.drop,

@@ -1,6 +1,8 @@
 // Replicas, views and collections of a controller.
 
+import { ask } from "./connection.js";
 import { element, note, table } from "./elements.js";
+import { pictureOf, planOf } from "./flow_panel.js";
 import { bytes, duration, whole } from "./format.js";
 
 const REPLICAS = [{ title: "Replica" }, { title: "Address" }, { title: "Runtime" }, { title: "State" }, { title: "For", number: true },
@@ -28,6 +30,61 @@ export function controllerPanel() {
         add("Problems", PROBLEMS, status.problems.map((p) => [p.at, p.replica ?? "controller", p.text, whole(p.times)]), "");
       }
       this.root.replaceChildren(element("div", {}, ...parts));
+    },
+  };
+}
+
+// All views with what they read, and the flow of one of them.
+export function viewsPanel() {
+  const all = element("div");
+  const view = element("select", { id: "flow-of", onchange: () => load() });
+  const choice = element("div", { class: "bar" }, element("label", { for: "flow-of" }, "Flow of", view));
+  const flow = element("div", { role: "status" });
+  let known = "";
+  let drawn = "";
+  let asked = 0;
+
+  async function load() {
+    const number = ++asked;
+    const answer = view.value ? await asking(view.value) : [];
+    if (number === asked) flow.replaceChildren(...answer);
+  }
+
+  async function draw() {
+    drawn = known;
+    all.replaceChildren(...(await asking("")));
+  }
+
+  async function asking(name) {
+    try {
+      const found = await ask("api/flow", { view: name });
+      if (found.why_not) return [note(found.why_not)];
+      return [pictureOf(found.svg, name ? `Flow of ${name}` : "Views and collections"), ...planOf(found)];
+    } catch (error) {
+      return [note(error.message, "bad")];
+    }
+  }
+
+  return {
+    id: "views",
+    title: "Flows",
+    update(status) {
+      const served = status.served ?? [];
+      const names = served.map((each) => each.name);
+      known = JSON.stringify([served.map((each) => [each.name, each.reads, each.into, each.state]), (status.collections ?? []).map((c) => c.name)]);
+      choice.hidden = !names.length;
+      if (names.join("\n") !== [...view.options].map((option) => option.value).join("\n")) {
+        const chosen = view.value;
+        view.replaceChildren(...names.map((name) => element("option", { value: name }, name)));
+        if (names.includes(chosen)) view.value = chosen;
+        if (view.value !== chosen && !this.root.hidden) load();
+      }
+      if (known !== drawn && !this.root.hidden) draw();
+    },
+    shown() {
+      if (!this.root.firstChild) this.root.replaceChildren(all, choice, flow);
+      if (known !== drawn) draw();
+      load();
     },
   };
 }

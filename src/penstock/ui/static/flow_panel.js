@@ -3,14 +3,26 @@
 import { element, note, svgElement, table } from "./elements.js";
 import { duration, short, whole } from "./format.js";
 
+export function pictureOf(svg, label) {
+  const parsed = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
+  const drawn = document.importNode(parsed, true);
+  // A wide picture shrinks to the page, but stays readable and scrolls.
+  drawn.style.minWidth = `${Math.min(drawn.getAttribute("width"), 832)}px`;
+  return element("div", { class: "picture", tabindex: "0", role: "group", "aria-label": label }, drawn);
+}
+
+export function planOf(flow) {
+  const parts = [["Explanation", flow.explanation], ["Stages on Spark", flow.on_spark], ["Generated code", flow.code]];
+  return parts.filter(([, text]) => text).flatMap(([title, text]) =>
+    [element("h2", {}, title), element("pre", { tabindex: "0", "aria-label": title }, text)]);
+}
+
 export function flowPanel(overview) {
   let picture = null;
   let body = null;
 
   function build(root) {
-    const parsed = new DOMParser().parseFromString(overview.svg, "image/svg+xml").documentElement;
-    picture = element("div", { class: "picture", tabindex: "0", role: "group", "aria-label": "The flow" },
-      document.importNode(parsed, true));
+    picture = pictureOf(overview.svg, "The flow");
     body = element("div");
     root.replaceChildren(picture, sinkTable(overview), body);
   }

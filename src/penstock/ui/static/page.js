@@ -1,9 +1,9 @@
 // Assembly of the page: overview once per run, then status events.
 
 import { ask, listen } from "./connection.js";
-import { controllerPanel } from "./controller_panel.js";
+import { controllerPanel, viewsPanel } from "./controller_panel.js";
 import { element, note } from "./elements.js";
-import { flowPanel } from "./flow_panel.js";
+import { flowPanel, planOf } from "./flow_panel.js";
 import { behind, bytes, short, whole } from "./format.js";
 import { latePanel } from "./late_panel.js";
 import { rowsPanel } from "./rows_panel.js";
@@ -33,9 +33,7 @@ function planPanel(overview) {
     title: "Plan and code",
     update() {},
     shown() {
-      const parts = [["Explanation", overview.explanation], ["Stages on Spark", overview.on_spark], ["Generated code", overview.code]];
-      this.root.replaceChildren(...parts.filter(([, text]) => text).flatMap(([title, text]) =>
-        [element("h2", {}, title), element("pre", { tabindex: "0", "aria-label": title }, text)]));
+      this.root.replaceChildren(...planOf(overview));
     },
   };
 }
@@ -54,7 +52,7 @@ async function begin(id) {
   panels = {
     run: () => [flowPanel(overview), ticksPanel(ticks), rows, latePanel(overview), statePanel(false), planPanel(overview)],
     checkpoint: () => [statePanel(true)],
-    controller: () => [controllerPanel(), rows],
+    controller: () => [controllerPanel(), viewsPanel(), rows],
   }[overview.kind]();
   tabs = buildTabs(by("tabs"), by("panels"), panels);
   document.onkeydown = (event) => {

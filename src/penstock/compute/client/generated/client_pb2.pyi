@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Request(_message.Message):
-    __slots__ = ("number", "describe", "create_collection", "create_view", "drop", "write", "peek", "cancel_peek", "copy", "add_replica", "drop_replica", "status", "release_replica")
+    __slots__ = ("number", "describe", "create_collection", "create_view", "drop", "write", "peek", "cancel_peek", "copy", "add_replica", "drop_replica", "status", "release_replica", "get_plan")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_FIELD_NUMBER: _ClassVar[int]
     CREATE_COLLECTION_FIELD_NUMBER: _ClassVar[int]
@@ -21,6 +21,7 @@ class Request(_message.Message):
     DROP_REPLICA_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     RELEASE_REPLICA_FIELD_NUMBER: _ClassVar[int]
+    GET_PLAN_FIELD_NUMBER: _ClassVar[int]
     number: int
     describe: Describe
     create_collection: CreateCollection
@@ -34,23 +35,26 @@ class Request(_message.Message):
     drop_replica: DropReplica
     status: Status
     release_replica: ReleaseReplica
-    def __init__(self, number: _Optional[int] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., create_collection: _Optional[_Union[CreateCollection, _Mapping]] = ..., create_view: _Optional[_Union[CreateView, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., peek: _Optional[_Union[Peek, _Mapping]] = ..., cancel_peek: _Optional[_Union[CancelPeek, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., add_replica: _Optional[_Union[AddReplica, _Mapping]] = ..., drop_replica: _Optional[_Union[DropReplica, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., release_replica: _Optional[_Union[ReleaseReplica, _Mapping]] = ...) -> None: ...
+    get_plan: GetPlan
+    def __init__(self, number: _Optional[int] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., create_collection: _Optional[_Union[CreateCollection, _Mapping]] = ..., create_view: _Optional[_Union[CreateView, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., peek: _Optional[_Union[Peek, _Mapping]] = ..., cancel_peek: _Optional[_Union[CancelPeek, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., add_replica: _Optional[_Union[AddReplica, _Mapping]] = ..., drop_replica: _Optional[_Union[DropReplica, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., release_replica: _Optional[_Union[ReleaseReplica, _Mapping]] = ..., get_plan: _Optional[_Union[GetPlan, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
-    __slots__ = ("number", "done", "description", "rows", "condition", "problem")
+    __slots__ = ("number", "done", "description", "rows", "condition", "problem", "plan")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     DONE_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     CONDITION_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
     number: int
     done: Done
     description: Description
     rows: Rows
     condition: Condition
     problem: bytes
-    def __init__(self, number: _Optional[int] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ..., condition: _Optional[_Union[Condition, _Mapping]] = ..., problem: _Optional[bytes] = ...) -> None: ...
+    plan: ViewPlan
+    def __init__(self, number: _Optional[int] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ..., condition: _Optional[_Union[Condition, _Mapping]] = ..., problem: _Optional[bytes] = ..., plan: _Optional[_Union[ViewPlan, _Mapping]] = ...) -> None: ...
 
 class Describe(_message.Message):
     __slots__ = ("name",)
@@ -71,6 +75,20 @@ class Description(_message.Message):
     key: _containers.RepeatedScalarFieldContainer[str]
     append_only: bool
     def __init__(self, id: _Optional[str] = ..., view: _Optional[bool] = ..., schema: _Optional[bytes] = ..., key: _Optional[_Iterable[str]] = ..., append_only: _Optional[bool] = ...) -> None: ...
+
+class GetPlan(_message.Message):
+    __slots__ = ("view",)
+    VIEW_FIELD_NUMBER: _ClassVar[int]
+    view: str
+    def __init__(self, view: _Optional[str] = ...) -> None: ...
+
+class ViewPlan(_message.Message):
+    __slots__ = ("body", "places")
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    body: bytes
+    places: bytes
+    def __init__(self, body: _Optional[bytes] = ..., places: _Optional[bytes] = ...) -> None: ...
 
 class CreateCollection(_message.Message):
     __slots__ = ("name", "schema", "append_only")
