@@ -135,6 +135,7 @@ class _CellQuery:
 
     def add_to_flow(self) -> Flow:
         """Add the query as a sink to the flow of its streams, and return the flow."""
+        require_package(_MAGIC, "pyspark", "spark", self.location)
         return self._plan({table: each.schema for table, each in self.streams.items()}, self.streams)
 
     def start(self) -> tuple[Engine, Changes]:
@@ -153,7 +154,6 @@ class _CellQuery:
         return engine, engine.tick(**rows)[self.sink]
 
     def _plan(self, schemas: Mapping[str, Schema], streams: Mapping[str, Any]) -> Flow:
-        require_package(_MAGIC, "pyspark", "spark", self.location)
         text = QueryText(self.text, _MAGIC, 2)
         return plan_flow(text, schemas, self.append, self.sink, None, self.location, streams)
 

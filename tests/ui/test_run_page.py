@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -340,7 +339,7 @@ def test_a_checkpoints_page_follows_its_commits(tmp_path: Path) -> None:
     assert (page.status(0)["tick"], page.state()["tick"]) == (2, 2)
     run(page_of(), {"sales": [*SALES, Sale("c", 1)]}, checkpoint=tmp_path / "c", end=False)
     page.refresh()
-    assert (page.version(), [slot["keys"] for slot in page.state()["slots"]]) == (3, [3])
+    assert (page.status(0)["tick"], [slot["keys"] for slot in page.state()["slots"]]) == (3, [3])
     operator = page.state()["slots"][0]["name"]
     (value,) = page.state_of_key(operator, '"c"')["values"]
     assert (value["slot"], value["shard"]) == ("groups", 0)
@@ -360,8 +359,18 @@ def test_following_a_checkpoint_reads_no_state(tmp_path: Path, monkeypatch: pyte
     monkeypatch.delattr(checkpoint_page, "inspect")
     monkeypatch.delattr(checkpoint_page, "state_of")
     page.refresh()
-    assert (page.version(), page.status(0)["tick"]) == (3, 3)
+    assert page.status(0)["tick"] == 3
     assert page.status(0)["state_bytes"] > 0
-    shutil.rmtree(tmp_path / "c")
+
+
+def test_the_page_of_a_checkpoint_that_is_gone_says_so(tmp_path: Path) -> None:
+    run(page_of(), checkpoint=tmp_path / "c", end=False)
+    page = CheckpointPage(tmp_path / "c")
+    before = page.version()
+    (tmp_path / "c").rename(tmp_path / "d")
     page.refresh()
-    assert page.version() == 3
+    gone = page.status(0)
+    assert (gone["tick"], "is gone" in gone["failure"], page.version() > before) == (2, True, True)
+    (tmp_path / "d").rename(tmp_path / "c")
+    page.refresh()
+    assert page.status(0)["failure"] == ""

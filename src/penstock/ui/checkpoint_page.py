@@ -30,14 +30,23 @@ class CheckpointPage:
         inspect(self._folder)
         self._log = CommitLog(self._folder)
         self._last = self._log.last()
+        self._failure = ""
+        self._version = 0
 
     def refresh(self) -> None:
+        failure = "" if self._folder.is_dir() else f"{self._folder} is gone; this is what it held last."
         ticks = self._log.ticks()
-        if ticks and ticks[-1] != self.version():
-            self._last = self._log.last()
+        if failure != self._failure or (ticks and ticks[-1] != self._tick):
+            self._last = self._log.last() or self._last
+            self._failure = failure
+            self._version += 1
+
+    @property
+    def _tick(self) -> int:
+        return 0 if self._last is None else self._last.tick
 
     def version(self) -> int:
-        return 0 if self._last is None else self._last.tick
+        return self._version
 
     def overview(self) -> Json:
         return {"kind": "checkpoint", "title": self._folder.name, "sources": {}, "sinks": {}}
@@ -48,12 +57,13 @@ class CheckpointPage:
     def status(self, after: int) -> Json:
         last = self._last
         return {
-            "tick": self.version(),
+            "tick": self._tick,
             "ticks": [],
             "watermarks": {} if last is None else last.counters.get("watermarks", {}),
             "late": {},
             "sources": {},
             "state_bytes": None if last is None else last.state_bytes,
+            "failure": self._failure,
         }
 
     def state(self) -> Json:

@@ -17,10 +17,10 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from importlib import resources
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import BadInput, PenstockError
+from penstock.requirements import require_package
 from penstock.ui.page import Json, Page
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def serving_page(page: Page, port: int = 0) -> Generator[str]:
     Raises `BadInput` if starlette or uvicorn is missing, the port is taken, or the given token is too short.
     """
     token = _token()
-    _check_installed()
+    for package in ("starlette", "uvicorn"):
+        require_package("the page", package, "ui")
     import uvicorn
 
     listener = _listen(port)
@@ -153,15 +154,6 @@ def _token() -> str:
             fix="use the output of `openssl rand -hex 24`, or unset the variable for a random token",
         )
     return given
-
-
-def _check_installed() -> None:
-    """Raise `BadInput` if the packages of the extra are missing."""
-    if missing := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
-        raise BadInput(
-            f"the page needs {' and '.join(missing)}, which cannot be imported",
-            fix="pip install 'penstock[ui]'",
-        )
 
 
 def _listen(port: int) -> socket.socket:
