@@ -80,13 +80,18 @@ class _LineParser(ArgumentParser):
 
 @dataclass(frozen=True, slots=True)
 class _CellQuery:
-    """Query of a cell. append: tables whose rows are only added. given: what stands for each table."""
+    """Query of a cell.
+
+    append: tables whose rows are only added. given: what stands for each table. old: value of the variable
+    NAME before.
+    """
 
     name: str | None
     text: str
     append: frozenset[str]
     given: Mapping[str, Any]
     location: QuotedLocation
+    old: object = None
 
     @classmethod
     def parse(cls, line: str, cell: str, variables: Mapping[str, Any]) -> _CellQuery:
@@ -105,6 +110,9 @@ class _CellQuery:
         if not tables:
             raise BadInput("the query has no tables", where=[location], fix=_USAGE)
         names = [each.partition("=")[0] for each in tables]
+        if len({*names}) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise BadInput(f"table {twice!r} is given twice", where=[location], fix="give it once")
         for name in names if options.name is None else [options.name, *names]:
             if not name.isidentifier() or iskeyword(name):
                 raise BadInput(f"{name!r} cannot be a name", where=[location], fix=_USAGE)
@@ -113,7 +121,8 @@ class _CellQuery:
             for table, _, variable in (each.partition("=") for each in tables)
         }
         append = frozenset(names[len(options.table) :])
-        return cls(options.name, cell.strip("\n"), append, given, location)
+        old = variables.get(options.name) if options.name else None
+        return cls(options.name, cell.strip("\n"), append, given, location, old)
 
     @property
     def streams(self) -> dict[str, StreamBase[Any]]:
@@ -144,6 +153,12 @@ class _CellQuery:
         if self.name is not None and hasattr(builtins, self.name):
             raise BadInput(
                 f"a variable {self.name!r} would hide Python's own {self.name}",
+                where=[self.location],
+                fix="choose another NAME",
+            )
+        if self.old is not None and not isinstance(self.old, Engine):
+            raise BadInput(
+                f"the engine would replace your variable {self.name!r}, of type {type(self.old).__name__}",
                 where=[self.location],
                 fix="choose another NAME",
             )

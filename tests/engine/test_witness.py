@@ -11,6 +11,7 @@ import pytest
 import penstock as ps
 from penstock import Flow, col
 from penstock.analysis.key_restrictions import matched_keys, restrict_sources
+from penstock.cli.why import witness_json
 from penstock.engine.witness import Limits, Witness, find_witness
 from penstock.io import DeltaRows, DeltaTable, JsonFiles, Rows
 
@@ -154,6 +155,31 @@ def test_a_limit_of_reading_confirms_no_row_that_is_beaten_within_it() -> None:
     assert "more rows than the limit" in found.problem
 
 
+def test_a_row_that_unread_rows_may_replace_is_reported_as_such() -> None:
+    flow = Flow("highest")
+    flow.sink("all", flow.source("numbers", int).group_by().agg(highest=ps.max(col.value)))
+    some = find_witness(flow, {"numbers": [*range(100)]}, "all", (49,), tick_rows=10, limits=Limits(rows=50))
+    assert (some.found, some.complete) == (True, False)
+    assert witness_json(some)["steps"][-1].startswith("Rows beyond the limit were not read.")
+    every = find_witness(flow, {"numbers": [*range(100)]}, "all", (99,), tick_rows=10)
+    assert (every.found, every.complete) == (True, True)
+
+
+def test_the_limit_counts_rows_that_can_matter() -> None:
+    found = find_witness(
+        shop(), {"orders": ORDERS * 50, "products": PRODUCTS}, "best", ("bob", 9), limits=Limits(rows=120)
+    )
+    assert (found.found, found.complete) == (True, True)
+
+
+def test_an_equality_that_fails_on_a_row_does_not_hide_that_another_rules_it_out() -> None:
+    flow = Flow("ratios")
+    orders = flow.source("orders", Order)
+    flow.sink("all", orders.select("customer", "amount", ratio=ps.lit(1) / col.amount))
+    given = {"orders": [Order("ann", "pen", 4), Order("bob", "pen", 0)]}
+    assert needed(find_witness(flow, given, "all", ("ann", 4, 0.25))) == [("ann", "pen", 4)]
+
+
 def test_a_join_for_another_sink_does_no_harm() -> None:
     flow = shop()
     flow.sink("numbers", flow.source("numbers", int))
@@ -177,7 +203,7 @@ def test_files_are_read_again_and_the_limit_is_told(tmp_path: Path) -> None:
     found = find_witness(shop(), sources, "best", ("c3", 94))
     assert needed(found) == [("c3", "pen", 94)]
     assert (found.sources["orders"].rows, found.sources["orders"].all_read) == (100, True)
-    few = find_witness(shop(), sources, "best", ("c3", 94), limits=Limits(rows=50))
+    few = find_witness(shop(), sources, "all", (4950,), limits=Limits(rows=50))
     assert (
         few.problem == "The rows that were read do not produce it; the source has more rows than the limit."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import runpy
 import shlex
 from datetime import UTC, date, datetime
@@ -247,3 +248,16 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path, name: str, content:
 def test_the_uri_of_a_file_with_a_question_mark_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "x?y.csv").write_text("a|b\n1|2\n")
     assert parse_source(infer(str(tmp_path / "x?y.csv"), 100).uri) == CsvFiles(tmp_path / "x?y.csv", sep="|")
+
+
+@pytest.mark.parametrize("name", ["none", "true", "named_tuple", "decimal", "annotated", "int32"])
+def test_a_class_is_not_called_like_a_keyword_or_an_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / f"{name}.json").write_text('{"price": 1.5, "none": {"a": 1}}\n')
+    tree = ast.parse(str(infer(f"{name}.json", ROWS)))
+    classes = [each.name for each in tree.body if isinstance(each, ast.ClassDef)]
+    imported = {alias.name for each in tree.body if isinstance(each, ast.ImportFrom) for alias in each.names}
+    assert not imported & {*classes}
+    assert len(classes) == 2

@@ -18,7 +18,7 @@ import penstock as ps
 from penstock import Flow, col
 from penstock.engine.change import UnknownSink
 from penstock.engine.live_rows import LiveRow, LiveRows
-from penstock.engine.throttle import Throttle
+from penstock.engine.live_table import RateLimited
 from penstock.errors import BadInput
 from tests.golden import assert_golden
 from tests.notebook.execution import run_cells, text_of, without_line_numbers
@@ -130,9 +130,9 @@ def test_an_append_stream_shows_its_latest_rows() -> None:
     assert live.count == 9
 
 
-def test_a_throttle_serves_the_last_request_through_the_loop() -> None:
+def test_a_rate_limit_serves_the_last_request_through_the_loop() -> None:
     now, served = [0.0], []
-    throttle = Throttle(lambda: served.append(now[0]), 0.1, lambda: now[0])
+    throttle = RateLimited(lambda: served.append(now[0]), 0.1, lambda: now[0])
 
     async def requests() -> None:
         loop, later = asyncio.get_running_loop(), []
@@ -157,9 +157,29 @@ def test_a_throttle_serves_the_last_request_through_the_loop() -> None:
     asyncio.run(requests())
 
 
-def test_a_throttle_without_a_loop_serves_every_request() -> None:
+def test_a_printed_table_is_that_of_the_last_tick_within_a_loop_too(engine: ps.Engine) -> None:
+    async def cell() -> str:
+        table = engine.watch("totals")
+        for cents in (1, 2):
+            engine.tick(orders=[ps.insert(Order("bath", cents))])
+        return repr(table)
+
+    assert "bath  3" in asyncio.run(cell())
+
+
+def test_a_table_that_cannot_be_drawn_costs_the_caller_no_changes(
+    engine: ps.Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine.watch("totals")
+    monkeypatch.setattr("penstock.engine.live_table._plain", lambda row: 1 / 0)
+    assert len(engine.tick(orders=[ps.insert(Order("bath", 5))])["totals"]) == 1
+    assert len(engine.tick(orders=[ps.insert(Order("york", 5))])["totals"]) == 1
+    assert [record.getMessage() for record in caplog.records] == ["the live table of totals stopped"]
+
+
+def test_a_rate_limit_without_a_loop_serves_every_request() -> None:
     served: list[int] = []
-    throttle = Throttle(lambda: served.append(1), 1e9)
+    throttle = RateLimited(lambda: served.append(1), 1e9)
     throttle()
     throttle()
     assert len(served) == 2
@@ -168,7 +188,8 @@ def test_a_throttle_without_a_loop_serves_every_request() -> None:
 def test_mistakes_say_what_to_do(engine: ps.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[str] = []
     monkeypatch.setitem(sys.modules, "anywidget", None)
-    for sink, limit in (("totals", 20), ("total", 20), ("totals", 0)):
+    mistakes: list[tuple[str, Any]] = [("totals", 20), ("total", 20), ("totals", 0), ("totals", "5")]
+    for sink, limit in mistakes:
         with pytest.raises((BadInput, UnknownSink)) as error:
             engine.watch(sink, limit=limit)
         texts.append(without_line_numbers(error.value))

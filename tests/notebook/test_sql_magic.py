@@ -44,6 +44,8 @@ MISTAKES = {
     "stream and rows": "totals --table stream --table orders",
     "two flows": "totals --table stream --table other",
     "builtin": "print --table orders",
+    "own variable": "orders --table orders",
+    "table twice": "totals --table orders --source orders=empty",
     "tuples": "totals --table tuples",
     "dicts": "totals --table dicts",
     "other class": "totals --table text=Shell",

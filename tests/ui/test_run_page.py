@@ -6,6 +6,7 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ from penstock.io import Changelog, CsvChangelog, CsvDialect, JsonFiles, Print, T
 from penstock.ui import CheckpointPage, RunPage, RunSubject, checkpoint_page, run_page
 from penstock.ui import view_rows as limits
 from penstock.ui.flow_overview import flow_overview
-from penstock.ui.view_rows import ViewRows
+from penstock.ui.view_rows import MAX_ASKED, ViewRows
 
 
 class Sale(NamedTuple):
@@ -374,3 +375,11 @@ def test_the_page_of_a_checkpoint_that_is_gone_says_so(tmp_path: Path) -> None:
     (tmp_path / "d").rename(tmp_path / "c")
     page.refresh()
     assert page.status(0)["failure"] == ""
+
+
+def test_one_can_ask_about_rows_that_fit_into_a_url() -> None:
+    view = ViewRows(schema_of(str))
+    view.add(1, [("漢" * 5_000, 1), ("漢" * 6_000, 1), ("a" * 49_000, 1)])
+    askable = [row["json"] for row in view.page("", 0)["rows"] if row["json"] is not None]
+    assert len(askable) == 2
+    assert all(len(quote(row)) <= MAX_ASKED for row in askable)

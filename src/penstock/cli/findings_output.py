@@ -58,9 +58,9 @@ class PlacedFinding:
     def as_text(self) -> str:
         place = _in_one_line(self.file) + ("" if self.line is None else f":{self.line}")
         steps = [f"{_in_one_line(file)}:{line}   {note}".rstrip() for file, line, note in self.where]
-        told = len(steps) > 1 or any(note for *_, note in self.where)
+        show_steps = len(steps) > 1 or any(note for *_, note in self.where)
         parts = [
-            "\n".join(steps) if told else "",
+            "\n".join(steps) if show_steps else "",
             self.why,
             f"Fix: {self.fix}" if self.fix else "",
         ]
@@ -96,8 +96,8 @@ def lines_of(findings: Iterable[PlacedFinding], output_format: OutputFormat) -> 
 
 
 def _in_one_line(text: str) -> str:
-    """Escape line breaks, which names of files may have."""
-    return text.replace("\n", r"\n").replace("\r", r"\r")
+    """Escape line breaks and control characters, which names of files may have."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _shown(location: SourceLocation) -> str:

@@ -84,7 +84,7 @@ def _complete_flows(module: ModuleType, where: str) -> Iterator[Flow | PenstockE
 
 @contextmanager
 def separate_imports() -> Generator[None]:
-    """Afterwards, forget modules from folders that were added to the import path meanwhile.
+    """On exit, remove modules imported from folders added to `sys.path` inside the block.
 
     So files of different folders may each import a neighbour of the same name, and a file that is called like
     an imported module does not replace it for good.

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,7 +31,7 @@ _WHY_PATIENCE = 40.0
 
 
 @dataclass(frozen=True, slots=True)
-class Watching:
+class RunCallbacks:
     """Callbacks by which a run's page learns of it; without a page, there are none."""
 
     on_tick: Callable[[Any], None] | None = None
@@ -39,10 +39,10 @@ class Watching:
 
 
 @contextmanager
-def watched(subject: Callable[[], RunSubject] | None, port: int) -> Generator[Watching]:
+def serving_run_page(subject: Callable[[], RunSubject] | None, port: int) -> Generator[RunCallbacks]:
     """Serve the page of a run inside this block, if there is a subject, and print its URL."""
     if subject is None:
-        yield Watching()
+        yield RunCallbacks()
         return
     from penstock.ui import RunPage, serving_page
 
@@ -50,7 +50,7 @@ def watched(subject: Callable[[], RunSubject] | None, port: int) -> Generator[Wa
     with serving_page(page, port) as url:
         typer.echo(f"open {url}", err=True)
         try:
-            yield Watching(page.on_tick, page.observer)
+            yield RunCallbacks(page.on_tick, page.observer)
         except Exception as error:
             page.failed(error)
             raise
@@ -75,8 +75,9 @@ def why_process(command: Sequence[str], *arguments: str) -> Callable[[str, str],
             return {"why_not": f"The search took more than {_WHY_PATIENCE:.0f} seconds and was ended."}
         # What a flow prints while it is loaded comes before the answer.
         last = done.stdout.strip().rpartition("\n")[2]
-        if last.startswith("{"):
-            return json.loads(last)
+        with suppress(ValueError):
+            if isinstance(answer := json.loads(last), dict):
+                return answer
         return {"why_not": done.stderr.strip()[-2000:] or f"The search ended with code {done.returncode}."}
 
     return find

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.options import Engine, parse_named_uris
-from penstock.cli.page import UiPort, watched, why_process
+from penstock.cli.page import UiPort, serving_run_page, why_process
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def run(
         )
 
     shown = subject if ui or ui_port is not None else None
-    with watched(shown, ui_port or 0) as page, progress_reporter(progress) as on_tick:
+    with serving_run_page(shown, ui_port or 0) as page, progress_reporter(progress) as on_tick:
         result = _RUNS[on](
             loaded,
             sources,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -23,6 +22,9 @@ LoadCallables = Annotated[
     bool,
     typer.Option("--allow-callables", help="Load the code of the view's Python functions, and run it."),
 ]
+
+_MAX_INPUT = 1_000_000
+"""Rows of a view's input that `why` reads."""
 
 view = typer.Typer(
     no_args_is_help=True, help="Make, list, explain and drop views that replicas keep up to date."
@@ -121,16 +123,23 @@ def why(
     The inputs are read at one time, and the flow runs on them in this process, as `penstock why` does.
     """
     from penstock.engine.witness import Limits, find_witness
+    from penstock.errors import BadInput
 
     with connect(controller, ca, certificate, key, token_file, server_name, patience="30s") as client:
         flow = client.flow(name, allow_callables=allow_callables)
         graph = flow.graph()
         (sink,) = graph.sinks
         sought = parse_row(row, graph.nodes[graph.sinks[sink]].schema)
-        limits = replace(Limits(), seconds=seconds)
+        limits = Limits(rows=_MAX_INPUT, seconds=seconds)
         time = client.status().read_time
-        # One row more than the limit tells that there are more.
-        inputs = {source: client.peek(source, limit=limits.rows + 1, at=time) for source in graph.sources}
+        inputs = {source: client.peek(source, limit=_MAX_INPUT + 1, at=time) for source in graph.sources}
+    for source, rows in inputs.items():
+        if len(rows) > _MAX_INPUT:
+            raise BadInput(
+                f"{source!r} has more than {_MAX_INPUT:,} rows",
+                why="All rows of the view's inputs are read into this process.",
+                fix=f"copy {source!r} to a file, and use `penstock why` with the flow",
+            )
     report(find_witness(flow, inputs, sink, sought, end=False, limits=limits), as_json=as_json)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +15,11 @@ from penstock.cli.text_tables import create_console, create_table
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
-    from penstock.engine.witness import Witness
+    from penstock.engine.witness import SourceRead, Witness
     from penstock.expr.types import Schema
+
+_SHOWN_ROWS = 200
+"""Rows of a source that are listed."""
 
 RowArgument = Annotated[str, typer.Argument(help="The row as a JSON object; - reads it from standard input.")]
 Seconds = Annotated[float, typer.Option(min=0.1, help="Time for the search.")]
@@ -73,8 +77,6 @@ def why(
 
 def report(found: Witness, *, as_json: bool) -> None:
     """Print the answer of a search. Exit code 1 if the row was not found."""
-    from penstock.engine.witness_report import witness_json
-
     if as_json:
         typer.echo(json.dumps(witness_json(found), default=str))
     else:
@@ -105,8 +107,6 @@ def parse_row(text: str, schema: Schema) -> tuple[Any, ...]:
 
 
 def _print(found: Witness) -> None:
-    from penstock.engine.witness_report import witness_json
-
     out = create_console()
     report = witness_json(found)
     for step in report["steps"]:
@@ -120,3 +120,88 @@ def _print(found: Witness) -> None:
             needed = "needed" if found.minimal else "not ruled out"
             table.add_row(needed if each["needed"] else "", *values, str(each["weight"]))
         out.print(table)
+
+
+def witness_json(found: Witness) -> dict[str, Any]:
+    """Encode a witness as JSON, with the steps of the search as sentences."""
+    return {
+        "found": found.found,
+        "problem": found.problem,
+        "steps": list(_steps(found)),
+        "minimal": found.minimal,
+        "complete": found.complete,
+        "sources": {name: _source_json(name, read, found) for name, read in found.sources.items()},
+    }
+
+
+def _source_json(name: str, read: SourceRead, found: Witness) -> dict[str, Any]:
+    from penstock.engine.live_rows import shown_json
+    from penstock.io.files.json_values import object_encoder
+
+    encode = object_encoder(read.schema.fields)
+    width = len(read.schema.fields)
+    needed = {id(item) for item in found.needed}
+    possible = sorted(
+        (item for item in found.possible if item.source == name), key=lambda item: id(item) not in needed
+    )
+    rows = [
+        {
+            "values": [shown_json(value) for value in encode(item.row[:width]).values()],
+            "weight": 1 if read.append else item.row[-1],
+            "needed": id(item) in needed,
+        }
+        for item in possible[:_SHOWN_ROWS]
+    ]
+    return {
+        "why_not": read.why_not,
+        "restriction": read.restriction,
+        "columns": list(read.schema.names),
+        "rows": rows,
+        "possible": len(possible),
+        "needed": sum(id(item) in needed for item in possible),
+    }
+
+
+def _steps(found: Witness) -> Sequence[str]:
+    """Describe the steps of a search, a sentence each."""
+    said: list[str] = []
+    for name, read in found.sources.items():
+        if read.why_not:
+            said.append(f"{name}: not read: {read.why_not}.")
+            continue
+        kept = sum(item.source == name for item in found.possible)
+        limit = "" if read.all_read else ", and stopped at the limit"
+        by = (
+            f"; {kept:,} {'has' if kept == 1 else 'have'} {read.restriction}"
+            if read.restriction
+            else "; no column of the row restricts them"
+        )
+        said.append(f"{name}: read {read.rows:,} row{_s(read.rows)} again{limit}{by}.")
+    count = len(found.possible)
+    if not found.found:
+        return [*said, found.problem]
+    said.append(f"{_these(count)} produce{'s' if count == 1 else ''} it.")
+    left = len(found.needed)
+    if left == count:
+        if count > 1:
+            said.append("Every one of them is needed." if found.minimal else "No smaller set was found.")
+    elif left == 1:
+        said.append("One of them is enough.")
+    else:
+        needed = ", and every one of these is needed" if found.minimal else ""
+        said.append(f"{left:,} of them are enough{needed}.")
+    if not found.minimal:
+        said.append("There were too many to try one by one, so some of them may be unrelated.")
+    if not found.complete:
+        said.append(
+            "Rows beyond the limit were not read. They may replace this row, so it may not be in the sink."
+        )
+    return said
+
+
+def _these(count: int) -> str:
+    return "This row" if count == 1 else f"These {count:,} rows"
+
+
+def _s(count: int) -> str:
+    return "" if count == 1 else "s"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 from penstock.engine.frames import ColumnarRows
-from penstock.errors import BadInput, PenstockError, SourceLocation
+from penstock.errors import BadInput, SourceLocation
 from penstock.near_names import did_you_mean
 from penstock.shown import Shown
 
@@ -195,7 +195,7 @@ class TickOutput(Shown, dict[str, Changes]):
         raise unknown_sink(name, self)
 
 
-class UnknownSink(PenstockError, KeyError):
+class UnknownSink(BadInput, KeyError):
     """The flow has no sink of this name."""
 
     code = "P210"

@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock import pull
-from penstock.engine.change import Changes
+from penstock.engine.change import Changes, unknown_sink
 from penstock.engine.queue import PerSource, limit_for
+from penstock.engine.source_intake import unknown_source
 from penstock.errors import BadInput
 from penstock.expr.row_classes import to_user
 from penstock.expr.types import TIMESTAMP
@@ -148,19 +149,16 @@ def with_tick_time(graph: FlowGraph, sources: Mapping[str, AnySource]) -> Mappin
 
 
 def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[str, object]) -> None:
-    """Raise `BadInput` for unknown names and missing sources.
+    """Raise `BadInput` for unknown and missing sources, `UnknownSink` for unknown sinks.
 
     A sink may be omitted; its changes are then not read.
     """
-    for kind, given, known in (("source", sources, graph.sources), ("sink", sinks, graph.sinks)):
-        for name in given:
-            if name not in known:
-                raise BadInput(
-                    f"the flow {graph.name!r} has no {kind} {name!r}",
-                    fix=f"its {kind}s are {', '.join(map(repr, known)) or 'none'}",
-                    kind=kind,
-                    name=name,
-                )
+    for name in sources:
+        if name not in graph.sources:
+            raise unknown_source(name, graph.sources)
+    for name in sinks:
+        if name not in graph.sinks:
+            raise unknown_sink(name, graph.sinks)
     for name, node in graph.sources.items():
         if name not in sources:
             raise BadInput(

@@ -19,9 +19,8 @@ from penstock.engine.queue import QUEUE_ROWS, PerSource, Queues, check_limits, l
 from penstock.engine.signals.engine_mixin import RunsSignals
 from penstock.engine.source_intake import check_iterable, source_intake, unknown_source, unnamed_rows
 from penstock.engine.spilling import StateInMemory, parse_memory_limit
-from penstock.engine.watched import Watched
+from penstock.engine.tick_listeners import TickListeners
 from penstock.errors import BadInput, EngineStopped, SourceLocation
-from penstock.expr.missing_attributes import MethodGuesses
 from penstock.expr.row_classes import to_user
 from penstock.flow.operators.keyed_source import KeyedSource
 from penstock.flow.operators.signals.signal_source import SignalSource
@@ -44,7 +43,7 @@ _TICKS_BETWEEN_LOOKS = 32
 """Number of ticks between two measurements of the state's size."""
 
 
-class Engine(MethodGuesses, Shown, RunsSignals, Watched):
+class Engine(Shown, RunsSignals, TickListeners):
     """A flow running in this process, tick by tick.
 
     `tick` runs one tick on the given rows. Alternatively, `feed` queues rows as they arrive, and `run_tick`
@@ -77,10 +76,6 @@ class Engine(MethodGuesses, Shown, RunsSignals, Watched):
 
     The constructor raises the errors of the flow's analysis.
     """
-
-    _what = "an engine"
-    _elsewhere = dict.fromkeys(("run", "start", "step"), ".run_available(), or .tick(source=[rows])")
-    _other_fix = "rows enter by .tick(source=[rows]) or .feed(source=[rows])"
 
     def __init__(
         self,

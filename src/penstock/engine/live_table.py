@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +11,11 @@ import anywidget
 import traitlets
 
 from penstock.engine.live_rows import LiveRow, LiveRows
-from penstock.engine.throttle import Throttle
+from penstock.pull.pipeline_runtime import running_loop
 from penstock.shown import text_of, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from penstock.expr.types import Schema
 
@@ -37,7 +39,7 @@ class LiveTable(anywidget.AnyWidget):  # type: ignore[misc]
         self._rows = rows
         self._since = self._tick = since
         self._stop = stop
-        self._show = Throttle(self._update, SECONDS_BETWEEN_UPDATES)
+        self._show = RateLimited(self._update, SECONDS_BETWEEN_UPDATES)
         super().__init__()
         self._update()
 
@@ -72,6 +74,7 @@ class LiveTable(anywidget.AnyWidget):  # type: ignore[misc]
         return rows + more + (f"; rows changed since tick {self._since:,}" if self._since else "")
 
     def __repr__(self) -> str:
+        self._show.serve_waiting()
         heading = "  ".join(self._columns)
         shown: Mapping[str, Any] = self.table
         lines = ["  ".join(row["cells"]) for row in shown["rows"] if row["copies"]]
@@ -84,3 +87,47 @@ def _plain(row: LiveRow) -> dict[str, Any]:
         "copies": row.copies,
         "cells": [text_of(value) for value in values_of(row.row)],
     }
+
+
+class RateLimited:
+    """Calls of `action` at most once every `between` seconds while an event loop runs, as in Jupyter.
+
+    A request that comes too early is served later, by the loop. Without one, every request is served at once.
+    """
+
+    def __init__(
+        self, action: Callable[[], object], between: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._action = action
+        self._between = between
+        self._clock = clock
+        self._last: float | None = None
+        self._requested = False
+        self._scheduled = False
+
+    def __call__(self) -> None:
+        """Request a call."""
+        now = self._clock()
+        wait = 0.0 if self._last is None else self._last + self._between - now
+        loop = running_loop() if wait > 0 else None
+        if loop is None:
+            self._requested = False
+            self._last = now
+            self._action()
+            return
+        self._requested = True
+        if not self._scheduled:
+            self._scheduled = True
+            loop.call_later(wait, self._late)
+
+    def serve_waiting(self) -> None:
+        """Serve a request that waits for the loop now."""
+        if self._requested:
+            self._requested = False
+            self._last = self._clock()
+            self._action()
+
+    def _late(self) -> None:
+        self._scheduled = False
+        if self._requested:
+            self()

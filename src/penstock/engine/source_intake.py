@@ -71,7 +71,7 @@ def check_iterable(name: str, rows: object) -> None:
         raise BadInput(
             f"source {name!r} is given a generator that has been read to its end",
             where=[SourceLocation.of_caller()],
-            why="A generator gives its rows once.",
+            why="A generator yields its rows only once.",
             fix="create a new one for each tick, or pass a list",
             source=name,
         )

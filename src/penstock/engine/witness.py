@@ -15,7 +15,7 @@ Functions of the flow run again for this, on rows they have seen before.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -78,7 +78,8 @@ class SourceRead:
 class Witness:
     """Answer to why a row is in a sink.
 
-    found:      whether the flow gives the row on what was read again.
+    found:      whether the flow gives the row on what was read again. complete: whether that is all there is;
+                otherwise rows that were not read may replace it.
     sources:    what was read, per source that reaches the sink.
     possible:   rows that meet the restrictions. needed: those of them that suffice to give the row.
     minimal:    whether the row is gone without any single one of the needed ones. Otherwise some of them were
@@ -95,11 +96,19 @@ class Witness:
     seconds: float
     problem: str = ""
 
+    @property
+    def complete(self) -> bool:
+        return all(source.all_read for source in self.sources.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a search. rows: read per source. shrink: most rows of which some are left out. runs: of the
-    flow. seconds: until no further run begins."""
+    """Limits of a search.
+
+    rows:    that are kept per source; reading ends with the batch that reaches it.
+    shrink:  most rows of which some are left out. runs: of the flow.
+    seconds: until no further run begins; half of it is the limit on reading a source once.
+    """
 
     rows: int = 200_000
     shrink: int = 5_000
@@ -390,13 +399,14 @@ def _rows_of(
     keep = _filter(restriction, given.schema)
     kept: list[SourceRow] = []
     count = round_ = 0
-    while (left := limits.rows - count) > 0:
-        batch = reader.read(None if whole else left if limit is None else min(left, limit))
+    ends = time.perf_counter() + limits.seconds / 2
+    while len(kept) < limits.rows and time.perf_counter() < ends:
+        batch = reader.read(None if whole else limits.rows if limit is None else min(limits.rows, limit))
         if batch is None:
             break
         count += len(batch.rows)
         kept += [SourceRow(name, round_, row) for row in batch.rows if keep is None or keep(row)]
-        round_ += 1
+        round_ += limit is not None  # a bounded source comes in one tick
     restriction_text = "" if keep is None else str(restriction)
     return replace(given, rows=count, all_read=reader.done, restriction=restriction_text), kept
 
@@ -405,19 +415,23 @@ def _filter(restriction: Restriction, schema: Schema) -> Callable[[Row], bool] |
     """Compile a restriction; None if it says nothing about rows with these columns."""
     if restriction.alternatives is None:
         return None
-    tests: list[tuple[Callable[[Row], Row], Row]] = []
-    for equalities in restriction.alternatives:
-        try:
-            compute = compile_rows(tuple(expr for expr, _ in equalities), schema)
-        except PenstockError:
-            return None  # records of a keyed source have other columns than its rows
-        tests.append((compute, tuple(value for _, value in equalities)))
+    try:
+        alternatives = [
+            [(compile_rows((expr,), schema), (value,)) for expr, value in equalities]
+            for equalities in restriction.alternatives
+        ]
+    except PenstockError:
+        return None  # records of a keyed source have other columns than its rows
     width = len(schema.fields)
+    return lambda row: any(_agrees(row[:width], equalities) for equalities in alternatives)
 
-    def keep(row: Row) -> bool:
+
+def _agrees(row: Row, equalities: Sequence[tuple[Callable[[Row], Row], Row]]) -> bool:
+    """Return whether a row meets all equalities. One that fails on the row rules nothing out."""
+    for compute, value in equalities:
         try:
-            return any(_same(compute(row[:width]), values) for compute, values in tests)
+            if not _same(compute(row), value):
+                return False
         except EvaluationError:
-            return True  # the flow says where the error belongs
-
-    return keep
+            continue  # the flow says where the error belongs
+    return True

@@ -11,13 +11,15 @@ from penstock.source_location import SourceLocation
 
 
 class UnknownMethod(PenstockError, AttributeError):
-    """A flow, an engine, a stream, a group or an expression has no method of this name."""
+    """A flow, a stream, a group or an expression has no method of this name."""
 
     code = "P013"
 
 
 class MethodGuesses:
     """Base of classes whose missing methods raise `UnknownMethod`. A subclass says what its objects are.
+
+    `Engine` is none: Python looks up attributes of a class with `__getattr__` more slowly, found ones too.
 
     _what: subject of the error. _elsewhere: ways out by names that other libraries use.
     _other_fix: the way out if nothing is near.

@@ -16,7 +16,7 @@ from penstock.expr.annotations import as_type
 from penstock.expr.durations import duration
 from penstock.expr.expression_text import ATOM, Rendered, call_text, literal_text
 from penstock.expr.types import DATE, TIMESTAMP, DataType
-from penstock.expr.value_misuse import NoValue
+from penstock.expr.value_misuse import ValueMisuse
 from penstock.shown import Shown
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ MAX_DIGITS = 400
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Expr(NoValue, Shown):
+class Expr(ValueMisuse, Shown):
     """Row expression. Compare trees with `same`, not `==`, which builds a tree.
 
     The methods follow Spark 4 ANSI: null in, null out, unless stated otherwise; errors of Spark on a row

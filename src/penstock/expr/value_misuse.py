@@ -25,7 +25,7 @@ _ELSEWHERE = {
 }
 
 
-class NoValue(MethodGuesses):
+class ValueMisuse(MethodGuesses):
     """Base of expressions: Python's own functions and statements are refused."""
 
     __slots__ = ()

@@ -294,7 +294,7 @@ class Flow(MethodGuesses, Shown):
         self._check_source_name(name, location)
         old = self._sources.pop(name, None)
         if old is not None and self._nodes[old].operator == operator:
-            # What already reads it goes on with it. Its row class may be another one.
+            # Existing readers keep this node; its row class may differ.
             self._nodes[old] = Node(old, name, operator, (), operator.schema, location)
             self._define(old)
             self._sources[name], self._graph = old, None

@@ -19,7 +19,7 @@ from penstock.expr.types import Field, Schema
 from penstock.flow.column_arguments import render_argument, with_row_class
 from penstock.flow.lifetime import check_reason as check_reason
 from penstock.flow.output_handle import AnyStream, Output
-from penstock.flow.stream_misuse import NoGroupRows, NoStreamRows
+from penstock.flow.stream_misuse import GroupMisuse, StreamMisuse
 from penstock.flow.type_markers import Changes, NoOrder, Unbounded
 from penstock.shown import Shown
 
@@ -32,7 +32,7 @@ G = TypeVar("G", bound=Changes, covariant=True, default=Changes)
 O = TypeVar("O", bound=NoOrder, covariant=True, default=NoOrder)
 
 
-class StreamBase(NoStreamRows, Output, Generic[T_co, B, G, O]):
+class StreamBase(StreamMisuse, Output, Generic[T_co, B, G, O]):
     """Base of all streams: flow, node and columns."""
 
     __slots__ = ()
@@ -97,7 +97,7 @@ class StreamBase(NoStreamRows, Output, Generic[T_co, B, G, O]):
             )
 
 
-class Groups(NoGroupRows, Shown):
+class Groups(GroupMisuse, Shown):
     """Base of grouped streams, which `agg` turns into streams."""
 
     __slots__ = ("_keys", "_stream")

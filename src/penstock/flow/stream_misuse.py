@@ -31,7 +31,7 @@ _ELSEWHERE = {
 _AGGREGATE = "aggregate it: .agg(total=ps.sum(ps.col.price), rows=ps.count())"
 
 
-class NoRows(MethodGuesses):
+class RowMisuse(MethodGuesses):
     """Base of streams and groups: Python's own functions and statements are refused."""
 
     __slots__ = ()
@@ -63,7 +63,7 @@ class NoRows(MethodGuesses):
         )
 
 
-class NoStreamRows(NoRows):
+class StreamMisuse(RowMisuse):
     """Base of streams."""
 
     __slots__ = ()
@@ -80,7 +80,7 @@ class NoStreamRows(NoRows):
         return super()._missing_method(name)
 
 
-class NoGroupRows(NoRows):
+class GroupMisuse(RowMisuse):
     """Base of groups."""
 
     __slots__ = ()

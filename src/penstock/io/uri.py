@@ -200,7 +200,7 @@ Make = Callable[[Uri, tuple[str, ...]], Source]
 
 
 def _files(kind: type[Files], take: Callable[[Uri], dict[str, Any]], *names: str) -> Make:
-    """Build a maker of sources of files. take: what a format takes besides, by names."""
+    """Return a factory of file sources. take: parses the options of the format, by name."""
 
     def make(uri: Uri, known: tuple[str, ...]) -> Source:
         dead_letter, per_tick = uri.take("dead_letter"), uri.number("files_per_tick")

@@ -39,9 +39,9 @@ _TOKEN_VARIABLE = "PENSTOCK_UI_TOKEN"
 _LEAST_TOKEN = 16
 _MAX_CONNECTIONS = 64
 _BETWEEN_LOOKS = 0.25
-"""Seconds between two looks at whether the page has news."""
+"""Polling interval in seconds."""
 _ALIVE_EVERY = 40
-"""Looks without news after which a comment shows that the connection is alive."""
+"""Polls without a change after which a comment shows that the connection is alive."""
 
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _HEADERS = {
@@ -125,7 +125,7 @@ def _serve(server: Any, listener: socket.socket, page: Page) -> None:
     try:
         asyncio.run(serve())
     except Exception:
-        _LOG.exception("the page has stopped; the run goes on")
+        _LOG.exception("the page stopped; the run continues")
 
 
 async def _refresh(page: Page) -> None:
@@ -176,7 +176,7 @@ def _listen(port: int) -> socket.socket:
 
 
 def build_app(page: Page, token: str, port: int, closing: Closing) -> ASGIApp:
-    """Build the application. closing: told when the subject of the page has ended."""
+    """Build the application. closing: set when the run ends."""
     from starlette.applications import Starlette
     from starlette.responses import StreamingResponse
     from starlette.routing import Route

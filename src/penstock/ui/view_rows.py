@@ -1,8 +1,8 @@
 """Rows of a view, maintained from the changes that a run publishes, page by page and searchable.
 
 The run queues its batches; the server's threads apply them, so that a slow reader costs the run little.
-Memory is bounded: a full queue is consolidated in place, and a view with too many distinct rows keeps its
-latest changes only.
+The number of rows in memory is bounded: a full queue is consolidated in place, and a view with too many
+distinct rows keeps its latest changes only.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 from penstock.engine.live_rows import CurrentRows, Occurrence, shown_json
 from penstock.expr.types import Schema
@@ -27,8 +28,8 @@ MAX_PENDING = 4 * MAX_ROWS
 """Queued changes of a view at which the queue is consolidated."""
 MAX_TEXT = 2_000
 """Characters of a value that are shown."""
-MAX_ASKED = 20_000
-"""Characters of a row about which one can ask."""
+MAX_ASKED = 50_000
+"""Characters of a row in a URL about which one can ask: servers refuse requests above 64 KiB."""
 PAGE_ROWS = 100
 _LATEST = 200
 
@@ -138,7 +139,7 @@ class ViewRows:
         return {
             "values": [_shortened(shown_json(value)) for value in self._encode(row).values()],
             # The row as a question to `why` travels in an address.
-            "json": whole if len(whole) <= MAX_ASKED else None,
+            "json": whole if len(quote(whole[: MAX_ASKED + 1])) <= MAX_ASKED else None,
             "weight": occurrence.weight,
             "tick": occurrence.tick,
         }

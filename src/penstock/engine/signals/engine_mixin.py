@@ -14,7 +14,7 @@ from penstock.flow.signal import check_function, check_signal
 if TYPE_CHECKING:
     from penstock.engine.machine import Machine
     from penstock.engine.program import Program
-    from penstock.engine.watched import TickListener
+    from penstock.engine.tick_listeners import TickListener
     from penstock.flow.flow import Flow
     from penstock.flow.signal import Signal
 

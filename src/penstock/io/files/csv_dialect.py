@@ -150,7 +150,7 @@ class CsvDialect:
             end = reader.line_num
 
     def _is_record(self, line: str) -> bool:
-        """Check that no field of a malformed line goes on in the next one, as far as quotes can tell."""
+        """Check that a malformed line has balanced quotes, so that the next line starts a row."""
         has_escapes = self.escape is not None and self.escape in line
         return not has_escapes and (not self.quote or line.count(self.quote) % 2 == 0)
 
@@ -182,7 +182,7 @@ class CsvDialect:
 
 
 class _Transcoder(io.RawIOBase):
-    """Raw file whose bytes are those of another file, in UTF-8."""
+    """Raw file that transcodes another file to UTF-8."""
 
     def __init__(self, file: Any, encoding: str) -> None:
         self._file = file

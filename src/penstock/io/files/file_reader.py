@@ -255,7 +255,7 @@ class FilesReader(Reader):
             if self._feed.placed:
                 records = self._placed(records)
             count = add_records(batch, records, self._feed, set_aside=self._set_aside)
-        self._log.tell(self._format.widened.values())
+        self._log.warn(self._format.widened.values())
         self._rows_taken += count
         ended = room is None or count < room
         self._feed.taken[self._file.name] = self._file.position(DONE if ended else self._rows_taken)

@@ -136,13 +136,13 @@ def check_columns(source: str, path: Path, fields: list[Field], found: pa.Schema
         if count == 1:
             arrow = found.field(declared.name).type
             if not fits(declared.type, arrow):
+                is_plain = not isinstance(declared.type, ListType | MapType | StructType)
+                convert = f", and convert it in the flow (`{_cast(declared)}`)" if is_plain else ""
                 raise unreadable(
                     source,
                     path,
                     f"its column {declared.name!r} is {arrow}, but {declared.type} is declared",
-                    f"declare the column as the file has it, and convert it in the flow "
-                    f"(`.with_columns({declared.name}=col.{declared.name}.cast({str(declared.type)!r}))`); "
-                    "or correct the file",
+                    f"declare the column as the file has it{convert}; or correct the file",
                 )
             present.append(declared)
         elif count or not declared.nullable:
@@ -154,6 +154,10 @@ def check_columns(source: str, path: Path, fields: list[Field], found: pa.Schema
                 "correct the file, or declare the column `| None` if it may be missing",
             )
     return present
+
+
+def _cast(field: Field) -> str:
+    return f".with_columns({field.name}=col.{field.name}.cast({str(field.type)!r}))"
 
 
 def widened_columns(source: str, path: Path, fields: list[Field], found: pa.Schema) -> Iterator[Widened]:

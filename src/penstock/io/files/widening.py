@@ -35,12 +35,12 @@ class Widened:
 class WideningLog:
     """Warnings of a run, one per source and column."""
 
-    _told: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    _warned: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
-    def tell(self, found: Iterable[Widened]) -> None:
+    def warn(self, found: Iterable[Widened]) -> None:
         # Tasks report in any order.
         for each in sorted(found, key=lambda widened: (widened.source, widened.file, widened.column)):
             key = each.source, each.column
-            if key not in self._told:
-                self._told.add(key)
+            if key not in self._warned:
+                self._warned.add(key)
                 log.warning("%s", each)

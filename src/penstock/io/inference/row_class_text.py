@@ -42,6 +42,8 @@ def row_class_text(name: str, fields: Sequence[Field]) -> str:
 
 
 _MODULES = ("datetime", "decimal", "typing", "penstock")
+_TAKEN = ("None", "True", "False", "NamedTuple", "Annotated", "Decimal", "DecimalType", "Int32")
+"""Names that a class cannot have, because they are keywords or imported for its columns."""
 
 
 def class_name(words: str) -> str:
@@ -55,7 +57,7 @@ def class_name(words: str) -> str:
 class _Classes:
     texts: list[str] = field(default_factory=list[str])
     imports: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    _names: set[str] = field(default_factory=set[str])
+    _names: set[str] = field(default_factory=lambda: {*_TAKEN})
     _prefix: str = ""
 
     def add(self, name: str, within: str, fields: Sequence[Field]) -> str:

@@ -160,9 +160,9 @@ class _Run:
         assert opened.frame is not None, "a bounded source is a frame"
         schema = _as_read(opened.input)
         found = self.kept(opened.frame.mapInArrow(_reading(opened.input, schema), _read_type(schema)))
-        told = found.filter(exact_column("bad").isNotNull()).select("bad").toArrow().column("bad").to_pylist()
-        reports = [pickle.loads(report) for report in told]
-        WideningLog().tell(each for each in reports if isinstance(each, Widened))
+        unread = found.filter(exact_column("bad").isNotNull()).select("bad").toArrow()
+        reports = [pickle.loads(report) for report in unread.column("bad").to_pylist()]
+        WideningLog().warn(each for each in reports if isinstance(each, Widened))
         bad = tuple(each for each in reports if isinstance(each, BadRecord))
         rows = found.filter(exact_column("bad").isNull())
         ordinal = [exact_column(name) for name in ORDINAL] if in_order else []

@@ -108,7 +108,7 @@ class Ticker:
         way = self._way()
         outcome = self._job(rows, tick, way, times)
         self.ends.check(self.ended, outcome.taken)
-        self.widening.tell(outcome.widened)
+        self.widening.warn(outcome.widened)
         # This process may have been stopped for long: another one may have taken over.
         self.checkpoint.check_lease()
         for name, outlet in self.outlets.items():

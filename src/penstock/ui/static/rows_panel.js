@@ -32,7 +32,10 @@ export function rowsPanel(overview) {
       const found = await ask("api/rows", { view: view.value, search: search.value, offset });
       if (number === asked) show(found);
     } catch (error) {
-      if (number === asked) body.replaceChildren(note(error.message, "bad"));
+      if (number === asked) {
+        summary.textContent = "";
+        body.replaceChildren(note(error.message, "bad"));
+      }
     }
     answered = Math.max(answered, number);
   }
@@ -41,6 +44,7 @@ export function rowsPanel(overview) {
     earlier.disabled = offset === 0;
     later.disabled = !found.more;
     if (found.why_not) {
+      summary.textContent = "";
       body.replaceChildren(note(found.why_not));
       return;
     }

@@ -37,7 +37,10 @@ function described(found) {
   if (!found.found) return [element("p", { role: "status", class: "warn" }, "Not found."), steps, NOW()];
   const sources = Object.entries(found.sources).flatMap(([name, source]) =>
     sourceRows(name, source, found.minimal ? "needed" : "not ruled out"));
-  return [element("p", { role: "status" }, "It comes from these source rows:"), ...sources,
+  const said = found.complete
+    ? "It comes from these source rows:"
+    : "These source rows produce it, but not all rows were read, and others may replace it:";
+  return [element("p", { role: "status", class: found.complete ? null : "warn" }, said), ...sources,
     element("h3", {}, "How they were found"), steps, NOW()];
 }
 

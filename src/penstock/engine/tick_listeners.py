@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
     from penstock.engine.program import Program
     from penstock.expr.types import Schema
 
+_LOG = logging.getLogger(__name__)
+
 TickListener: TypeAlias = Callable[[Mapping[str, Any]], object]
 """Receives the internal rows, or columns, that a tick gave to each sink."""
 
 
-class Watched:
+class TickListeners:
     """Mixin of `Engine`: listeners and live tables."""
 
     program: Program
@@ -33,15 +36,16 @@ class Watched:
 
         limit: number of rows shown: those of a table that changed last, or the latest of an append stream.
 
-        The table follows all ticks and is redrawn at most ten times a second, with new rows marked `+` and
-        deleted ones `−`. It holds what changes from now on, so watch before the first tick to see all rows;
-        they are kept in memory. Watching a sink again returns the same table. `close()` ends it.
+        The table follows all ticks, with new rows marked `+` and deleted ones `−`. While an event loop runs,
+        as in Jupyter, it is redrawn at most ten times a second. It holds what changes from now on, so watch
+        before the first tick to see all rows; they are kept in memory. Watching a sink again returns the same
+        table. `close()` ends it.
 
         Needs `penstock[notebook]`. Raises `BadInput` without it and for an invalid limit, and `UnknownSink`.
         """
         location = SourceLocation.of_caller()
-        if limit < 1:
-            raise BadInput(f"limit is {limit}", where=[location], fix="give 1 or more")
+        if not isinstance(limit, int) or limit < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadInput(f"limit is {limit!r}", where=[location], fix="give a whole number, 1 or more")
         found = next((outlet for outlet in self._outlets if outlet[0] == sink), None)
         if found is None:
             raise unknown_sink(sink, [name for name, *_ in self._outlets])
@@ -55,7 +59,12 @@ class Watched:
 
         def follow(outputs: Mapping[str, Any]) -> None:
             rows = outputs.get(sink, ())
-            table.follow(self._ticks, rows.rows() if hasattr(rows, "rows") else rows)
+            try:
+                table.follow(self._ticks, rows.rows() if hasattr(rows, "rows") else rows)
+            except Exception:
+                # The tick has happened, and its caller must get its changes.
+                _LOG.exception("the live table of %s stopped", sink)
+                stop()
 
         def stop() -> None:
             self._listeners = tuple(each for each in self._listeners if each is not follow)
