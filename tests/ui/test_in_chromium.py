@@ -202,12 +202,12 @@ def test_the_end_of_a_run_and_its_error_stay_on_the_page(start: Start, folder: P
     started = start(*[each.replace("dead_letter=bad&", "") for each in RUN])
     tab.goto(started.url)
     tab.get_by_role("tab", name="Ticks").click()
-    tab.get_by_text("The latest 1 ticks").first.wait_for()
+    tab.get_by_text("The latest tick").first.wait_for()
     put(folder, 2, ("a", 1), bad="oops")
     tab.get_by_role("alert").wait_for()
     assert "cannot read row 2 of in/002.json" in tab.get_by_role("alert").inner_text()
     tab.locator("#connection[data-state=ended]").wait_for()
-    assert "The latest 1 ticks" in tab.locator("#ticks").inner_text()
+    assert "The latest tick" in tab.locator("#ticks").inner_text()
     assert started.process.wait(30) == 1
 
 

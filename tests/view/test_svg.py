@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock import Flow
 from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
 from penstock.graph.node import FlowGraph
 from penstock.view import Picture, picture_of, to_svg
@@ -91,3 +92,15 @@ def test_rows_kept_for_the_next_tick_go_on_to_the_right() -> None:
     assert Kind.DELAY in {arrow.kind for arrow in picture.arrows}
     assert not layout_of(picture).backward
     assert_well_placed(picture)
+
+
+def test_a_picture_grows_with_its_boxes_not_with_their_square() -> None:
+    def size(sources: int) -> int:
+        flow = Flow("wide")
+        stream = flow.source("s0", int)
+        for number in range(1, sources):
+            stream = stream.union(flow.source(f"s{number}", int))
+        flow.sink("all", stream)
+        return len(to_svg(picture_of(flow)))
+
+    assert size(300) < 2.5 * size(150)

@@ -111,7 +111,8 @@ class ViewRows:
                 with self._queue:
                     listed = list(reversed(self._latest))
             else:
-                listed = list(reversed(self._current.rows.items()))
+                # A run that resumed deletes rows that its page has never seen.
+                listed = [each for each in reversed(self._current.rows.items()) if each[1].weight > 0]
             found = self._matching(listed, search.casefold())
             rows = list(islice(found, offset, offset + PAGE_ROWS + 1))
         return {

@@ -22,6 +22,7 @@ Id: TypeAlias = str
 _LINE, _LETTER, _PADDING = 16.0, 6.7, 12.0
 _BOLD = 1.06
 _BESIDE, _BETWEEN, _ARROW = 24.0, 34.0, 14.0
+_MOST_BENDS = 10_000
 _SWEEPS = 6
 
 
@@ -157,10 +158,14 @@ class _Columns:
             first = max((known[id_] + 1 for id_ in members), default=first)
 
     def _divide_long_arrows(self) -> None:
-        """Give an arrow over several columns a bend in each between."""
+        """Give an arrow over several columns a bend in each between. In a large picture none has any: their
+        number grows with the square of the boxes, and nobody could follow them.
+        """
+        lengths = [abs(self.column[a.source] - self.column[a.target]) for _, a in self._forward()]
+        bends = sum(lengths) <= _MOST_BENDS
         for number, arrow in self._forward():
             ends = self.column[arrow.source], self.column[arrow.target]
-            chain = [f"{number}.{at}" for at in range(min(ends) + 1, max(ends))]
+            chain = [f"{number}.{at}" for at in range(min(ends) + 1, max(ends))] if bends else []
             for at, id_ in enumerate(chain, min(ends) + 1):
                 self.column[id_], self.size[id_] = at, (0.0, _ARROW)
             self.chains[number] = chain

@@ -6,6 +6,8 @@ const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumSignific
 export const whole = (n) => (n === null || n === undefined ? "" : WHOLE.format(n));
 export const short = (n) => (Number.isFinite(n) ? SHORT.format(n) : "");
 
+export const counted = (n, one, many = `${one}s`) => `${whole(n)} ${n === 1 ? one : many}`;
+
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "";
   if (seconds < 0.001) return `${(seconds * 1e6).toFixed(0)} µs`;

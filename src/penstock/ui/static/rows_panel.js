@@ -2,7 +2,7 @@
 
 import { ask } from "./connection.js";
 import { element, note, table } from "./elements.js";
-import { whole } from "./format.js";
+import { counted, whole } from "./format.js";
 import { askWhy } from "./why_dialog.js";
 
 const BETWEEN = 700;
@@ -49,12 +49,12 @@ export function rowsPanel(overview) {
       return;
     }
     const of = search.value ? `matching “${search.value}” ` : "";
-    const changes = found.changes === null ? "" : `, ${whole(found.changes)} changes so far`;
+    const changes = found.changes === null ? "" : `, ${counted(found.changes, "change")} so far`;
     const limit = found.overflow || found.limit;
     const since = found.since ? ` The run resumed: rows from before tick ${found.since} are not shown.` : "";
-    const kind = found.overflow ? "latest changes" : "rows";
+    const kind = found.overflow ? counted(found.total, "latest change") : counted(found.total, "row");
     summary.textContent =
-      `${whole(found.rows.length)} ${of}of ${whole(found.total)} ${kind}${changes}.` + since + (limit ? ` ${limit}.` : "");
+      `${whole(found.rows.length)} ${of}of ${kind}${changes}.` + since + (limit ? ` ${limit}.` : "");
     const newest = Math.max(0, ...found.rows.map((row) => row.tick));
     const columns = [...found.columns.map((title) => ({ title })), { title: found.overflow ? "Change" : "Copies", number: true },
       { title: "Changed in tick", number: true }, { title: "" }];

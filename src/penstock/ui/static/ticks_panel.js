@@ -28,7 +28,7 @@ export function ticksPanel(ticks) {
         tick.way === "here" ? "in process" : tick.way,
       ]);
       this.root.replaceChildren(...(ticks.length
-        ? [charts, table(`The latest ${listed.length} ticks`, COLUMNS, listed)]
+        ? [charts, table(listed.length === 1 ? "The latest tick" : `The latest ${listed.length} ticks`, COLUMNS, listed)]
         : [note("No tick has run yet.")]));
     },
     shown() {
