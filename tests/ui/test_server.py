@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -157,6 +158,14 @@ def test_connections_are_limited(client: Client) -> None:
             opened.callback(stream.close)
             answers.append(stream.getresponse().status)
     assert (answers[0], answers[-1]) == (200, 503)
+
+
+def test_connections_that_send_nothing_are_closed(page: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.ui.server._MAX_SILENCE", 0.05)
+    with serving_page(page) as url, socket.create_connection(("127.0.0.1", urlsplit(url).port)) as silent:
+        silent.settimeout(10)
+        assert silent.recv(1) == b""
+        assert Client(url).ask("/api/overview").status == 200
 
 
 def test_a_request_cut_off_by_the_end_prints_nothing() -> None:

@@ -38,6 +38,8 @@ _HOSTS = frozenset({_LOOPBACK, "localhost"})
 _TOKEN_VARIABLE = "PENSTOCK_UI_TOKEN"
 _LEAST_TOKEN = 16
 _MAX_CONNECTIONS = 64
+_MAX_SILENCE = 5.0
+"""Seconds until a connection that sends nothing is closed."""
 _BETWEEN_LOOKS = 0.25
 """Polling interval in seconds."""
 _ALIVE_EVERY = 40
@@ -102,7 +104,7 @@ def serving_page(page: Page, port: int = 0) -> Generator[str]:
     closing = Closing()
     config = uvicorn.Config(
         build_app(page, token, port, closing),
-        log_config=None, access_log=False, lifespan="off", ws="none", http="h11", loop="asyncio",
+        log_config=None, access_log=False, lifespan="off", ws="none", http=_http_protocol(), loop="asyncio",
         timeout_graceful_shutdown=1, server_header=False, limit_concurrency=_MAX_CONNECTIONS,
     )  # fmt: skip
     server = uvicorn.Server(config)
@@ -114,6 +116,25 @@ def serving_page(page: Page, port: int = 0) -> Generator[str]:
         closing.end_streams()
         server.should_exit = True
         thread.join(3)
+
+
+def _http_protocol() -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol with a limit on the time until a connection's first byte.
+
+    Otherwise a few idle connections, which need no token, would use up all that the page accepts.
+    """
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Protocol(H11Protocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._silence = self.loop.call_later(_MAX_SILENCE, transport.close)
+
+        def data_received(self, data: bytes) -> None:
+            self._silence.cancel()
+            super().data_received(data)
+
+    return Protocol
 
 
 def _serve(server: Any, listener: socket.socket, page: Page) -> None:
