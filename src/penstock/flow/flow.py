@@ -21,12 +21,11 @@ from penstock.flow.operators.null import Null
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.flow.output_handle import Output
-from penstock.flow.redefinition import automatic_name, check_replaced_sources, live_nodes, renumber
+from penstock.flow.redefinition import Redefinitions, automatic_name, is_end
 from penstock.flow.stream import Stream
 from penstock.flow.stream_base import StreamBase, T_co, check_stream
 from penstock.flow.type_markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from penstock.graph.node import FlowGraph, Node, Operator, inside_loops
-from penstock.notebook_cells import cell_execution
 from penstock.shown import Shown
 
 if TYPE_CHECKING:
@@ -77,9 +76,7 @@ class Flow(MethodGuesses, Shown):
         self._sources: dict[str, int] = {}
         self._sinks: dict[str, int] = {}
         self._open: dict[int, SourceLocation] = {}
-        self._defined_in: dict[int, object] = {}  # cell executions
-        self._last_execution: object = None  # of those that added something
-        self._replaced: dict[int, int] = {}
+        self._redefinitions = Redefinitions()
         self._graph: FlowGraph | None = None
         self.times: list[Times] = []
         """Timed columns of each node, in order of construction, as far as `event_time` has computed them."""
@@ -152,7 +149,7 @@ class Flow(MethodGuesses, Shown):
 
     def _check_source_name(self, name: str, location: SourceLocation) -> None:
         check_name("source", name, location)
-        if name in self._sources and not self._may_redefine(self._sources[name]):
+        if name in self._sources and not self._redefinitions.allow(self._sources[name]):
             first = self._nodes[self._sources[name]].location
             raise BadFlow(
                 f"flow {self.name!r} has two sources {name!r}",
@@ -272,14 +269,14 @@ class Flow(MethodGuesses, Shown):
             name = f"{operator.kind}_{node_id}"
         elif name in self._names:
             first = next(node for node in self._nodes if node.name == name)
-            if first.id in self._sources.values() or not self._may_redefine(first.id):
+            if first.id in self._sources.values() or not self._redefinitions.allow(first.id):
                 raise BadFlow(
                     f"flow {self.name!r} has two operators {name!r}",
                     where=[Step(first.location, "first"), Step(location, "second")],
                     fix="give one of them another name, or none",
                 )
             self._nodes[first.id] = replace(first, name=automatic_name(first))
-        self._define(node_id)
+        self._redefinitions.define(node_id)
         self._names.add(name)
         self._graph = None
         ids = tuple(stream.node_id for stream in inputs)
@@ -296,25 +293,14 @@ class Flow(MethodGuesses, Shown):
         if old is not None and self._nodes[old].operator == operator:
             # Existing readers keep this node; its row class may differ.
             self._nodes[old] = Node(old, name, operator, (), operator.schema, location)
-            self._define(old)
+            self._redefinitions.define(old)
             self._sources[name], self._graph = old, None
             return Stream(self, old, operator.schema)
         stream = self.add(operator, operator.schema, (), name, location)
         self._sources[name] = stream.node_id
         if old is not None:
-            self._replaced[old] = stream.node_id
+            self._redefinitions.replaced[old] = stream.node_id
         return stream
-
-    def _define(self, node_id: int) -> None:
-        """Record in which execution of a notebook's cell an operator was added."""
-        execution = cell_execution()
-        if execution is not None:
-            self._defined_in[node_id] = self._last_execution = execution
-
-    def _may_redefine(self, node_id: int) -> bool:
-        """Return whether an operator was added by an earlier execution of a cell."""
-        before = self._defined_in.get(node_id)
-        return before is not None and cell_execution() not in (None, before)
 
     def add_sink(
         self, name: str, output: Output, schema: Schema, location: SourceLocation
@@ -322,7 +308,7 @@ class Flow(MethodGuesses, Shown):
         """Add a sink under its name. Raises `BadFlow` for a duplicate name; otherwise behaves like `add`."""
         check_name("sink", name, location)
         old = self._sinks.get(name)
-        if old is not None and not self._may_redefine(old):
+        if old is not None and not self._redefinitions.allow(old):
             first = self._nodes[self._sinks[name]].location
             raise BadFlow(
                 f"flow {self.name!r} has two sinks {name!r}",
@@ -332,7 +318,7 @@ class Flow(MethodGuesses, Shown):
         stream = self.add(Sink(name), schema, (output,), None, location)
         self._sinks[name] = stream.node_id
         if old is not None:
-            self._replaced[old] = stream.node_id
+            self._redefinitions.replaced[old] = stream.node_id
         return stream
 
     def add_feedback(
@@ -378,21 +364,8 @@ class Flow(MethodGuesses, Shown):
 
     def current_nodes(self) -> tuple[tuple[Node, ...], dict[int, int]]:
         """Return the operators without those replaced, and their new numbers by those in `nodes`, if any."""
-        ends = (n.id for n in self._nodes if n.id not in self._replaced and self._stays_unread(n))
-        ids = live_nodes(self._nodes, (*self._sources.values(), *self._sinks.values(), *ends))
-        check_replaced_sources(self._nodes, ids, self._replaced)
-        if len(ids) == len(self._nodes):
-            return tuple(self._nodes), {}
-        return renumber(self._nodes, ids), ids
-
-    def _stays_unread(self, node: Node) -> bool:
-        """Return whether an operator is part of the flow even if no sink depends on it.
-
-        Those of earlier executions are not: their cell may have failed halfway, or ran again. Those of the
-        last execution may be read by the next cell.
-        """
-        execution = self._defined_in.get(node.id, self._last_execution)
-        return execution == self._last_execution or _is_end(node.operator)
+        named = (*self._sources.values(), *self._sinks.values())
+        return self._redefinitions.current_nodes(self._nodes, named)
 
     def graph(self) -> FlowGraph:
         """Return the flow as frozen data. Raises `BadFlow` if a feedback is open or the flow has no sink."""
@@ -405,7 +378,7 @@ class Flow(MethodGuesses, Shown):
                     why="Nothing says what it carries.",
                     fix="call .close(stream) on it, or use flow.fixpoint(...)",
                 )
-            if not self._sinks and not any(_is_end(node.operator) for node in self._nodes):
+            if not self._sinks and not any(is_end(node.operator) for node in self._nodes):
                 raise BadFlow(
                     f"flow {self.name!r} has no sink",
                     where=[n.location for n in self._nodes[-1:]] or [self._location],
@@ -418,10 +391,6 @@ class Flow(MethodGuesses, Shown):
                 FlowGraph(self.name, nodes, sources, sinks, self._given_ticks, renumbered=ids)
             )
         return self._graph
-
-
-def _is_end(operator: Operator) -> bool:
-    return operator.ends_streams and bool(operator.ports())
 
 
 # -- recursion: streams that are read before they are defined ------------------------------------
