@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.extras import extras_of, missing_packages
 from tests.docs.pages import DOCS, ROOT, Block, Drawing, pages, read_page
 from tests.golden import assert_golden
 
@@ -31,7 +32,11 @@ def test_a_page_shows_what_comes_out(page: Path, tmp_path: Path) -> None:
     work.mkdir()
     drawn.mkdir()
     paths = [str(ROOT / "src"), str(ROOT)]
+    extras = extras_of(page)
+    if extras is not None:
+        paths.append(str(Path(__file__).parent / "only_extras"))
     environment = os.environ | {
+        "HIDDEN_PACKAGES": "" if extras is None else " ".join(missing_packages(extras)),
         "PYTHONPATH": os.pathsep.join(paths),
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "COLUMNS": "100",
