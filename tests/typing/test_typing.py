@@ -118,8 +118,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the program of the README, and what else users write."""
     folder = tmp_path_factory.mktemp("programs")
-    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    (folder / "auctions.py").write_text(program)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    (folder / "auctions.py").write_text("".join(blocks))
     for file in ACCEPTED:
         (folder / file.name).write_text(file.read_text())
     return folder
