@@ -11,8 +11,6 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.docs.pages import DOCS
-
 BEGINNING = 15
 """Lines of a page in which it says what to install."""
 ALL = "all"
@@ -20,7 +18,7 @@ ALL = "all"
 
 def extras_of(page: Path) -> tuple[str, ...] | None:
     """The extras that a tutorial or a guide names at its beginning; None for other pages."""
-    if page.relative_to(DOCS).parts[0] not in ("tutorials", "how-to"):
+    if page.parent.name not in ("tutorials", "how-to"):
         return None
     beginning = "\n".join(page.read_text("utf-8").splitlines()[:BEGINNING])
     told = re.search(r"extras? ((?:`\w+`(?:, | and )?)+)", beginning)

@@ -92,8 +92,12 @@ def _console(block: Block, where: str, shell: Shell) -> None:
 
 
 def _compare(where: str, ran: str, printed: str, expected: str) -> None:
-    pattern = re.escape(expected.strip()).replace(r"\.\.\.", ".*?")
-    assert re.fullmatch(pattern, printed.strip(), re.DOTALL), (
+    # Within a line `...` stands for a part of it; alone on a line, for any number of lines.
+    pattern = "\n".join(
+        "(?s:.*?)" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*?")
+        for line in expected.strip().split("\n")
+    )
+    assert re.fullmatch(pattern, printed.strip()), (
         f"{where}:\n{ran}\n--- printed\n{printed}\n--- the page says\n{expected}"
     )
 

@@ -2,13 +2,16 @@
 
 import os
 import sys
+from importlib.machinery import ModuleSpec, PathFinder
 
 
-class _Hide:
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if name.partition(".")[0] in _HIDDEN:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+class _Finder(PathFinder):
+    @classmethod
+    def find_spec(cls, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if fullname.partition(".")[0] in _HIDDEN:
+            return None
+        return PathFinder.find_spec(fullname, path, target)  # type: ignore[arg-type]
 
 
 _HIDDEN = frozenset(os.environ.get("HIDDEN_PACKAGES", "").split())
-sys.meta_path.insert(0, _Hide())  # type: ignore[arg-type]
+sys.meta_path[sys.meta_path.index(PathFinder)] = _Finder
