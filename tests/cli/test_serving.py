@@ -458,9 +458,7 @@ def test_replicas_are_listed(penstock: Any) -> None:
 
 def test_a_row_that_is_not_there_is_told_by_the_name_of_its_collection(penstock: Any, wide: str) -> None:
     said = penstock("delete", "wides", "--row", '{"id": 7}', code=2).stderr
-    assert (
-        "NegativeMultiplicity: a row of 'wides' is taken back more often than it is there: (7, None" in said
-    )
+    assert "NegativeMultiplicity: a row of 'wides' is retracted more often than inserted: (7, None" in said
 
 
 @pytest.mark.parametrize(

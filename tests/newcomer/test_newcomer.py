@@ -67,7 +67,9 @@ def seen(case: Path, folder: Path) -> str:
         except Exception as error:  # of Python itself: it has no text of ours
             out.write(f"{type(error).__name__}: {error}\n")
     text = out.getvalue().replace(str(folder), ".")
-    return re.sub(r"process \d+ on \S+ holds it since .* UTC", "process N on HOST holds it since TIME", text)
+    return re.sub(
+        r"process \d+ on \S+ has held it since .* UTC", "process N on HOST has held it since TIME", text
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)

@@ -88,7 +88,7 @@ def test_a_file_is_named_with_its_line(spark: SparkSession, tmp_path: Path) -> N
         [
             "P107 UnsupportedQuery: the query plans to Sample, which has no incremental form yet",
             "  sampled.sql:3   FROM items TABLESAMPLE (5 PERCENT)      <- TABLESAMPLE (5 PERCENT)",
-            "Fix: write it by what docs/reference/sql.md lists, or let Spark compute it into a table",
+            "Fix: use what the SQL reference lists, or let Spark compute it into a table",
         ]
     )
 

@@ -271,7 +271,7 @@ def test_a_sink_that_holds_what_was_not_filtered_is_not_gone_on_with(tmp_path: P
 
     sink = {"best": TableFiles(tmp_path / "out")}
     ps.run(flow_of(base), {"bids": BIDS[:3]}, sink, checkpoint=tmp_path / "c")
-    with pytest.raises(FlowChanged, match="'best' reads something else than it has so far"):
+    with pytest.raises(FlowChanged, match="'best' reads something other than before"):
         ps.run(flow_of(filtered), {"bids": BIDS}, sink, checkpoint=tmp_path / "c")
     # A list holds nothing, so nothing in it can be wrong.
     ps.run(flow_of(filtered), {"bids": BIDS}, {"best": []}, checkpoint=tmp_path / "c")
@@ -285,5 +285,5 @@ def test_a_sink_is_told_by_its_place_and_not_by_its_name(tmp_path: Path) -> None
 
     out, high = TableFiles(tmp_path / "out"), TableFiles(tmp_path / "high")
     ps.run(flow_of(two), {"bids": BIDS[:5]}, {"best": out, "high": high}, checkpoint=tmp_path / "c")
-    with pytest.raises(FlowChanged, match="'best' reads something else than it has so far"):
+    with pytest.raises(FlowChanged, match="'best' reads something other than before"):
         ps.run(flow_of(two), {"bids": BIDS}, {"best": high}, checkpoint=tmp_path / "c")

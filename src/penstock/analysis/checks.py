@@ -41,11 +41,11 @@ def check_cycles(graph: FlowGraph) -> Iterator[CycleThroughBlockingInput]:
         cycle = [graph.nodes[i] for i in cycle_through(edge, edges, len(graph.nodes))]
         name = label_in_sentence(graph, node)
         yield CycleThroughBlockingInput(
-            f"flow {graph.name!r} has no order to run in: {name} waits for its own answer",
+            f"flow {graph.name!r} cannot be ordered: {name} waits for its own answer",
             where=steps_by_location(
                 (n, f"{port.name!r} must be complete first" if n is node else "") for n in cycle
             ),
-            why=f"It waits for {port.name!r} because {port.why};\nand what it answers arrives there again.",
+            why=f"It waits for {port.name!r} because {port.why};\nand its own answer arrives there again.",
             fix='read the answer one tick later, with .defer_tick(nondet="why that is right") in the cycle,\n'
             f"or take {name} out of the cycle.",
             flow=graph.name,
@@ -70,8 +70,8 @@ def check_nondet_reasons(graph: FlowGraph, facts: Sequence[Facts]) -> Iterator[G
             yield GuardMissing(
                 f"the answer of {label_in_sentence(graph, node)} depends on how the input is cut into ticks",
                 where=steps_by_location([(node, "no nondet=")]),
-                why=f"{why}\nNothing says why that is right.",
-                fix='say it, nondet="why that is right",\n'
+                why=f"{why}\nNo `nondet=` reason accepts this.",
+                fix='give the reason, nondet="why that is right",\n'
                 f'or make the ticks part of the input: Flow({graph.name!r}, ticks="given").',
                 flow=graph.name,
                 cycle=(node.name,),

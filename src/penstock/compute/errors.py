@@ -104,7 +104,7 @@ class CallableRefused(ComputeError):
 
 
 class NotServable(ComputeError):
-    """Raised for a flow whose results depend on more than its input bags. Carries `operator`."""
+    """Raised for a flow whose results depend on more than the multisets of its inputs. Carries `operator`."""
 
     code = "P712"
     origin = Origin.DATA
@@ -154,7 +154,7 @@ class NegativeMultiplicity(ComputeError):
 
 
 class TimestampNotReady(ComputeError):
-    """Raised for a read at an unsettled time that is not to wait. Carries `id`, `time` and `upper`."""
+    """Raised for a non-waiting read at a time that is not complete yet. Carries `id`, `time` and `upper`."""
 
     code = "P726"
     retryable = True

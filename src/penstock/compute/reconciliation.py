@@ -186,7 +186,7 @@ def _halt(running: InstanceConfig, asked: InstanceConfig) -> IncompatibleInstanc
     return IncompatibleInstance(
         f"the replica runs with {running} and is asked to run with {asked}",
         why="what dataflows have in common cannot change while they run",
-        fix="the process ends; start it again, and it begins with what is asked",
+        fix="the process exits; restart it, and it adopts the new configuration",
         running=running,
         asked=asked,
     )

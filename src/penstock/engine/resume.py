@@ -184,7 +184,7 @@ def check_sinks(folder: Path, last: Manifest, now: Manifest, tick: int) -> None:
             what = f"has missed {tick} tick{'s' * (tick > 1)} of this checkpoint"
             why = "it would hold the changes from now on, and not what they change."
         elif same[0]["reads"] != sink["reads"]:
-            what = "reads something else than it has so far"
+            what = "reads something other than before"
             why = "what it holds would never be taken back by the changes that come from now on."
         else:
             continue

@@ -204,8 +204,8 @@ def _in_order(members: frozenset[Any]) -> Any:
 def unknown_port(tag: object, ports: dict[Any, int]) -> None:
     """Raise the error for a partitioned row whose tag is not among the ports."""
     raise UnknownPort(
-        f"{tag!r:.100} is no port of this partition",
-        fix=f"its ports are {', '.join(map(repr, ports))}",
+        f"{tag!r:.100} is not a port of this partition",
+        fix=f"return one of its ports: {', '.join(map(repr, ports))}",
         port=tag,
     )
 

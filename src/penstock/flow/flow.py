@@ -382,7 +382,7 @@ class Flow(MethodGuesses, Shown):
                 raise BadFlow(
                     f"flow {self.name!r} has no sink",
                     where=[n.location for n in self._nodes[-1:]] or [self._location],
-                    why="Nothing would leave it.",
+                    why="A flow without a sink has no output.",
                     fix='flow.sink("name", stream)',
                 )
             sources = {name: ids.get(n, n) for name, n in self._sources.items()}

@@ -214,7 +214,7 @@ class Catalog:
             raise PipelineInUse(
                 f"another run of the pipeline has taken over {self.storage}",
                 why=error.why,
-                fix="let it run",
+                fix="let the other run finish",
                 storage=str(self.storage),
             ) from None
 
@@ -315,7 +315,7 @@ def _damaged(file: Path, why: str) -> CatalogDamaged:
     return CatalogDamaged(
         f"the catalogue {file} cannot be read",
         why=why,
-        fix="restore the storage from a backup; or remove it, and all tables are computed anew",
+        fix="restore the storage from a backup, or remove it to recompute all tables",
         file=str(file),
     )
 

@@ -142,7 +142,7 @@ class Cut:
                 f"{leaf.key} has taken rows back, which a stream into {table.name} has read",
                 where=[table.dataset.location],
                 why="What a streaming table holds stays.",
-                fix=f"make it a materialized view, or read all again: --full-refresh {table.name}",
+                fix=f"make it a materialized view, or reread its inputs: --full-refresh {table.name}",
             )
         return repeated(changes)
 

@@ -85,8 +85,8 @@ class DeltaInputs:
     def _lost(self, leaf: DeltaLeaf, before: str) -> PipelineError:
         was, now = TableVersion.parse(before), self.version(leaf)
         if not now.follows(was):
-            what = f"{leaf.path} is not the Delta table of which a stream has read version {was.number}"
-            why = "Another table is in its place, or an older copy of it."
+            what = f"{leaf.path} is not the Delta table whose version {was.number} a stream has read"
+            why = "It was replaced by another table or by an older copy."
         else:
             between = f"between version {was.number} and {now.number}"
             what = f"the log of {leaf.path} no longer tells what changed {between}"
@@ -94,7 +94,7 @@ class DeltaInputs:
         return PipelineError(
             what,
             why=why,
-            fix="read all again, with --full-refresh and the table's name; or make it a materialized view",
+            fix="reread it with --full-refresh and the table's name, or make it a materialized view",
         )
 
     def adds_only(self, leaf: DeltaLeaf, before: str) -> bool:

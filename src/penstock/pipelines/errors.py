@@ -35,7 +35,7 @@ class BadSpec(PipelineError):
 
 
 class BadDefinition(PipelineError):
-    """Raised for a table, view or flow of a pipeline that cannot be as it is defined. Carries `dataset`."""
+    """Raised for an invalid definition of a table, view, sink or flow. Carries `dataset`."""
 
     code = "P802"
 
@@ -57,7 +57,7 @@ class QueryRefused(PipelineError):
 
 
 class NotIncremental(PipelineError):
-    """Raised by the policy `incremental_strict` for what can only be recomputed. Carries `dataset`."""
+    """Raised by the policy `incremental_strict` for a view that can only be recomputed. Carries `dataset`."""
 
     code = "P805"
 

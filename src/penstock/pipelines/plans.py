@@ -235,7 +235,9 @@ def _check_can_change(table: Table, query: AnalysedQuery, spark: SparkSession) -
                 fix="read files or tables of the pipeline",
             )
         if WEIGHT in [each.name() for each in items(leaf.node.output())]:
-            raise UnsupportedQuery(f"an input has a column {WEIGHT!r}", fix="rename it in a table before")
+            raise UnsupportedQuery(
+                f"an input has a column {WEIGHT!r}", fix="rename it in a table that the view reads"
+            )
     if WEIGHT in table.schema.fieldNames() or "tick" in table.schema.fieldNames():
         raise UnsupportedQuery(f"it has a column {WEIGHT!r} or 'tick'", fix="give the column another name")
     for setting, value in _MEANING.items():

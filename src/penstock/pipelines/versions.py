@@ -150,7 +150,7 @@ class VersionWriter:
                 + (f": {', '.join(other)}" if other else ", format or partitioning"),
                 where=[self.table.dataset.location],
                 why="What a streaming table holds stays; columns may be added and left out.",
-                fix=f"go back to what it was, or read all again: --full-refresh {self.table.name}",
+                fix=f"undo the change, or reread its inputs: --full-refresh {self.table.name}",
             )
         held = self.spark.read.schema(as_stored(schema)).format(self.table.dataset.format)
         rows = held.load(f"file:{self.catalog.rows(self.table.name, before.version)}")
@@ -352,7 +352,7 @@ def check_rows(catalog: Catalog, table: Table, entry: TableEntry) -> None:
     if entry.layout.startswith("parquet") and rows_in(folder) != entry.rows:
         raise CatalogDamaged(
             f"{table.name} has lost rows: {folder} should hold {entry.rows:,}",
-            fix=f"restore the storage from a backup, or make the table anew: --full-refresh {table.name}",
+            fix=f"restore the storage from a backup, or recompute the table: --full-refresh {table.name}",
             file=str(folder),
         )
 
@@ -474,7 +474,7 @@ def rows_in(folder: Path) -> int:
         raise CatalogDamaged(
             f"files in {folder} cannot be read",
             why=f"{error}.",
-            fix="restore the storage from a backup, or make the table anew: --full-refresh",
+            fix="restore the storage from a backup, or recompute the table: --full-refresh",
             file=str(folder),
         ) from None
 

@@ -33,7 +33,7 @@ def pull(*modules: AnyModule) -> Source | Transformer | Sink | Duplex | Pipeline
     location = SourceLocation.of_caller()
     if not modules:
         raise NotComposable(
-            "pull() of nothing", where=[location], fix="give at least one source, transformer or sink"
+            "pull() got no modules", where=[location], fix="give at least one source, transformer or sink"
         )
     for at, module in enumerate(modules, 1):
         if not isinstance(module, Source | Transformer | Sink | Duplex):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -184,7 +184,7 @@ class Edge:
 
     @property
     def stopping(self) -> bool:
-        """Whether the module upstream was stopped and has not confirmed."""
+        """Whether the module upstream was stopped but has not confirmed."""
         return self._stop is not None and self._end is None
 
     @property

@@ -22,10 +22,10 @@ def unconfirmed_stop_error(stopping: Mapping[Edge | EdgeModule, EdgeModule]) -> 
     """
     culprits = [module for module in stopping.values() if not any(i in stopping for i in module.inputs)]
     return EndNotConfirmed(
-        f"{_names(culprits)} was stopped and has not confirmed",
+        f"{_names(culprits)} was stopped but has not confirmed",
         where=[module.location for module in culprits],
-        why="A module answers an abort when it has closed, and everything upstream of it.",
-        fix="let the module answer every abort and error; a longer time: confirm_within=SECONDS",
+        why="A module confirms an abort once it and everything upstream of it have closed.",
+        fix="answer every abort and error in the module, or allow more time: confirm_within=SECONDS",
         modules=tuple(module.name for module in culprits),
     )
 
@@ -33,8 +33,8 @@ def unconfirmed_stop_error(stopping: Mapping[Edge | EdgeModule, EdgeModule]) -> 
 def unfinished_run_error(outstanding: int) -> NotFinished:
     """Build the error for a result read early. outstanding: pending timers, tasks and threads."""
     return NotFinished(
-        f"the pipeline is at work: {outstanding} of its timers, tasks and threads will still bring something",
-        fix="wait() for it, or await it; result() is for a run that is finished",
+        f"the pipeline is still running: it waits for {outstanding} timers, tasks or threads",
+        fix="call wait(), or await the run, before result()",
         outstanding=outstanding,
     )
 
@@ -51,7 +51,7 @@ def never_answered_error(edges: Iterable[Edge]) -> NeverAnswered:
         return NeverAnswered(
             f"the pipeline is not finished, and nobody reads {', '.join(map(_output, unread))}",
             where=[edge.upper.location for edge in unread],
-            why="Where several read from one, each waits for the others.",
+            why="Readers of one module wait for each other.",
             fix="read all of them in the same run: together(pipeline, pipeline)",
             modules=tuple(edge.upper.name for edge in unread),
         )

@@ -18,7 +18,7 @@ from penstock.queries.plan_nodes import PlanNode, UnpairedNode, plan_nodes
 _TEXT = "<query>"
 """Name of a text that is in no file."""
 
-_FIX = "write it by what docs/reference/sql.md lists, or let Spark compute it into a table"
+_FIX = "use what the SQL reference lists, or let Spark compute it into a table"
 """Way out where nothing better is known."""
 
 _LONGEST = 120

@@ -149,7 +149,7 @@ def _start_failure(master: str, folder: Path) -> Iterator[None]:
         raise SparkUnavailable(
             f"Spark does not start on master {master!r}",
             why=f"{error.java_exception.toString()}\n{said}",
-            fix="the first line tells the reason: often a master or a setting that Spark does not know, "
+            fix="the first line gives the reason: often a master or a setting that Spark does not know, "
             "or too little memory (an executor needs 450 megabytes)",
             log=str(logs[0]),
         ) from error

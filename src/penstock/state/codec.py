@@ -56,7 +56,7 @@ def _refuse(value: object) -> None:
     raise NotPlainData(
         f"a {kind.__name__} cannot be stored where any value may stand: {value!r:.100}",
         why=f"It would come back as a {stored_as.__name__} when the run goes on.",
-        fix="say its type: returns= of a fold, carries= of a scan, or the function's return annotation;\n"
+        fix="declare its type: returns= of a fold, carries= of a scan, or the function's return annotation;\n"
         "or keep numbers, text, tuples, dicts and frozensets, which come back as they are",
         type=kind.__name__,
     )

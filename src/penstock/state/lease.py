@@ -84,7 +84,7 @@ def _myself() -> dict[str, object]:
 def _in_use(folder: Path, holder: str) -> CheckpointInUse:
     try:
         facts = json.loads(holder)
-        who = f"process {facts['process']} on {facts['host']} holds it since {facts['since']}."
+        who = f"process {facts['process']} on {facts['host']} has held it since {facts['since']}."
     except (ValueError, KeyError, TypeError):
         who = "another process holds it."
     return CheckpointInUse(

@@ -86,7 +86,7 @@ def _broken(lattice: Lattice, law: Law, values: Sequence[Any], where: tuple[Step
         f"{lattice} is no lattice: its {law.broken}",
         where=where,
         why=f"{one_text} {one}, {but}.",
-        fix="merge by a function to which order, grouping and repetition are nothing,\n"
+        fix="give a merge that is commutative, associative and idempotent,\n"
         "or use fold(...) with the claims that hold",
         law=law.broken,
         values=tuple(values),

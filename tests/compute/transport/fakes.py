@@ -90,7 +90,7 @@ class FakeReplica:
 
     def fetch(self, token: bytes) -> Iterator[list[Counted]]:
         if token not in self.stashes:
-            raise ResultGone("these rows are gone", fix="ask again")
+            raise ResultGone("these rows are gone", fix="send the peek again")
         yield from self.stashes.pop(token)
 
     def close(self) -> None:

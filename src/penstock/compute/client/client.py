@@ -66,7 +66,7 @@ class Client:
     def _wait(self, asked: Coroutine[Any, Any, T]) -> T:
         if self._closed:
             asked.close()
-            raise ConnectionBroken("the client is closed", fix="make another one", address="")
+            raise ConnectionBroken("the client is closed", fix="make a new client", address="")
         answer = asyncio.run_coroutine_threadsafe(asked, self._loop)
         try:
             return answer.result()

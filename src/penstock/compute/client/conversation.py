@@ -52,7 +52,7 @@ class Conversation:
 
     def _opened(self) -> Any:
         if self.closed:
-            raise ConnectionBroken("the client is closed", fix="make another one", address=self.address)
+            raise ConnectionBroken("the client is closed", fix="make a new client", address=self.address)
         if self._channel is None:
             self._channel = self._endpoint.channel()
         return self._channel
@@ -98,8 +98,8 @@ class Conversation:
                     raise
                 raise Unconfirmed(
                     "the connection broke before the controller answered",
-                    why="It may have been done, or not.",
-                    fix="look whether it was done before you ask for it again",
+                    why="The request may or may not have been carried out.",
+                    fix="check whether it was carried out before repeating it",
                     address=self.address,
                 ) from error
 

@@ -94,7 +94,7 @@ class Wait:
             waited = self.seconds or _ROUND_TRIP
             raise ReadTimeout(
                 f"{what} was not answered within {waited:g} s: the controller at {address} does not answer",
-                fix="see whether it still works, or be more patient: Client(patience=...)",
+                fix="check the controller, or raise the timeout: Client(patience=...)",
                 missing=Missing.CONTROLLER.value,
                 replicas=(),
             ) from error

@@ -109,7 +109,7 @@ class Table:
         return StoreUnavailable(
             f"the collections in {self.path} cannot be used now",
             why=why,
-            fix="see to its folder and its disk",
+            fix="check its folder and disk",
         )
 
     # -- reading --------------------------------------------------------------------------------

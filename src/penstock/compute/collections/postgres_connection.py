@@ -244,7 +244,7 @@ class Connection(Transaction):
         return StoreUnavailable(
             f"the collections in {self._location} cannot be used now",
             why=why,
-            fix="see to the server, to the network, and to the password",
+            fix="check the server, the network and the password",
             undecided=False,
         )
 

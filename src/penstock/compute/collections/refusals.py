@@ -34,14 +34,16 @@ def check_same_collection(id: Id, description: bytes, there: bytes) -> None:
     """Raise `AlreadyThere` if the existing collection has another description."""
     if description != there:
         raise AlreadyThere(
-            f"there is another collection {id!r}", fix="give another id, or drop it first", name=id
+            f"a different collection {id!r} already exists",
+            fix="use another id, or drop that collection first",
+            name=id,
         )
 
 
 def check_expected(id: Id, expected: Frontier, upper: Frontier) -> None:
     if expected != upper:
         raise UpperMismatch(
-            f"somebody else has appended to {id!r}; nothing was written",
+            f"another writer has appended to {id!r}; nothing was written",
             why=f"the append expected the upper {expected}, it is {upper}",
             fix="read the upper again, and append from there",
             id=id,
@@ -67,8 +69,8 @@ def check_changes(id: Id, bounds: Bounds, lower: Frontier, upper: Frontier) -> N
 def _compacted(id: Id, time: int | None, since: Frontier) -> SinceViolation:
     return SinceViolation(
         f"time {time} of {id!r} can no longer be read",
-        why=f"its changes have been merged up to {since}",
-        fix="read a later time, or keep a longer past",
+        why=f"its changes are compacted up to {since}",
+        fix="read at a later time, or keep a longer history",
         id=id,
         time=time,
         since=since,
@@ -77,9 +79,9 @@ def _compacted(id: Id, time: int | None, since: Frontier) -> SinceViolation:
 
 def _not_yet(id: Id, time: int | None, upper: Frontier) -> TimestampNotReady:
     return TimestampNotReady(
-        f"{id!r} is not settled up to {'its end' if time is None else f'time {time}'}",
+        f"{id!r} is not complete up to {'its end' if time is None else f'time {time}'}",
         why=f"its upper is {upper}",
-        fix="wait until its upper has passed the time",
+        fix="wait until its upper is beyond that time",
         id=id,
         time=time,
         upper=upper,

@@ -169,9 +169,9 @@ def check_counts(
         if left < 0:
             row = decode(change.row)
             raise NegativeMultiplicity(
-                f"a row of {id!r} is taken back more often than it is there: {row!r:.200}",
-                why=f"at time {change.time} it would be there {left} times; nothing was written",
-                fix="delete rows as they are, each as often as it was inserted",
+                f"a row of {id!r} is retracted more often than inserted: {row!r:.200}",
+                why=f"at time {change.time} its multiplicity would be {left}; nothing was written",
+                fix="delete a row at most as often as it was inserted",
                 id=id,
                 row=row,
             )

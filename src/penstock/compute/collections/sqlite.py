@@ -121,7 +121,7 @@ class SqliteDatabase(Database):
         return StoreUnavailable(
             f"the collections in {self.location} cannot be used now",
             why=str(error),
-            fix="see to its folder, its disk, and to other processes that keep it locked",
+            fix="check its folder and disk, and whether another process holds a lock on it",
         )
 
     # -- transactions ---------------------------------------------------------------------------

@@ -241,7 +241,7 @@ def _check(epoch: int, current: int) -> None:
         raise StaleEpoch(
             "another controller has started on the same state",
             why=f"This one has epoch {epoch}, the later one {current}.",
-            fix="end this one; clients find the other one at its address",
+            fix="stop this controller; clients find the other one at its address",
             epoch=epoch,
             current=current,
         )
@@ -251,7 +251,7 @@ def _damaged(location: str, why: str) -> StoreDamaged:
     return StoreDamaged(
         f"{location} is not a usable controller state",
         why=why,
-        fix="name another file, or restore this one from a copy",
+        fix="give another file, or restore this one from a backup",
     )
 
 
@@ -271,7 +271,7 @@ def _error_of(error: sqlite3.Error, location: str) -> ComputeError:
     return StoreUnavailable(
         f"the state of the controller in {location} cannot be used now",
         why=str(error),
-        fix="see to its folder, its disk, and to other processes that keep it locked",
+        fix="check its folder and disk, and whether another process holds a lock on it",
     )
 
 

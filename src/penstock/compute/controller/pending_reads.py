@@ -240,7 +240,9 @@ class PendingCopy:
 def check_file(file: str) -> None:
     """Raise `BadMessage` unless `file` is a plain file name with the suffix of a supported format."""
     if file != PurePath(file).name or "\\" in file or not file.isprintable():
-        raise BadMessage(f"{file!r} is not a plain file name", fix="name no folder", field="file")
+        raise BadMessage(
+            f"{file!r} is not a plain file name", fix="give a file name without a folder", field="file"
+        )
     if not file.endswith((".jsonl", ".parquet")):
         raise BadMessage(f"{file!r} has no known format", fix="end it in .jsonl or .parquet", field="file")
 

@@ -176,7 +176,7 @@ class Writes:
             return entry
         raise NotWritable(
             f"{name!r} cannot be written by clients",
-            why="It is a view, or the collection that one is written into.",
+            why="It is a view, or the collection that a view is written into.",
             fix="write to the collections that the view reads",
             name=name,
         )

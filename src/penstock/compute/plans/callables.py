@@ -21,7 +21,7 @@ def refuse_callables(graph: FlowGraph, nodes: Sequence[tuple[Node, str]]) -> Cal
         f"flow {graph.name!r} holds Python functions, which a plan does not carry: in {', '.join(listed)}",
         where=[Step(node.location, what) for node, what in nodes[:_SHOWN]],
         why="A plan is data that anybody may read; a function is code that would be run by the reader.",
-        fix="say it by expressions: filter(ps.col.price > 10), select(double=ps.col.price * 2);\n"
+        fix="use expressions: filter(ps.col.price > 10), select(double=ps.col.price * 2);\n"
         "or allow functions on both sides, allow_callables=True or --allow-callables",
         operators=tuple(node.name for node, _ in nodes),
     )
@@ -63,7 +63,7 @@ def unpickle_callables(data: bytes) -> list[object]:
         raise BadPlan(
             f"the functions of the plan cannot be loaded: {error}",
             why="They need the same Python, and the packages that they import.",
-            fix="install what they import beside this process",
+            fix="install the packages that they import in the environment of this process",
             part="functions",
         ) from None
     if not isinstance(objects, list):

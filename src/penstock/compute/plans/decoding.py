@@ -76,7 +76,7 @@ def decode(plan: Plan, *, allow_callables: bool = False, limits: PlanLimits = LI
         raise CallableRefused(
             "the plan carries Python functions, and they are not allowed here",
             why="A function is code, which would be run here.",
-            fix="say it by expressions; or allow functions on both sides,\n"
+            fix="use expressions, or allow functions on both sides,\n"
             "allow_callables=True or --allow-callables",
             operators=(),
         )

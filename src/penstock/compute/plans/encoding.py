@@ -32,7 +32,7 @@ def encode(flow: Flow, *, allow_callables: bool = False, limits: PlanLimits = LI
         raise BadPlan(
             f"flow {flow.name!r} holds a value or a type that is nested too deeply to travel",
             why="Messages are nested at most 100 deep.",
-            fix="let columns hold what is nested, or make it flat",
+            fix="use columns of nested types, or flatten the type",
             part="",
         ) from None
     check_size(f"the plan of flow {flow.name!r}", len(octets), limits.size)

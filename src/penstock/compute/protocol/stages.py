@@ -143,7 +143,7 @@ class _Stages:
         raise ProtocolViolation(
             f"{name}{'' if about is None else f' of {about}'} is not allowed at this point",
             why=why,
-            fix="this is a bug of the sender; the receiver has ignored the message",
+            fix="this is a bug in the sender; the receiver ignored the message",
             stage=self.stage.value,
             message=name,
         )

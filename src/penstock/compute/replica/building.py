@@ -138,7 +138,7 @@ def check_since(id: Id, time: int, since: Frontier) -> None:
     if since > Frontier(time):
         raise SinceViolation(
             f"{id} cannot be read at time {time}: it has been compacted to {since}",
-            why="changes before that time have been merged",
+            why="changes before that time are compacted",
             fix="ask for a later time",
             id=id,
             time=time,

@@ -62,7 +62,7 @@ class PeekStash:
             raise ResultGone(
                 "the rows of this result are not here any more",
                 why="they were fetched, ten minutes have passed, or the replica has been restarted",
-                fix="ask again",
+                fix="send the peek again",
             )
         return self._parts(self.path(token))
 
@@ -75,7 +75,7 @@ class PeekStash:
             raise ResultGone(
                 "the rows of this result cannot be read",
                 why=error.strerror or str(error),
-                fix="ask again, and see to the disk of the replica",
+                fix="send the peek again, and check the disk of the replica",
             ) from error
         finally:
             self._remove(path)

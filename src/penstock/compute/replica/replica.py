@@ -248,7 +248,7 @@ class Replica:
     def fetch(self, token: bytes) -> Iterator[list[Counted]]:
         """Read the rows of a stashed result in parts, once. Raises `ResultGone`."""
         if self._runtime is None:
-            raise ResultGone("there is no result of that token", fix="ask again")
+            raise ResultGone("there is no result of that token", fix="send the peek again")
         return self._runtime.fetch(token)
 
     def close(self) -> None:
@@ -271,7 +271,7 @@ def _other_runtime(running: TimelyConfig | None, asked: TimelyConfig) -> Incompa
     return IncompatibleInstance(
         f"the replica runs with {running} and is asked to run with {asked}",
         why="a runtime cannot change while it runs",
-        fix="the process ends; start it again, and it begins with what is asked",
+        fix="the process exits; restart it, and it adopts the new configuration",
         running=running,
         asked=asked,
     )
@@ -279,7 +279,7 @@ def _other_runtime(running: TimelyConfig | None, asked: TimelyConfig) -> Incompa
 
 def _expired(offset: int) -> ReplicaExpired:
     return ReplicaExpired(
-        f"the replica has reached its age of {offset} ms", fix="start it again; its controller connects to it"
+        f"the replica has reached its age of {offset} ms", fix="restart it; its controller reconnects"
     )
 
 

@@ -121,7 +121,7 @@ class Runtime(ABC):
 
     def fetch(self, token: bytes) -> Iterator[list[Counted]]:
         """Read the rows of a stashed result in parts, once. Raises `ResultGone`."""
-        raise ResultGone("the rows of this result are not here any more", fix="ask again")
+        raise ResultGone("the rows of this result are not here any more", fix="send the peek again")
 
     @abstractmethod
     def close(self) -> None:

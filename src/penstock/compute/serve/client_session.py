@@ -329,7 +329,7 @@ def _named(error: Exception, names: Mapping[str, str]) -> Exception:
         return error
     name, row = names[error.facts["id"]], error.facts["row"]
     return NegativeMultiplicity(
-        f"a row of {name!r} is taken back more often than it is there: {row!r:.200}",
+        f"a row of {name!r} is retracted more often than inserted: {row!r:.200}",
         why=error.why,
         fix=error.fix,
         **error.facts,

@@ -56,7 +56,7 @@ class ReplicaLinks:
         if found is None:
             raise ResultGone(
                 f"replica {stash.replica!r} is gone, with the rows of the answer",
-                fix="ask again",
+                fix="send the peek again",
                 replica=stash.replica,
             )
         async for rows in found[0].fetch(stash.token):

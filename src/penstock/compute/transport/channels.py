@@ -102,7 +102,7 @@ def listen(server: Any, address: str, security: Security) -> str:
         raise ConnectionBroken(
             f"{address} is taken, or is not of this machine",
             why=str(error),
-            fix="end what listens there, or choose another address; port 0 is any that is free",
+            fix="stop the process that listens there, or choose another address; port 0 picks a free port",
             address=address,
         ) from error
     return address if host_of(address) is None else f"{address.rpartition(':')[0]}:{port}"

@@ -118,7 +118,7 @@ class Security:
             return
         raise InsecureAddress(
             f"listening at {address} would let strangers in",
-            why="Without credentials only this machine may connect. A token alone could be read on its way.",
+            why="Without credentials only this machine may connect. A token alone could be intercepted.",
             fix="give a certificate with its key, and a CA or a token; or listen at 127.0.0.1",
             address=address,
         )
@@ -137,8 +137,8 @@ class Security:
         if target is not None:
             return target
         raise InsecureAddress(
-            f"what is sent to {address} could be read on its way",
-            why="Beyond this machine connections need TLS.",
+            f"traffic to {address} would not be encrypted",
+            why="Connections to other machines need TLS.",
             fix="give the CA of the other side's certificate",
             address=address,
         )

@@ -89,8 +89,8 @@ def error_from_rpc(error: Any, address: str) -> ComputeError:
             return ConnectionBroken(
                 f"there is no connection to {address}",
                 why=details,
-                fix="see that it runs, and that both sides use TLS or neither; where it does not"
-                " know the CA of our certificate, it only hangs up",
+                fix="check that it runs, that both sides use TLS or neither, and that it trusts the CA of our"
+                " certificate",
                 address=address,
             )
 

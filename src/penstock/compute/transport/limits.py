@@ -39,7 +39,9 @@ class Limits:
         """Raise `MessageTooLarge` for a plan above the limit, which every replica would refuse."""
         size = len(plan.body) + len(plan.places)
         if size > self.plan:
-            raise _too_large("plan", size, self.plan, "bytes", "divide the flow, or raise the limit of plans")
+            raise _too_large(
+                "plan", size, self.plan, "bytes", "split the flow, or raise the size limit of plans"
+            )
 
     def check_message(self, what: str, size: int, fix: str) -> None:
         """Raise `MessageTooLarge` for a message above the limit, which the other side would refuse."""

@@ -134,7 +134,7 @@ class ReplicaLink:
             raise ConnectionBroken(
                 f"{self.address} does not answer",
                 why=f"There was no connection within {self._limits.connect:g} seconds.",
-                fix="see that the replica runs, and that both sides use TLS or neither",
+                fix="check that the replica runs, and that both sides use TLS or neither",
                 address=self.address,
             ) from None
         except BaseException:

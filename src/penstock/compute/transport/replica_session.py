@@ -131,7 +131,7 @@ class ReplicaSession:
     def _too_many(self) -> TooManyPeeks:
         return TooManyPeeks(
             f"{self._limits.peeks:,} peeks wait for their answer already",
-            fix="wait for some of them, or raise the limit",
+            fix="wait for some of them to finish, or raise the limit",
             limit=self._limits.peeks,
         )
 

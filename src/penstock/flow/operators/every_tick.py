@@ -73,7 +73,7 @@ class EveryTick(Operator):
         return self.nondet
 
     def depends_on_cut(self) -> str:
-        return "It shows its rows once per tick, so the number of ticks shows."
+        return "It emits its rows once per tick, so the answer shows the number of ticks."
 
     def placement(self) -> Placement:
         return WHOLE

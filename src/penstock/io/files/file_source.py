@@ -234,7 +234,7 @@ class UnreadFiles:
         return InputChanged(
             f"source {self.listing.source!r}: {printable(file.path)} changed after a part of it was read",
             why=f"{file.rows:,} of its rows were read, and it has {rows:,}; what it has now would be lost.",
-            fix="bring what is new as a file of its own; remove this one, or put it back",
+            fix="add new rows as a new file; remove this one, or restore it",
             source=self.listing.source,
             file=file.path,
         )
@@ -312,7 +312,7 @@ class UnreadFiles:
         raise InputChanged(
             f"source {self.listing.source!r}: {printable(path)} {how} after it was read",
             why=f"{difference}; a file is read once, so that the difference would be lost.",
-            fix="bring what is new as a file of its own; remove this one, or put it back, time included",
+            fix="add new rows as a new file; remove this one, or restore it with its modification time",
             source=self.listing.source,
             file=path,
         )

@@ -25,7 +25,7 @@ def pull(*modules: AnyModule) -> Source | Transformer | Sink | Pipeline:
     location = SourceLocation.of_caller()
     if not modules:
         raise NotComposable(
-            "pull() of nothing", where=[location], fix="give at least one source, transformer or sink"
+            "pull() got no modules", where=[location], fix="give at least one source, transformer or sink"
         )
     made: Source | Transformer | Sink | Pipeline | None = None
     for at, module in enumerate(modules, 1):

@@ -74,9 +74,9 @@ class Thread:
         self._coroutine.close()
         self._failed(
             ForeignAwait(
-                f"the dataflow thread {name!r} awaits something else than a variable",
+                f"the dataflow thread {name!r} awaits something other than a variable",
                 where=[location],
-                why="No event loop runs a dataflow thread: variables that are bound let it go on.",
+                why="A dataflow thread resumes when a variable is bound; no event loop runs it.",
                 fix="await module.task(coroutine), which is a variable of the coroutine's result",
             )
         )

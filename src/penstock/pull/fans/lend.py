@@ -201,7 +201,7 @@ class Lender(Transformer):
                 "there is nothing to lend",
                 where=[SourceLocation.of_caller()],
                 why="The pipeline of this lender has not been started, was stopped, or has all its results.",
-                fix="start() or await the pipeline first; borrowers of every run: lend(borrower, ...)",
+                fix="start() or await the pipeline first, or give borrowers to each run: lend(borrower, ...)",
             )
         loan = Loan()
         lending.module.enter(_add, lending, borrower, values, loan)

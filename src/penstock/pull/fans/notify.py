@@ -86,7 +86,7 @@ class Notify:
         return QueueFull(
             f"a listener of notify() is more than {self._bound} values behind, which is the bound",
             where=[self._location],
-            why="They are pushed faster than it asks for them, and no listener holds up the others.",
+            why="Values are pushed faster than it requests them, and no listener holds up the others.",
             fix="a larger bound=; or drop values in front of what is slow",
             bound=self._bound,
         )

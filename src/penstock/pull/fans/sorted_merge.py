@@ -180,8 +180,8 @@ class _Sorted:
         raise NotSorted(
             f"source {abs(each.rank) + 1} of sorted_merge() is not sorted: {key!r} comes after {each.last!r}",
             where=[self._location],
-            why="The least of the next values of all sources goes on: that is right only if each is sorted.",
-            fix="sort the source, upwards and by the same key; or merge() in any order",
+            why="The smallest next value is emitted first, so every source must be sorted.",
+            fix="sort the source in ascending order by the same key, or use merge(), which needs no order",
             source=abs(each.rank),
             key=key,
             after=each.last,

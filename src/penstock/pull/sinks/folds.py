@@ -147,8 +147,8 @@ def reduce(function: Callable[[Any, Any], Any], initial: Any = _NOTHING, *, batc
                 raise NoValue(
                     "reduce() of an empty stream",
                     where=[module.location],
-                    why="There is no first value to begin with, and no initial one was given.",
-                    fix="say what nothing comes to: reduce(function, initial)",
+                    why="The stream has no first value, and no initial value was given.",
+                    fix="pass an initial value: reduce(function, initial)",
                 )
             else:
                 module.done(so_far)

@@ -78,8 +78,8 @@ class Pushable(Source):
             raise QueueFull(
                 f"{self._gate.feed.bound} values wait in pushable(), which is its bound",
                 where=[SourceLocation.of_caller(), self.part.location],
-                why="They are pushed faster than they are asked for.",
-                fix="await handle.pushed(value), or handle.try_push(value) and wait; or a larger bound=",
+                why="Values are pushed faster than they are requested.",
+                fix="await handle.pushed(value), or handle.try_push(value) and wait, or raise bound=",
                 bound=self._gate.feed.bound,
             )
         return taken
@@ -155,7 +155,7 @@ class _Gate:
             raise AlreadyUsed(
                 "pushable() is read by a second run",
                 where=[self._location],
-                why="What is pushed goes to the run that read from it first.",
+                why="Its values go to the first run that reads from it.",
                 fix="make a new pushable() for each run",
             )
         self._thread = threading.get_ident()

@@ -74,7 +74,7 @@ class _Call:
             raise CallCancelled(
                 f"a call of {self._module.name!r} was cancelled",
                 where=[self._module.location],
-                why="Not the pipeline has cancelled it, but the function itself, or what it awaits.",
+                why="The function, or something it awaits, was cancelled; the pipeline did not cancel it.",
                 fix="catch asyncio.CancelledError in the function; to stop the pipeline, abort it",
             ) from None
 

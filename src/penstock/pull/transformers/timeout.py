@@ -71,7 +71,7 @@ def _no_answer(module: Module, upper: NamedModule, seconds: float) -> NoAnswerIn
     return NoAnswerInTime(
         f"{upper.name!r} has not answered within {seconds:g} s",
         where=[Step(upper.location, "asked here"), Step(module.location, f"and waited for {seconds:g} s")],
-        fix="give it more time, or go on without it: put a catch(...) behind the timeout",
+        fix="raise the timeout, or handle it with a catch(...) after it",
         module=upper.name,
         seconds=seconds,
     )

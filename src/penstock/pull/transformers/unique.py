@@ -71,5 +71,5 @@ def _check_hashable(name: str, key: Any, location: SourceLocation) -> None:
             f"{name}() cannot remember the key {key!r}",
             where=[location],
             why=f"Keys are kept in a set, and a {type(key).__name__} is not hashable.",
-            fix=f"give a function of the value that is: {name}(key=tuple), {name}(key=repr)",
+            fix=f"give a key function with hashable results: {name}(key=tuple), {name}(key=repr)",
         ) from error

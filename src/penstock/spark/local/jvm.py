@@ -169,7 +169,7 @@ def _await(address: Path, process: subprocess.Popen[bytes], log: Path, java: Jav
                 f"the JVM of Spark {what} at its start",
                 why=f"{java.program} (Java {java.release}, found by {java.origin}) said at the end:\n"
                 + last_lines(log),
-                fix="those lines tell the reason: often too little memory (memory='512m' is the least), "
+                fix="these lines give the reason: often too little memory (memory='512m' is the least), "
                 "or options that this Java does not have",
                 log=str(log),
             )

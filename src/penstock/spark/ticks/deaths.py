@@ -111,8 +111,8 @@ def _process_died(death: Death, tick: int | None) -> SparkProcessDied:
         fix = "run it again; if it dies again, give it more memory"
     else:
         fix = (
-            f"run it again with the same checkpoint: it goes on after tick {tick}, and nothing is lost or "
-            "doubled. If it dies again, give it more memory, or smaller ticks"
+            f"run it again with the same checkpoint: it resumes after tick {tick}, and nothing is lost or "
+            "duplicated. If it dies again, give it more memory, or smaller ticks"
         )
     return SparkProcessDied(
         death.what,

@@ -177,7 +177,7 @@ class SparkPeeks(PendingPeeks[SparkIndex, _Pending]):
 def _unread(error: Exception) -> RuntimeLost:
     first = str(error).strip().partition("\n")[0]
     return RuntimeLost(
-        "Spark could not read the index", why=f"{type(error).__name__}: {first}", fix="ask again"
+        "Spark could not read the index", why=f"{type(error).__name__}: {first}", fix="send the peek again"
     )
 
 

@@ -207,9 +207,9 @@ class SparkRuntime(RuntimeCore[SparkIndex, SparkDataflow]):
         lost = self._lost
         if lost is not None:
             raise RuntimeLost(
-                "Spark is gone, and with it the runtime of this replica",
+                "Spark died, and with it the runtime of this replica",
                 why=f"{lost.what}. {lost.why}",
-                fix="start the replica again with the same folder: it goes on from there",
+                fix="restart the replica with the same folder: it resumes from there",
             ) from lost
 
 

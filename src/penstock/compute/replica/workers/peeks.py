@@ -98,7 +98,7 @@ class WorkerPeeks:
         """Read the rows of a large result in parts, once. Raises `ResultGone`."""
         found = self._stashes.pop(token, None)
         if found is None:
-            raise ResultGone("the rows of this result are not here any more", fix="ask again")
+            raise ResultGone("the rows of this result are not here any more", fix="send the peek again")
         asked, whole = found
         rows = self._fetched(whole)
         if asked.schema is None or not _ends_together(asked.finishing):

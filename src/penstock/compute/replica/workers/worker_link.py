@@ -190,7 +190,9 @@ class WorkerLink:
             self.send(FetchStashed(number, token))
             while (part := parts.get()) is not None:
                 if part.gone:
-                    raise ResultGone("the rows of this result are not here any more", fix="ask again")
+                    raise ResultGone(
+                        "the rows of this result are not here any more", fix="send the peek again"
+                    )
                 if part.rows is None:
                     return
                 yield part.rows
@@ -238,6 +240,6 @@ class WorkerLink:
         return ConnectionBroken(
             f"worker {self._number} of the replica has ended",
             why="a replica has all of its workers or none",
-            fix="start the replica again; its controller restores its dataflows",
+            fix="restart the replica; its controller restores its dataflows",
             address=f"process {self.pid}",
         )
