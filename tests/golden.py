@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+# Whole messages of errors that `errors/cases` cannot raise.
+MESSAGES = Path(__file__).parent / "errors" / "messages"
+
 
 def assert_golden(path: Path, text: str) -> None:
     """Compare with the file, or write it: PENSTOCK_WRITE_GOLDEN=1 pytest ..., then read the diff."""

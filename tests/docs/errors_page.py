@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Iterator
 from functools import cache
 
 import penstock
@@ -45,7 +43,11 @@ GROUPS = {
     "P8": "Pipelines",
     "P9": "Conformance",
 }
-MOST_FIXES = 4
+# Goldens below tests/ that go before shorter ones of the same code.
+TYPICAL = [
+    "errors/cases/compare_number_and_text.txt",
+    "newcomer/cases/another_flow_on_a_checkpoint.txt",
+]
 
 
 def page() -> str:
@@ -56,7 +58,9 @@ def page() -> str:
             group = cls.code[:2]
             lines += [f"## {GROUPS[group]}", ""]
         lines += [f"### {cls.code} {cls.__name__} {{ #{cls.code.lower()} }}", ""]
-        lines += [f"{_cause(cls)} `{cls.__module__}.{cls.__name__}`", "", *_way_out(cls), ""]
+        lines += [f"{_cause(cls)} `{cls.__module__}.{cls.__name__}`", ""]
+        if message := messages().get(cls.code):
+            lines += ["```text", message, "```", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -80,58 +84,21 @@ def _cause(cls: type[PenstockError]) -> str:
     return text.strip()
 
 
-def _way_out(cls: type[PenstockError]) -> list[str]:
-    message = messages().get(cls.code)
-    if message:
-        return ["```text", message, "```"]
-    fixes = list(dict.fromkeys(fixes_of().get(cls.__name__, [])))[:MOST_FIXES]
-    return [f"- Fix: {fix}" for fix in fixes]
-
-
-def says_a_way_out(cls: type[PenstockError]) -> bool:
-    """Whether the page has a way out: a tested message, what the code advises, or a sentence of the class."""
-    return bool(_way_out(cls)) or ". " in _cause(cls)
-
-
 @cache
 def messages() -> dict[str, str]:
-    """The shortest whole message of each code among the tested ones; those of flows go first."""
-    shortest: dict[str, str] = {}
-    flows = ROOT / "tests" / "errors" / "cases"
-    for path in sorted(
-        (ROOT / "tests").rglob("*.txt"), key=lambda p: (p.parent != flows, p.stat().st_size, p)
-    ):
-        text = path.read_text("utf-8", errors="replace").strip()
-        found = re.match(r"(P\d{3}) \w+: ", text)
-        if found and "\nFix: " in text:
-            shortest.setdefault(found[1], text)
-    return shortest
+    """A typical whole message of each code, or the shortest of the tested ones; those of flows go first."""
+    tests, flows = ROOT / "tests", ROOT / "tests" / "errors" / "cases"
+    by_size = sorted(tests.rglob("*.txt"), key=lambda p: (p.parent != flows, p.stat().st_size, p))
+    chosen: dict[str, str] = {}
+    for path in [tests / name for name in TYPICAL] + by_size:
+        for found in _MESSAGE.finditer(path.read_text("utf-8", errors="replace")):
+            chosen.setdefault(found["code"], found[0].strip())
+    return chosen
 
 
-@cache
-def fixes_of() -> dict[str, list[str]]:
-    """The ways out that the code gives, per name of an error class."""
-    fixes: dict[str, list[str]] = {}
-    for path in sorted((ROOT / "src" / "penstock").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Call):
-                name = ast.unparse(node.func).rpartition(".")[2]
-                fixes.setdefault(name, []).extend(_texts(k.value) for k in node.keywords if k.arg == "fix")
-    return {name: [fix for fix in found if fix] for name, found in fixes.items()}
-
-
-def _texts(node: ast.expr) -> str:
-    return "".join(_pieces(node))
-
-
-def _pieces(node: ast.expr) -> Iterator[str]:
-    match node:
-        case ast.Constant(value=str(text)):
-            yield text
-        case ast.JoinedStr(values=values):
-            for value in values:
-                yield _texts(value) if isinstance(value, ast.Constant) else "…"
-        case ast.BoolOp(values=[*_, value]):
-            yield _texts(value)
-        case _:
-            return
+# A whole message: printed by itself, or as `penstock check` prints it, indented behind its place.
+_MESSAGE = re.compile(
+    r"^(?:\S+:\d+: \w+: )?(?P<code>P\d{3}) \w+: (?:(?!^\S*(?:: \w+: )?P\d{3} )[\s\S])*?"
+    r"^(?P<indent> *)Fix: .*(?:\n(?P=indent)(?![\s`$\[]|\S+:\d+: |\d+ files? ).+)*",
+    re.MULTILINE,
+)

@@ -17,6 +17,7 @@ from penstock.errors import (
     UserFunctionFailed,
 )
 from penstock.expr.compile_python import RUNTIME
+from tests.golden import MESSAGES, assert_golden
 
 
 class Item(NamedTuple):
@@ -77,8 +78,9 @@ def test_a_failed_engine_takes_no_further_tick() -> None:
     engine = Engine(flow)
     with pytest.raises(UserFunctionFailed):
         engine.tick(items=[Item("b", 0)])
-    with pytest.raises(EngineStopped, match="half of that tick"):
+    with pytest.raises(EngineStopped) as error:
         engine.tick(items=[Item("a", 1)])
+    assert_golden(MESSAGES / "engine_stopped.txt", f"{error.value}\n")
 
 
 def test_a_bad_row_is_refused_before_anything_changed() -> None:

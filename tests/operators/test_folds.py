@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
@@ -13,6 +14,7 @@ import penstock as ps
 from penstock import col
 from penstock.errors import BadRow, NotPlainData, UserFunctionFailed, WrongType
 from penstock.testing import Backend, check_ticks
+from tests.golden import MESSAGES, assert_golden
 
 AnyStream = ps.Stream[Any, Any, Any, Any]
 
@@ -465,5 +467,6 @@ def test_a_value_that_is_no_plain_data_works_in_memory_and_is_refused_by_a_check
         return made
 
     assert ps.Engine(flow()).tick(n=[1, 2])["out"] == [(3, 1)]
-    with pytest.raises(NotPlainData, match="a Thing cannot be stored"):
+    with pytest.raises(NotPlainData) as error:
         ps.run(flow(), sources={"n": ps.io.Rows([[1]])}, sinks={"out": ps.io.Memory()}, checkpoint=tmp_path)
+    assert_golden(MESSAGES / "not_plain_data.txt", re.sub(" at 0x[0-9a-f]+", "", f"{error.value}\n"))

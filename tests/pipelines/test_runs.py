@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import pytest
 
 from penstock.pipelines.errors import BadDefinition, PipelineInUse, UnknownDataset
 from penstock.pipelines.run import run_pipeline
+from tests.golden import MESSAGES, assert_golden
 from tests.pipelines.project import Project, changed, event, methods, states
 
 if TYPE_CHECKING:
@@ -92,8 +94,9 @@ def test_what_is_not_selected_catches_up_later(project: Project) -> None:
 
 
 def test_names_that_are_not_there_are_refused(project: Project) -> None:
-    with pytest.raises(UnknownDataset, match="'totals'"):
+    with pytest.raises(UnknownDataset) as error:
         project.run("totals")
+    assert_golden(MESSAGES / "unknown_dataset.txt", f"{error.value}\n")
     project.run("TOTAL", "spark_catalog.default.Base", "default.doubled")
     with pytest.raises(BadDefinition, match="refreshed and fully refreshed"):
         project.run("total", full=["total"])
@@ -224,7 +227,12 @@ def test_a_second_run_at_the_same_time_is_refused(project: Project) -> None:
         refused.append(error.value)
 
     run_pipeline(project.spec, project.spark, observer=while_running)
-    assert refused
+    text = re.sub(
+        r"process \d+ on \S+ has held it since .* UTC",
+        "process N on HOST has held it since TIME",
+        f"{refused[0]}\n",
+    )
+    assert_golden(MESSAGES / "pipeline_in_use.txt", text.replace(str(project.root), "PROJECT"))
     assert project.rows("total") == Counter({(3, 12): 1})
 
 

@@ -13,7 +13,7 @@ from penstock.errors import Origin, PenstockError
 
 
 class ComputeError(PenstockError):
-    """Base of the errors of the compute layer.
+    """Base of the errors of the compute layer; catch it to handle all of them.
 
     retryable: whether the same request may succeed later, unchanged.
     origin:    PROCESS by default, because another replica may succeed; DATA for errors caused by the request

@@ -430,10 +430,10 @@ class Engine(Shown, RunsSignals, TickListeners):
 
     def _check_alive(self) -> None:
         if self._failure is not None:
-            failure = str(self._failure) or type(self._failure).__name__
+            failure = str(self._failure).partition("\n")[0] or type(self._failure).__name__
             raise EngineStopped(
                 f"the engine failed in tick {self._ticks}",
-                why=f"its state is half of that tick. The failure was: {failure}",
+                why=f"Its state is incomplete. The failure was: {failure}",
                 fix="make a new engine, or restore the last checkpoint",
             ) from self._failure
 

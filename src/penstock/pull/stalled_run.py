@@ -33,7 +33,8 @@ def unconfirmed_stop_error(stopping: Mapping[Edge | EdgeModule, EdgeModule]) -> 
 def unfinished_run_error(outstanding: int) -> NotFinished:
     """Build the error for a result read early. outstanding: pending timers, tasks and threads."""
     return NotFinished(
-        f"the pipeline is still running: it waits for {outstanding} timers, tasks or threads",
+        "the pipeline is still running",
+        why=f"Pending timers, tasks and threads: {outstanding}.",
         fix="call wait(), or await the run, before result()",
         outstanding=outstanding,
     )

@@ -86,7 +86,9 @@ def _extension(value: object, depth: int = 0) -> Any:
     match value:
         case frozenset() | Exact() if depth == _DEEPEST:
             raise NotPlainData(
-                f"sets nested more than {_DEEPEST} deep cannot be stored", type=type(value).__name__
+                f"sets nested more than {_DEEPEST} deep cannot be stored",
+                fix="nest them less deeply, or keep sorted tuples",
+                type=type(value).__name__,
             )
         case int():
             return _ext_type((_BIG_INT, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)))

@@ -37,7 +37,7 @@ from penstock.errors import BadInput, BadRow, UnknownColumn
 from penstock.expr.row_classes import schema_of
 from tests.compute.serve.paper import Service, service
 from tests.compute.serve.paper_controller import PaperController
-from tests.golden import assert_golden
+from tests.golden import MESSAGES, assert_golden
 
 
 class Sale(NamedTuple):
@@ -247,8 +247,9 @@ def test_a_peek_that_the_controller_cancels_says_so() -> None:
         while not controller.held:
             await asyncio.sleep(0.001)
         controller.cancel_peek(next(iter(controller.held)))
-        with pytest.raises(PeekCanceled):
+        with pytest.raises(PeekCanceled) as error:
             await task
+        assert_golden(MESSAGES / "peek_cancelled.txt", f"{error.value}\n")
 
     with_client(test)
 

@@ -41,7 +41,7 @@ from penstock.compute.protocol.responses import (
 from penstock.errors import Origin
 from tests.compute.controller.live import LiveWorld
 from tests.compute.controller.world import PaperReplica, World, all_bids, high_tops, shares
-from tests.golden import assert_golden
+from tests.golden import MESSAGES, assert_golden
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -324,6 +324,7 @@ def test_peeks_that_nobody_answers_are_bounded(world: World, monkeypatch: pytest
     with pytest.raises(TooManyPeeks) as error:
         world.peek()
     assert error.value.facts == {"limit": 2}
+    assert_golden(MESSAGES / "too_many_peeks.txt", f"{error.value}\n")
     world.controller.cancel_peek(uuid)
     world.peek()
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.compute.errors import ResultTooLarge, TotalResultTooLarge
 from penstock.compute.frontier import END, START, Frontier, meet
+from penstock.compute.problem_conversion import error_of
 from penstock.compute.protocol.commands import CreateTimely, Parameters, UpdateConfiguration
 from penstock.compute.protocol.responses import (
     Batch,
@@ -35,6 +36,7 @@ from penstock.compute.protocol.responses import (
 )
 from penstock.compute.replica.workers.responses import MergedStash, ResponseMerger, choose_reading_worker
 from penstock.errors import Origin
+from tests.golden import MESSAGES, assert_golden
 
 seeds = st.integers(0, 2**32).map(random.Random)
 WORKERS = 3
@@ -281,6 +283,7 @@ def test_changes_that_wait_for_a_slow_worker_are_bounded() -> None:
     (found,) = events(absorbed(merged, [(1, SubscribeResponse("t1", Batch(START, Frontier(10), ())))]))
     assert isinstance(found.updates, Problem)
     assert found.updates.code == TotalResultTooLarge.code
+    assert_golden(MESSAGES / "total_result_too_large.txt", f"{error_of(found.updates)}\n")
 
 
 def test_what_has_been_delivered_does_not_count_against_the_limit() -> None:

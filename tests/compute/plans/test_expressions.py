@@ -25,6 +25,7 @@ from penstock.expr.tree import Expr
 from penstock.expr.types import Schema
 from penstock.testing.strategies import rows
 from tests.compute.plans.test_round_trip import Bid
+from tests.golden import MESSAGES, assert_golden
 from tests.properties.effort import examples
 from tests.random_flows.expressions import column_types, expressions, predicates
 from tests.random_flows.row_types import row_types
@@ -71,8 +72,9 @@ def test_what_is_no_condition_over_the_rows_is_refused() -> None:
         predicate_of(encode_expr(col.price * 2, BID), BID)
     with pytest.raises(BadPlan, match="no column 'price'"):
         predicate_of(encode_expr(col.price > 1.5, BID), schema_of(int))
-    with pytest.raises(BadPlan):
+    with pytest.raises(BadPlan) as error:
         predicate_of(b"\xff\xff", BID)
+    assert_golden(MESSAGES / "bad_plan.txt", f"{error.value}\n")
     with pytest.raises(MessageTooLarge):
         decode_expr(encode_expr(col.price > 1.5, BID), BID, limits=PlanLimits(size=3))
 

@@ -28,6 +28,7 @@ from penstock.compute.protocol.dataflow import CollectionExport, Dataflow, Index
 from penstock.compute.protocol.responses import Frontiers, Status
 from tests.compute.replica.flows import BID, TOTAL, all_bids, cheap, identity_of, largest, totals
 from tests.compute.replica.rig import CONFIG, Bag, Rig, subscribed
+from tests.golden import MESSAGES, assert_golden
 from tests.properties.effort import examples
 
 
@@ -298,6 +299,7 @@ def test_another_runtime_ends_the_process() -> None:
     rig.tell(CreateTimely(TimelyConfig(workers=2), Epoch(9, 9), b"n" * 16), CreateInstance(CONFIG))
     rig.tell(InitializationComplete())
     assert isinstance(rig.halted, IncompatibleInstance)
+    assert_golden(MESSAGES / "incompatible_instance.txt", f"{rig.halted}\n")
 
 
 def test_an_end_that_comes_sooner_is_agreed_to_and_a_later_one_is_not() -> None:
@@ -318,6 +320,7 @@ def test_a_replica_that_has_reached_its_age_ends_itself_and_a_new_one_answers_th
     rig.now += 30_000
     rig.run()
     assert isinstance(rig.halted, ReplicaExpired)
+    assert_golden(MESSAGES / "replica_expired.txt", f"{rig.halted}\n")
     assert rig.halted.retryable
     rig.halted = None
     rig.replica = rig.new_replica()

@@ -13,6 +13,7 @@ from penstock.compute.errors import (
     UnknownName,
 )
 from penstock.compute.frontier import END, Frontier
+from penstock.compute.problem_conversion import error_of
 from penstock.compute.protocol.commands import AllowCompaction, AllowWrites, CreateDataflow, Schedule
 from penstock.compute.protocol.dataflow import (
     CollectionExport,
@@ -23,6 +24,7 @@ from penstock.compute.protocol.dataflow import (
     SubscribeExport,
 )
 from penstock.compute.protocol.responses import Frontiers, Problem, Rows
+from penstock.compute.replica.exports import failure_of
 from tests.compute.replica.flows import (
     BID,
     TOTAL,
@@ -35,6 +37,7 @@ from tests.compute.replica.flows import (
     totals,
 )
 from tests.compute.replica.rig import Bag, Rig, bag, problem, subscribed
+from tests.golden import MESSAGES, assert_golden
 
 
 def test_an_index_answers_at_every_time_from_its_as_of_on() -> None:
@@ -214,6 +217,13 @@ def test_a_failure_tells_the_users_line() -> None:
     rig = Rig().connect().collection("s1", BID, (("a", 0), 3, 1), upper=10).index("u1", shares(), as_of=5)
     found = problem(rig.peek("u1", 5), DataflowFailed)
     assert any("flows.py" in str(step) for step in found.where)
+    assert_golden(MESSAGES / "dataflow_failed.txt", f"{error_of(found)}\n")
+
+
+def test_a_cause_outside_the_dataflow_breaks_it_at_this_replica_only() -> None:
+    failed = failure_of("u1", "top", 12, OSError("no space left on the disk"))
+    assert not failed.lasting
+    assert_golden(MESSAGES / "dataflow_broken.txt", f"{failed.error}\n")
 
 
 def test_a_bad_plan_is_a_dataflow_that_has_failed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from penstock.compute.errors import (
 )
 from penstock.compute.frontier import Frontier
 from penstock.compute.plans import encode_expr
+from penstock.compute.problem_conversion import error_of
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     CancelPeek,
@@ -37,6 +39,7 @@ from penstock.compute.replica.peek_finishing import RUN, peek_finisher
 from penstock.errors import Origin
 from tests.compute.replica.flows import BID, all_bids
 from tests.compute.replica.rig import Bag, Rig, bag, problem
+from tests.golden import MESSAGES, assert_golden
 
 MANY = [((f"i{n}", n), 3, 1) for n in range(6000)]
 LOTS = [*MANY, *(((f"j{n}", n), 3, 1) for n in range(20_000))]
@@ -288,7 +291,8 @@ def limits(**parameters: int) -> UpdateConfiguration:
 def test_a_result_above_the_limit_is_an_error() -> None:
     rig = bids(*MANY)
     rig.tell(limits(max_result_size=1000))
-    problem(rig.peek("u1", 7), ResultTooLarge)
+    found = problem(rig.peek("u1", 7), ResultTooLarge)
+    assert_golden(MESSAGES / "result_too_large.txt", f"{error_of(found)}\n")
     assert len(rig.peek("u1", 7, [(f"i{n}",) for n in range(20)]).rows) == 20
     problem(rig.peek("u1", 7, [(f"i{n}",) for n in range(60)]), ResultTooLarge)
 
@@ -394,6 +398,7 @@ def test_a_replica_without_the_memory_for_an_answer_says_so_and_goes_on(
         patched.setattr(peeks, "rows_size", too_little)
         found = problem(rig.peek("u1", 7), OutOfMemory)
     assert found.origin is Origin.PROCESS
+    assert_golden(MESSAGES / "out_of_memory.txt", f"{error_of(found)}\n")
     assert rig.rows("u1", 7) == Bag({row: 1 for row, _, _ in MANY})
 
 
@@ -404,5 +409,7 @@ def test_a_large_result_that_cannot_be_read_is_gone(tmp_path: Path) -> None:
     (file,) = tmp_path.rglob("*.rows")
     file.unlink()
     file.mkdir()
-    with pytest.raises(ResultGone, match="cannot be read"):
+    with pytest.raises(ResultGone) as error:
         list(rig.replica.fetch(answer.token))
+    text = re.sub(r"'/.*'", "FILE", f"{error.value}\n")
+    assert_golden(MESSAGES / "result_gone.txt", text)

@@ -42,6 +42,7 @@ from penstock.pull import (
 from penstock.pull.edge import Edge
 from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End
+from tests.golden import MESSAGES, assert_golden
 from tests.pull.core.modules import Hand, Manual
 
 
@@ -296,8 +297,9 @@ def test_a_cancelled_task_has_cleaned_up_when_the_run_is_over() -> None:
 
 def test_the_result_of_a_run_at_work_is_an_error_of_its_own() -> None:
     run = pull(ticking([]), take(2), collect()).start()
-    with pytest.raises(NotFinished):
+    with pytest.raises(NotFinished) as error:
         run.result()
+    assert_golden(MESSAGES / "not_finished.txt", f"{error.value}\n")
     assert run.wait() == [1, 1]
 
 

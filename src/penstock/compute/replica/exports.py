@@ -51,8 +51,8 @@ def failure_of(id: Id, name: str, time: int, cause: Exception) -> Failed:
     return Failed(time, error)
 
 
-_TAKE_BACK = "take back the rows that cause it, and create it again"
-_SEE_TO = "see to the replica; it builds the dataflow anew when it is connected again"
+_TAKE_BACK = "retract the rows that cause it, then drop the view and create it again"
+_SEE_TO = "check the replica; it rebuilds the dataflow when it reconnects"
 
 
 class ExportWriter(ABC):

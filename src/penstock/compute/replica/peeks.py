@@ -249,7 +249,7 @@ def collection_parts(store: Collections, peek: Peek) -> Iterator[Iterable[Counte
 
 def _no_memory(error: MemoryError) -> OutOfMemory:
     return OutOfMemory(
-        "the replica has not the memory for the answer",
+        "the replica lacks the memory for the answer",
         why=str(error),
         fix="ask for fewer rows or columns, or give the replica more memory",
     )

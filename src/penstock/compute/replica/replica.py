@@ -279,7 +279,7 @@ def _other_runtime(running: TimelyConfig | None, asked: TimelyConfig) -> Incompa
 
 def _expired(offset: int) -> ReplicaExpired:
     return ReplicaExpired(
-        f"the replica has reached its age of {offset} ms", fix="restart it; its controller reconnects"
+        f"the replica has reached its maximum age of {offset} ms", fix="restart it; its controller reconnects"
     )
 
 

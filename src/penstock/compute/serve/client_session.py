@@ -230,7 +230,7 @@ class ClientSession:
             case Problem():
                 self._answer(number, problem=problem_to_bytes(found))
             case Canceled():
-                error = PeekCanceled("the peek was cancelled")
+                error = PeekCanceled("the peek was cancelled", fix="send it again if it is still wanted")
                 self._answer(number, problem=problem_to_bytes(problem_of(error)))
 
     async def _pass_on(self, number: int, stash: StashedOnReplica) -> None:
@@ -267,7 +267,10 @@ class ClientSession:
                 case Problem():
                     self._answer(number, problem=problem_to_bytes(result))
                 case Dropped():
-                    error = PeekCanceled("the copy was dropped before it was whole")
+                    error = PeekCanceled(
+                        "the copy was dropped before it was complete",
+                        fix="send it again if it is still wanted",
+                    )
                     self._answer(number, problem=problem_to_bytes(problem_of(error)))
 
         id = copied = self._controller.copy(asked.view, asked.file, answer)
