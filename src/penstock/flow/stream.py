@@ -453,6 +453,7 @@ class Stream(
 
 
 Table: TypeAlias = Stream[T_co, Unbounded, Changes, NoOrder]
+"""Stream whose rows may be retracted."""
 
 
 __all__ = [

@@ -10,8 +10,10 @@ from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
 
-INPUT, OUTPUT = "input", "output"
-"""Source and sink names of `identity_flow`."""
+INPUT = "input"
+"""Source name of `identity_flow`."""
+OUTPUT = "output"
+"""Sink name of `identity_flow`."""
 
 
 @dataclass(frozen=True, slots=True)
