@@ -145,7 +145,7 @@ def _load_module(where: str) -> ModuleType:
         if missing and (where == missing or where.startswith(f"{missing}.")):
             raise FlowNotFound(
                 f"there is no module {where!r}",
-                why=f"it was looked for in {Path.cwd()} and where Python looks",
+                why=f"Searched: {Path.cwd()}, and Python's path.",
                 fix="write module:flow or path/to/file.py:flow",
                 name=where,
             ) from None
@@ -300,7 +300,7 @@ def _way_out(error: BaseException) -> str:
         return "name a module of a package as one: package.module:flow"
     if isinstance(error, ModuleNotFoundError):
         return (
-            f"install {error.name}, or call the command in the folder that holds it: modules are looked for "
-            f"beside the file, in {Path.cwd()}, and where Python looks"
+            f"install {error.name}, or run the command in its folder: modules are searched "
+            f"beside the file, in {Path.cwd()}, and on Python's path"
         )
     return "run it with Python alone to see the whole traceback"

@@ -81,8 +81,8 @@ def run(
         bool | None,
         typer.Option(
             "--end/--keep-open",
-            help="Whether sources that are read have ended, so that windows of event time close. "
-            "Without it they have, unless there is a checkpoint to go on from.",
+            help="Treat fully read sources as ended, which closes event-time windows. "
+            "Default: ended, unless --checkpoint is given.",
             show_default=False,
         ),
     ] = None,

@@ -40,7 +40,7 @@ def why(
         bool | None,
         typer.Option(
             "--end/--keep-open",
-            help="Whether sources that are read have ended. Without it, both are tried.",
+            help="Treat fully read sources as ended. Default: both are tried.",
             show_default=False,
         ),
     ] = None,

@@ -230,7 +230,7 @@ class Catalog:
             self._link(runs[-1])
         run = os.readlink(link)
         if not run.isdigit():
-            raise _damaged(link, f"it leads to {run!r}.")
+            raise _damaged(link, f"It links to {run!r}.")
         file = self._folder / run / _FILE
         return int(run), *_entries_in(file)
 

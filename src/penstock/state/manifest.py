@@ -109,7 +109,7 @@ def as_it_is(folder: Path, last: Manifest | None, tick: int) -> Manifest:
     if last is None:
         raise FlowChanged(
             f"the checkpoint {folder} has no ticks",
-            why="no flow has been run with it, or its first tick was never committed.",
+            why="No flow was run with it, or its first tick was never committed.",
             fix="give the folder of a checkpoint that a flow was run with",
             checkpoint=str(folder),
         )

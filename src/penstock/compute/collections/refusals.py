@@ -44,7 +44,7 @@ def check_expected(id: Id, expected: Frontier, upper: Frontier) -> None:
     if expected != upper:
         raise UpperMismatch(
             f"another writer has appended to {id!r}; nothing was written",
-            why=f"the append expected the upper {expected}, it is {upper}",
+            why=f"the append expected upper {expected}; the upper is {upper}",
             fix="read the upper again, and append from there",
             id=id,
             expected=expected,

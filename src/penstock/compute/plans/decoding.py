@@ -97,7 +97,7 @@ def _check_form(body: pb.Body, given: bytes, flow: Flow, functions: Sequence[obj
         raise BadPlan(
             "the plan is not in the form that plans have",
             why="It says more than the flow that it describes, or says it in another way.",
-            fix="make plans with penstock.compute.plans.encode, of the same version",
+            fix="encode plans with the same version of penstock.compute.plans",
             part="",
         )
 

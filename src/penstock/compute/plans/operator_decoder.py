@@ -98,7 +98,7 @@ def parse_message(message: Message, data: bytes, what: str, limits: PlanLimits) 
         raise BadPlan(
             f"{what} cannot be read",
             why=f"The bytes are no protobuf message of that kind: {error}.",
-            fix="make it with penstock.compute.plans, of the same version",
+            fix="encode it with the same version of penstock.compute.plans",
             part="",
         ) from None
 

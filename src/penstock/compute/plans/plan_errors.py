@@ -45,6 +45,6 @@ class PlanPosition:
         return BadPlan(
             f"{what} in {part}" if part else what,
             why=why,
-            fix="make plans with penstock.compute.plans.encode, of the same version",
+            fix="encode plans with the same version of penstock.compute.plans",
             part=part,
         )

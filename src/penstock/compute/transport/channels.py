@@ -100,7 +100,7 @@ def listen(server: Any, address: str, security: Security) -> str:
                 option="certificate",
             ) from error
         raise ConnectionBroken(
-            f"{address} is taken, or is not of this machine",
+            f"{address} is in use, or is not an address of this machine",
             why=str(error),
             fix="stop the process that listens there, or choose another address; port 0 picks a free port",
             address=address,

@@ -112,7 +112,7 @@ def encoder(name: str, location: SourceLocation, encoding: str, end: str) -> Cal
     def encode(line: object) -> bytes:
         if not isinstance(line, str):
             raise WrongValue(
-                f"{name}() was given {type(line).__name__}, and takes text",
+                f"{name}() takes text, got {type(line).__name__}",
                 where=[location],
                 why=f"The value is {line!r:.60}.",
                 fix="convert the values to text first: map(str), or map(json.dumps)",

@@ -21,7 +21,7 @@ def check_octets(module: Module, value: object) -> Octets:
     if isinstance(value, bytes | bytearray):
         return value
     raise WrongValue(
-        f"{module.name}() was given {type(value).__name__}, and takes bytes",
+        f"{module.name}() takes bytes, got {type(value).__name__}",
         where=[module.location],
         why=f"The value is {value!r:.60}.",
         fix="encode text first: join_lines() for lines, map(str.encode) for any text",

@@ -131,7 +131,7 @@ def _time(key: tuple[int, Row]) -> int:
 
 def _too_large(size: int, limit: int) -> TotalResultTooLarge:
     return TotalResultTooLarge(
-        f"changes of {size} bytes wait for the slowest worker, more than the {limit} that are allowed",
+        f"changes of {size} bytes wait for the slowest worker, above the limit of {limit}",
         fix="allow more with max_result_size",
         size=size,
         limit=limit,
@@ -276,7 +276,7 @@ class ResponseMerger:
 def total_too_large(size: int, limit: int) -> TotalResultTooLarge:
     """Create the error for answers that are too large only in total."""
     return TotalResultTooLarge(
-        f"the answers of the workers together have {size} bytes, more than the {limit} that are allowed",
+        f"the answers of the workers together have {size} bytes, above the limit of {limit}",
         fix="ask for less (keys, a predicate, a limit), or allow more with max_result_size",
         size=size,
         limit=limit,
