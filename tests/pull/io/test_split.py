@@ -126,12 +126,12 @@ def test_text_that_breaks_off_is_an_error() -> None:
 
 @pytest.mark.parametrize("transformer", [split(), lines()], ids=["split", "lines"])
 def test_a_value_that_is_no_bytes_is_named(transformer: Transformer) -> None:
-    with pytest.raises(WrongValue, match="given int, and takes bytes"):
+    with pytest.raises(WrongValue, match="takes bytes, got int"):
         pull(values([b"a", 3]), transformer, collect()).run()
 
 
 def test_what_is_no_text_cannot_be_joined() -> None:
-    with pytest.raises(WrongValue, match="given int, and takes text") as raised:
+    with pytest.raises(WrongValue, match="takes text, got int") as raised:
         pull(values(["a", 3]), join_lines(), collect()).run()
     assert "join_lines()" in raised.value.where[0].location.text
     with pytest.raises(WrongValue, match="ascii cannot write"):

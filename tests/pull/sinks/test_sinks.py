@@ -117,7 +117,7 @@ def test_concat_joins_texts_and_what_can_be_written_as_text() -> None:
 def test_concat_joins_bytes_where_that_is_said() -> None:
     assert pull(values([b"a", bytearray(b"b")]), concat(b"")).run() == b"ab"
     assert pull(values([]), concat(b"")).run() == b""
-    with pytest.raises(WrongValue, match="given str, and takes bytes"):
+    with pytest.raises(WrongValue, match="takes bytes, got str"):
         pull(values([b"a", "b"]), concat(b"")).run()
 
 
