@@ -228,7 +228,7 @@ def test_a_port_that_is_none_is_named_with_the_row() -> None:
     def build(flow: ps.Flow) -> AnyStream:
         return flow.source("n", int).partition(lambda number: number % 3, 2, name="halves")[0]
 
-    with pytest.raises(UnknownPort, match="2 is no port") as failed:
+    with pytest.raises(UnknownPort, match="2 is not a port") as failed:
         in_order(build, [{"n": [0, 5]}])
     assert failed.value.facts["row"] == (5,)
     assert failed.value.facts["operator"] == "halves"

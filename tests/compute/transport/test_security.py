@@ -494,7 +494,7 @@ def test_nobody_listens_or_connects_beyond_this_machine_without_credentials() ->
 def test_an_address_that_is_taken_is_said_to_be() -> None:
     async def story() -> None:
         async with served() as server:
-            with pytest.raises(ConnectionBroken, match="taken"):
+            with pytest.raises(ConnectionBroken, match="is in use"):
                 async with served(address=server.address):
                     pass
             await server.check_alive()

@@ -96,7 +96,7 @@ def check_version(metadata: Metadata) -> None:
     raise VersionMismatch(
         "request missing version metadata"
         if theirs is None
-        else f"version {theirs!s:.20} offered, but {VERSION} required",
+        else f"version {theirs!s:.20} but {VERSION} required",
         why="Controller and replicas must speak the same version of the protocol.",
         fix="install the same version of Penstock on both sides",
         ours=VERSION,
