@@ -12,7 +12,7 @@ def infer(
         str,
         typer.Argument(metavar="FILE", help="CSV, JSON or Parquet: a file, a folder of files or a pattern."),
     ],
-    rows: Annotated[int, typer.Option(min=1, help="Number of rows to look at, at most.")] = 100_000,
+    rows: Annotated[int, typer.Option(min=1, help="Maximum number of rows to read.")] = 100_000,
 ) -> None:
     """Print a row class for a file or a folder, ready to paste, and the source to read it with.
 

@@ -29,7 +29,7 @@ File = Annotated[
     str | None,
     typer.Argument(metavar="[FILE]", help="File with one JSON row per line; - for standard input."),
 ]
-RowTexts = Annotated[list[str] | None, typer.Option("--row", metavar="JSON", help="A row; any number.")]
+RowTexts = Annotated[list[str] | None, typer.Option("--row", metavar="JSON", help="Row; repeatable.")]
 AtOnce = Annotated[int, typer.Option("--at-once", min=1, help="Rows per atomic write.")]
 
 

@@ -37,7 +37,9 @@ Ca = Annotated[
         "--ca", help="PEM file of the certificate authorities that sign the other side's certificate."
     ),
 ]
-Certificate = Annotated[Path | None, typer.Option("--certificate", help="PEM file of the own certificate.")]
+Certificate = Annotated[
+    Path | None, typer.Option("--certificate", help="PEM file of this side's certificate.")
+]
 Key = Annotated[Path | None, typer.Option("--key-file", help="PEM file of the certificate's key.")]
 TokenFile = Annotated[
     Path | None,

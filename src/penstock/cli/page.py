@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 UiPort = Annotated[
     int | None,
-    typer.Option("--ui-port", min=0, max=65535, help="Port of the page, else any; implies --ui."),
+    typer.Option("--ui-port", min=0, max=65535, help="Port of the page (default: a free one); implies --ui."),
 ]
 _WHY_SECONDS = 8.0
 _WHY_PATIENCE = 40.0

@@ -47,9 +47,9 @@ def run(
         list[str] | None, typer.Option(metavar="TABLE,...", help="Refresh these tables only.")
     ] = None,
     full_refresh: Annotated[
-        list[str] | None, typer.Option(metavar="TABLE,...", help="Make these tables anew.")
+        list[str] | None, typer.Option(metavar="TABLE,...", help="Recompute these tables from all rows.")
     ] = None,
-    full_refresh_all: Annotated[bool, typer.Option(help="Make all tables anew.")] = False,
+    full_refresh_all: Annotated[bool, typer.Option(help="Recompute all tables.")] = False,
     refresh_policy: RefreshPolicy = None,
     continuous: Annotated[
         bool, typer.Option("--continuous", help="Run again and again, until Ctrl-C.")

@@ -11,7 +11,7 @@ import typer
 def plan(
     query: Annotated[Path, typer.Argument(help="A .sql file, with `-- source NAME: columns` in it.")],
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; fail unless the plan that is kept is up to date.")
+        bool, typer.Option("--check", help="Write nothing; fail unless the stored plan is up to date.")
     ] = False,
 ) -> None:
     """Plan a query by Spark, and keep its plan in a .plan file beside it.

@@ -98,7 +98,7 @@ def run(
         bool | None,
         typer.Option(
             "--progress/--no-progress",
-            help="A line per tick on standard error, or none. Without it: a block that changes on a "
+            help="A line per tick on standard error, or none. Default: a block that changes on a "
             "terminal, and elsewhere a line every half minute.",
             show_default=False,
         ),

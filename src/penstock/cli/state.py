@@ -27,7 +27,7 @@ def state(
         str | None,
         typer.Option("--key", "-k", help="Show the state of a key (JSON): '\"a\"', 7, '[\"a\", 7]'."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the contents of a checkpoint: operators, shards, keys, bytes, ticks and positions.
 

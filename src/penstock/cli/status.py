@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def status(
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     controller: Controller = DEFAULT_ADDRESS,
     ca: Ca = None,
     certificate: Certificate = None,

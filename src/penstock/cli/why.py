@@ -23,7 +23,7 @@ _SHOWN_ROWS = 200
 
 RowArgument = Annotated[str, typer.Argument(help="The row as a JSON object; - reads it from standard input.")]
 Seconds = Annotated[float, typer.Option(min=0.1, help="Time for the search.")]
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def why(
