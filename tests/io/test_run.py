@@ -286,29 +286,27 @@ def test_output_whose_place_is_another_is_refused(tmp_path: Path, sink: Any) -> 
 
 
 @pytest.mark.parametrize(
-    ("source", "sink", "checkpoint"),
-    [
-        (ParquetFiles("in"), [], None),
-        (SALES, Changelog("out"), None),
-        (SALES, TableFiles("out"), None),
-        (SALES, [], "state"),
-    ],
+    ("source", "sink"), [(ParquetFiles("in"), []), (SALES, Changelog("out")), (SALES, TableFiles("out"))]
 )
 def test_without_pyarrow_a_sentence_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Any, sink: Any, checkpoint: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Any, sink: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(BadInput, match=r"needs pyarrow.*[\s\S]*penstock\[files\]"):
-        ps.run(totals(), {"sales": source}, {"totals": sink}, checkpoint=checkpoint)
+        ps.run(totals(), {"sales": source}, {"totals": sink})
     assert not (tmp_path / "out").exists()
 
 
-def test_json_and_lists_need_no_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("checkpoint", [None, "state"])
+def test_json_and_lists_need_no_pyarrow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     write(tmp_path / "in/a.json", lines(SALES))
     memory = Memory()
-    ps.run(totals(), {"sales": JsonFiles(tmp_path / "in")}, {"totals": memory})
+    ps.run(totals(), {"sales": JsonFiles("in")}, {"totals": memory}, checkpoint=checkpoint)
     assert len(memory.rows()) == 2
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import pytest
 from penstock.engine.change import Change, Changes
 from penstock.expr.row_classes import schema_of, to_user
 from penstock.io import Call, Memory, Print, SinkRequest, Writer, open_sink
+from penstock.io.delivery.sink_spool import Spool
 from tests.io.feeds import Point
 
 ONE = [(1, "a", 1), (2, None, 2)]
@@ -72,6 +74,41 @@ def test_a_function_that_fails_is_told_again_after_a_restart(tmp_path: Path) -> 
         sink.publish(1)
     writer(Call(heard), spool=tmp_path, tick=1)
     assert [tick for tick, _ in heard.told] == [1]
+
+
+def test_a_committed_tick_comes_back_with_values_of_all_types(tmp_path: Path) -> None:
+    class Everything(NamedTuple):
+        flag: bool
+        big: int
+        number: float
+        exact: Decimal
+        text: str | None
+        raw: bytes
+        day: date
+        at: datetime
+        many: list[float]
+        pairs: dict[str, int]
+
+    first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)
+    rows: list[Any] = [
+        (
+            True,
+            2**63 - 1,
+            float("inf"),
+            Decimal("1.500000"),
+            "ä\ud800",
+            b"\xff",
+            date.min,
+            first,
+            (0.5,),
+            (),
+            1,
+        ),
+        (False, -(2**63), -0.0, Decimal("-1E-6"), None, b"", date.max, last, (), (("a", 1),), -(2**40)),
+    ]
+    writer(Call(Heard()), spool=tmp_path, rows=Everything).prepare(1, rows)
+    spooled = Spool(SinkRequest("points", schema_of(Everything)), tmp_path).rows_of_tick(1)
+    assert repr(spooled) == repr(rows)
 
 
 def test_memory_adds_up(tmp_path: Path) -> None:

@@ -54,5 +54,32 @@ def test_what_needs_an_extra_names_it(program: str, told: tuple[str, str], tmp_p
     assert f"Fix: pip install '{told[1]}'" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        "ps.run(flow, {'numbers': ps.io.JsonFiles('in')}, {'out': ps.io.Print()}, checkpoint='state')",
+        (
+            "ps.run(flow, {'numbers': ps.io.JsonFiles('in')}, {'out': "
+            "lambda tick, changes: print(tick, 'out +', *(f'n={each.row.n}' for each in changes))}, "
+            "checkpoint='state')"
+        ),
+        (
+            "import penstock.cli.main as m; "
+            "m.app('run flow.py:flow --source numbers=json:in --sink out=- --checkpoint state'.split())"
+        ),
+    ],
+)
+def test_a_checkpoint_of_printed_rows_needs_no_extra(run: str, tmp_path: Path) -> None:
+    (tmp_path / "flow.py").write_text(FLOW)
+    (tmp_path / "in").mkdir()
+    program = WITHOUT + "import penstock as ps\nfrom flow import flow\n" + run
+    for tick in (1, 2):
+        (tmp_path / "in" / f"{tick}.json").write_text(f'{{"n": {tick}}}')
+        ran = subprocess.run(
+            [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert ran.stdout.splitlines()[:1] == [f"{tick} out + n={tick}"], ran.stderr
+
+
 def test_a_package_of_no_extra_is_not_renamed() -> None:
     assert missing_extra(ModuleNotFoundError(name="their_module"), "penstock run") is None

@@ -6,46 +6,36 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.io.declared_types import refuse_untyped
-from penstock.io.delivery.atomic_files import move, sync_folder
+from penstock.io.delivery.atomic_files import sync_folder, write_file
 from penstock.io.delivery.negative_rows import HeldBack
 from penstock.io.sink import SinkRequest, Writer, held_back_of
 from penstock.io.source import Rows
-from penstock.requirements import require_arrow
+from penstock.state.codec import decode, value_encoder
 
 Deliver = Callable[[int, Rows], object]
 
 
 class Spool:
-    """Files of prepared ticks, one per tick until it is dropped.
-
-    Raises `BadInput` if pyarrow is missing or cannot represent the rows.
-    """
+    """Files of prepared ticks, one per tick until it is dropped. Raises `BadInput` for an `Any` column."""
 
     def __init__(self, request: SinkRequest, folder: Path) -> None:
-        require_arrow(f"sink {request.name!r} with a checkpoint")
         refuse_untyped(request.schema, f"sink {request.name!r} with a checkpoint")
-        self._schema = request.schema
         self._folder = folder
+        self._encode = value_encoder()
         folder.mkdir(parents=True, exist_ok=True)
 
     def _file(self, tick: int) -> Path:
-        return self._folder / f"{tick:08d}.parquet"
+        return self._folder / f"{tick:08d}.msgpack"
 
     def keep(self, tick: int, rows: Rows) -> None:
         """Write a tick's rows to disk."""
-        from penstock.io.arrow import write_part
-
         if rows:
-            aside = self._folder / f".{tick:08d}.tmp"
-            write_part(aside, rows, self._schema)
-            move(aside, self._file(tick), durable=True)
+            write_file(self._file(tick), self._encode(rows), durable=True)
 
     def rows_of_tick(self, tick: int) -> Rows | None:
-        """Return the rows of a spooled tick, or None."""
-        from penstock.io.arrow import read_part
-
+        """Return the rows of a spooled tick, or None. Raises `CheckpointDamaged`."""
         file = self._file(tick)
-        return read_part(file, self._schema) if file.exists() else None
+        return list(decode(file.read_bytes())) if file.exists() else None
 
     def drop(self, tick: int) -> None:
         """Delete a delivered tick."""
