@@ -185,6 +185,9 @@ class FilesReader(Reader):
 
     With `files_per_tick`, a tick takes that many whole files, regardless of the row limit. With
     `dead_letter`, unreadable rows are returned to the caller instead of ending the run.
+
+    A position within a file always has a record after it. So the records before it end where a writer ended
+    them, and a file that grows keeps them; the last record of a file may be unfinished.
     """
 
     def __init__(
@@ -202,6 +205,7 @@ class FilesReader(Reader):
         self._waiting = deque(self._files.look(may_be_none=self._feed.follow or self._feed.resumed))
         self._blocks: Iterator[Block] = iter(())
         self._open: Iterator[Record] | None = None
+        self._ahead: list[Record] = []  # of the open file: the record after those taken
         self._file: UnreadFile
         self._rows_taken = 0
 
@@ -250,19 +254,31 @@ class FilesReader(Reader):
         ended.
         """
         assert self._open is not None
+        ahead, self._ahead = self._ahead, []
         with reported(self._feed.name, Path(self._file.path)):
-            records = islice(self._open, room)
+            records = islice(chain(ahead, self._open), room)
             if self._feed.placed:
                 records = self._placed(records)
             count = add_records(batch, records, self._feed, set_aside=self._set_aside)
+        ended = room is None or count < room or not self._look_ahead()
         self._log.warn(self._format.widened.values())
         self._rows_taken += count
-        ended = room is None or count < room
         self._feed.taken[self._file.name] = self._file.position(DONE if ended else self._rows_taken)
         if ended:
             self._open = None
             self._files.finished(self._file)
         return count, ended
+
+    def _look_ahead(self) -> bool:
+        """Read the record after those taken. Returns whether there is one, or an error in its place."""
+        assert self._open is not None
+        try:
+            self._ahead = [*islice(self._open, 1)]
+        except Exception as error:
+            # The rows before it make a tick; the next one fails.
+            self._open = _failing(error)
+            return True
+        return bool(self._ahead)
 
     def _placed(self, records: Iterator[Record]) -> Iterator[Record]:
         """Add to rows the path of the file and the number of their record in it."""
@@ -276,6 +292,12 @@ class FilesReader(Reader):
         close = getattr(self._blocks, "close", None)
         if close is not None:
             close()  # a generator, which closes its file
+
+
+def _failing(error: Exception) -> Iterator[Record]:
+    """Raise an error in the place of the first record."""
+    raise error
+    yield
 
 
 @open_source.register
