@@ -11,5 +11,10 @@ def did_you_mean(name: str, known: Iterable[str], shown: Callable[[str], str] = 
 
     shown: text of the guess, as in `".filter(...)"`.
     """
-    near = get_close_matches(name, list(known), 1)
-    return f"did you mean {shown(near[0])}?" if near else ""
+    near = nearest(name, known)
+    return "" if near is None else f"did you mean {shown(near)}?"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name nearest to `name`, or None if none is near."""
+    return next(iter(get_close_matches(name, list(known), 1)), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -24,6 +25,7 @@ from penstock.io import (
     SinkRequest,
     TableFiles,
     open_sink,
+    open_source,
     parse_sink,
     parse_source,
 )
@@ -72,6 +74,52 @@ def out_of_range_in_csv() -> Any:
 def missing_column_in_csv() -> Any:
     write(Path("in/a.csv"), "label,X\na,1\n")
     return read(CsvFiles("in"), feed(Point))
+
+
+def misspelt_column_in_csv() -> Any:
+    write(Path("in/a.csv"), "lab,X,xs\na,1,2\n")
+    return read(CsvFiles("in"), feed(Point))
+
+
+def two_byte_order_marks_in_csv() -> Any:
+    write(Path("in/a.csv"), "\ufeff\ufeffx,label\n1,a\n")
+    return read(CsvFiles("in"), feed(Point))
+
+
+def header_of_another_encoding_in_csv() -> Any:
+    write(Path("in/a.csv"), "x,label\n1,a\n".encode("utf-16"))
+    return read(CsvFiles("in"), feed(Point))
+
+
+def row_of_another_encoding_in_csv() -> Any:
+    write(Path("in/a.csv"), "x,label\n1,Käse\n".encode("cp1252"))
+    return read(CsvFiles("in"), feed(Point))
+
+
+def unclosed_quotes_in_csv() -> Any:
+    write(Path("in/a.csv"), 'x,label\n1,"a\n2,b\n')
+    return read(CsvFiles("in"), feed(Point))
+
+
+def change_after_a_read(content: str, later: str, limit: int | None) -> Any:
+    path, positions = write(Path("in/a.json"), content), feed(Point)
+    os.utime(path, (0, 0))
+    open_source(JsonFiles("in"), positions).read(limit)
+    write(path, later)
+    os.utime(path, (3600, 3600))
+    return read(JsonFiles("in"), positions)
+
+
+def file_that_grew() -> Any:
+    return change_after_a_read('{"x": 1}\n', '{"x": 1}\n{"x": 2}\n', None)
+
+
+def file_that_changed() -> Any:
+    return change_after_a_read('{"x": 1}\n', '{"x": 2}\n', None)
+
+
+def file_that_shrank() -> Any:
+    return change_after_a_read('{"x": 1}\n' * 3, '{"x": 1}\n', 2)
 
 
 def broken_quotes_in_csv() -> Any:
@@ -206,6 +254,9 @@ CASES: list[Callable[[], Any]] = [
     malformed_json, wrong_type_in_json, nested_wrong_type_in_json, no_json_array,
     out_of_range_in_csv, missing_column_in_csv, broken_quotes_in_csv, unknown_end_of_row_in_csv,
     nested_type_in_csv,
+    misspelt_column_in_csv, two_byte_order_marks_in_csv, header_of_another_encoding_in_csv,
+    row_of_another_encoding_in_csv, unclosed_quotes_in_csv,
+    file_that_grew, file_that_changed, file_that_shrank,
     wrong_type_in_parquet, null_in_parquet, not_parquet,
     no_folder, no_file, no_weight, no_source_uri, no_sink_uri, two_rows_of_a_key, output_of_another_run,
     update_of_a_row_that_never_came,

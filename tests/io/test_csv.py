@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -140,6 +141,26 @@ def test_ascii_is_not_utf_8(tmp_path: Path) -> None:
     assert bad.reason == "text: the text is not valid Unicode"
 
 
+@pytest.mark.parametrize(
+    ("encoding", "bad_text"),
+    [
+        ("utf-16", "\ud800".encode("utf-16-le", "surrogatepass")),
+        ("utf-16-be", "\udc00".encode("utf-16-be", "surrogatepass")),
+        ("utf-32-le", b"\x00\x00\x11\x00"),
+        ("shift_jis", b"\xff"),
+        ("unicode_escape", rb"\udce9"),
+    ],
+)
+def test_text_that_is_not_in_the_encoding_makes_a_bad_row(
+    encoding: str, bad_text: bytes, tmp_path: Path
+) -> None:
+    before, after = "text\na\n".encode(encoding), "\nb\n".encode(encoding)
+    write(tmp_path / "a.csv", before + bad_text + after.removeprefix(codecs.BOM_UTF16))
+    *found, bad = read(CsvFiles(tmp_path, encoding=encoding, dead_letter=tmp_path / "dead"), feed(Name))
+    assert found == [("a",), ("b",)]
+    assert (bad.row, bad.reason, bad.text) == (2, "text: the text is not valid Unicode", "\ufffd")
+
+
 def test_structs_and_lists_are_refused_before_a_file_is_opened(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="which a CSV file cannot hold"):
         read(CsvFiles(tmp_path), feed(Everything))
@@ -223,7 +244,7 @@ def test_a_file_without_header_may_have_weights_and_be_empty(tmp_path: Path) -> 
         ({"header": False}, "1\ta\n", r"CsvFiles(..., sep='\t'), or csv:PATH?sep=\t"),
         ({"header": False}, "1,a,b\n", "declare all of them, in order"),
         ({}, "X,label\n1,a\n", "correct the header"),
-        ({}, "label,xx\na,1\n", "did you mean 'xx'?"),
+        ({}, "label,xx\na,1\n", "rename 'xx' to 'x' in the header"),
     ],
 )
 def test_a_file_of_another_form_is_refused_with_a_way_out(

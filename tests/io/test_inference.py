@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import runpy
 import shlex
 from datetime import UTC, date, datetime
@@ -176,13 +177,18 @@ def test_no_more_rows_are_read_than_asked_for(tmp_path: Path) -> None:
 def test_what_cannot_be_inferred_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "mixed" / "a.csv", "x\n1\n")
     write(tmp_path / "mixed" / "a.json", '{"x": 1}\n')
+    write(tmp_path / "bare" / "a.csv", "x\n1\n")
+    write(tmp_path / "bare" / "afile", "x\n1\n")
     write(tmp_path / "names.csv", "order id,class,_x\n1,2,3\n")
     for path, text in (
-        ("mixed", "files that end in .csv, .json"),
+        ("mixed", "mixed has files that end in .csv, .json$"),
+        ("bare", "bare has files that end in .csv and a file without an ending, 'afile'$"),
+        ("bare/afile", "afile has a file without an ending, 'afile'$"),
         ("names.csv", "no column that a row class"),
     ):
-        with pytest.raises(BadInput, match=text) as refused:
+        with pytest.raises(BadInput) as refused:
             infer(str(tmp_path / path), ROWS)
+        assert re.search(text, refused.value.what)
         assert refused.value.fix
     for name, content in (
         ("a.json", '{"x": 1}\n{"x'),

@@ -105,7 +105,7 @@ def package(
     loaded = load_flow(flow)
     sources, sinks = parse_named_uris("source", source or ()), parse_named_uris("sink", sink or ())
     ends = {name: parse_source(uri) for name, uri in sources.items()}
-    check_names(loaded.graph(), ends, {name: parse_sink(uri) for name, uri in sinks.items()})
+    check_names(loaded.graph(), ends, {name: parse_sink(uri) for name, uri in sinks.items()}, command=True)
     if not sinks:
         raise BadInput(
             "a submitted flow needs a sink, because the driver's output is not shown",

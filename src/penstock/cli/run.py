@@ -114,6 +114,7 @@ def run(
     --checkpoint, the same command resumes from there.
     """
     from penstock.cli.load_flow import load_flow
+    from penstock.engine.endpoints import check_names, with_tick_time
     from penstock.engine.progress import combine_observers
     from penstock.engine.progress_display import progress_reporter
     from penstock.io import parse_sink, parse_source
@@ -123,6 +124,8 @@ def run(
     sources = {name: parse_source(uri) for name, uri in uris.items()}
     given_sinks = parse_named_uris("sink", sink or ()) or dict.fromkeys(loaded.graph().sinks, "-")
     sinks = {name: parse_sink(uri) for name, uri in given_sinks.items()}
+    graph = loaded.graph()
+    check_names(graph, with_tick_time(graph, sources), sinks, command=True)
     if follow and progress is not False:
         typer.echo(following(uris, checkpoint), err=True)
     limits = tick_row_limits(tick_rows or ())

@@ -61,7 +61,7 @@ def why(
     loaded = load_flow(flow)
     graph = loaded.graph()
     sources = {name: parse_source(uri) for name, uri in parse_named_uris("source", source or ()).items()}
-    check_names(graph, with_tick_time(graph, sources), {sink: ()})
+    check_names(graph, with_tick_time(graph, sources), {sink: ()}, command=True)
     schema = graph.nodes[graph.sinks[sink]].schema
     found = find_witness(
         loaded,

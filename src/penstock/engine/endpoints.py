@@ -148,10 +148,12 @@ def with_tick_time(graph: FlowGraph, sources: Mapping[str, AnySource]) -> Mappin
     return {**sources, TICK_TIME: TickTime()} if is_time else sources
 
 
-def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[str, object]) -> None:
+def check_names(
+    graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[str, object], *, command: bool = False
+) -> None:
     """Raise `BadInput` for unknown and missing sources, `UnknownSink` for unknown sinks.
 
-    A sink may be omitted; its changes are then not read.
+    A sink may be omitted; its changes are then not read. command: errors show options of a command.
     """
     for name in sources:
         if name not in graph.sources:
@@ -164,8 +166,9 @@ def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[
             raise BadInput(
                 f"nothing is given for source {name!r}",
                 where=[graph.nodes[node].location],
-                fix=f'sources={{"{name}": ...}} with JsonFiles(...), other files, or rows; '
-                f"for a command --source {name}=json:PATH",
+                fix=f"--source {name}=json:PATH, csv:PATH or another URI"
+                if command
+                else f'sources={{"{name}": ...}} with JsonFiles(...), other files, or rows',
                 source=name,
             )
         if isinstance(sources[name], str | bytes | PathLike | Mapping):

@@ -47,12 +47,19 @@ NextDue: TypeAlias = "Callable[[datetime], datetime | None]"
 """Function from the time of the last tick to the next one at which rows come or go, if any do."""
 
 
+_CORRECT = (
+    'correct the row, or set such rows aside: dead_letter="FOLDER" on the source, '
+    "in a command PATH?dead_letter=FOLDER"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class BadRecord:
     """Unreadable input row: its location, the reason, and the beginning of its text.
 
     row:  its number in the file, from 1, not counting header and blank lines.
     line: its line in the file, for formats with lines.
+    fix:  a way out, besides correcting it.
     """
 
     file: str
@@ -60,6 +67,7 @@ class BadRecord:
     reason: str
     text: str
     line: int | None = None
+    fix: str = field(default="", compare=False)
 
     @property
     def location(self) -> str:
@@ -69,7 +77,7 @@ class BadRecord:
         return BadRow(
             f"source {source!r} cannot read {self.location}",
             why=f"{self.reason}\n\n  {self.text}" if self.text else self.reason,
-            fix='correct the row, or have such rows set aside with `dead_letter="FOLDER"` on the source',
+            fix=self.fix + "\n" * bool(self.fix) + _CORRECT,
             source=source,
             file=self.file,
             row=self.row,

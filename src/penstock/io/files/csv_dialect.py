@@ -169,6 +169,13 @@ class CsvDialect:
             "escapechar": self.escape,
         }
 
+    def likely_encoding(self, text: str) -> str | None:
+        """Return an encoding that may fit a text whose bytes are not in UTF-8, this dialect's encoding."""
+        if not self.is_utf8 or text.isascii():
+            return None
+        found = likely_encoding(text.encode(errors="surrogateescape"))
+        return None if found == "utf-8" else found
+
     def likely_sep(self, header: str) -> str | None:
         """Return the separator that divides a header in which this dialect's separator never occurs."""
         others = [c for c in ",;\t|" if c != self.sep and c in header] if self.sep not in header else []
@@ -179,6 +186,19 @@ class CsvDialect:
         if self.is_utf8:
             return file
         return io.BufferedReader(_Transcoder(file, self.encoding))
+
+
+def likely_encoding(start: bytes) -> str:
+    """Guess the encoding of a text from its beginning."""
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    for encoding in ("utf-8", "cp1252"):
+        try:
+            codecs.getincrementaldecoder(encoding)().decode(start)
+        except UnicodeDecodeError:
+            continue
+        return encoding
+    return "latin-1"
 
 
 class _Transcoder(io.RawIOBase):
@@ -208,15 +228,27 @@ class _Transcoder(io.RawIOBase):
         super().close()
 
 
+def _replace_unreadable(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Replace what is no text by a byte that UTF-8 never has, so that its row is unreadable."""
+    if isinstance(error, UnicodeEncodeError):
+        return b"\xff" * (error.end - error.start), error.end
+    assert isinstance(error, UnicodeDecodeError)
+    return "\udcff", error.end
+
+
+_UNREADABLE = "penstock.unreadable"
+codecs.register_error(_UNREADABLE, _replace_unreadable)
+
+
 def _transcoded(file: Any, encoding: str) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
+    decoder = codecs.getincrementaldecoder(encoding)(_UNREADABLE)
     begun = False
     while chunk := file.read(io.DEFAULT_BUFFER_SIZE):
         text = decoder.decode(chunk)
         if text and not begun:  # utf-16-le and the like leave the byte order mark in the text
             text, begun = text.removeprefix("\ufeff"), True
-        yield text.encode(errors="surrogatepass")  # as bytes of the file, they could be text in UTF-8
-    yield decoder.decode(b"", True).encode(errors="surrogatepass")
+        yield text.encode(errors=_UNREADABLE)
+    yield decoder.decode(b"", True).encode(errors=_UNREADABLE)
 
 
 @cache

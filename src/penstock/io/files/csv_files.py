@@ -26,8 +26,8 @@ from penstock.io.files.file_source import Files
 from penstock.io.files.json_files import checked_weight
 from penstock.io.files.text_blocks import WHOLE, Part, Position, line_blocks, line_parts, open_bytes
 from penstock.io.files.text_values import Unfit, parser_of, shortened
-from penstock.io.source import WEIGHT, BadRecord, Feed, set_fields
-from penstock.near_names import did_you_mean
+from penstock.io.source import WEIGHT, BadRecord, Feed, printable, set_fields
+from penstock.near_names import nearest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,6 +80,8 @@ class CsvFiles(Files):
     def dialect(self) -> CsvDialect:
         return CsvDialect(self.sep, self.quote, self.escape, self.encoding, self.header, self.null)
 
+
+_NO_QUOTES = 'if quotes are ordinary characters: CsvFiles(..., quote=""), or csv:PATH?quote='
 
 FromText = Callable[[str], Any]
 RowOf = Callable[[Sequence[str]], Any]
@@ -182,15 +184,17 @@ class CsvFormat(FileFormat):
                 yield self._record(path, before.row, before.line + line, record, header)
             elif record.is_whole:
                 reason = f"it is not CSV: {record.problem}"
-                yield _bad_record(path, before.row, before.line + line, reason, record.line)
+                at = before.line + line
+                yield self._bad_record(path, before.row, at, reason, record.line, is_malformed=True)
             else:
                 raise self._not_csv(path, before.line + line, record)
 
     def _not_csv(self, path: Path, line: int, found: Malformed) -> UnreadableSource:
-        why = f"line {line} is not CSV: {found.problem}"
+        why, fix = f"line {line} is not CSV: {found.problem}", ""
         if not found.is_whole:
             why += "\nIts quotes don't tell where the next row begins, so the rest of the file is not read."
-        return unreadable(self.feed.name, path, why)
+            fix = f"close the quotes; {_NO_QUOTES}" if self._dialect.quote else ""
+        return unreadable(self.feed.name, path, why, fix)
 
     def _record(self, path: Path, row: int, line: int, fields: list[str], header: _Header) -> Record:
         try:
@@ -199,7 +203,16 @@ class CsvFormat(FileFormat):
                 raise Unfit(f"{first} has {header.width} columns, the row {len(fields)}")
             return header.row_of(fields)
         except Unfit as problem:
-            return _bad_record(path, row, line, str(problem), self._dialect.sep.join(fields))
+            return self._bad_record(path, row, line, str(problem), self._dialect.sep.join(fields))
+
+    def _bad_record(
+        self, path: Path, row: int, line: int, reason: str, text: str, *, is_malformed: bool = False
+    ) -> BadRecord:
+        fix = self._other_encoding(text)
+        if is_malformed and self._dialect.quote and self._dialect.quote in text:
+            fix = fix or _NO_QUOTES
+        text = shortened(text.encode(errors="surrogateescape").decode(errors="replace"), 200)
+        return BadRecord(str(path), row, reason, text, line, fix)
 
     def _count(self, path: Path, stop: int) -> tuple[int, int]:
         """Count the rows and lines before a part."""
@@ -238,7 +251,8 @@ class CsvFormat(FileFormat):
                 path,
                 f"{len(self.feed.schema.names)} columns are declared, its first row has {len(first)}: "
                 f"{shortened(text, 200)}",
-                self._other_sep(text)
+                self._other_encoding(text)
+                or self._other_sep(text)
                 or "without a header, columns are found by their position: declare all of them, in order",
             )
         return names[: len(first)]
@@ -251,6 +265,16 @@ class CsvFormat(FileFormat):
         shown = {"\t": r"\t"}.get(sep, sep)
         return f"fields seem to end with {shown!r}: CsvFiles(..., sep={sep!r}), or csv:PATH?sep={shown}"
 
+    def _other_encoding(self, text: str) -> str:
+        """Return the way out for a text that is not in the dialect's encoding; "" if it is."""
+        encoding = self._dialect.likely_encoding(text)
+        if encoding is None:
+            return ""
+        return (
+            f"if the file is in another encoding, say which: CsvFiles(..., encoding={encoding!r}), "
+            f"or csv:PATH?encoding={encoding}"
+        )
+
     def _position(self, path: Path, header: list[str], declared: Field) -> int | None:
         count = header.count(declared.name)
         if count == 1:
@@ -259,24 +283,22 @@ class CsvFormat(FileFormat):
             return None
         problem = "no column" if count == 0 else f"{count} columns"
         text = self._dialect.sep.join(header)
-        guess = did_you_mean(declared.name, header) if count == 0 else ""
+        near = nearest(declared.name, header) if count == 0 else None
+        correct = (
+            "correct the header" if near is None else f"rename {near!r} to {declared.name!r} in the header"
+        )
         raise unreadable(
             self.feed.name,
             path,
-            f"its header has {problem} {declared.name!r}: {shortened(text, 200)}",
-            self._other_sep(text)
-            or (f"{guess} Otherwise " if guess else "")
-            + "correct the header, or declare the column `| None` if it may be missing",
+            f"its header has {problem} {declared.name!r}: {printable(shortened(text, 200))}",
+            self._other_encoding(text)
+            or self._other_sep(text)
+            or f"{correct}, or declare the column `| None` if it may be missing",
         )
 
 
 def _count_lines(lines: bytes) -> int:
     return lines.count(b"\n") + (lines.count(b"\r") - lines.count(b"\r\n") if b"\r" in lines else 0)
-
-
-def _bad_record(path: Path, row: int, line: int, reason: str, text: str) -> BadRecord:
-    text = shortened(text.encode(errors="surrogateescape").decode(errors="replace"), 200)
-    return BadRecord(str(path), row, reason, text, line)
 
 
 def _null(_: str) -> None:

@@ -233,8 +233,9 @@ class UnreadFiles:
         """Build the error for a file that has fewer rows than earlier ticks have read of it."""
         return InputChanged(
             f"source {self.listing.source!r}: {printable(file.path)} changed after a part of it was read",
-            why=f"{file.rows:,} of its rows were read, and it has {rows:,}; what it has now would be lost.",
-            fix="add new rows as a new file; remove this one, or restore it",
+            why=f"Earlier ticks read {file.rows:,} of its rows, and it has only {rows:,} now. "
+            "Its new content would be lost.",
+            fix="restore the file or remove it, and deliver new rows in a new file",
             source=self.listing.source,
             file=file.path,
         )
@@ -304,15 +305,15 @@ class UnreadFiles:
         if (stat.st_size, stat.st_mtime_ns) == (size, modified):
             return
         how = "grew" if stat.st_size > size else "changed"
-        difference = (
-            f"it had {size:,} bytes and has {stat.st_size:,}"
-            if stat.st_size != size
-            else f"it was of {_time_text(modified)} and is of {_time_text(stat.st_mtime_ns)}"
-        )
+        difference = f"It had {size:,} bytes, and has {stat.st_size:,} now."
+        if stat.st_size == size:
+            then, now = _time_text(modified), _time_text(stat.st_mtime_ns)
+            difference = f"Its modification time was {then}, and is {now} now."
         raise InputChanged(
             f"source {self.listing.source!r}: {printable(path)} {how} after it was read",
-            why=f"{difference}; a file is read once, so that the difference would be lost.",
-            fix="add new rows as a new file; remove this one, or restore it with its modification time",
+            why=f"{difference} A file is read once, so the difference would be lost.",
+            fix="restore the file, including its modification time, or remove it; "
+            "deliver new rows in a new file",
             source=self.listing.source,
             file=path,
         )

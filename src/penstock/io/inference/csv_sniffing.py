@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 from collections import Counter
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from penstock.io.files.csv_dialect import CsvDialect
+from penstock.io.files.csv_dialect import CsvDialect, likely_encoding
 from penstock.io.files.text_blocks import line_blocks, open_bytes
 from penstock.io.inference.texts import NULL_WORDS, kind_of_text
 
@@ -20,7 +19,7 @@ _RECORDS = 100
 def sniff(path: Path) -> CsvDialect:
     """Find the dialect by which most records have as many fields as the first one, and more than one."""
     with open_bytes(path) as file:
-        encoding = _encoding(file.read(_LOOKED_AT))
+        encoding = likely_encoding(file.read(_LOOKED_AT))
     dialects = [CsvDialect(sep=sep, encoding=encoding) for sep in ",;\t|"]
     best, records = max(
         ((dialect, _records(path, dialect)) for dialect in dialects), key=lambda found: _regularity(found[1])
@@ -30,18 +29,6 @@ def sniff(path: Path) -> CsvDialect:
         if not records or _is_header(records[0])
         else CsvDialect(best.sep, encoding=encoding, header=False)
     )
-
-
-def _encoding(start: bytes) -> str:
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    for encoding in ("utf-8", "cp1252"):
-        try:
-            codecs.getincrementaldecoder(encoding)().decode(start)
-        except UnicodeDecodeError:
-            continue
-        return encoding
-    return "latin-1"
 
 
 def _records(path: Path, dialect: CsvDialect) -> list[list[str]]:

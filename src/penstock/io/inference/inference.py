@@ -15,6 +15,7 @@ from penstock.io.files.csv_dialect import CsvDialect
 from penstock.io.files.file_reader import reported, unreadable
 from penstock.io.files.file_source import Listing
 from penstock.io.files.text_blocks import line_blocks, open_bytes
+from penstock.io.files.text_values import Unfit, unicode_text
 from penstock.io.inference.csv_sniffing import sniff
 from penstock.io.inference.row_class_text import class_name, row_class_text
 from penstock.io.inference.shapes import Columns, Shape, merge_fields, shape_of_json
@@ -87,14 +88,20 @@ def infer(path: str, rows: int) -> Inference:
     return found
 
 
+def _ending(file: Path) -> str:
+    return Path(file.name.removesuffix(".gz")).suffix.removeprefix(".").lower()
+
+
 def _format_of(path: str, paths: list[Path]) -> str:
-    endings = {file.name.removesuffix(".gz").rpartition(".")[2].lower() for file in paths}
-    formats = {name for name, known in _FORMATS.items() if endings & {*known}}
-    unknown = endings - {ending for known in _FORMATS.values() for ending in known}
+    endings = {_ending(file): file.name for file in paths}
+    formats = {name for name, known in _FORMATS.items() if endings.keys() & {*known}}
+    unknown = endings.keys() - {ending for known in _FORMATS.values() for ending in known}
     if unknown or len(formats) != 1:
-        shown = ", ".join(f".{ending}" for ending in sorted(endings))
+        bare = endings.pop("", None)
+        shown = [f"files that end in {', '.join(f'.{ending}' for ending in sorted(endings))}"] * bool(endings)
+        shown += [f"a file without an ending, {bare!r}"] * (bare is not None)
         raise BadInput(
-            f"{path} has files that end in {shown}",
+            f"{path} has {' and '.join(shown)}",
             why="The format is known by the ending: "
             + ", ".join(f".{e}" for es in _FORMATS.values() for e in es),
             fix="give files of one format: a pattern such as 'in/*.csv' chooses among those of a folder",
@@ -118,7 +125,7 @@ class _Tables:
         """Add the rows of a file. Returns whether it has more of them."""
         with self.dialect.in_utf8(open_bytes(path)) as file:
             records = filter(None, self.dialect.reader(line_blocks(file)))
-            names = next(records, []) if self.dialect.header else []
+            names = [unicode_text(name) for name in next(records, [])] if self.dialect.header else []
             for fields in records:
                 names = names or [f"column{at}" for at in range(1, len(fields) + 1)]
                 if self.rows == self.limit:
@@ -145,7 +152,7 @@ def _infer_csv(name: str, path: str, paths: list[Path], rows: int) -> Inference:
             _check_separator(path, file, paths[0], dialect)
             try:
                 partial = tables.read(file, columns, is_first=at == 0)
-            except csv.Error as error:
+            except (csv.Error, Unfit) as error:
                 raise unreadable(name, file, f"it is not CSV: {error}") from error
         if partial:
             break
