@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.load_flow import load_flow
+from penstock.cli.load_flow import load_flow, load_flows
 from penstock.errors import FlowNotFound, WrongType
 from tests.cli.conftest import ROOT
 
@@ -39,10 +39,41 @@ def package(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["shop/flows/sales.py:flow", "shop.flows.sales:flow", "shop.flows.near:flow"]
+    "name",
+    [
+        "shop/flows/sales.py:flow",
+        "shop/flows/near.py:flow",
+        "shop.flows.sales:flow",
+        "shop.flows.near:flow",
+    ],
 )
 def test_a_file_imports_the_packages_of_the_current_folder(package: Path, name: str) -> None:
     assert load_flow(name).name == "totals"
+
+
+@pytest.mark.parametrize("name", ["sales.py:flow", "near.py:flow"])
+def test_a_file_of_a_package_is_loaded_from_any_folder(
+    package: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(package / "shop" / "flows")
+    assert load_flow(name).name == "totals"
+
+
+def test_a_package_that_is_hidden_by_a_module_of_python_is_no_obstacle(folder: Path) -> None:
+    for inner in (folder / "platform", folder / "platform" / "flows"):
+        inner.mkdir()
+        (inner / "__init__.py").write_text("raise ValueError")
+    (folder / "platform" / "flows" / "sales.py").write_text((folder / "flows.py").read_text())
+    assert load_flow("platform/flows/sales.py:flow").name == "totals"
+
+
+def test_a_package_that_fails_is_told_with_its_line(package: Path) -> None:
+    (package / "shop" / "flows" / "__init__.py").write_text("import not_there\n")
+    with pytest.raises(FlowNotFound, match="No module named 'not_there'") as raised:
+        load_flow("shop/flows/near.py:flow")
+    assert "__init__.py:1   import not_there" in str(raised.value)
+    (error,) = load_flows("shop/flows/near.py")
+    assert isinstance(error, FlowNotFound)
 
 
 def test_what_lies_beside_a_file_goes_before_the_current_folder(package: Path) -> None:
@@ -55,13 +86,26 @@ def test_what_lies_beside_a_file_goes_before_the_current_folder(package: Path) -
 def test_a_module_that_is_not_found_is_told_with_where_it_was_looked_for(
     package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for init in package.rglob("__init__.py"):
+        init.unlink()
     monkeypatch.chdir(package / "shop" / "flows")
     with pytest.raises(FlowNotFound, match="No module named 'shop'") as raised:
         load_flow("sales.py:flow")
     assert str(package / "shop" / "flows") in raised.value.fix
     with pytest.raises(FlowNotFound, match="relative import") as raised:
         load_flow("near.py:flow")
-    assert raised.value.fix == "name a module of a package as one: package.module:flow"
+    assert raised.value.fix == (
+        "make its folder a package by an __init__.py, or name it as package.module:flow"
+    )
+
+
+def test_the_name_of_a_file_may_hold_colons(folder: Path) -> None:
+    odd = folder / "we ird,%:x"
+    odd.mkdir()
+    (odd / "co nd.py").write_text((folder / "flows.py").read_text())
+    assert load_flow("we ird,%:x/co nd.py:totals").name == "totals"
+    with pytest.raises(FlowNotFound, match=r"there is no file we ird,%:x/none\.py"):
+        load_flow("we ird,%:x/none.py")
 
 
 @pytest.mark.parametrize(

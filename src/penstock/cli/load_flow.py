@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 import typing
 from collections.abc import Callable, Generator, Iterator
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FunctionType, ModuleType
+from typing import NoReturn
 
 from penstock.errors import FlowNotFound, PenstockError, SourceLocation
 from penstock.flow.flow import Flow
@@ -49,17 +51,17 @@ def load_flows(name: str) -> Iterator[Flow | PenstockError]:
     except PenstockError as error:
         yield error
         if where.endswith(".py") and error.where:
-            yield from _complete_flows(sys.modules[Path(where).stem], where)
+            yield from _complete_flows(sys.modules.get(_module_name(Path(where).resolve())), where)
         return
     for flow in _flows(module):
         yield _outcome(partial(_flow_at, module, where, flow))
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """Split into a file or module, and the name of a flow. The name of a file may hold a colon."""
-    if Path(name).is_file():
+    """Split into a file or module, and the name of a flow. The name of a file may hold colons."""
+    where, colon, attribute = name.rpartition(":")
+    if not colon or Path(name).is_file() or name.endswith((".py", *_PLANNED)):
         return name, ""
-    where, _, attribute = name.partition(":")
     return where, attribute
 
 
@@ -70,8 +72,13 @@ def _outcome(load: Callable[[], Flow]) -> Flow | PenstockError:
         return error
 
 
-def _complete_flows(module: ModuleType, where: str) -> Iterator[Flow | PenstockError]:
-    """Load the flows of a module that failed, but for the last one, which it may have been building."""
+def _complete_flows(module: ModuleType | None, where: str) -> Iterator[Flow | PenstockError]:
+    """Load the flows of a module that failed, but for the last one, which it may have been building.
+
+    module: None if it was its package that failed.
+    """
+    if module is None:
+        return
     built = [name for name, value in vars(module).items() if _is_flow(value)]
     for flow in _flows(module):
         if flow in built[-1:]:
@@ -101,6 +108,23 @@ def separate_imports() -> Generator[None]:
         sys.path[:] = path
 
 
+@contextmanager
+def without_hard_exits() -> Generator[None]:
+    """Let `os._exit` raise `SystemExit` in this process, so that no file ends the loading of others."""
+    exit_process, loading = os._exit, os.getpid()
+
+    def refuse(status: int) -> NoReturn:
+        if os.getpid() != loading:  # a forked process
+            exit_process(status)
+        raise SystemExit(f"os._exit({status})")
+
+    os._exit = refuse
+    try:
+        yield
+    finally:
+        os._exit = exit_process
+
+
 def _lies_in(folder: Path, module: str) -> bool:
     file, top = getattr(sys.modules[module], "__file__", None), module.partition(".")[0]
     return (
@@ -119,8 +143,6 @@ def _load_query(path: Path) -> Flow:
     from penstock.queries.query_file import load_flow as load_plan
     from penstock.queries.query_file import load_query
 
-    if not path.is_file():
-        raise FlowNotFound(f"there is no file {path}", fix="name a .sql or a .plan file", name=str(path))
     return load_query(path) if path.suffix == ".sql" else load_plan(path)
 
 
@@ -160,19 +182,57 @@ def _load_file(path: Path) -> ModuleType:
     # As for a script, modules beside the file come first in the import path. Then come the packages of the
     # project, from whose folder commands are usually run.
     _search_first(Path.cwd())
-    _search_first(path.resolve().parent)
-    spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
     try:
-        spec.loader.exec_module(module)
+        return _load_in_package(path.resolve())
     except (PenstockError, KeyboardInterrupt):
         raise
     except BaseException as error:
         raise _failed(str(path), error) from error
+
+
+def _load_in_package(file: Path) -> ModuleType:
+    package, root = _package_of(file)
+    if package:
+        # Before the file's own folder is searched, which may hold a module named like the package.
+        _search_first(root)
+        _import_package(package)
+    _search_first(file.parent)
+    spec = importlib.util.spec_from_file_location(_module_name(file), file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
+
+
+def _import_package(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # A module that is no package has the name, such as one of Python's own: the file is loaded alone.
+        if not f"{name}.".startswith(f"{error.name}."):
+            raise
+
+
+def _package_of(file: Path) -> tuple[str, Path]:
+    """Return the dotted name of a file's package, or "" if it has none, and the folder to import it from."""
+    names: list[str] = []
+    folder = file.parent
+    while folder.name.isidentifier() and (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(names), folder
+
+
+def _module_name(file: Path) -> str:
+    """Return the name under which a file is loaded: within its package, or alone.
+
+    A package does not count if another module hides it, such as one of Python's own.
+    """
+    package, _ = _package_of(file)
+    loaded = getattr(sys.modules.get(package), "__file__", None)
+    in_package = loaded is not None and Path(loaded).resolve() == file.parent / "__init__.py"
+    return f"{package}.{file.stem}" if in_package else file.stem
 
 
 def _search_first(folder: Path) -> None:
@@ -297,7 +357,7 @@ def _failed(what: str, error: BaseException) -> FlowNotFound:
 
 def _way_out(error: BaseException) -> str:
     if isinstance(error, ImportError) and "relative import" in str(error):
-        return "name a module of a package as one: package.module:flow"
+        return "make its folder a package by an __init__.py, or name it as package.module:flow"
     if isinstance(error, ModuleNotFoundError):
         return (
             f"install {error.name}, or run the command in its folder: modules are searched "

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from penstock.errors import SourceLocation, UnsupportedQuery
+from penstock.errors import FlowNotFound, SourceLocation, UnsupportedQuery
 from penstock.requirements import require_package
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ class QueryFile:
 
     @classmethod
     def read(cls, path: Path) -> QueryFile:
-        """Read a `.sql` file. Raises `UnsupportedQuery` if it declares no table."""
+        """Read a `.sql` file. Raises `FlowNotFound`, and `UnsupportedQuery` if it declares no table."""
+        _check_exists(path)
         try:
             text = path.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
@@ -154,9 +155,18 @@ def save_flow(flow: Flow, path: str | Path, *, query: str | None = None) -> None
 
 
 def load_flow(path: str | Path) -> Flow:
-    """Load a flow that `save_flow` saved. Raises `BadPlan` for other files, `BadInput` without protobuf."""
+    """Load a flow that `save_flow` saved.
+
+    Raises `FlowNotFound` if there is no file, `BadPlan` for other files, `BadInput` without protobuf.
+    """
     require_package("a plan", *_PROTOBUF)
+    _check_exists(Path(path))
     return _decoded(_read(Path(path)), Path(path))
+
+
+def _check_exists(path: Path) -> None:
+    if not path.is_file():
+        raise FlowNotFound(f"there is no file {path}", fix="name a .sql or a .plan file", name=str(path))
 
 
 def _spark_version() -> str | None:
