@@ -159,6 +159,29 @@ def test_files_of_different_folders_import_their_own_neighbours(folder: Path) ->
     assert "neighbour" not in sys.modules.keys() - before.keys()
 
 
+def test_files_of_different_packages_import_their_own_neighbours(folder: Path) -> None:
+    for name, text in (("a", GOOD), ("b", BAD)):
+        (folder / name / "app").mkdir(parents=True)
+        (folder / name / "app" / "__init__.py").touch()
+        (folder / name / "app" / "near.py").write_text(HEADER + text)
+        (folder / name / "app" / "flows.py").write_text("from .near import *\n")
+    before = dict(sys.modules)
+    assert codes("a/app/flows.py", "b/app/flows.py") == [("b/app/near.py", "P010", 3)]
+    assert not {"app", "app.near", "app.flows"} & (sys.modules.keys() - before.keys())
+
+
+def test_a_folder_that_is_no_pipeline_is_told_how_its_files_are_checked(folder: Path) -> None:
+    (finding,) = found(".")
+    assert (finding["code"], finding["what"]) == ("P801", ". is not the folder of a pipeline")
+    assert finding["fix"] == "penstock check *.py"
+
+
+def test_an_interrupted_check_speaks_of_no_ticks(folder: Path) -> None:
+    (folder / "interrupted.py").write_text("raise KeyboardInterrupt")
+    done = CliRunner().invoke(app, ["check", "interrupted.py"])
+    assert (done.exit_code, done.stderr) == (130, "stopped immediately\n")
+
+
 def test_what_a_file_prints_stays_out_of_the_findings(folder: Path) -> None:
     (folder / "loud.py").write_text(f"print('loud')\n{HEADER}{BAD}")
     assert codes("loud.py") == [("loud.py", "P010", 4)]
@@ -193,11 +216,20 @@ def test_a_function_or_module_that_exits_hides_no_findings_of_others(folder: Pat
     (folder / "bad.py").write_text(f"{HEADER}{BAD}")
     (folder / "exits.py").write_text(f"import sys\n{HEADER}def made() -> ps.Flow:\n    sys.exit(0)\n")
     (folder / "exiting_module.py").write_text("import sys\nsys.exit(0)\n")
-    assert codes("exits.py", "exiting_module", "bad.py") == [
+    (folder / "at_once.py").write_text(f"import os\n{HEADER}os._exit(7)\n")
+    assert codes("exits.py", "at_once.py", "exiting_module", "bad.py") == [
         ("exits.py", "P105", 4),
+        ("at_once.py", "P105", 3),
         ("exiting_module.py", "P105", 2),
         ("bad.py", "P010", 3),
     ]
+
+
+def test_a_process_that_a_file_forks_ends_as_it_means_to(folder: Path) -> None:
+    forks = "import os\nif not (child := os.fork()):\n    os._exit(7)\n"
+    waits = "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7\n"
+    (folder / "forks.py").write_text(f"{forks}{waits}{HEADER}{BAD}")
+    assert codes("forks.py") == [("forks.py", "P010", 7)]
 
 
 def test_a_query_whose_plan_is_kept_needs_no_spark(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,9 +105,20 @@ def test_what_is_no_checkpoint_skips_nothing(arguments: tuple[str, ...]) -> None
     assert "nothere is not the folder of a checkpoint" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["nothing.sql", "in"])
+@pytest.mark.usefixtures("here")
+def test_a_query_that_is_no_file_is_told(name: str) -> None:
+    done = CliRunner().invoke(app, ("plan", name))
+    text = f"P105 FlowNotFound: there is no file {name}\n\nFix: name a .sql or a .plan file\n"
+    assert (done.exit_code, done.stderr) == (2, text)
+
+
 def test_the_version_is_that_of_the_package() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"penstock {ps.__version__}\n")
+
+
+FLOWS_OF_FILE = ("totals", "stock", "inverse", "minutes", "flow")
 
 
 @pytest.mark.parametrize(
@@ -117,23 +128,44 @@ def test_the_version_is_that_of_the_package() -> None:
         ("penstock run --on ", ["here", "spark"]),
         ("penstock check --output-format g", ["github"]),
         ("penstock run flows:flow --si", ["--sink"]),
+        ("penstock run flows.py", [f"flows.py:{name}" for name in FLOWS_OF_FILE]),
+        ("penstock check flows.py:t", ["flows.py:totals"]),
+        ("penstock run flows.py:flow --source ", ["sales="]),
+        ("penstock run flows.py --sink m", ["minutes="]),
+        ("penstock run broken.py --source ", []),
+        ("penstock run flows:flow --source ", []),
+        ("penstock explain nothing.py", []),
     ],
 )
-def test_a_shell_completes_commands_options_and_their_values(typed: str, offered: list[str]) -> None:
+def test_a_shell_completes_what_may_come_next(folder: Path, typed: str, offered: list[str]) -> None:
+    (folder / "broken.py").write_text("def f(:")
+    with (folder / "flows.py").open("a") as flows:
+        flows.write("raise SystemExit('it is not run')\ndef needs(what): return ps.Flow(what)\n")
     asked = {
         "_PENSTOCK_COMPLETE": "complete_bash",
         "COMP_WORDS": typed,
         "COMP_CWORD": str(typed.count(" ")),
     }
     command = [sys.executable, "-c", "from penstock.cli.main import app; app(prog_name='penstock')"]
-    done = subprocess.run(command, env={**ENVIRONMENT, **asked}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env={**ENVIRONMENT, **asked}, cwd=folder, capture_output=True, text=True, check=False
+    )
     assert done.stdout.split() == offered, done.stderr
 
 
 def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
     result = CliRunner().invoke(app, ["--help"])
     assert result.exit_code == 0
-    assert all(command in result.stdout for command in ("run", "explain", "draw"))
+    assert all(command in result.stdout for command in ("run", "explain", "draw", "pipeline", "view"))
+    headings = [line.strip("╭─╮ ") for line in result.stdout.splitlines() if line.startswith("╭")]
+    assert headings == [
+        "Options",
+        "Flows",
+        "Checkpoints",
+        "Views kept up to date behind replicas",
+        "Spark and its pipelines",
+        "Pull-streams",
+    ]
     code = (
         "import sys; from penstock.cli.main import app; "
         "sys.exit(' '.join({'pyarrow', 'pyspark', 'msgpack', 'penstock.engine'} & set(sys.modules)))"

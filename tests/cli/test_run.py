@@ -92,6 +92,20 @@ def test_rows_that_are_set_aside_are_mentioned(penstock: Run, folder: Path) -> N
     assert len(list((folder / "dead").iterdir())) == 1
 
 
+def test_messages_come_after_the_rows_through_a_pipe(folder: Path) -> None:
+    (folder / "in" / "2.json").write_text("?\n")
+    row = "1 totals + shop=b total=2"
+    for source, last in (
+        ("json:in?dead_letter=dead", "1 row could not be read and was set aside"),
+        ("json:in?files_per_tick=1", "P201 BadRow: "),
+    ):
+        command = [sys.executable, "-m", "penstock.cli", "run", "flows:flow", "--source", f"sales={source}"]
+        done = subprocess.run(
+            command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        assert row in done.stdout.partition(last)[0], done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.completion import complete_flow
 from penstock.cli.exit_codes import FAILED, REFUSED, exit_code
 from penstock.cli.findings_output import OutputFormat, PlacedFinding, lines_of
 from penstock.errors import BadInput, PenstockError
@@ -42,6 +43,7 @@ def check(
         typer.Argument(
             metavar="FILE",
             help="file.py, file.py:flow, module:flow, query.sql, or the folder or spec file of a pipeline.",
+            autocompletion=complete_flow,
         ),
     ],
     claims: Annotated[
@@ -108,9 +110,9 @@ def _without_repeats(files: Sequence[str]) -> Iterator[str]:
 def _checked(name: str, examples: int | None) -> CheckedFile:
     """Check one argument. Its own output goes to standard error, out of the way of the findings."""
     from penstock.analysis.findings import Finding, Severity
-    from penstock.cli.load_flow import separate_imports
+    from penstock.cli.load_flow import separate_imports, without_hard_exits
 
-    with separate_imports(), _output_to_stderr(), redirect_stdout(sys.stderr):
+    with separate_imports(), _output_to_stderr(), redirect_stdout(sys.stderr), without_hard_exits():
         if not Path(name).is_dir() and not name.endswith(_SPEC_ENDINGS):
             return _checked_flows(name, examples)
         try:
@@ -168,11 +170,18 @@ def _without_copies(outcomes: Iterator[Flow | PenstockError]) -> list[Flow | Pen
 
 
 def _checked_project(name: str) -> CheckedFile:
-    from penstock.pipelines.spec import find_spec, read_spec
+    from penstock.pipelines.errors import BadSpec
+    from penstock.pipelines.spec import read_spec
     from penstock.spark.session import need_pyspark
 
     path = Path(name)
-    spec = read_spec(find_spec(path) if path.is_dir() else path)
+    if path.is_dir():
+        raise BadSpec(
+            f"{name} is not the folder of a pipeline",
+            why="There is no spec file in it or above it. Flows are checked file by file.",
+            fix=f"penstock check {path / '*.py'}",
+        )
+    spec = read_spec(path)
     need_pyspark()
     from penstock.pipelines.findings import findings_of_project
     from penstock.pipelines.run import spark_for

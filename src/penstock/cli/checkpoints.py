@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.options import FlowName
+
 
 def reshard(
     folder: Annotated[str, typer.Argument(help="Folder of a Spark checkpoint.")],
     shards: Annotated[int, typer.Argument(min=1, help="New number of shards.")],
-    flow: Annotated[str, typer.Argument(help="Flow of the checkpoint: module:flow or path/to/file.py:flow")],
+    flow: FlowName,
 ) -> None:
     """Redistribute the state of a checkpoint over another number of shards.
 

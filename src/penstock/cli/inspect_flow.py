@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import Engine
+from penstock.cli.options import Engine, FlowName
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def explain(
-    flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow")],
+    flow: FlowName,
     code: Annotated[bool, typer.Option("--code", help="Also show the generated Python.")] = False,
     on: Annotated[
         Engine,
@@ -104,7 +104,7 @@ def drawing_of(picture: Picture, format: Format) -> str:
 
 
 def draw(
-    flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow")],
+    flow: FlowName,
     format: Annotated[Format, typer.Option(help="Language of the drawing.")] = Format.MERMAID,
     out: Annotated[str | None, typer.Option(help="File to write. Default: standard output.")] = None,
 ) -> None:

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from typing import Annotated, Any
 
 try:
@@ -43,6 +44,9 @@ from penstock.cli.why import why
 from penstock.errors import PenstockError
 from penstock.requirements import missing_extra
 
+_COMMITTING = frozenset({"run", "pipeline"})
+"""Commands that commit ticks."""
+
 
 class CommandGroup(TyperGroup):
     """Command group that prints user errors and I/O errors as messages without a traceback."""
@@ -57,24 +61,32 @@ class CommandGroup(TyperGroup):
                 os.path.join(os.path.dirname(os.__file__), "asyncio"),
             ):
                 error.blaming(caller, None)
-            typer.echo(str(error), err=True)
+            _print_last(str(error))
             raise typer.Exit(exit_code(error)) from error
         except ModuleNotFoundError as error:
             extra = "pipelines" if ctx.invoked_subcommand == "pipeline" else None
             missing = missing_extra(error, f"penstock {ctx.invoked_subcommand}", extra)
             if missing is None:
                 raise
-            typer.echo(str(missing), err=True)
+            _print_last(str(missing))
             raise typer.Exit(exit_code(missing)) from error
         except BrokenPipeError:
             raise  # The reader of our output closed it. Typer exits quietly.
         except OSError as error:  # for example a full disk or a read-only folder
-            typer.echo(f"{type(error).__name__}: {error}", err=True)
+            _print_last(f"{type(error).__name__}: {error}")
             raise typer.Exit(FAILED) from error
         except KeyboardInterrupt as error:
-            typer.echo("stopped immediately; committed ticks are kept", err=True)
+            kept = "; committed ticks are kept" if ctx.invoked_subcommand in _COMMITTING else ""
+            _print_last(f"stopped immediately{kept}")
             _exit_despite_threads(signal_code(signal.SIGINT))
             raise typer.Exit(signal_code(signal.SIGINT)) from error
+
+
+def _print_last(text: str) -> None:
+    """Print to standard error after the output so far, which a pipe would deliver later."""
+    with suppress(OSError):
+        sys.stdout.flush()
+    typer.echo(text, err=True)
 
 
 def _exit_despite_threads(code: int) -> None:
@@ -94,37 +106,27 @@ app = typer.Typer(
     cls=CommandGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Incremental streaming dataflow: run flows, explain them, draw them.",
+    help="Keep the answers of queries and pipelines up to date as their input changes.",
     epilog="Exit codes: 0 done, 1 failed while running, 2 refused before it ran, 130 Ctrl-C, 143 SIGTERM.",
 )
-app.command()(run)
-app.command()(explain)
-app.command()(check)
-app.command()(draw)
-app.command()(infer)
-app.command()(doctor)
-app.command()(plan)
-app.add_typer(pipeline, name="pipeline")
-app.command()(package)
-app.command()(conform)
-app.command()(trace)
-app.command()(state)
-app.command()(ui)
-app.command()(why)
-app.command()(reshard)
-app.command()(rewind)
-app.command()(skip)
-app.command()(compact)
-app.command()(controller)
-app.command()(replica)
-app.add_typer(replicas, name="replicas")
-app.add_typer(view, name="view")
-app.command()(insert)
-app.command()(delete)
-app.command()(peek)
-app.command()(copy)
-app.command()(subscribe)
-app.command()(status)
+
+_PANELS = {
+    "Flows": (run, explain, check, draw, why, infer, plan),
+    "Checkpoints": (state, ui, reshard, rewind, skip, compact),
+    "Views kept up to date behind replicas": (
+        controller, replica, replicas, view, insert, delete, peek, copy, subscribe, status,
+    ),
+    "Spark and its pipelines": (pipeline, package, doctor),
+    "Pull-streams": (conform, trace),
+}  # fmt: skip
+"""Commands and groups of commands, by heading of the help."""
+
+for _panel, _commands in _PANELS.items():
+    for _command in _commands:
+        if isinstance(_command, typer.Typer):
+            app.add_typer(_command, rich_help_panel=_panel)
+        else:
+            app.command(rich_help_panel=_panel)(_command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.completion import complete_flow, complete_sink, complete_source
 from penstock.errors import BadUri
 
 if TYPE_CHECKING:
@@ -22,6 +23,20 @@ class Engine(Enum):
     HERE = "here"
     SPARK = "spark"
 
+
+FlowName = Annotated[
+    str, typer.Argument(help="module:flow or path/to/file.py:flow", autocompletion=complete_flow)
+]
+SourceUris = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--source", metavar="NAME=URI", help="As for `penstock run`.", autocompletion=complete_source
+    ),
+]
+SinkUris = Annotated[
+    list[str] | None,
+    typer.Option("--sink", metavar="NAME=URI", help="As for `penstock run`.", autocompletion=complete_sink),
+]
 
 _EXAMPLES = {"source": "csv:PATH", "sink": "changelog:PATH"}
 

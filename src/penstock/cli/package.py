@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.options import FlowName, SinkUris, SourceUris
 from penstock.errors import BadInput
 
 _MADE = "Made by `penstock package`"
@@ -55,12 +56,10 @@ _MASTERS = {
 
 
 def package(
-    flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow")],
+    flow: FlowName,
     out: Annotated[str, typer.Option(help="Folder for the output.")] = "package",
-    source: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=URI", help="As for `penstock run`.")
-    ] = None,
-    sink: Annotated[list[str] | None, typer.Option(metavar="NAME=URI", help="As for `penstock run`.")] = None,
+    source: SourceUris = None,
+    sink: SinkUris = None,
     checkpoint: Annotated[
         str | None, typer.Option(help="Folder on a file system that all hosts mount.")
     ] = None,

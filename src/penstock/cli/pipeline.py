@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from penstock.pipelines.run import Event, Observer, RunReport
     from penstock.pipelines.spec import PipelineSpec
 
-pipeline = typer.Typer(no_args_is_help=True, help="Run, check, explain and draw projects of spark-pipelines.")
+pipeline = typer.Typer(
+    name="pipeline", no_args_is_help=True, help="Run, check, explain and draw projects of spark-pipelines."
+)
 
 Spec = Annotated[
     Path | None,

@@ -18,7 +18,9 @@ from penstock.cli.options import (
     connect,
 )
 
-replicas = typer.Typer(no_args_is_help=True, help="Add, list, drop and release the replicas of a controller.")
+replicas = typer.Typer(
+    name="replicas", no_args_is_help=True, help="Add, list, drop and release the replicas of a controller."
+)
 Name = Annotated[str, typer.Argument(help="Name of the replica.")]
 
 

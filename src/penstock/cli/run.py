@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import Engine, parse_named_uris
+from penstock.cli.completion import complete_sink, complete_source
+from penstock.cli.options import Engine, FlowName, parse_named_uris
 from penstock.cli.page import UiPort, serving_run_page, why_process
 from penstock.errors import BadInput
 
@@ -35,26 +37,23 @@ class RunOptions:
 
 
 def run(
-    flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow")],
+    flow: FlowName,
     on: Annotated[Engine, typer.Option(help="Engine: in this process, or Spark.")] = Engine.HERE,
     source: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=URI",
-            help="json:PATH, csv:PATH or parquet:PATH, or a path with such an ending; "
-            "?dead_letter=FOLDER&files_per_tick=N may follow, for CSV also sep, quote, escape, encoding, "
-            "header and null. PATH is a folder, a file or a pattern. "
-            "debezium+json:PATH and the like for change data; delta:PATH; kafka:SERVERS/TOPIC (Spark).",
+            help="Where a source is read from; repeatable. See above.",
+            autocompletion=complete_source,
         ),
     ] = None,
     sink: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=URI",
-            help="changelog:PATH, csv:PATH, table:PATH?key=COLUMN,..., delta:PATH?key=..., "
-            "postgresql://USER@HOST/DATABASE?table=T&key=..., kafka:SERVERS/TOPIC (Spark) "
-            "or - (lines on standard output). "
-            "Without any, all sinks are printed; with some, only those are written.",
+            help="Where a sink is written; repeatable. See above. Without any, all sinks are printed; with "
+            "some, only those are written.",
+            autocompletion=complete_sink,
         ),
     ] = None,
     checkpoint: Annotated[
@@ -112,6 +111,16 @@ def run(
 
     Ctrl-C and SIGTERM stop after the current tick is committed; a second one stops immediately. With
     --checkpoint, the same command resumes from there.
+
+    Sources: json:PATH, csv:PATH or parquet:PATH, or a path with such an ending;
+    PATH is a folder, a file or a pattern. ?dead_letter=FOLDER&files_per_tick=N
+    may follow, for CSV also sep, quote, escape, encoding, header and null.
+    debezium+json:PATH and the like for change data; delta:PATH;
+    kafka:SERVERS/TOPIC (Spark).
+
+    Sinks: changelog:PATH; csv:PATH; table:PATH?key=COLUMN,...;
+    delta:PATH?key=...; postgresql://USER@HOST/DATABASE?table=T&key=...;
+    kafka:SERVERS/TOPIC (Spark); or - for lines on standard output.
     """
     from penstock.cli.load_flow import load_flow
     from penstock.engine.endpoints import check_names, with_tick_time
@@ -252,6 +261,7 @@ def report_and_exit(result: Any, checkpoint: str | None, *, follow: bool = False
     from penstock.cli.exit_codes import signal_code
     from penstock.io.delivery.negative_rows import report_lines
 
+    sys.stdout.flush()  # Through a pipe, the rows would otherwise follow these messages.
     if result.set_aside:
         rows, were = ("1 row", "was") if result.set_aside == 1 else (f"{result.set_aside:,} rows", "were")
         typer.echo(f"{rows} could not be read and {were} set aside", err=True)

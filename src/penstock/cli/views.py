@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.completion import complete_flow
 from penstock.cli.options import (
     DEFAULT_ADDRESS,
     Ca,
@@ -27,13 +28,20 @@ _MAX_INPUT = 1_000_000
 """Rows of a view's input that `why` reads."""
 
 view = typer.Typer(
-    no_args_is_help=True, help="Make, list, explain and drop views that replicas keep up to date."
+    name="view",
+    no_args_is_help=True,
+    help="Make, list, explain and drop views that replicas keep up to date.",
 )
 
 
 @view.command()
 def create(
-    flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow, with one sink.")],
+    flow: Annotated[
+        str,
+        typer.Argument(
+            help="module:flow or path/to/file.py:flow, with one sink.", autocompletion=complete_flow
+        ),
+    ],
     name: Annotated[
         str | None, typer.Option(help="Name of the view. Default: the name of the flow's sink.")
     ] = None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.options import parse_named_uris
+from penstock.cli.options import FlowName, SourceUris, parse_named_uris
 from penstock.cli.text_tables import create_console, create_table
 from penstock.errors import BadInput
 
@@ -27,12 +27,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def why(
-    flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow")],
+    flow: FlowName,
     sink: Annotated[str, typer.Argument(help="Name of the sink.")],
     row: RowArgument,
-    source: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=URI", help="Source of the run, as in `penstock run`.")
-    ] = None,
+    source: SourceUris = None,
     tick_rows: Annotated[
         list[str] | None, typer.Option(metavar="[NAME=]N", help="Maximum rows per source and tick.")
     ] = None,
