@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import pytest
+
 import penstock as ps
 from penstock import Flow, col
 from penstock.engine.progress import Observer, Progress
+from penstock.errors import BadInput
 
 
 class Sale(NamedTuple):
@@ -107,3 +110,13 @@ def test_arun_observes_as_well() -> None:
     observer = Observer(lambda tick, _: seen.append(tick))
     asyncio.run(ps.arun(totals(), {"sales": SALES}, {"totals": []}, tick_rows=2, observer=observer))
     assert seen == [1, 2]
+
+
+def test_it_learns_of_the_start_only_if_the_run_is_accepted() -> None:
+    seen: list[str] = []
+    observer = Observer(lambda *_: seen.append("tick"), on_start=lambda: seen.append("start"))
+    with pytest.raises(BadInput):
+        ps.run(totals(), {}, {}, observer=observer)
+    assert seen == []
+    ps.run(totals(), {"sales": SALES}, {"totals": []}, observer=observer)
+    assert seen == ["start", "tick"]

@@ -267,3 +267,17 @@ def test_a_checkpoint_at_rest_has_a_page(start: Start, folder: Path, tab: Any) -
     tab.get_by_label("for key").fill('"c"')
     tab.keyboard.press("Enter")
     tab.get_by_text(re.compile("^State of .* for the key$")).wait_for()
+
+
+def test_a_question_that_is_too_long_is_refused_with_a_sentence(start: Start, folder: Path, tab: Any) -> None:
+    tab.goto(start(*RUN).url)
+    tab.get_by_role("tab", name="Rows").click()
+    tab.get_by_label("Search").fill("x" * 100_000)
+    told = "The question is too long: 100,028 characters as an address, of 60,000 at most."
+    tab.locator("#rows").get_by_text(told).wait_for()
+    refused = """async () => {
+        const { ask } = await import("/connection.js");
+        window.fetch = async () => new Response("Service Unavailable", { status: 503 });
+        return ask("api/state").catch((error) => error.message);
+    }"""
+    assert tab.evaluate(refused) == "The server refused the question: Service Unavailable"

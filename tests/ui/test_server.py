@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from email.message import Message
 from pathlib import Path
@@ -24,7 +24,7 @@ from penstock.errors import BadInput
 from penstock.ui import Json, serving_page
 from penstock.ui.server import _MAX_CONNECTIONS, Closing, _Guard, build_app
 from tests.golden import assert_golden
-from tests.ui.conftest import ROOT
+from tests.ui.conftest import ENVIRONMENT, ROOT, RUN, Started
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -316,3 +316,13 @@ def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch, p
     assert not app._matches("wrong")
     assert app._matches("right")
     assert compared == [(b"wrong", b"right"), (b"right", b"right")]
+
+
+def test_a_run_that_is_refused_prints_no_address(start: Callable[..., Started], folder: Path) -> None:
+    start(*RUN)
+    for command, code in ((RUN, "P312"), (("run", "flows.py:flow", "--ui"), "P202")):
+        done = subprocess.run(
+            [sys.executable, "-m", "penstock.cli", *command],
+            cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr.split()[0]) == (2, code)

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,7 +40,7 @@ class RunCallbacks:
 
 @contextmanager
 def serving_run_page(subject: Callable[[], RunSubject] | None, port: int) -> Generator[RunCallbacks]:
-    """Serve the page of a run inside this block, if there is a subject, and print its URL."""
+    """Serve the page of a run inside this block, if there is a subject, and print its URL once it starts."""
     if subject is None:
         yield RunCallbacks()
         return
@@ -48,9 +48,9 @@ def serving_run_page(subject: Callable[[], RunSubject] | None, port: int) -> Gen
 
     page = RunPage(subject())
     with serving_page(page, port) as url:
-        typer.echo(f"open {url}", err=True)
+        observer = replace(page.observer, on_start=lambda: typer.echo(f"open {url}", err=True))
         try:
-            yield RunCallbacks(page.on_tick, page.observer)
+            yield RunCallbacks(page.on_tick, observer)
         except Exception as error:
             page.failed(error)
             raise

@@ -85,10 +85,12 @@ class Observer:
     on_changes: callback after each published tick with its number and its changes per sink: internal rows
                 with the weight last, not to be modified. On Spark, sinks that tasks write are missing.
     region_interval: seconds between two ticks whose regions are timed (`Progress.regions`); in-process only.
+    on_start:   callback before the first tick, once sources, sinks and the checkpoint are open.
     """
 
     on_changes: Callable[[int, Mapping[str, list[tuple[Any, ...]]]], object]
     region_interval: float = 0.5
+    on_start: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,8 @@ class StartedRun:
             observer=options.observer,
         )
         runtime.prepare(self._build, module, graph, opened)
+        if options.observer is not None:
+            options.observer.on_start()
 
     def _build(self, module: Module, graph: FlowGraph, sources: list[OpenSource]) -> None:
         names = [sink.name for sink in self._sinks]

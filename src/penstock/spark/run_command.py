@@ -164,6 +164,8 @@ def run(
             )
         ticker.metrics = registered
         ticker.observer = observer
+        if observer is not None:
+            observer.on_start()
         interrupt = closing.enter_context(Interrupt())
         with told_deaths(spark, lambda: None if checkpoint is None else ticker.checkpoint.tick):
             query.until_done(interrupt)

@@ -1,10 +1,21 @@
 // The stream of status events, which outlives restarts of the run at the same address with the same token.
 
+import { whole } from "./format.js";
+
 const RETRY = 1500;
+// Characters of a request's parameters. The server takes 64 KiB with all headers.
+const LONGEST = 60000;
 
 export async function ask(path, parameters = {}) {
-  const answer = await fetch(`${path}?${new URLSearchParams(parameters)}`);
+  const asked = new URLSearchParams(parameters).toString();
+  if (asked.length > LONGEST) {
+    throw new Error(`The question is too long: ${whole(asked.length)} characters as an address, of ${whole(LONGEST)} at most.`);
+  }
+  const answer = await fetch(`${path}?${asked}`);
   if (answer.status === 403) throw new Error("The run has restarted. Open the address that it printed.");
+  if (!answer.headers.get("content-type")?.startsWith("application/json")) {
+    throw new Error(`The server refused the question: ${await answer.text()}`);
+  }
   const body = await answer.json();
   if (body.error) throw new Error(body.error);
   return body;
