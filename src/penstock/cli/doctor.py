@@ -41,8 +41,7 @@ def doctor(
     """Examine Java, memory, versions and settings, and print each finding with its fix.
 
     Levels: ok; slow (costs time); meaning (answers may differ as described); broken (flows cannot run on
-            Spark,
-    and the exit code is 1).
+    Spark, and the exit code is 1). Spark itself may be missing if neither --master nor --spark-conf is given.
     """
     from penstock.spark.examination.examine import doctor as examine
     from penstock.spark.examination.finding import Examination
@@ -52,7 +51,10 @@ def doctor(
         raise BadInput("--checkpoint is checked by workers of a session", fix="add --master URL")
     if checkpoint is not None:
         checkpoint = local_path(checkpoint, "--checkpoint")
-    found = examine(settings=settings if master is None and settings else None)
+    found = examine(
+        settings=settings if master is None and settings else None,
+        needed=master is not None or bool(settings),
+    )
     if master is not None and not found.broken:
         spark = _connected(master, settings)
         try:

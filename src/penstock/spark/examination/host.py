@@ -79,6 +79,12 @@ def python_findings(version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
     return ok("python", text)
 
 
+def without_spark() -> Finding:
+    """Return the finding about a machine without PySpark, where nobody has asked for Spark."""
+    text = "not installed; flows on Spark, new queries in SQL and pipelines need it"
+    return ok("spark", f"{text}: {_INSTALL}")
+
+
 def package_findings(
     package: PackageRequirement, version_of: Version = importlib.metadata.version
 ) -> Finding:
