@@ -144,7 +144,8 @@ def test_a_view_is_made_filled_read_watched_and_dropped(penstock: Any, served: S
     status = json.loads(penstock("status", "--json").stdout)
     assert [view["name"] for view in status["views"]] == ["totals"]
     shown = penstock("status").stdout
-    for word in ("r1", "connected", "totals", "ready", "clients, only added to"):
+    assert [replica["ready"] for replica in status["replicas"]] == [False]
+    for word in ("r1", "connected", "can take over", "not yet", "totals", "ready", "clients, only added to"):
         assert word in shown
     assert "totals" in penstock("view", "list").stdout
     penstock("view", "drop", "totals")
@@ -343,7 +344,11 @@ def test_where_takes_the_expressions_of_flows(penstock: Any, wide: str) -> None:
 
 def test_a_controller_that_is_not_there_is_said(penstock: Any) -> None:
     said = penstock("status", "--controller", "127.0.0.1:1", code=1).stderr
-    assert "there is no connection to 127.0.0.1:1" in said
+    assert said.startswith("P708 ConnectionBroken: there is no connection to 127.0.0.1:1\n")
+    assert said.endswith(
+        "Fix: start it, or correct the address (a controller's: --controller or PENSTOCK_CONTROLLER). "
+        "If it runs: use TLS on both sides or on neither, and give it the CA of our certificate\n"
+    )
 
 
 def test_replicas_are_added_and_dropped(penstock: Any) -> None:

@@ -33,7 +33,10 @@ def status(
     token_file: TokenFile = None,
     server_name: ServerName = None,
 ) -> None:
-    """Show replicas, views and collections with their progress."""
+    """Show replicas, views and collections with their progress.
+
+    A replica can take over from the others once its views have been hydrated and up to date for a minute.
+    """
     from penstock.compute.client.dataclass_json import to_plain
 
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
@@ -73,7 +76,7 @@ def print_replicas(found: ControllerStatus) -> None:
     from penstock.cli.text_tables import create_console, create_table
 
     table = create_table(
-        "name", "address", "runtime", "state", "ready", ">for", ">connections", ">deaths", "problem"
+        "name", "address", "runtime", "state", "can take over", ">for", ">connections", ">deaths", "problem"
     )
     now = time.time_ns() // 1_000_000
     for each in found.replicas:
@@ -83,7 +86,7 @@ def print_replicas(found: ControllerStatus) -> None:
             each.address,
             runtime,
             each.state.value,
-            "yes" if each.ready else "no",
+            "yes" if each.ready else "not yet",
             _span(now - each.since),
             str(each.connections),
             str(each.deaths),

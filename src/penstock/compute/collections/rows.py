@@ -165,14 +165,20 @@ def check_counts(
     for change in changes:
         if change.key not in taken:
             continue
-        left = there.get(change.key, 0) + change.weight
+        before = there.get(change.key, 0)
+        left = before + change.weight
         if left < 0:
             row = decode(change.row)
             raise NegativeMultiplicity(
                 f"a row of {id!r} is retracted more often than inserted: {row!r:.200}",
-                why=f"at time {change.time} its multiplicity would be {left}; nothing was written",
+                why=f"At time {change.time} it is there {_times(before)} "
+                f"and is retracted {_times(-change.weight)}; nothing was written.",
                 fix="delete a row at most as often as it was inserted",
                 id=id,
                 row=row,
             )
         there[change.key] = left
+
+
+def _times(number: int) -> str:
+    return "1 time" if number == 1 else f"{number} times"

@@ -89,8 +89,8 @@ def error_from_rpc(error: Any, address: str) -> ComputeError:
             return ConnectionBroken(
                 f"there is no connection to {address}",
                 why=details,
-                fix="check that it runs, that both sides use TLS or neither, and that it trusts the CA of our"
-                " certificate",
+                fix="start it, or correct the address (a controller's: --controller or PENSTOCK_CONTROLLER). "
+                "If it runs: use TLS on both sides or on neither, and give it the CA of our certificate",
                 address=address,
             )
 

@@ -6,7 +6,7 @@ import { pictureOf, planOf } from "./flow_panel.js";
 import { bytes, duration, whole } from "./format.js";
 
 const REPLICAS = [{ title: "Replica" }, { title: "Address" }, { title: "Runtime" }, { title: "State" }, { title: "For", number: true },
-  { title: "Ready" }, { title: "Connections", number: true }, { title: "Deaths", number: true }, { title: "Memory", number: true },
+  { title: "Can take over" }, { title: "Connections", number: true }, { title: "Deaths", number: true }, { title: "Memory", number: true },
   { title: "Rows of indexes", number: true }, { title: "Problem" }];
 const VIEWS = [{ title: "View" }, { title: "Reads" }, { title: "Key" }, { title: "State" }, { title: "Readable from", number: true },
   { title: "Settled before", number: true }, { title: "On replicas" }];
@@ -92,7 +92,7 @@ export function viewsPanel() {
 function replicaRow(replica) {
   const workers = replica.workers > 1 ? ` ×${replica.workers}` : "";
   return [replica.name, replica.address, replica.runtime + workers, replica.state, duration(Date.now() / 1000 - replica.since),
-    replica.ready ? "yes" : "no", whole(replica.connections), whole(replica.deaths), bytes(replica.memory ?? null),
+    replica.ready ? "yes" : "not yet", whole(replica.connections), whole(replica.deaths), bytes(replica.memory ?? null),
     whole(replica.rows), replica.problem];
 }
 
