@@ -87,6 +87,30 @@ def test_the_zip_has_the_flows_modules_and_penstock_and_the_archive_what_is_comp
     assert one.stdout.count("spark-submit") == 1
 
 
+def test_a_flow_within_a_package_is_found_in_the_zip(penstock: Run, project: Path, tmp_path: Path) -> None:
+    (project / "shops" / "flows.py").write_text(SHIPPED.replace("shops.names", ".names"))
+    made = penstock(
+        "package",
+        "shops/flows.py:flow",
+        "--source",
+        "sales=json:/in",
+        "--sink",
+        "found=changelog:/out",
+        *LIGHT,
+    )
+    assert made.returncode == 0, made.stderr
+    assert "'shops.flows:flow'" in (project / "package" / "main.py").read_text()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    code = "from penstock.cli.load_flow import load_flow; print(load_flow('shops.flows:flow').name)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=elsewhere, env={**os.environ, "PYTHONPATH": str(project / "package" / "code.zip")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("where workers import from\n", "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -64,6 +64,8 @@ def test_replicas_views_and_their_rows_are_shown(served: tuple[str, Ask], tab: A
     url, ask = served
     tab.goto(url)
     tab.get_by_role("cell", name="r1", exact=True).wait_for()
+    assert tab.get_by_role("columnheader", name="Can take over").count() == 1
+    assert tab.get_by_role("cell", name="not yet", exact=True).count() == 1
     tab.get_by_text("There is no view yet").wait_for()
     ask("view", "create", "flows.py:totals", "--key", "shop")
     ask("insert", "sales", "--row", '{"shop": "a", "price": 1}')

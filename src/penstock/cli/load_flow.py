@@ -29,7 +29,7 @@ def load_flow(name: str) -> Flow:
     module must hold exactly one flow. A file of SQL is planned by Spark, unless its plan is beside it.
     Raises `FlowNotFound`, and whatever building the flow raises.
     """
-    where, attribute = _parts(name)
+    where, attribute = split_name(name)
     if where.endswith(_PLANNED):
         return _load_query(Path(where))
     module = _load(where)
@@ -42,7 +42,7 @@ def load_flows(name: str) -> Iterator[Flow | PenstockError]:
     Without `:flow`, these are all flows of the module. If the module itself fails, its error comes first,
     then the flows that were complete by then.
     """
-    where, attribute = _parts(name)
+    where, attribute = split_name(name)
     if attribute or where.endswith(_PLANNED):
         yield _outcome(partial(load_flow, name))
         return
@@ -51,13 +51,13 @@ def load_flows(name: str) -> Iterator[Flow | PenstockError]:
     except PenstockError as error:
         yield error
         if where.endswith(".py") and error.where:
-            yield from _complete_flows(sys.modules.get(_module_name(Path(where).resolve())), where)
+            yield from _complete_flows(sys.modules.get(module_name(Path(where).resolve())), where)
         return
     for flow in _flows(module):
         yield _outcome(partial(_flow_at, module, where, flow))
 
 
-def _parts(name: str) -> tuple[str, str]:
+def split_name(name: str) -> tuple[str, str]:
     """Split into a file or module, and the name of a flow. The name of a file may hold colons."""
     where, colon, attribute = name.rpartition(":")
     if not colon or Path(name).is_file() or name.endswith((".py", *_PLANNED)):
@@ -197,7 +197,7 @@ def _load_in_package(file: Path) -> ModuleType:
         _search_first(root)
         _import_package(package)
     _search_first(file.parent)
-    spec = importlib.util.spec_from_file_location(_module_name(file), file)
+    spec = importlib.util.spec_from_file_location(module_name(file), file)
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
@@ -224,7 +224,7 @@ def _package_of(file: Path) -> tuple[str, Path]:
     return ".".join(names), folder
 
 
-def _module_name(file: Path) -> str:
+def module_name(file: Path) -> str:
     """Return the name under which a file is loaded: within its package, or alone.
 
     A package does not count if another module hides it, such as one of Python's own.

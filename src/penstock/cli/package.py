@@ -164,8 +164,11 @@ def name_in_archive(flow: str) -> str:
     >>> [name_in_archive(name) for name in ("flows/sales.py:totals", "sales.flows:totals", "sales.py")]
     ['sales:totals', 'sales.flows:totals', 'sales']
     """
-    where, colon, attribute = flow.partition(":")
-    return f"{Path(where).stem if where.endswith('.py') else where}{colon}{attribute}"
+    from penstock.cli.load_flow import module_name, split_name
+
+    where, attribute = split_name(flow)
+    module = module_name(Path(where).resolve()) if where.endswith(".py") else where
+    return f"{module}:{attribute}" if attribute else module
 
 
 def _literal(named: Mapping[str, str]) -> str:
