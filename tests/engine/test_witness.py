@@ -12,8 +12,9 @@ import penstock as ps
 from penstock import Flow, col
 from penstock.analysis.key_restrictions import matched_keys, restrict_sources
 from penstock.cli.why import witness_json
-from penstock.engine.witness import Limits, Witness, find_witness
-from penstock.io import DeltaRows, DeltaTable, JsonFiles, Rows
+from penstock.engine.source_replay import Limits
+from penstock.engine.witness import Witness, find_witness
+from penstock.io import DeltaRows, DeltaTable, JsonFiles, Memory, Rows
 
 
 class Order(NamedTuple):
@@ -128,7 +129,11 @@ def test_of_a_row_that_is_there_because_another_is_absent_only_its_own_is_needed
 
 def test_a_row_that_does_not_come_out_is_not_explained() -> None:
     found = search("best", ("ann", 6))
-    assert (found.found, found.needed) == (False, ())
+    assert (found.found, found.conclusive, found.needed) == (False, True, ())
+    assert witness_json(found)["steps"] == [
+        "orders: read 5 rows again; 3 have customer = 'ann'.",
+        found.problem,
+    ]
     assert found.problem.startswith("The sources as they are now do not produce the row.")
 
 
@@ -150,7 +155,7 @@ def test_a_row_that_others_beat_is_not_explained(beaten: tuple[Any, ...]) -> Non
 def test_a_limit_of_reading_confirms_no_row_that_is_beaten_within_it() -> None:
     flow = Flow("top")
     flow.sink("all", flow.source("orders", Order).top_k(1, by=col.amount.desc()))
-    found = find_witness(flow, {"orders": ORDERS}, "all", ORDERS[0], limits=Limits(rows=3))
+    found = find_witness(flow, {"orders": ORDERS}, "all", ORDERS[0], tick_rows=1, limits=Limits(rows=3))
     assert not found.found
     assert "more rows than the limit" in found.problem
 
@@ -159,17 +164,17 @@ def test_a_row_that_unread_rows_may_replace_is_reported_as_such() -> None:
     flow = Flow("highest")
     flow.sink("all", flow.source("numbers", int).group_by().agg(highest=ps.max(col.value)))
     some = find_witness(flow, {"numbers": [*range(100)]}, "all", (49,), tick_rows=10, limits=Limits(rows=50))
-    assert (some.found, some.complete) == (True, False)
-    assert witness_json(some)["steps"][-1].startswith("Rows beyond the limit were not read.")
+    assert (some.found, some.conclusive) == (True, False)
+    assert witness_json(some)["steps"][-2] == "Rows that were not read may replace this row."
     every = find_witness(flow, {"numbers": [*range(100)]}, "all", (99,), tick_rows=10)
-    assert (every.found, every.complete) == (True, True)
+    assert (every.found, every.conclusive) == (True, True)
 
 
 def test_the_limit_counts_rows_that_can_matter() -> None:
     found = find_witness(
         shop(), {"orders": ORDERS * 50, "products": PRODUCTS}, "best", ("bob", 9), limits=Limits(rows=120)
     )
-    assert (found.found, found.complete) == (True, True)
+    assert (found.found, found.conclusive) == (True, True)
 
 
 def test_an_equality_that_fails_on_a_row_does_not_hide_that_another_rules_it_out() -> None:
@@ -203,7 +208,7 @@ def test_files_are_read_again_and_the_limit_is_told(tmp_path: Path) -> None:
     found = find_witness(shop(), sources, "best", ("c3", 94))
     assert needed(found) == [("c3", "pen", 94)]
     assert (found.sources["orders"].rows, found.sources["orders"].all_read) == (100, True)
-    few = find_witness(shop(), sources, "all", (4950,), limits=Limits(rows=50))
+    few = find_witness(shop(), sources, "all", (4950,), tick_rows=10, limits=Limits(rows=50))
     assert (
         few.problem == "The rows that were read do not produce it; the source has more rows than the limit."
     )
@@ -266,6 +271,127 @@ def test_windows_that_close_at_the_end_are_explained() -> None:
     found = find_witness(flow, {"orders": ORDERS[:3]}, "n", (8, 12, 1))
     assert needed(found) == [("bob", "pen", 9)]
     assert not find_witness(flow, {"orders": ORDERS[:3]}, "n", (8, 12, 1), end=False).found
+
+
+class Keyed(NamedTuple):
+    k: str
+    x: int
+
+
+def rows_of(*ticks: str) -> Rows:
+    """A tick per text: "p9 k1" are the rows (p, 9) and (k, 1)."""
+    return Rows([[Keyed(each[0], int(each[1:])) for each in tick.split()] for tick in ticks])
+
+
+def run_and_ask(flow: Flow, given: dict[str, Any], sink: str) -> set[tuple[Any, ...]]:
+    """Rows of a sink after a run, each of which is found."""
+    memory = Memory()
+    ps.run(flow, given, {sink: memory})
+    there = {tuple(row) for row in memory.rows()}
+    for row in there:
+        found = find_witness(flow, given, sink, row, end=True)
+        assert (found.found, found.conclusive, found.by_tick) == (True, True, True), row
+    return there
+
+
+def is_absent(flow: Flow, given: dict[str, Any], sink: str, row: tuple[Any, ...]) -> bool:
+    found = find_witness(flow, given, sink, row, end=True)
+    return (found.found, found.conclusive) == (False, True)
+
+
+def test_a_deferred_row_arrives_with_the_next_input_as_in_a_run() -> None:
+    flow = Flow("new", ticks="given")
+    a, b = flow.source("a", Keyed), flow.source("b", Keyed)
+    flow.sink("new", a.anti_join(b.defer_tick(), on="k", lifetime="tick"))
+    flow.sink("both", a.join(b.defer_tick(), on="k", lifetime="tick", suffix="_b"))
+    given = {"a": rows_of("p9", "k1"), "b": rows_of("k5", "z5")}
+    assert run_and_ask(flow, given, "new") == {("p", 9)}
+    assert is_absent(flow, given, "new", ("k", 1))
+    assert run_and_ask(flow, given, "both") == {("k", 1, 5)}
+
+
+def test_a_lazily_deferred_row_does_not_wait_for_a_tick_with_rows_of_its_key() -> None:
+    flow = Flow("late", ticks="given")
+    a, b = flow.source("a", Keyed), flow.source("b", Keyed)
+    flow.sink("both", a.join(b.defer_tick_lazy(), on="k", lifetime="tick", suffix="_b"))
+    given = {"a": rows_of("", "z1", "k7"), "b": rows_of("k5", "", "")}
+    assert run_and_ask(flow, given, "both") == set()
+    assert is_absent(flow, given, "both", ("k", 7, 5))
+    assert run_and_ask(flow, given | {"a": rows_of("", "k7")}, "both") == {("k", 7, 5)}
+
+
+def test_ticks_that_another_source_starts_count() -> None:
+    flow = Flow("three", ticks="given")
+    a, b, c = (flow.source(name, Keyed) for name in "abc")
+    flow.sink("b", b.defer_tick_lazy())
+    flow.sink("each", a.every_tick().group_by(col.k).agg(n=ps.count()))
+    flow.sink("c", c.defer_tick())
+    given = {"a": rows_of("a1"), "b": rows_of("", "b1"), "c": rows_of("", "c1")}
+    # The row of c is deferred, and starts a third tick.
+    assert run_and_ask(flow, given, "b") == {("b", 1)}
+    assert run_and_ask(flow, given, "each") == {("a", 3)}
+    fewer = given | {"c": rows_of("c1")}
+    assert run_and_ask(flow, fewer, "b") == set()
+    assert is_absent(flow, fewer, "b", ("b", 1))
+    assert is_absent(flow, fewer, "each", ("a", 3))
+    unread = find_witness(flow, given | {"c": iter([])}, "b", ("b", 1), end=True)
+    assert (unread.found, unread.conclusive) == (False, False)
+    assert unread.problem == "The row may depend on the ticks of c, which cannot be read again."
+    told = witness_json(find_witness(flow, given, "b", ("b", 1), end=True))["steps"]
+    assert told[:2] == [
+        "b: read 1 row again; 1 has k = 'b' and x = 1.",
+        "a: read 1 row again; only its ticks matter.",
+    ]
+    assert told[3].startswith("The sink depends on the cut into ticks.")
+
+
+def test_a_source_that_ends_first_closes_windows_as_in_a_run() -> None:
+    flow = Flow("windows", ticks="given")
+    a, b = (flow.source(name, Keyed).watermark(col.x, lateness=0) for name in "ab")
+    windows = a.union(b).group_by(window=ps.tumbling(col.x, 4)).agg(n=ps.count())
+    flow.sink("first", windows.group_by().agg(lifetime="tick", n=ps.max(col.n)))
+    given = {"a": rows_of("a1 a2", "a9"), "b": rows_of("b1")}
+    assert run_and_ask(flow, given, "first") == {(3,), (1,)}
+
+
+def test_rows_are_cut_into_ticks_as_in_a_run_whatever_the_limit() -> None:
+    flow = Flow("ticks", ticks="given")
+    flow.sink("n", flow.source("a", int).group_by().agg(lifetime="tick", n=ps.count()))
+    found = find_witness(flow, {"a": [*range(9)]}, "n", (9,), limits=Limits(rows=9))
+    assert (found.found, found.conclusive) == (True, True)
+    assert is_absent(flow, {"a": [*range(9)]}, "n", (4,))
+
+
+def test_a_source_that_is_not_read_leaves_a_row_in_doubt_that_it_may_replace() -> None:
+    flow = shop()
+    sources = {"orders": iter(ORDERS), "products": PRODUCTS}
+    found = find_witness(flow, sources, "unsold", PRODUCTS[0])
+    assert (found.found, found.conclusive) == (True, False)
+    two = Flow("two")
+    two.sink("either", two.source("a", int).union(two.source("b", int)))
+    grows = find_witness(two, {"a": [1, 2], "b": iter([3])}, "either", (2,))
+    assert (grows.found, grows.conclusive) == (True, True)
+    assert not find_witness(two, {"a": [1, 2], "b": iter([3])}, "either", (3,)).conclusive
+
+
+def test_a_part_of_a_bounded_source_does_not_tell_what_is_absent_from_it() -> None:
+    flow = Flow("unsold")
+    sold = flow.source("sold", int, bounded=True).map(lambda n: n, returns=int)
+    flow.sink("unsold", flow.source("all", int).anti_join(sold, on="value"))
+    given = {"sold": [*range(50)], "all": [40, 200]}
+    for row, there in ((40, False), (200, True)):
+        part = find_witness(flow, given, "unsold", (row,), limits=Limits(rows=10))
+        assert (part.found, part.conclusive) == (True, False)
+        whole = find_witness(flow, given, "unsold", (row,))
+        assert (whole.found, whole.conclusive) == (there, True)
+
+
+def test_a_row_found_by_its_columns_is_in_doubt_if_the_rows_that_decide_it_were_not_all_read() -> None:
+    flow = Flow("top")
+    flow.sink("all", flow.source("orders", Order).top_k(1, by=col.amount.desc()))
+    orders = [Order("ann", "pen", n) for n in range(50)]
+    found = find_witness(flow, {"orders": orders}, "all", orders[9], tick_rows=1, limits=Limits(rows=10))
+    assert (found.found, found.conclusive, len(found.possible)) == (True, False, 1)
 
 
 def test_an_error_of_the_flow_is_told() -> None:

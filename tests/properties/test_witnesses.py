@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import Engine
+from penstock import run
 from penstock.engine.change import Change
-from penstock.engine.witness import Limits, find_witness
+from penstock.engine.source_replay import Limits
+from penstock.engine.witness import find_witness
 from penstock.flow.operators.sink import Sink
 from penstock.flow.stream import Stream
+from penstock.io import Rows
 from tests.properties.effort import examples
-from tests.random_flows.cases import Case, cases
+from tests.random_flows.cases import Case, Tick, cases, cuts
 from tests.random_flows.grow import COMPETING, Grown, grow
 
 _UNSHRUNK = Limits(runs=0)
@@ -24,17 +26,28 @@ _MOST_ASKED = 4
 """Rows per sink of each kind."""
 
 
-def answers(case: Case, inputs: Mapping[str, list[Change[Any]]]) -> dict[str, Counter[tuple[Any, ...]]]:
-    """Per sink the rows that it holds after all input in one tick."""
-    engine = Engine(case.flow, columnar="never")
+def answers(case: Case, ticks: Sequence[Tick]) -> dict[str, Counter[tuple[Any, ...]]]:
+    """Per sink the rows that it holds after a run."""
     held: dict[str, Counter[tuple[Any, ...]]] = {name: Counter() for name in case.graph.sinks}
-    tick = case.tick(inputs)
-    while tick or engine.pending:
-        for name, changes in engine.tick(**tick).items():
+
+    def take(name: str) -> Callable[[int, Any], object]:
+        def add(_tick: int, changes: Any) -> None:
             for *row, weight in changes.raw:
                 held[name][tuple(row)] += weight
-        tick = {}
+
+        return add
+
+    run(case.flow, by_source(case, ticks), {name: take(name) for name in held})
     return held
+
+
+def by_source(case: Case, ticks: Sequence[Tick]) -> dict[str, Rows]:
+    """The input of each source, up to its last row: a source may end before others."""
+    last = {
+        name: max((at for at, tick in enumerate(ticks, 1) if tick.get(name)), default=0)
+        for name in case.inputs
+    }
+    return {name: Rows([tick.get(name, []) for tick in ticks[:end]]) for name, end in last.items()}
 
 
 @st.composite
@@ -55,18 +68,46 @@ def cases_with_less(draw: st.DrawFn) -> tuple[Case, dict[str, list[Change[Any]]]
     return case, less
 
 
+def check_witnesses(case: Case, ticks: Sequence[Tick], *others: Sequence[Tick]) -> None:
+    """Rows of the run on these ticks are found. Rows that only runs on other ticks give are not."""
+    held = answers(case, ticks)
+    possible = [answers(case, other) for other in others]
+    for sink, rows in held.items():
+        shown = {repr(row) for row, count in rows.items() if count > 0}
+        there = [row for row, count in rows.items() if count > 0]
+        absent = [row for each in possible for row, count in each[sink].items() if count > 0 >= rows[row]]
+        for row in [*there[:_MOST_ASKED], *absent[:_MOST_ASKED]]:
+            given_ = by_source(case, ticks)
+            found = find_witness(case.flow, given_, sink, row, end=True, limits=_UNSHRUNK)
+            assert found.found == (repr(row) in shown), (sink, row, found.problem)
+            assert found.conclusive
+
+
 @examples(1)
 @given(cases_with_less())
 def test_rows_of_the_answer_have_a_witness_and_others_do_not(
     drawn: tuple[Case, dict[str, list[Change[Any]]]],
 ) -> None:
     case, less = drawn
-    held, possible = answers(case, case.inputs), answers(case, less)
-    given_rows = case.tick(case.inputs)
-    for sink, rows in held.items():
-        shown = {repr(row) for row, count in rows.items() if count > 0}
-        there = [row for row, count in rows.items() if count > 0]
-        absent = [row for row, count in possible[sink].items() if count > 0 and rows[row] <= 0]
-        for row in [*there[:_MOST_ASKED], *absent[:_MOST_ASKED]]:
-            found = find_witness(case.flow, given_rows, sink, row, end=False, limits=_UNSHRUNK)
-            assert found.found == (repr(row) in shown), (sink, row, found.problem)
+    check_witnesses(case, [case.tick(case.inputs)], [case.tick(less)])
+
+
+@st.composite
+def cases_with_cuts(draw: st.DrawFn, **kind: bool) -> tuple[Case, list[Tick], list[Tick]]:
+    """A case, its input cut into ticks, and cut otherwise."""
+    case = draw(cases(**kind))
+    return case, draw(cuts(case)), draw(cuts(case))
+
+
+@examples(1)
+@given(cases_with_cuts(ticks=True))
+def test_rows_have_a_witness_in_the_ticks_of_the_run_only(drawn: tuple[Case, list[Tick], list[Tick]]) -> None:
+    case, ticks, otherwise = drawn
+    check_witnesses(case, ticks, otherwise, [case.tick(case.inputs)], ticks[:-1])
+
+
+@examples(0.5)
+@given(cases_with_cuts(order=True) | cases_with_cuts(deferred=True, folds=True))
+def test_rows_have_a_witness_over_several_ticks(drawn: tuple[Case, list[Tick], list[Tick]]) -> None:
+    case, ticks, otherwise = drawn
+    check_witnesses(case, ticks, otherwise, ticks[:-1])

@@ -24,9 +24,6 @@ LoadCallables = Annotated[
     typer.Option("--allow-callables", help="Load the code of the view's Python functions, and run it."),
 ]
 
-_MAX_INPUT = 1_000_000
-"""Rows of a view's input that `why` reads."""
-
 view = typer.Typer(
     name="view",
     no_args_is_help=True,
@@ -116,6 +113,7 @@ def explain(
 def why(
     name: Annotated[str, typer.Argument(help="Name of the view.")],
     row: RowArgument,
+    rows: Annotated[int, typer.Option(min=1, help="Limit on the rows of an input.")] = 1_000_000,
     seconds: Seconds = 10.0,
     as_json: AsJson = False,
     allow_callables: LoadCallables = False,
@@ -128,9 +126,11 @@ def why(
 ) -> None:
     """Find rows of a view's inputs from which its flow makes a row.
 
-    The inputs are read at one time, and the flow runs on them in this process, as `penstock why` does.
+    The inputs are read at one time, and the flow runs on them in this process, as `penstock why` does. Exit
+    code 1 if the row is not in the view, 3 if that cannot be told because rows were not read.
     """
-    from penstock.engine.witness import Limits, find_witness
+    from penstock.engine.source_replay import Limits
+    from penstock.engine.witness import find_witness
     from penstock.errors import BadInput
 
     with connect(controller, ca, certificate, key, token_file, server_name, patience="30s") as client:
@@ -138,15 +138,15 @@ def why(
         graph = flow.graph()
         (sink,) = graph.sinks
         sought = parse_row(row, graph.nodes[graph.sinks[sink]].schema)
-        limits = Limits(rows=_MAX_INPUT, seconds=seconds)
+        limits = Limits(rows, seconds=seconds)
         time = client.status().read_time
-        inputs = {source: client.peek(source, limit=_MAX_INPUT + 1, at=time) for source in graph.sources}
-    for source, rows in inputs.items():
-        if len(rows) > _MAX_INPUT:
+        inputs = {source: client.peek(source, limit=rows + 1, at=time) for source in graph.sources}
+    for source, given in inputs.items():
+        if len(given) > rows:
             raise BadInput(
-                f"{source!r} has more than {_MAX_INPUT:,} rows",
+                f"{source!r} has more than {rows:,} rows",
                 why="All rows of the view's inputs are read into this process.",
-                fix=f"copy {source!r} to a file, and use `penstock why` with the flow",
+                fix=f"raise --rows; or copy {source!r} to a file, and use `penstock why` with the flow",
             )
     report(find_witness(flow, inputs, sink, sought, end=False, limits=limits), as_json=as_json)
 

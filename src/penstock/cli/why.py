@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.exit_codes import FAILED
 from penstock.cli.options import FlowName, SourceUris, parse_named_uris
 from penstock.cli.text_tables import create_console, create_table
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
-    from penstock.engine.witness import SourceRead, Witness
+    from penstock.engine.source_replay import SourceRead
+    from penstock.engine.witness import Witness
     from penstock.expr.types import Schema
 
 _SHOWN_ROWS = 200
 """Rows of a source that are listed."""
+CANNOT_TELL = 3
+"""Exit code if rows that were not read could change the answer."""
 
 RowArgument = Annotated[str, typer.Argument(help="The row as a JSON object; - reads it from standard input.")]
 Seconds = Annotated[float, typer.Option(min=0.1, help="Time for the search.")]
@@ -42,18 +45,23 @@ def why(
             show_default=False,
         ),
     ] = None,
+    rows: Annotated[
+        int, typer.Option(min=1, help="Limit on the rows of a source that are kept to run the flow on.")
+    ] = 200_000,
     seconds: Seconds = 10.0,
     as_json: AsJson = False,
 ) -> None:
     """Find source rows from which a flow makes a row of a sink, by reading the sources again.
 
     Rows are chosen by keys, checked by running the flow on them in this process, and then left out one by one
-    as long as the row still comes out. Exit code 1 if the row is not found.
+    as long as the row still comes out. Exit code 1 if the row is not in the sink, 3 if that cannot be told
+    because rows were not read.
     """
     from penstock.cli.load_flow import load_flow
     from penstock.cli.run import tick_row_limits
     from penstock.engine.endpoints import TICK_ROWS, check_names, with_tick_time
-    from penstock.engine.witness import Limits, find_witness
+    from penstock.engine.source_replay import Limits
+    from penstock.engine.witness import find_witness
     from penstock.io import parse_source
 
     loaded = load_flow(flow)
@@ -68,19 +76,21 @@ def why(
         parse_row(row, schema),
         tick_rows=tick_row_limits(tick_rows or ()) or TICK_ROWS,
         end=end,
-        limits=replace(Limits(), seconds=seconds),
+        limits=Limits(rows, seconds=seconds),
     )
     report(found, as_json=as_json)
 
 
 def report(found: Witness, *, as_json: bool) -> None:
-    """Print the answer of a search. Exit code 1 if the row was not found."""
+    """Print the answer of a search. Exit code 1 if the row is not in the sink, 3 if that cannot be told."""
     if as_json:
         typer.echo(json.dumps(witness_json(found), default=str))
     else:
         _print(found)
+    if not found.conclusive:
+        raise typer.Exit(CANNOT_TELL)
     if not found.found:
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 def parse_row(text: str, schema: Schema) -> tuple[Any, ...]:
@@ -107,6 +117,8 @@ def parse_row(text: str, schema: Schema) -> tuple[Any, ...]:
 def _print(found: Witness) -> None:
     out = create_console()
     report = witness_json(found)
+    if not found.conclusive:
+        out.print("Can't tell whether the row is in the sink: not all rows were read.", soft_wrap=True)
     for step in report["steps"]:
         out.print(step, highlight=False, soft_wrap=True, markup=False)
     for name, shown in report["sources"].items():
@@ -127,7 +139,7 @@ def witness_json(found: Witness) -> dict[str, Any]:
         "problem": found.problem,
         "steps": list(_steps(found)),
         "minimal": found.minimal,
-        "complete": found.complete,
+        "conclusive": found.conclusive,
         "sources": {name: _source_json(name, read, found) for name, read in found.sources.items()},
     }
 
@@ -162,22 +174,15 @@ def _source_json(name: str, read: SourceRead, found: Witness) -> dict[str, Any]:
 
 def _steps(found: Witness) -> Sequence[str]:
     """Describe the steps of a search, a sentence each."""
-    said: list[str] = []
-    for name, read in found.sources.items():
-        if read.why_not:
-            said.append(f"{name}: not read: {read.why_not}.")
-            continue
-        kept = sum(item.source == name for item in found.possible)
-        limit = "" if read.all_read else ", and stopped at the limit"
-        by = (
-            f"; {kept:,} {'has' if kept == 1 else 'have'} {read.restriction}"
-            if read.restriction
-            else "; no column of the row restricts them"
+    said = [_step(name, read, found) for name, read in found.sources.items()]
+    if found.by_tick:
+        said.append(
+            "The sink depends on the cut into ticks. The search cuts as one run over all of the input does; a"
+            " run that was resumed or waited for input may have cut otherwise."
         )
-        said.append(f"{name}: read {read.rows:,} row{_s(read.rows)} again{limit}{by}.")
     count = len(found.possible)
     if not found.found:
-        return [*said, found.problem]
+        return [*said, found.problem, *_way_out(found)]
     said.append(f"{_these(count)} produce{'s' if count == 1 else ''} it.")
     left = len(found.needed)
     if left == count:
@@ -190,11 +195,30 @@ def _steps(found: Witness) -> Sequence[str]:
         said.append(f"{left:,} of them are enough{needed}.")
     if not found.minimal:
         said.append("There were too many to try one by one, so some of them may be unrelated.")
-    if not found.complete:
-        said.append(
-            "Rows beyond the limit were not read. They may replace this row, so it may not be in the sink."
-        )
-    return said
+    if not found.conclusive:
+        said.append("Rows that were not read may replace this row.")
+    return [*said, *_way_out(found)]
+
+
+def _step(name: str, read: SourceRead, found: Witness) -> str:
+    """Describe how a source was read."""
+    if read.why_not:
+        return f"{name}: not read: {read.why_not}."
+    kept = sum(item.source == name for item in found.possible)
+    limit = "" if read.all_read else ", and stopped at the limit"
+    if read.restriction:
+        by = f"; {kept:,} {'has' if kept == 1 else 'have'} {read.restriction}"
+    elif not read.reaches:
+        by = "; only its ticks matter"
+    else:
+        by = "" if found.by_tick else "; no column of the row restricts them"
+    return f"{name}: read {read.rows:,} row{_s(read.rows)} again{limit}{by}."
+
+
+def _way_out(found: Witness) -> Sequence[str]:
+    """Say how more rows are read, if limits left some unread that could change the answer."""
+    cut = not found.conclusive and not all(read.all_read for read in found.sources.values())
+    return ["A higher --rows or --seconds of `penstock why` reads more."] if cut else []
 
 
 def _these(count: int) -> str:

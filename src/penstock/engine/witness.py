@@ -3,84 +3,56 @@
 1. The sources are read again, and rows are kept that can influence the row, by the keys of operators
    (`key_restrictions`). The flow runs on these rows, in this process. If the row does not come out, the flow
    runs on all rows. If the row comes out of neither, it is not in the sink.
+   The replay has the ticks of one run over all of the input. If the sink depends on the cut into ticks, the
+   flow runs on all rows of all sources at once, and every later run repeats the ticks of this one.
 2. Rows are kept that agree with the row in the columns handed on to it, if the row comes out of these.
 3. Rows are left out whose key no row of another source matches (`matched_keys`), then by common values, in
    halves and down to single ones (delta debugging), as long as the row still comes out. The rest suffices,
    and if time allows none of it can be left out. Other rows may have contributed to the same row in ways
    that do not show in it.
 
+A row counts as in the sink if more of it was inserted than retracted after the last tick.
 Functions of the flow run again for this, on rows they have seen before.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import chain, count
+from typing import TYPE_CHECKING, Any
 
+from penstock.analysis.analysis import analyse
+from penstock.analysis.coordination_verdicts import Verdict
 from penstock.analysis.key_restrictions import Restriction, matched_keys, restrict_sources
-from penstock.engine.endpoints import TICK_ROWS, as_read_by
+from penstock.engine.endpoints import TICK_ROWS
 from penstock.engine.engine import Engine
-from penstock.engine.queue import limit_for
-from penstock.errors import EvaluationError, PenstockError
+from penstock.engine.source_replay import Limits, Row, SourceRead, SourceRow, read_again, same
+from penstock.errors import PenstockError
 from penstock.expr.compile_python import compile_rows
-from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import TICK_TIME
 from penstock.flow.operators.source import Source as SourceOperator
-from penstock.io import Feed, open_source
-from penstock.io.change_data import ChangeData
-from penstock.io.delta import DeltaRows
-from penstock.io.files.file_source import Files
-from penstock.io.in_process import Rows
 
 if TYPE_CHECKING:
     from penstock.engine.queue import PerSource
-    from penstock.expr.types import Schema
     from penstock.flow.flow import Flow
-    from penstock.io.source import Reader
 
-Row: TypeAlias = tuple[Any, ...]
 _FEW_VALUES = 30
 """Values of a column of which each is tried: can all rows with it be left out?"""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceRow:
-    """A row that was read again. round: of reading, a tick of the flow. row: weight last in a table."""
-
-    source: str
-    round: int
-    row: Row
-
-
-@dataclass(frozen=True, slots=True)
-class SourceRead:
-    """What was read again of a source.
-
-    schema:      of its rows. append: whether they come without a weight.
-    rows:        number read. all_read: whether the limits left none unread.
-    restriction: condition on the rows kept, as text; empty if keys say nothing.
-    why_not:     why it could not be read; empty if it was.
-    """
-
-    schema: Schema
-    append: bool
-    rows: int = 0
-    all_read: bool = True
-    restriction: str = ""
-    why_not: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Witness:
     """Answer to why a row is in a sink.
 
-    found:      whether the flow gives the row on what was read again. complete: whether that is all there is;
-                otherwise rows that were not read may replace it.
-    sources:    what was read, per source that reaches the sink.
+    found:      whether the flow gives the row on what was read again.
+    conclusive: whether that is the answer: no row that was not read could change it.
+    by_tick:    whether the sink depends on the cut into ticks; then the answer is that of one run over all of
+                the input.
+    sources:    what was read, per source that the answer depends on.
     possible:   rows that meet the restrictions. needed: those of them that suffice to give the row.
     minimal:    whether the row is gone without any single one of the needed ones. Otherwise some of them were
                 not tried, and may have nothing to do with it.
@@ -88,6 +60,8 @@ class Witness:
     """
 
     found: bool
+    conclusive: bool
+    by_tick: bool
     sources: Mapping[str, SourceRead]
     possible: tuple[SourceRow, ...]
     needed: tuple[SourceRow, ...]
@@ -96,38 +70,33 @@ class Witness:
     seconds: float
     problem: str = ""
 
-    @property
-    def complete(self) -> bool:
-        return all(source.all_read for source in self.sources.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of a search.
-
-    rows:    that are kept per source; reading ends with the batch that reaches it.
-    shrink:  most rows of which some are left out. runs: of the flow.
-    seconds: until no further run begins; half of it is the limit on reading a source once.
-    """
-
-    rows: int = 200_000
-    shrink: int = 5_000
-    runs: int = 2_000
-    seconds: float = 10.0
-
 
 @dataclass
 class _Search:
-    """State of one search. ends: whether sources end after their rows."""
+    """State of one search.
+
+    verdict: on the sink.
+    rounds:  ticks that each source has input for, if it was read. ends: whether sources end after these.
+    ticks:   of the run on all rows, each as the sources that end in it. Recorded if the sink depends on them.
+    """
 
     flow: Flow
     sink: str
     row: Row
     limits: Limits
+    verdict: Verdict
+    rounds: dict[str, int] = field(default_factory=dict[str, int])
     ends: bool = False
+    ticks: list[AbstractSet[str]] | None = None
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
     began: float = field(default_factory=time.perf_counter)
     runs: int = 0
     error: str = ""
+
+    @property
+    def by_tick(self) -> bool:
+        """Whether the sink depends on the cut into ticks."""
+        return self.verdict in (Verdict.GUARDED, Verdict.GIVEN_TICKS)
 
     @property
     def exhausted(self) -> bool:
@@ -142,35 +111,65 @@ class _Search:
             self.error = str(error)
             return False
 
-    def settle_ends(self, items: list[SourceRow], ends: bool | None) -> bool:
-        """Like `gives_row`; ends: whether the sources have ended, or None to find out which way gives it."""
-        self.ends = bool(ends)
-        found = self.gives_row(items)
-        if not found and ends is None:
-            self.ends = True
-            found = self.gives_row(items)
-        return found
+    def settle(self, items: list[SourceRow], read: Mapping[str, SourceRead], end: bool | None) -> bool:
+        """Return whether the flow gives the row on all rows that were read. Later runs have the same ticks.
+
+        end: whether the sources have ended, or None to find out which way gives the row.
+        """
+        self.rounds = {name: source.rounds for name, source in read.items() if not source.why_not}
+        if TICK_TIME in self.flow.graph().sources:
+            self.rounds[TICK_TIME] = 1
+        for ends in (False, True) if end is None else (end,):
+            self.ends, self.ticks = ends, None
+            if self.gives_row(items):
+                return True
+        return False
 
     def _count(self, items: list[SourceRow]) -> int:
         engine = Engine(self.flow, columnar="never")
-        count = 0
-        for inputs in _ticks(items):
-            count += self._in(engine.tick_rows(self._with_time(inputs)))
-            while engine.pending:
-                count += self._in(engine.tick_rows(self._with_time({})))
-        if self.ends and engine.awaited_ends:
-            count += self._in(engine.tick_rows({}, ended=engine.awaited_ends))
-        return count
+        inputs = _by_round(items)
+        ticks: list[AbstractSet[str]] = []
+        copies = 0
+        for at, ended in self._ticks(engine, inputs):
+            rows = inputs.get(at, {})
+            if not ticks and TICK_TIME in self.flow.graph().sources:
+                rows[TICK_TIME] = [(self.now,)]
+            copies += self._in(engine.tick_rows(rows, ended=ended))
+            ticks.append(ended)
+        if self.by_tick and self.ticks is None:
+            self.ticks = ticks
+        return copies
 
-    def _with_time(self, inputs: dict[str, list[Row]]) -> dict[str, list[Row]]:
-        if TICK_TIME in self.flow.graph().sources:
-            inputs[TICK_TIME] = [(datetime.now(UTC),)]
-        return inputs
+    def _ticks(
+        self, engine: Engine, inputs: Mapping[int, Mapping[str, list[Row]]]
+    ) -> Iterator[tuple[int, AbstractSet[str]]]:
+        """Yield the ticks of a run (see `RunModule`): the round of its input, and the sources that end in it.
+
+        Rows wait for a tick that has input as long as there is one. Rounds without rows are left out unless
+        the sink depends on them.
+        """
+        if self.ticks is not None:
+            yield from enumerate(self.ticks)
+            return
+        last = max(self.rounds.values(), default=0)
+        begins = any(node.operator.runs_first_tick for node in engine.program.graph.nodes)
+        for at in chain(range(last) if self.by_tick else sorted(inputs), count(last)):
+            ended = self._ended(engine, at, last)
+            must_begin = engine.ticks == 0 and (begins or last > 0)
+            if at >= last and not (at in inputs or ended or engine.pending or must_begin):
+                return
+            yield at, ended
+
+    def _ended(self, engine: Engine, at: int, last: int) -> AbstractSet[str]:
+        """Return the awaited sources that end in a tick: those without input, once no row waits."""
+        if not self.ends or engine.pending:
+            return frozenset()
+        return {name for name in engine.awaited_ends if at >= self.rounds.get(name, last)}
 
     def _in(self, outputs: Mapping[str, list[Row]]) -> int:
         made = outputs.get(self.sink, ())
         width = len(self.row)
-        return sum(row[width] if len(row) > width else 1 for row in made if _same(row[:width], self.row))
+        return sum(row[width] if len(row) > width else 1 for row in made if same(row[:width], self.row))
 
 
 def find_witness(
@@ -191,8 +190,8 @@ def find_witness(
     Raises the errors of the flow's analysis and of reading the sources.
     """
     limits = limits or Limits()
-    search = _Search(flow, sink, row, limits)
-    found, read, items = _find(search, sources, tick_rows, end)
+    search = _Search(flow, sink, row, limits, analyse(flow.graph()).verdicts[sink])
+    found, conclusive, read, items = _find(search, sources, tick_rows, end)
     needed: list[SourceRow] = items if found else []
     minimal = False
     if found:
@@ -202,33 +201,54 @@ def find_witness(
         needed, minimal = _shrink(needed, search)
     seconds = time.perf_counter() - search.began
     problem = "" if found else _problem(read, search)
-    return Witness(found, read, tuple(items), tuple(needed), minimal, search.runs, seconds, problem)
+    return Witness(
+        found, conclusive, search.by_tick, read, tuple(items), tuple(needed),
+        minimal, search.runs, seconds, problem,
+    )  # fmt: skip
 
 
 def _find(
     search: _Search, sources: Mapping[str, Any], tick_rows: PerSource, end: bool | None
-) -> tuple[bool, dict[str, SourceRead], list[SourceRow]]:
-    """Return whether the row comes out, with what was read and the rows kept.
+) -> tuple[bool, bool, dict[str, SourceRead], list[SourceRow]]:
+    """Return whether the row comes out and whether that is conclusive, what was read, and the rows kept.
 
     That is decided on all rows that can influence the row: fewer could produce it for want of those that beat
     it. Then only the rows that agree with it are kept, if they produce it.
     """
 
     def reading(restrictions: Mapping[str, Restriction]) -> tuple[dict[str, SourceRead], list[SourceRow]]:
-        return _read(search.flow, sources, restrictions, tick_rows, search.limits)
+        return read_again(search.flow, sources, restrictions, tick_rows, search.limits)
 
     agreeing, by_key = (_restrictions(search, keys_only=keys_only) for keys_only in (False, True))
-    everything = dict.fromkeys(by_key, Restriction(None))
-    read, items = reading(by_key)
-    found = search.settle_ends(items, end)
-    if not found and _texts(by_key) != _texts(everything):
-        read, items = reading(everything)
-        found = search.settle_ends(items, end)
-    if found and _texts(agreeing) != _texts(by_key):
+    others = [name for name in search.flow.graph().sources if search.by_tick and name != TICK_TIME]
+    everything = dict.fromkeys([*by_key, *others], Restriction(None))
+    decisive = everything if search.by_tick else by_key
+    read, items = reading(decisive)
+    found = search.settle(items, read, end)
+    if not found and _texts(decisive) != _texts(everything):
+        whole, every = reading(everything)
+        if search.settle(every, whole, end):
+            found, read, items = True, whole, every
+    read = {name: replace(source, reaches=name in by_key) for name, source in read.items()}
+    items = [item for item in items if item.source in by_key]
+    conclusive = _is_conclusive(search, found, read)
+    if found and _texts(agreeing) != _texts(decisive):
         fewer, kept = reading(agreeing)
-        if search.settle_ends(kept, end):
-            return True, fewer, kept
-    return found, read, items
+        if search.gives_row(kept):
+            return True, conclusive, read | fewer, kept
+    return found, conclusive, read, items
+
+
+def _is_conclusive(search: _Search, found: bool, read: Mapping[str, SourceRead]) -> bool:
+    """Return whether rows that were not read leave the answer as it is."""
+    unread = [name for name, source in read.items() if source.why_not or not source.all_read]
+    if not unread:
+        return True
+    graph = search.flow.graph()
+    operators = [graph.nodes[graph.sources[name]].operator for name in unread]
+    # More rows only add to such a sink. Of a bounded source it may be known what is absent.
+    grows = search.verdict is Verdict.NO_COORDINATION
+    return found and grows and not any(isinstance(o, SourceOperator) and o.bounded for o in operators)
 
 
 def _restrictions(search: _Search, *, keys_only: bool) -> dict[str, Restriction]:
@@ -243,15 +263,19 @@ def _texts(restrictions: Mapping[str, Restriction]) -> list[tuple[str, str]]:
 def _problem(read: Mapping[str, SourceRead], search: _Search) -> str:
     unread = [name for name, source in read.items() if source.why_not]
     if unread:
-        return f"The row needs rows of {', '.join(unread)}, which cannot be read again."
+        what = "needs rows" if any(read[name].reaches for name in unread) else "may depend on the ticks"
+        return f"The row {what} of {', '.join(unread)}, which cannot be read again."
     if search.error:
         return f"The flow fails on the rows that were read again: {search.error}"
     if not all(source.all_read for source in read.values()):
         return "The rows that were read do not produce it; the source has more rows than the limit."
-    return (
-        "The sources as they are now do not produce the row. It may have been replaced since, the sources may"
-        " have changed, or it depends on how the run cut its input into ticks or on the time."
-    )
+    reasons = ["it may have been replaced since", "the sources may have changed"]
+    if search.by_tick:
+        reasons.append("the run may have cut its input into other ticks")
+    if TICK_TIME in search.flow.graph().sources:
+        reasons.append("it may depend on the time of the run")
+    listed = f"{', '.join(reasons[:-1])}, or {reasons[-1]}" if len(reasons) > 2 else " or ".join(reasons)
+    return f"The sources as they are now do not produce the row: {listed}."
 
 
 def _without_unmatched_keys(
@@ -315,123 +339,9 @@ def _shrink(items: list[SourceRow], search: _Search) -> tuple[list[SourceRow], b
     return items, True
 
 
-def _ticks(items: list[SourceRow]) -> Iterator[dict[str, list[Row]]]:
-    """Group rows, ordered by round, into the input of ticks."""
-    inputs: dict[str, list[Row]] = {}
-    now = None
+def _by_round(items: list[SourceRow]) -> dict[int, dict[str, list[Row]]]:
+    """Group rows into the input of ticks, by round and source."""
+    inputs: dict[int, dict[str, list[Row]]] = {}
     for item in items:
-        if item.round != now and inputs:
-            yield inputs
-            inputs = {}
-        now = item.round
-        inputs.setdefault(item.source, []).append(item.row)
-    yield inputs
-
-
-def _same(one: Row, other: Row) -> bool:
-    return one == other or repr(one) == repr(other)  # NaN is unlike itself
-
-
-# -- reading again ----------------------------------------------------------------------------
-
-
-def _read(
-    flow: Flow,
-    sources: Mapping[str, Any],
-    restrictions: Mapping[str, Restriction],
-    tick_rows: PerSource,
-    limits: Limits,
-) -> tuple[dict[str, SourceRead], list[SourceRow]]:
-    """Read the sources again; return what was read, and the rows that meet the restrictions, by round."""
-    engine = Engine(flow, columnar="never")
-    graph = engine.program.graph
-    read: dict[str, SourceRead] = {}
-    items: list[SourceRow] = []
-    with ExitStack() as closing:
-        for name, restriction in restrictions.items():
-            operator = graph.nodes[graph.sources[name]].operator
-            assert isinstance(operator, SourceOperator | SignalSource)
-            append = engine.program.source_append[name]
-            given = SourceRead(operator.schema, append, why_not=_why_unreadable(name, sources.get(name)))
-            if given.why_not:
-                read[name] = given
-                continue
-            feed = Feed(name, operator.schema, append=append, from_user=engine.intake_of(name))
-            reader = open_source(as_read_by(operator, sources[name]), feed)
-            closing.callback(reader.close)
-            rows = _limit(operator, tick_rows)
-            whole = rows is None and isinstance(_records(sources[name]), DeltaRows)
-            read[name], kept = _rows_of(name, reader, rows, restriction, given, limits, whole=whole)
-            items += kept
-    items.sort(key=lambda item: item.round)  # stable: rows keep their order within a source
-    return read, items
-
-
-def _limit(operator: SourceOperator | SignalSource, tick_rows: PerSource) -> int | None:
-    if isinstance(operator, SignalSource):
-        return 1
-    return None if operator.bounded else limit_for(tick_rows, operator.name) or TICK_ROWS
-
-
-def _why_unreadable(name: str, source: object) -> str:
-    if isinstance(_records(source), Files | DeltaRows | Rows | list | tuple):
-        return ""
-    if source is None:
-        return f"nothing is given for source {name!r}"
-    return f"{type(source).__name__} cannot be read again; files, Delta tables and lists of rows can"
-
-
-def _records(source: object) -> object:
-    return source.records if isinstance(source, ChangeData) else source
-
-
-def _rows_of(
-    name: str,
-    reader: Reader,
-    limit: int | None,
-    restriction: Restriction,
-    given: SourceRead,
-    limits: Limits,
-    *,
-    whole: bool,
-) -> tuple[SourceRead, list[SourceRow]]:
-    """Read the rows of a source. whole: at once, as a bounded source of versions is read."""
-    keep = _filter(restriction, given.schema)
-    kept: list[SourceRow] = []
-    count = round_ = 0
-    ends = time.perf_counter() + limits.seconds / 2
-    while len(kept) < limits.rows and time.perf_counter() < ends:
-        batch = reader.read(None if whole else limits.rows if limit is None else min(limits.rows, limit))
-        if batch is None:
-            break
-        count += len(batch.rows)
-        kept += [SourceRow(name, round_, row) for row in batch.rows if keep is None or keep(row)]
-        round_ += limit is not None  # a bounded source comes in one tick
-    restriction_text = "" if keep is None else str(restriction)
-    return replace(given, rows=count, all_read=reader.done, restriction=restriction_text), kept
-
-
-def _filter(restriction: Restriction, schema: Schema) -> Callable[[Row], bool] | None:
-    """Compile a restriction; None if it says nothing about rows with these columns."""
-    if restriction.alternatives is None:
-        return None
-    try:
-        alternatives = [
-            [(compile_rows((expr,), schema), (value,)) for expr, value in equalities]
-            for equalities in restriction.alternatives
-        ]
-    except PenstockError:
-        return None  # records of a keyed source have other columns than its rows
-    width = len(schema.fields)
-    return lambda row: any(_agrees(row[:width], equalities) for equalities in alternatives)
-
-
-def _agrees(row: Row, equalities: Sequence[tuple[Callable[[Row], Row], Row]]) -> bool:
-    """Return whether a row meets all equalities. One that fails on the row rules nothing out."""
-    for compute, value in equalities:
-        try:
-            if not _same(compute(row), value):
-                return False
-        except EvaluationError:
-            continue  # the flow says where the error belongs
-    return True
+        inputs.setdefault(item.round, {}).setdefault(item.source, []).append(item.row)
+    return inputs

@@ -34,13 +34,16 @@ export async function askWhy(view, row) {
 function described(found) {
   if (found.why_not) return [element("p", { role: "status" }, "No answer:"), element("pre", {}, found.why_not)];
   const steps = element("ol", {}, ...found.steps.map((step) => element("li", {}, step)));
-  if (!found.found) return [element("p", { role: "status", class: "warn" }, "Not found."), steps, NOW()];
+  if (!found.found) {
+    const answer = found.conclusive ? "Not found." : "Can't tell: not all rows were read.";
+    return [element("p", { role: "status", class: "warn" }, answer), steps, NOW()];
+  }
   const sources = Object.entries(found.sources).flatMap(([name, source]) =>
     sourceRows(name, source, found.minimal ? "needed" : "not ruled out"));
-  const said = found.complete
+  const said = found.conclusive
     ? "It comes from these source rows:"
-    : "These source rows produce it, but not all rows were read, and others may replace it:";
-  return [element("p", { role: "status", class: found.complete ? null : "warn" }, said), ...sources,
+    : "Can't tell: these source rows produce it, but rows that were not read may replace it.";
+  return [element("p", { role: "status", class: found.conclusive ? null : "warn" }, said), ...sources,
     element("h3", {}, "How they were found"), steps, NOW()];
 }
 
