@@ -40,7 +40,24 @@ def test_as_json_for_programs(penstock: Run) -> None:
 def test_a_row_that_is_not_there_has_no_why(penstock: Run) -> None:
     done = penstock("why", "flows:flow", "totals", '{"shop": "a", "total": 5}', *SALES)
     assert done.returncode == 1
-    assert "The sources as they are now do not produce the row." in done.stdout
+    assert (
+        "The sources as they are now do not produce the row: it may have been replaced since or the sources may have changed."
+        in done.stdout
+    )
+
+
+def test_rows_beyond_the_limit_leave_it_open(penstock: Run) -> None:
+    asked = ("why", "flows:flow", "totals", '{"shop": "a", "total": 1}', *SALES, "--tick-rows=1")
+    done = penstock(*asked, "--rows=1")
+    assert done.returncode == 3
+    assert done.stdout.splitlines()[0] == "Can't tell whether the row is in the sink: not all rows were read."
+    assert "A higher --rows or --seconds of `penstock why` reads more." in done.stdout
+    assert json.loads(penstock(*asked, "--rows=1", "--json").stdout)["conclusive"] is False
+    done = penstock(*asked, "--rows=2")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (
+        1,
+        "sales: read 3 rows again; 2 have shop = 'a'.",
+    )
 
 
 def test_windows_are_closed_if_that_gives_the_row(penstock: Run) -> None:

@@ -99,14 +99,26 @@ def cases_with_cuts(draw: st.DrawFn, **kind: bool) -> tuple[Case, list[Tick], li
     return case, draw(cuts(case)), draw(cuts(case))
 
 
-@examples(1)
-@given(cases_with_cuts(ticks=True))
+@st.composite
+def cases_with_deferral(draw: st.DrawFn) -> tuple[Case, list[Tick], list[Tick]]:
+    """A case with a further sink: numbers that came, or did not come, in the tick before too."""
+    case = draw(cases(ticks=True))
+    numbers = case.flow.source("numbers", int)
+    case.inputs["numbers"] = [Change(n, 1) for n in draw(st.lists(st.integers(0, 1), min_size=4, max_size=7))]
+    late = draw(st.sampled_from([numbers.defer_tick, numbers.defer_tick_lazy]))()
+    met = draw(st.sampled_from([numbers.semi_join, numbers.anti_join]))(late, on="value", lifetime="tick")
+    case.flow.sink("met", met)
+    return case, draw(cuts(case, least=3)), draw(cuts(case))
+
+
+@examples(0.6)
+@given(cases_with_deferral())
 def test_rows_have_a_witness_in_the_ticks_of_the_run_only(drawn: tuple[Case, list[Tick], list[Tick]]) -> None:
     case, ticks, otherwise = drawn
     check_witnesses(case, ticks, otherwise, [case.tick(case.inputs)], ticks[:-1])
 
 
-@examples(0.5)
+@examples(0.3)
 @given(cases_with_cuts(order=True) | cases_with_cuts(deferred=True, folds=True))
 def test_rows_have_a_witness_over_several_ticks(drawn: tuple[Case, list[Tick], list[Tick]]) -> None:
     case, ticks, otherwise = drawn

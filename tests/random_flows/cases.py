@@ -157,13 +157,13 @@ def with_every_stream_watched(case: Case) -> Case:
 
 
 @st.composite
-def cuts(draw: st.DrawFn, case: Case, *, most: int = 5) -> list[Tick]:
+def cuts(draw: st.DrawFn, case: Case, *, least: int = 1, most: int = 5) -> list[Tick]:
     """All of a case's input cut into ticks, every source in its own way.
 
     What comes together, and which source comes first, is arbitrary; the rows of an
     append source come in any order; those of a bounded one with the first tick.
     """
-    count = draw(st.integers(1, most))
+    count = draw(st.integers(least, most))
     ticks: list[dict[str, list[Change[Any]]]] = [{name: [] for name in case.inputs} for _ in range(count)]
     for name, changes in case.inputs.items():
         source = case.source(name)

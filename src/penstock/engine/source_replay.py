@@ -35,7 +35,7 @@ Row: TypeAlias = tuple[Any, ...]
 class Limits:
     """Limits of a search.
 
-    rows:    that are kept per source; reading ends with the batch that reaches it.
+    rows:    that are kept per source, with the rest of the batch that reaches it.
     shrink:  most rows of which some are left out. runs: of the flow.
     seconds: until no further run begins; half of it is the limit on reading a source once.
     """
@@ -145,12 +145,13 @@ def _rows_of(
     all_read = True
     # A bounded source comes in one tick, so it may be read in parts; others are cut as in a run.
     for batch in _batches(reader, limits.rows if limit is None and not whole else limit):
-        if len(kept) >= limits.rows or time.perf_counter() > ends:
+        at = 0 if limit is None else rounds
+        more = [SourceRow(name, at, row) for row in batch.rows if keep is None or keep(row)]
+        if (more and len(kept) >= limits.rows) or time.perf_counter() > ends:
             all_read = False
             break
-        at = 0 if limit is None else rounds
         rows, rounds = rows + len(batch.rows), at + 1
-        kept += [SourceRow(name, at, row) for row in batch.rows if keep is None or keep(row)]
+        kept += more
     restriction_text = "" if keep is None else str(restriction)
     read = replace(given, rows=rows, rounds=rounds, all_read=all_read, restriction=restriction_text)
     return read, kept

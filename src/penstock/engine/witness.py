@@ -227,7 +227,8 @@ def _find(
     found = search.settle(items, read, end)
     if not found and _texts(decisive) != _texts(everything):
         whole, every = reading(everything)
-        if search.settle(every, whole, end):
+        # A part of all rows says less than all that keys select.
+        if _is_conclusive(search, True, whole) and search.settle(every, whole, end):
             found, read, items = True, whole, every
     read = {name: replace(source, reaches=name in by_key) for name, source in read.items()}
     items = [item for item in items if item.source in by_key]
