@@ -118,4 +118,4 @@ def test_a_malformed_spec_is_a_finding(project: Project) -> None:
 def test_a_folder_without_a_project_cannot_be_checked(tmp_path: Path) -> None:
     code, text = check(str(tmp_path))
     assert code == 2
-    assert "P801 BadSpec: there is no spec file" in text
+    assert f"P801 BadSpec: {tmp_path} is not the folder of a pipeline" in text
