@@ -171,14 +171,10 @@ def check_counts(
             row = decode(change.row)
             raise NegativeMultiplicity(
                 f"a row of {id!r} is retracted more often than inserted: {row!r:.200}",
-                why=f"At time {change.time} it is there {_times(before)} "
-                f"and is retracted {_times(-change.weight)}; nothing was written.",
+                why=f"It has {before} {'copy' if before == 1 else 'copies'} at time {change.time}, and the "
+                f"write retracts {-change.weight}; nothing was written.",
                 fix="delete a row at most as often as it was inserted",
                 id=id,
                 row=row,
             )
         there[change.key] = left
-
-
-def _times(number: int) -> str:
-    return "1 time" if number == 1 else f"{number} times"
