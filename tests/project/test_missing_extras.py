@@ -31,7 +31,10 @@ flow.sink("out", flow.source("numbers", Number))
     [
         ("import penstock; penstock.spark.run", ("penstock.spark.run needs pyarrow", "penstock[spark]")),
         ("from penstock.compute import Client", ("penstock.compute.Client needs", "penstock[serve]")),
-        ("cli run flow.py:flow --on spark", ("penstock.spark.run needs pyarrow", "penstock[spark]")),
+        (
+            "cli run flow.py:flow --on spark --source numbers=in.json",
+            ("penstock.spark.run needs pyarrow", "penstock[spark]"),
+        ),
         ("cli status", ("penstock status needs", "penstock[serve]")),
         ("cli pipeline dry-run", ("penstock pipeline needs", "penstock[pipelines]")),
         (

@@ -8,5 +8,6 @@ Exit codes:
          `check` found errors
     2    refused before it ran: a wrong option, a flow that is not there or not sound,
          a checkpoint of another flow or in use
+    3    `why` cannot tell whether the row is there
     130  ended by Ctrl-C, after the tick at work; 143 by SIGTERM
 """

@@ -10,7 +10,6 @@ import typer
 
 from penstock.cli.text_tables import create_console, create_table
 from penstock.errors import BadInput
-from penstock.io.source import DONE
 
 if TYPE_CHECKING:
     from penstock.state.inspection import CheckpointHeld, Found
@@ -159,6 +158,8 @@ def _position(position: Any) -> str:
         return str(position)
     if len(position) > 3:
         return f"{len(position):,} parts, the last is {max(position)}"
+    from penstock.io.source import DONE
+
     return ", ".join(f"{name} {'read' if value == DONE else value}" for name, value in position.items())
 
 
