@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+from typing import cast
 from urllib.parse import unquote
 
-from penstock.errors import BadUri, SourceLocation
+from penstock.errors import BadInput, BadUri, SourceLocation
 
 # As in RFC 3986, where a relative path must not begin so. One letter is a drive: C:\data. That slashes follow
 # is not asked for: of two, a `Path` has kept one.
@@ -29,9 +30,9 @@ def local_path(given: str | os.PathLike[str], what: str) -> str:
 
     what: names it in the error ("checkpoint", "Changelog").
 
-    Raises `BadUri` for any other scheme.
+    Raises `BadUri` for any other scheme, `BadInput` for a value that is no path.
     """
-    text = os.fspath(given)
+    text = path_text(given, what)
     scheme = scheme_of(text)
     if not scheme:
         return text
@@ -46,6 +47,20 @@ def local_path(given: str | os.PathLike[str], what: str) -> str:
             text, what, why=f"Files are those of this machine; the URL names the host {host!r}."
         )
     raise unsupported_scheme_error(text, what)
+
+
+def path_text(given: object, what: str) -> str:
+    """Return the text of a path or URL. Raises `BadInput` for other values. what: names it in the error."""
+    if isinstance(given, str | os.PathLike):
+        return str(os.fspath(cast("str | os.PathLike[str]", given)))
+    several = isinstance(given, list | tuple | set)
+    raise BadInput(
+        f"{what} takes a path, got {type(given).__name__} {given!r:.60}",
+        where=[SourceLocation.of_caller()],
+        fix="give the folder of the files, or a pattern such as in/*.json"
+        if several
+        else "give text or a Path",
+    )
 
 
 _WHY = "It must be a path of the operating system, where {scheme}: would be the name of a folder."

@@ -170,7 +170,7 @@ def test_every_type_of_column_comes_back_as_it_went() -> None:
     ("frame", "fault"),
     [
         ({"name": ["a"], "price": [1.0]}, None),
-        ({"name": ["a"], "prize": [1.0], "count": [1]}, "must be Item"),
+        ({"name": ["a"], "prize": [1.0], "count": [1]}, "no column 'price', but an unknown column 'prize'"),
         ({"name": [None], "price": [1.0], "count": [1]}, "'name' must be str, got None"),
         ({"name": ["a"], "price": ["x"], "count": [1]}, "'price' must be float64, got str 'x'"),
         ({"name": ["a"], "price": [1], "count": [2**63]}, "'count' must be int64 or None"),

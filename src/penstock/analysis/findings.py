@@ -14,9 +14,10 @@ from penstock.analysis.node_labels import label, label_in_sentence
 from penstock.analysis.rounded_decimals import rounded_decimals
 from penstock.analysis.witness_paths import steps_by_location
 from penstock.errors import PenstockError, SourceLocation
-from penstock.flow.flow import Flow
+from penstock.graph.node import graph_of
 
 if TYPE_CHECKING:
+    from penstock.flow.flow import Flow
     from penstock.graph.node import FlowGraph, Node
     from penstock.graph.operator_declarations import Facts
 
@@ -69,7 +70,7 @@ class Finding:
 def findings_of(flow: Flow | FlowGraph) -> Iterator[Finding]:
     """Yield the findings on a flow. A flow without a sink, or blocked by a cycle, has no other errors."""
     try:
-        graph = flow.graph() if isinstance(flow, Flow) else flow
+        graph = graph_of(flow, "findings_of")
     except PenstockError as error:
         yield Finding(Severity.ERROR, error)
         return

@@ -12,14 +12,14 @@ from penstock.analysis.coordination_verdicts import Judgement, Verdict
 from penstock.analysis.findings import unused_nodes
 from penstock.analysis.node_labels import label
 from penstock.analysis.rounded_decimals import rounded_decimals
-from penstock.flow.flow import Flow
-from penstock.graph.node import function_name
+from penstock.graph.node import function_name, graph_of
 from penstock.graph.operator_declarations import Delay
 from penstock.shown import Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from penstock.flow.flow import Flow
     from penstock.graph.node import FlowGraph, Node
     from penstock.graph.operator_declarations import Facts
 
@@ -58,7 +58,7 @@ def explain(flow: Flow | FlowGraph, *, code: str = "", large_ticks: Sequence[str
       count  deterministic and live: the same however the input is cut; rows may be taken back
     <BLANKLINE>
     """
-    graph = flow.graph() if isinstance(flow, Flow) else flow
+    graph = graph_of(flow, "explain")
     analysis = analyse(graph)
     parts = [
         _title(graph, analysis),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, TypeVar, overload
 
 from penstock.engine.frames import ColumnarRows
-from penstock.errors import BadInput, SourceLocation
+from penstock.errors import BadInput, SourceLocation, WrongType
 from penstock.near_names import did_you_mean
 from penstock.shown import Shown
 
@@ -25,14 +25,26 @@ class Change(NamedTuple, Generic[T]):
     weight: int
 
 
-def insert(row: T) -> Change[T]:
+def insert(row: T, *columns: Never) -> Change[T]:
     """Create the insertion of one copy of `row`, for a table source."""
+    if columns:
+        raise _not_a_row("insert", row, *columns)
     return Change(row, 1)
 
 
-def delete(row: T) -> Change[T]:
+def delete(row: T, *columns: Never) -> Change[T]:
     """Create the deletion of one copy of `row`, for a table source."""
+    if columns:
+        raise _not_a_row("delete", row, *columns)
     return Change(row, -1)
+
+
+def _not_a_row(function: str, *columns: object) -> WrongType:
+    return WrongType(
+        f"{function}() takes one row, got {len(columns)} values",
+        where=[SourceLocation.of_caller()],
+        fix=f"make a row of its columns: {function}(RowClass({', '.join(map(repr, columns))}))",
+    )
 
 
 @dataclass(frozen=True, slots=True)

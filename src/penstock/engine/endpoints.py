@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock import pull
 from penstock.engine.change import Changes, unknown_sink
 from penstock.engine.queue import PerSource, limit_for
-from penstock.engine.source_intake import unknown_source
-from penstock.errors import BadInput
+from penstock.engine.source_intake import check_iterable, unknown_source
+from penstock.errors import BadInput, SourceLocation, Step
+from penstock.expr.call_errors import check_function
 from penstock.expr.row_classes import to_user
 from penstock.expr.types import TIMESTAMP
 from penstock.flow.operators.keyed_source import KeyedSource
@@ -140,7 +141,11 @@ def positions_slot(source: str) -> str:
 
 
 def with_tick_time(graph: FlowGraph, sources: Mapping[str, AnySource]) -> Mapping[str, AnySource]:
-    """Return the sources of a run; without one for the time of its ticks, this machine's is added."""
+    """Return the sources of a run; without one for the time of its ticks, this machine's is added.
+
+    Raises `BadInput` for sources without names.
+    """
+    _check_mapping("sources", sources, graph.sources)
     if TICK_TIME not in graph.sources or TICK_TIME in sources:
         return sources
     schema = graph.nodes[graph.sources[TICK_TIME]].schema
@@ -155,12 +160,20 @@ def check_names(
 
     A sink may be omitted; its changes are then not read. command: errors show options of a command.
     """
+    _check_mapping("sinks", sinks, graph.sinks)
     for name in sources:
+        if name in graph.sinks and name not in graph.sources:
+            raise _swapped("source", name, "sink", graph.nodes[graph.sinks[name]].location)
         if name not in graph.sources:
             raise unknown_source(name, graph.sources)
-    for name in sinks:
+    for name, sink in sinks.items():
+        if name in graph.sources and name not in graph.sinks:
+            raise _swapped("sink", name, "source", graph.nodes[graph.sources[name]].location)
         if name not in graph.sinks:
             raise unknown_sink(name, graph.sinks)
+        function = sink.function if isinstance(sink, Call) else sink
+        if isinstance(sink, Call) or (callable(sink) and not isinstance(sink, SinkTarget | pull.Sink)):
+            check_function(f"sink {name!r}", function, ("tick", "changes"), SourceLocation.of_caller())
     for name, node in graph.sources.items():
         if name not in sources:
             raise BadInput(
@@ -180,8 +193,31 @@ def check_names(
                 "or what penstock.io.parse_source makes of a text such as 'json:path'",
                 source=name,
             )
+        if isinstance(sources[name], Iterable):
+            check_iterable(name, sources[name])
     _check_each_by_itself(graph, sources)
     _check_places(graph, sinks)
+
+
+def _check_mapping(what: str, given: object, names: Mapping[str, int]) -> None:
+    if isinstance(given, Mapping):
+        return
+    forms = ", ".join(f'"{name}": ...' for name in names if name != TICK_TIME)
+    raise BadInput(
+        f"{what} are given as {type(given).__name__}, which has no names",
+        where=[SourceLocation.of_caller()],
+        fix=f"{what}={{{forms}}}",
+    )
+
+
+def _swapped(given: str, name: str, declared: str, location: SourceLocation) -> BadInput:
+    return BadInput(
+        f"{name!r} is given as a {given}, but is a {declared} of the flow",
+        where=[Step(location, f"{declared} {name!r}")],
+        why="Rows enter by sources, and changes leave by sinks.",
+        fix=f"give it as a {declared}: run(flow, sources, sinks); for a command --{declared} {name}=...",
+        **{given: name},
+    )
 
 
 def _check_each_by_itself(graph: FlowGraph, sources: Mapping[str, object]) -> None:

@@ -25,6 +25,7 @@ from penstock.expr.row_classes import to_user
 from penstock.flow.operators.keyed_source import KeyedSource
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import TICK_TIME, Source
+from penstock.graph.node import graph_of
 from penstock.shown import Shown
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Engine(Shown, RunsSignals, TickListeners):
         columnar_rows: int | None = None,
         trusted: Collection[str] = (),
     ) -> None:
-        graph = limit_loop_rounds(flow.graph(), max_iterations)
+        graph = limit_loop_rounds(graph_of(flow, "Engine"), max_iterations)
         if shared is None:
             graph = live_graph(graph, at_sources=False)
         self.program = compile_program(graph, schedule=Schedule(schedule), counting=count_activations)

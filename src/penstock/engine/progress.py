@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstock.errors import SourceLocation, WrongType
+from penstock.expr.call_errors import check_function
 from penstock.shown import Shown
 
 if TYPE_CHECKING:
@@ -156,6 +158,27 @@ class RunResult(Shown):
     stopped_by: signal.Signals | None
     results: Mapping[str, Any] = field(default_factory=dict[str, Any])
     held_back: Mapping[str, HeldBack] = field(default_factory=dict[str, "HeldBack"])
+
+
+def check_observers(on_tick: object, observer: object, progress: object) -> None:
+    """Raise `WrongType` for options of a run that it could not call, and for an unknown kind of progress."""
+    location = SourceLocation.of_caller()
+    if progress is not None and not isinstance(progress, bool):
+        raise WrongType(
+            f"progress is True, False or None, got {progress!r:.60}",
+            where=[location],
+            fix="progress=True shows it; a function of your own goes to on_tick=",
+        )
+    if on_tick is not None:
+        check_function("on_tick", on_tick, ("progress",), location)
+    if isinstance(observer, Observer):
+        check_function("on_changes", observer.on_changes, ("tick", "changes"), location)
+    elif observer is not None:
+        raise WrongType(
+            f"observer takes an Observer, got {type(observer).__name__}",
+            where=[location],
+            fix="on_tick=... takes a function of the progress; Observer(...) one of tick and changes",
+        )
 
 
 def combine_observers(

@@ -9,20 +9,27 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.endpoints import TICK_ROWS, AnySink, AnySource, check_names, is_async, with_tick_time
 from penstock.engine.interrupt import Interrupt
-from penstock.engine.progress import Observer, Progress, RunResult, combine_observers
+from penstock.engine.progress import Observer, Progress, RunResult, check_observers, combine_observers
 from penstock.engine.progress_display import run_display
 from penstock.engine.prometheus import Metrics, serving_metrics
 from penstock.engine.queue import PerSource, check_limits
 from penstock.engine.started_run import RunOptions, StartedRun
 from penstock.errors import BadInput, LoopRunsAlready
+from penstock.expr.call_errors import explains_calls
+from penstock.graph.node import graph_of
 from penstock.pull.argument_checks import check_confirm_within
 from penstock.pull.pipeline_run import CONFIRM_WITHIN
 from penstock.pull.pipeline_runtime import Runtime, running_loop
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow
+    from penstock.graph.node import FlowGraph
 
 
+_WRONG_CALL = explains_calls('sources and sinks are dicts: run(flow, {"source": rows}, {"sink": []})')
+
+
+@_WRONG_CALL
 def run(
     flow: Flow,
     sources: Mapping[str, AnySource],
@@ -90,8 +97,10 @@ def run(
     `NeverAnswered` one that will never answer. `BadOption` is raised for an invalid `confirm_within`, and
     `BadInput` inside a running event loop if an endpoint has to wait: use `arun`.
     """
-    sources = with_tick_time(flow.graph(), sources)
-    check_ends(flow, sources, sinks, tick_rows)
+    graph = graph_of(flow, "run")
+    sources = with_tick_time(graph, sources)
+    check_ends(graph, sources, sinks, tick_rows)
+    check_observers(on_tick, observer, progress)
     check_confirm_within("run", confirm_within)
     if any(map(is_async, sources.values())) and running_loop() is not None:
         raise _loop_runs()
@@ -133,8 +142,10 @@ async def arun(
     cancel the task to end the run early. It then ends between two ticks, with sources, sinks and the
     checkpoint closed.
     """
-    sources = with_tick_time(flow.graph(), sources)
-    check_ends(flow, sources, sinks, tick_rows)
+    graph = graph_of(flow, "arun")
+    sources = with_tick_time(graph, sources)
+    check_ends(graph, sources, sinks, tick_rows)
+    check_observers(on_tick, observer, progress)
     check_confirm_within("arun", confirm_within)
     with (
         serving_metrics(metrics, flow.name) as registered,
@@ -150,14 +161,13 @@ async def arun(
 
 
 def check_ends(
-    flow: Flow,
+    graph: FlowGraph,
     sources: Mapping[str, AnySource],
     sinks: Mapping[str, AnySink] | None,
     tick_rows: PerSource,
 ) -> None:
     """Raise `BadInput` for unknown source or sink names and invalid limits."""
-    graph = flow.graph()
-    check_names(graph, sources, sinks or {})
+    check_names(graph, sources, {} if sinks is None else sinks)
     check_limits("tick_rows", tick_rows, graph.sources)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from types import GeneratorType
 from typing import Any, TypeAlias
 
-from penstock.engine.change import Change
+from penstock.engine.change import Change, KeyDeletion, Update
 from penstock.engine.signals.row_values import rows_of_signal
 from penstock.errors import BadInput, SourceLocation
 from penstock.expr.row_classes import from_user
@@ -32,8 +32,15 @@ def source_intake(operator: object, append: bool, trusted: bool) -> Intake:
         from penstock.engine.keyed_intake import KeyedIntake
 
         return KeyedIntake(operator.keyed, what, trusted)
-    make = from_trusted if trusted else partial(from_user, what=what)
+    make = from_trusted if trusted else partial(from_user, what=what, elsewhere=_elsewhere(append))
     return make(operator.schema, change=None if append else Change)
+
+
+def _elsewhere(append: bool) -> Mapping[type, str]:
+    """Ways out by the classes of items that are no rows of a source."""
+    keyed = 'flow.table("name", RowClass, key="...") takes updates and deletions by key'
+    table = 'flow.table("name", RowClass) takes changes; a source without changes takes rows alone'
+    return {Update: keyed, KeyDeletion: keyed} | ({Change: table} if append else {})
 
 
 def unknown_source(name: str, sources: Collection[str]) -> BadInput:
@@ -61,10 +68,16 @@ def check_iterable(name: str, rows: object) -> None:
     """Raise `BadInput` unless given a collection of rows: no text, no row, no generator that has ended."""
     is_row = hasattr(rows, "_fields")
     if is_row or isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
-        got = "one row," if is_row else type(rows).__name__
+        got = f"one row, {rows!r}" if is_row else type(rows).__name__
+        fix = f"give a list of rows; in a tick, leave {name}= out to give it nothing"
+        if is_row:
+            fix = f"put it into a list: [{type(rows).__name__}(...)]"
+        elif hasattr(rows, "collect"):  # a LazyFrame of Polars, a DataFrame of Spark
+            fix = f"call .collect() on it, which reads it: {name}=frame.collect()"
         raise BadInput(
-            f"source {name!r} takes an iterable of rows, got {got} {rows!r}",
-            fix=f"tick({name}=[...]); leave a source out to give it nothing",
+            f"source {name!r} takes an iterable of rows, got {got}",
+            where=[SourceLocation.of_caller()],
+            fix=fix,
             source=name,
         )
     if isinstance(rows, GeneratorType) and rows.gi_frame is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.annotations import as_type
+from penstock.expr.call_errors import explains_calls
 from penstock.expr.tree import Call, Column, Expr, Literal, operand
 
 
@@ -65,6 +66,7 @@ class When(Call):
         return Call("when", (*cases, operand(value)))
 
 
+@explains_calls("write when(condition, value).otherwise(other)")
 def when(condition: object, value: object) -> When:
     """Choose `value` where `condition` is true: `when(c, v).when(...).otherwise(...)`."""
     return When("when", (operand(condition), operand(value), Literal(None)))

@@ -8,7 +8,7 @@ column, a timestamp in another zone, a dataclass) or raises `BadRow`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import singledispatch
@@ -42,7 +42,12 @@ PLAIN = frozenset({bool, int, str, bytes, date, datetime, type(None)})
 
 
 def from_user(
-    schema: Schema, *, what: str, change: type | None = None, fix: str = ""
+    schema: Schema,
+    *,
+    what: str,
+    change: type | None = None,
+    fix: str = "",
+    elsewhere: Mapping[type, str] | None = None,
 ) -> Callable[[Iterable[object]], list[tuple[Any, ...]]]:
     """Make a converter from users' rows to internal rows of `schema`.
 
@@ -50,12 +55,13 @@ def from_user(
     change: if given, an item may also be an instance of that class, a pair of row and weight, and every
             internal row has its weight as last field. Rows of weight 0 are checked and dropped.
     fix:    advice in errors about a value of another type.
+    elsewhere: ways out by classes of items that are no rows, even if their fields would fit.
 
     The converter raises `BadRow` with the number of the row in its argument, the
     field, and the expected and the found type.
     """
     source = _source(schema, weighted=change is not None)
-    slow = RowValidator(schema, what, fix)
+    slow = RowValidator(schema, what, fix, elsewhere or {})
     names: dict[str, Any] = {
         "slow": slow.convert,
         "weighed": slow.check_weight,

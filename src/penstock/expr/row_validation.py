@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import singledispatch
@@ -31,6 +31,7 @@ from penstock.expr.types import (
     StructType,
     TimestampType,
 )
+from penstock.near_names import did_you_mean
 
 
 class _Refused(Exception):
@@ -61,16 +62,19 @@ class _Refused(Exception):
 class RowValidator:
     """Row-by-row converter for one schema.
 
-    fix: advice about a value of another type, if the caller knows better.
+    fix: advice about a value of another type, if the caller knows better. elsewhere: see `from_user`.
     """
 
     schema: Schema
     what: str
     fix: str = ""
+    elsewhere: Mapping[type, str] = field(default_factory=dict[type, str])
 
     def convert(self, row: object, number: int) -> tuple[Any, ...]:
         """Convert a row. Raises `BadRow` with the row's `number`, counted from 0."""
         fields = self.schema.fields
+        if type(row) in self.elsewhere:
+            raise self._bad_shape(row, number)
         if self.schema.scalar:
             return (self._value(fields[0], row, number),)
         values = _fields_of(row, fields)
@@ -115,15 +119,34 @@ class RowValidator:
     def _bad_shape(self, row: object, number: int) -> BadRow:
         wanted = self.schema.row_class.__name__ if self.schema.row_class is not None else "a tuple"
         found = type(row).__name__
-        size = f" of {len(cast('tuple[Any, ...]', row))}" if isinstance(row, tuple) else ""
+        fix = self.elsewhere.get(type(row), "")
+        is_tuple = isinstance(row, tuple) and not fix
+        size = f" of {len(cast('tuple[Any, ...]', row))}" if is_tuple else ""
+        problem = f"must be {wanted}, got {found}{size}"
+        if isinstance(row, Mapping):
+            problem, fix = self._other_columns(cast("Mapping[str, object]", row))
         return BadRow(
-            f"{self.what}, row {number} must be {wanted}, got {found}{size} {_shown(cast('object', row))}",
+            f"{self.what}, row {number} {problem} {_shown(cast('object', row))}",
             why=f"Its columns are {self.schema}.",
+            fix=fix,
             row=number,
             field=None,
             expected=wanted,
             found=found,
         )
+
+    def _other_columns(self, row: Mapping[str, object]) -> tuple[str, str]:
+        """Say which columns a row of names lacks or has too many, with a way out."""
+        known = self.schema.names
+        unknown = [name for name in row if name not in known]
+        missing = [f.name for f in self.schema.fields if f.name not in row and not f.nullable]
+        lacks = [f"no column {missing[0]!r}"] if missing else []
+        excess = [f"an unknown column {unknown[0]!r}"] if unknown else []
+        fix = "give the column, or declare it `| None` if it may be missing"
+        if unknown:
+            instead = did_you_mean(unknown[0], known, lambda near: f"{near!r} instead of {unknown[0]!r}")
+            fix = instead or (fix if missing else "leave the column out, or declare it in the row class")
+        return f"has {', but '.join(lacks + excess)}:", fix
 
 
 def _shown(value: object) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.errors import ExpressionTruthValue, SourceLocation, WrongType
 from penstock.expr.missing_attributes import MethodGuesses
@@ -23,6 +24,24 @@ _ELSEWHERE = {
     "apply": "functions of whole rows go to stream.map(function)",
     "fillna": "ps.coalesce(ps.col.price, 0)",
 }
+
+
+_OPERATORS = {
+    "add": "add",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "truediv",
+    "remainder": "mod",
+    "less": "lt",
+    "less_equal": "le",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "equal": "eq",
+    "not_equal": "ne",
+    "bitwise_and": "and_",
+    "bitwise_or": "or_",
+}
+"""Python's operators by NumPy's names."""
 
 
 class ValueMisuse(MethodGuesses):
@@ -67,6 +86,20 @@ class ValueMisuse(MethodGuesses):
 
     def __round__(self, digits: int = 0) -> NoReturn:
         raise self._unknown_value("is not a number", f".round({digits})")
+
+    if not TYPE_CHECKING:  # type checkers find it by themselves
+
+        def __array_ufunc__(self, ufunc: Any, method: str, *of: Any, **_options: Any) -> Any:
+            """Called by NumPy: its operators make expressions, its functions are refused."""
+            compute = getattr(operator, _OPERATORS.get(ufunc.__name__, ""), None)
+            if compute is not None and method == "__call__":
+                return compute(*(each if isinstance(each, ValueMisuse) else each.tolist() for each in of))
+            raise WrongType(
+                f"numpy.{ufunc.__name__} cannot take an expression",
+                where=[SourceLocation.of_caller()],
+                why="It has no value until the flow runs.",
+                fix="penstock.functions has functions of columns, such as ps.functions.log(ps.col.price)",
+            )
 
     def _unknown_value(self, problem: str, method: str) -> WrongType:
         return WrongType(

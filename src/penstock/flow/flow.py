@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, overload
 
 from typing_extensions import TypeVar
 
 from penstock.errors import BadFlow, SourceLocation, Step, WrongType
+from penstock.expr.call_errors import check_function
 from penstock.expr.missing_attributes import MethodGuesses
 from penstock.expr.row_classes import schema_of
 from penstock.expr.tree import Column
@@ -70,6 +71,7 @@ class Flow(MethodGuesses, Shown):
     def __init__(self, name: str, *, ticks: Literal["any", "given"] = "any") -> None:
         self.name = name
         self._location = SourceLocation.of_caller()
+        check_name("flow", name, self._location)
         self._given_ticks = ticks == "given"
         self._nodes: list[Node] = []
         self._names: set[str] = set()
@@ -83,6 +85,18 @@ class Flow(MethodGuesses, Shown):
 
     def __repr__(self) -> str:
         return f"Flow({self.name!r}, {len(self._nodes)} operators)"
+
+    if not TYPE_CHECKING:  # type checkers find it by themselves
+
+        def __enter__(self) -> NoReturn:
+            raise WrongType(
+                "a flow is not a context manager",
+                where=[SourceLocation.of_caller()],
+                why="It opens nothing that must be closed.",
+                fix=f"assign it: flow = ps.Flow({self.name!r})",
+            )
+
+        def __exit__(self, *_error: object) -> None: ...
 
     @overload
     def source(
@@ -223,6 +237,9 @@ class Flow(MethodGuesses, Shown):
         If rows of `seed`, or of another input of `body`, are retracted, so are the rows derived only from
         them. max_iterations: limit on the rounds within one tick.
         """
+        location = SourceLocation.of_caller()
+        check_function("fixpoint", body, ("reached",), location)
+        check_stream(seed, "fixpoint", location)
         # Whether its rows may be retracted is known only once it is closed.
         reached = self.changing_feedback(seed.schema, max_iterations=max_iterations)
         same = cast("Stream[T, Unbounded, Any, NoOrder]", reached)

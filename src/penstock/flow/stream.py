@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 from typing_extensions import TypeVar
 
 from penstock.errors import SourceLocation, WrongType
+from penstock.expr.call_errors import explains_calls
 from penstock.expr.check import check, check_ordered
 from penstock.expr.row_classes import computed_schema
 from penstock.expr.tree import Column, Expr, Ordering
@@ -55,6 +56,11 @@ if TYPE_CHECKING:
     from penstock.flow.event_time_windows import Windows
     from penstock.flow.flow import Flow
     from penstock.flow.grouped_streams import WindowGroups
+
+_OF_OTHER_JOINS = {
+    **dict.fromkeys(("left_on", "right_on"), "join(other, on=ps.left.one == ps.right.two)"),
+    **dict.fromkeys(("suffixes", "rsuffix"), 'suffix="_right", appended to names of right columns'),
+}
 
 U = TypeVar("U")
 B2 = TypeVar("B2", bound=Unbounded)
@@ -299,6 +305,7 @@ class Stream(
         into: None = None,
         name: str | None = None,
     ) -> Stream[Any, B | B2, G | G2, NoOrder]: ...
+    @explains_calls(elsewhere=_OF_OTHER_JOINS)
     def join(
         self,
         other: Stream[Any, Any, Any, Any],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.missing_attributes import MethodGuesses
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.expr.types import Schema
 
 _ROWS = "run the flow: Engine(flow).tick(source=[rows]) returns the changes of each sink"
@@ -31,6 +33,25 @@ _ELSEWHERE = {
 _AGGREGATE = "aggregate it: .agg(total=ps.sum(ps.col.price), rows=ps.count())"
 
 
+_OF_COLUMNS = "operators are for columns, within .select(...) or .filter(...): ps.col.price > 10"
+_OF_STREAMS = {
+    **dict.fromkeys("+|", "did you mean .union(...), which has the rows of both?"),
+    "-": "did you mean .difference(...), which leaves out the rows of the other?",
+    "&": "did you mean .join(...)?",
+}
+
+
+def _no_operator(sign: str) -> Callable[[Any, object], NoReturn]:
+    def refuse(self: Any, other: object) -> NoReturn:
+        raise WrongType(
+            f"{self._what} has no operator {sign}: {self!r}",
+            where=[SourceLocation.of_caller()],
+            fix=_OF_STREAMS.get(sign, _OF_COLUMNS) if isinstance(other, RowMisuse) else _OF_COLUMNS,
+        )
+
+    return refuse
+
+
 class RowMisuse(MethodGuesses):
     """Base of streams and groups: Python's own functions and statements are refused."""
 
@@ -52,6 +73,23 @@ class RowMisuse(MethodGuesses):
             f"{self._what} cannot be indexed: {self!r}",
             where=[SourceLocation.of_caller()],
             fix=self._index_fix,
+        )
+
+    if not TYPE_CHECKING:  # type checkers find them by themselves
+
+        def __setitem__(self, key: object, value: object) -> NoReturn:
+            raise WrongType(
+                f"{self._what} takes no columns by assignment: {self!r}",
+                where=[SourceLocation.of_caller()],
+                why="An operator makes another stream, and leaves this one as it is.",
+                fix=f"stream = stream.with_columns({key}=ps.col.price * 2)",
+            )
+
+        __add__, __radd__, __or__, __sub__, __and__ = (
+            _no_operator(sign) for sign in ("+", "+", "|", "-", "&")
+        )
+        __mul__, __truediv__, __lt__, __le__, __gt__, __ge__ = (
+            _no_operator(sign) for sign in ("*", "/", "<", "<=", ">", ">=")
         )
 
     def _unknown_rows(self, problem: str) -> WrongType:

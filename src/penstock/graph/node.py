@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
+from penstock.errors import SourceLocation, WrongType
 from penstock.expr.tree import Column
 from penstock.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
 from penstock.graph.operator_declarations import Delay, Facts, Need, Port, meet
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from penstock.errors import SourceLocation
     from penstock.expr.tree import Expr
     from penstock.expr.types import Field, Schema
     from penstock.graph.check_context import CheckContext
@@ -277,6 +277,35 @@ class FlowGraph:
             for port, source in enumerate(node.inputs):
                 if ports[port].delay is Delay.NONE:
                     yield Edge(source, node.id, port)
+
+
+class HasGraph(Protocol):
+    """Flow under construction (`penstock.flow.flow.Flow`)."""
+
+    def graph(self) -> FlowGraph: ...
+
+
+def graph_of(flow: HasGraph | FlowGraph, what: str) -> FlowGraph:
+    """Return the graph of a flow. what: the function that takes it, for errors.
+
+    Raises `WrongType` for anything but a flow, and `BadFlow` for an incomplete one.
+    """
+    if isinstance(flow, FlowGraph):
+        return flow
+    kind = type(flow)
+    if hasattr(kind, "graph"):
+        return flow.graph()
+    got, fix = f"{flow!r:.80}", 'make one: flow = ps.Flow("name")'
+    if hasattr(kind, "flow"):
+        fix = "give the flow of the stream: stream.flow"
+    elif callable(flow):
+        got = f"the {'class' if isinstance(flow, type) else 'function'} {function_name(flow)}"
+        fix = f"call it, and give the flow that it makes: {function_name(flow)}(...)"
+    raise WrongType(
+        f"{what}() takes a flow, got {got}",
+        where=[SourceLocation.of_caller()],
+        fix=fix,
+    )
 
 
 def inside_loops(graph: FlowGraph) -> FlowGraph:

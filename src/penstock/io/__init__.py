@@ -24,6 +24,7 @@ from penstock.io.sink import SinkRequest, SinkTarget, Writer, open_sink
 from penstock.io.source import DONE, BadRecord, Batch, Feed, Reader, Source, open_source
 from penstock.io.uri import parse_sink, parse_source
 from penstock.io.wall_clock import TickTime, WallClock
+from penstock.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from penstock.io.pull.source_rows import rows_of
@@ -35,7 +36,8 @@ def __getattr__(name: str) -> Any:
         from penstock.io.pull.source_rows import rows_of
 
         return rows_of
-    raise AttributeError(f"module 'penstock.io' has no attribute {name!r}")
+    guess = did_you_mean(name, __all__)
+    raise AttributeError(f"module 'penstock.io' has no attribute {name!r}{guess and f'; {guess}'}")
 
 
 __all__ = [

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from io import IOBase
 from itertools import islice
 from typing import Any, ClassVar
 
-from penstock.errors import BadInput, BadRow
+from penstock.errors import BadInput, BadRow, SourceLocation
 from penstock.expr.dict_keys import with_representatives
 from penstock.io.delivery.guarantee import AT_LEAST_ONCE, Guarantee
 from penstock.io.delivery.sink_spool import SpooledWriter
@@ -101,8 +102,16 @@ def _(source: Iterable[Any], feed: Feed) -> Reader:
     if hasattr(source, "__arrow_c_stream__"):  # a DataFrame, whose items are names or columns
         raise BadInput(
             f"source {feed.name!r} is a {type(source).__name__}, which is not an iterable of rows",
+            where=[SourceLocation.of_caller()],
             fix='pandas: df.to_dict("records"); Polars: df.to_dicts(); pyarrow: table.to_pylist(); '
             f"or Engine(flow).tick({feed.name}=df), which takes the DataFrame itself",
+            source=feed.name,
+        )
+    if isinstance(source, IOBase) and not feed.schema.scalar:
+        raise BadInput(
+            f"source {feed.name!r} is an open file, whose items are lines of text",
+            where=[SourceLocation.of_caller()],
+            fix="give JsonFiles(path) or CsvFiles(path), which read rows from files",
             source=feed.name,
         )
     return RowsReader(iter(source), feed)

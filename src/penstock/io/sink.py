@@ -22,7 +22,7 @@ from functools import singledispatch
 from pathlib import Path
 from typing import Any, ClassVar
 
-from penstock.errors import BadInput
+from penstock.errors import BadInput, SourceLocation
 from penstock.expr.types import Schema
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.delivery.negative_rows import MAX_LISTED, HeldBack
@@ -109,6 +109,7 @@ def open_sink(sink: object, request: SinkRequest) -> Writer:
     """Open a writer to `sink`. Raises `BadInput` unless it is a sink that can hold such rows."""
     raise BadInput(
         f"sink {request.name!r} is {type(sink).__name__}, which is not a sink",
+        where=[SourceLocation.of_caller()],
         fix="give Changelog(...), TableFiles(...), Call(...), Memory(), Print(), a list or a function",
         sink=request.name,
     )

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from penstock.errors import BadInput, BadRow
+from penstock.errors import BadInput, BadRow, SourceLocation
 from penstock.expr.types import Field, Schema
 from penstock.io.delivery.guarantee import Guarantee
 
@@ -209,6 +209,9 @@ def open_source(source: object, feed: Feed) -> Reader:
     """
     raise BadInput(
         f"source {feed.name!r} is {type(source).__name__}, which is not a source",
-        fix="give JsonFiles(...), CsvFiles(...), ParquetFiles(...), Rows(...) or an iterable of rows",
+        where=[SourceLocation.of_caller()],
+        fix=f"give what .collect() reads: {feed.name}.collect()"
+        if hasattr(source, "collect")
+        else "give JsonFiles(...), CsvFiles(...), ParquetFiles(...), Rows(...) or an iterable of rows",
         source=feed.name,
     )

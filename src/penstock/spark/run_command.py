@@ -24,12 +24,13 @@ from penstock.engine.endpoints import (
 )
 from penstock.engine.engine import Engine
 from penstock.engine.interrupt import Interrupt
-from penstock.engine.progress import Observer, Progress, combine_observers
+from penstock.engine.progress import Observer, Progress, check_observers, combine_observers
 from penstock.engine.progress_display import run_display
 from penstock.engine.prometheus import Metrics, serving_metrics
 from penstock.engine.run import RunResult
 from penstock.errors import BadInput, NotOnSpark
 from penstock.flow.operators.source import Source as SourceOperator
+from penstock.graph.node import graph_of
 from penstock.io.delivery.atomic_files import subfolder_for
 from penstock.path_or_url import local_path
 from penstock.spark.checkpoints.resume import Loops, SparkResumeBinding
@@ -123,9 +124,10 @@ def run(
     `FlowChanged`, `CheckpointDamaged` and `CheckpointInUse` for the checkpoint; `SparkProcessDied`; and the
     errors of a tick, which is then neither committed nor published.
     """
-    graph = flow.graph()
+    graph = graph_of(flow, "run")
     sources = with_tick_time(graph, sources)
-    check_names(graph, sources, sinks or {})
+    check_names(graph, sources, {} if sinks is None else sinks)
+    check_observers(on_tick, observer, progress)
     _check_choice("mode", mode, "stream", "batch")
     _check_choice("way", way, "auto", "one task", "stages")
     _check_choice("loops", loops, None, "one shard", "rounds")

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from penstock.analysis import analyse
 from penstock.analysis.node_labels import label
-from penstock.flow.flow import Flow
+from penstock.graph.node import graph_of
 from penstock.graph.operator_declarations import Delay
 
 if TYPE_CHECKING:
     from penstock.analysis import Analysis
+    from penstock.flow.flow import Flow
     from penstock.graph.node import Edge, FlowGraph, Node
 
 _TEXT_WIDTH = 36
@@ -99,7 +100,7 @@ def picture_of(flow: Flow | FlowGraph) -> Picture:
 
     Raises the errors of `analyse`, and `BadFlow` for a flow that is not complete.
     """
-    graph = flow.graph() if isinstance(flow, Flow) else flow
+    graph = graph_of(flow, "draw")
     analysis = analyse(graph)
     return Picture(
         title=graph.name,

@@ -20,7 +20,7 @@ from penstock.io.delivery.table_keys import TableKey, validate_key
 from penstock.io.files.changelog import check_columns
 from penstock.io.sink import SinkRequest, Writer, column_names, open_sink
 from penstock.io.source import Feed, Reader, Source, open_source, set_fields
-from penstock.path_or_url import scheme_of, unsupported_scheme_error
+from penstock.path_or_url import path_text, scheme_of, unsupported_scheme_error
 from penstock.requirements import require_package
 
 _GUARANTEE = Guarantee(
@@ -84,7 +84,7 @@ class DeltaTable(DeliveredSink):
     ) -> None:
         set_fields(
             self,
-            path=os.fspath(path),
+            path=path_text(path, "DeltaTable"),
             key=column_names(key),
             app=app,
             feed=feed,
@@ -114,7 +114,7 @@ class DeltaChangelog(DeliveredSink):
         app: str = "penstock",
         options: Mapping[str, str] | None = None,
     ) -> None:
-        set_fields(self, path=os.fspath(path), app=app, options=dict(options or {}))
+        set_fields(self, path=path_text(path, "DeltaChangelog"), app=app, options=dict(options or {}))
 
     @property
     def destination(self) -> Hashable:
@@ -152,7 +152,7 @@ class DeltaRows(Source):
             raise BadInput(f"versions_per_tick is {versions_per_tick}", fix="give 1 or more, or leave it out")
         set_fields(
             self,
-            path=os.fspath(path),
+            path=path_text(path, "DeltaRows"),
             version=version,
             versions_per_tick=versions_per_tick,
             options=dict(options or {}),

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.errors import BadInput, SourceLocation
+from penstock.expr.call_errors import explains_calls
 from penstock.expr.types import Schema
 from penstock.io.declared_types import refuse_untyped
 from penstock.io.delivery.atomic_files import (
@@ -79,6 +80,7 @@ class Changelog(SinkTarget):
     path: str
     compact_after: int | None = None
 
+    @explains_calls()
     def __init__(self, path: str | os.PathLike[str], compact_after: int | None = None) -> None:
         if compact_after is not None and compact_after < 1:
             raise BadInput(

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import BadInput, UnreadableSource
+from penstock.expr.call_errors import explains_calls
 from penstock.expr.types import BytesType, Field, StrType
 from penstock.io.declared_types import refuse_untyped
 from penstock.io.files.csv_dialect import CsvDialect, Malformed
 from penstock.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable
-from penstock.io.files.file_source import Files
+from penstock.io.files.file_source import OF_OTHER_READERS, Files
 from penstock.io.files.json_files import checked_weight
 from penstock.io.files.text_blocks import WHOLE, Part, Position, line_blocks, line_parts, open_bytes
 from penstock.io.files.text_values import Unfit, parser_of, shortened
@@ -33,6 +34,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.io.files.csv_columns import CsvColumns
+
+
+_OF_OTHER_READERS = {
+    **OF_OTHER_READERS,
+    **dict.fromkeys(("delimiter", "separator", "delim"), "sep=';'"),
+    **dict.fromkeys(("quotechar", "quote_char", "quotes"), "quote='\"'"),
+    **dict.fromkeys(("escapechar", "escape_char"), r"escape='\\'"),
+    **dict.fromkeys(("charset", "fileEncoding"), "encoding='cp1252'"),
+    **dict.fromkeys(("na_values", "null_values", "nullValue", "nulls"), "null=['NA', '-']"),
+    **dict.fromkeys(("has_header", "hasHeader"), "header=False, with columns in the declared order"),
+    "compression": "leave it out: .gz is decompressed",
+}
 
 
 @dataclass(frozen=True, init=False)
@@ -56,6 +69,7 @@ class CsvFiles(Files):
     header: bool
     null: tuple[str, ...]
 
+    @explains_calls(elsewhere=_OF_OTHER_READERS)
     def __init__(
         self,
         path: str | os.PathLike[str],

@@ -21,6 +21,7 @@ from stat import S_ISDIR
 from typing import Any, TypeAlias
 
 from penstock.errors import BadInput, InputChanged, UnreadableSource
+from penstock.expr.call_errors import explains_calls
 from penstock.io.source import DONE, Source, dead_letter_folder, printable, set_fields
 from penstock.near_names import did_you_mean
 from penstock.path_or_url import local_path
@@ -38,6 +39,18 @@ _CLOCK_GRAIN = 2 * 10**9
 """Nanoseconds after which a further change of a folder certainly shows in its time of modification."""
 
 
+_ROW_CLASS = "columns and their types are those of the row class: flow.source(name, RowClass)"
+OF_OTHER_READERS = {
+    **dict.fromkeys(("dtype", "dtypes", "schema", "names", "columns", "usecols", "inferSchema"), _ROW_CLASS),
+    **dict.fromkeys(("lines", "multiLine", "orient"), "leave it out: lines and arrays are told apart"),
+    **dict.fromkeys(("compression", "encoding"), "leave it out: .gz is decompressed, and files are UTF-8"),
+    **dict.fromkeys(("mode", "badRecordsPath", "on_bad_lines"), 'dead_letter="FOLDER" sets bad rows aside'),
+    **dict.fromkeys(("chunksize", "nrows"), "ps.run(..., tick_rows=1000) limits the rows of a tick"),
+    **dict.fromkeys(("maxFilesPerTrigger", "max_files_per_trigger"), "files_per_tick=1"),
+}
+"""Ways out by options of readers in pandas, Polars and Spark."""
+
+
 @dataclass(frozen=True)
 class Files(Source):
     """Base class of file sources: files in name order, including new ones if the run follows its sources.
@@ -53,6 +66,7 @@ class Files(Source):
     dead_letter: str | None
     files_per_tick: int | None
 
+    @explains_calls(elsewhere=OF_OTHER_READERS)
     def __init__(
         self,
         path: str | os.PathLike[str],

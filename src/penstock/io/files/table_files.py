@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from penstock.errors import BadInput
+from penstock.expr.call_errors import explains_calls
 from penstock.expr.dict_keys import with_representatives
 from penstock.expr.types import Schema
 from penstock.io.declared_types import refuse_untyped
@@ -80,6 +81,7 @@ class TableFiles(SinkTarget):
     key: tuple[str, ...] | None = None
     buckets: int = 16
 
+    @explains_calls()
     def __init__(
         self, path: str | os.PathLike[str], key: Iterable[str] | str | None = None, buckets: int = 16
     ) -> None:

@@ -1,0 +1,3 @@
+from penstock.io import Changelog
+
+Changelog()

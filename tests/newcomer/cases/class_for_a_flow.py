@@ -1,0 +1,4 @@
+import penstock as ps
+from penstock import Flow
+
+ps.run(Flow, {"orders": []})

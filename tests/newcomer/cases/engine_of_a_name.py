@@ -1,0 +1,3 @@
+from penstock import Engine
+
+Engine("shop")

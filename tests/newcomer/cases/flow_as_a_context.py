@@ -1,0 +1,4 @@
+from penstock import Flow
+
+with Flow("shop") as flow:
+    print(flow)

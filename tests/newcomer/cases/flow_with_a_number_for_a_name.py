@@ -1,0 +1,3 @@
+from penstock import Flow
+
+Flow(3)

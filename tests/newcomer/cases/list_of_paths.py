@@ -1,0 +1,3 @@
+from penstock.io import CsvFiles
+
+CsvFiles(["a.csv", "b.csv"])

@@ -1,0 +1,16 @@
+from typing import NamedTuple
+
+import penstock as ps
+from penstock import Flow, col
+
+
+class Order(NamedTuple):
+    id: int
+    country: str
+    price: float
+
+
+flow = Flow("shop")
+orders = flow.source("orders", Order)
+flow.sink("large", orders.filter(col.price > 10))
+ps.run(flow, {"orders": []}, on_tick=lambda: print("tick"))

@@ -1,0 +1,3 @@
+from penstock.io import JsonFiles
+
+JsonFiles("in", dead_leter="bad")

@@ -1,0 +1,3 @@
+from penstock import io
+
+io.CSVFiles("in")
