@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.errors import SourceLocation, UnknownRowType, WrongType
+from penstock.expr.call_errors import check_function
 from penstock.expr.expression_text import constant_text
 from penstock.expr.row_classes import schema_of
 from penstock.expr.tree import Column, Expr
@@ -231,6 +232,7 @@ def result_schema(
             why="A tick awaits nothing: its rows would be coroutines.",
             fix="make it a plain `def`; await the outside world in a source, or in a sink of penstock.pull",
         )
+    check_function(what, function, ("row",), location)
     if returns is not None:
         return schema_of(returns)
     try:

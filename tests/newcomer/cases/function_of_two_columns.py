@@ -1,0 +1,14 @@
+from typing import NamedTuple
+
+from penstock import Flow
+
+
+class Order(NamedTuple):
+    id: int
+    country: str
+    price: float
+
+
+flow = Flow("shop")
+orders = flow.source("orders", Order)
+orders.map(lambda id, country, price: price * 2, returns=float)
