@@ -37,12 +37,16 @@ FITTING = [
 ]
 
 
-@pytest.mark.parametrize("function", FITTING, ids=str)
+@pytest.mark.parametrize("function", FITTING, ids=range(len(FITTING)))
 def test_a_function_that_can_be_called_is_accepted(function: Callable[..., object]) -> None:
     check_function("sink 'totals'", function, ("tick", "changes"), SourceLocation("flow.py", 1))
 
 
-@pytest.mark.parametrize("function", [with_needed_keyword, Counter, len, 3, None], ids=str)
+@pytest.mark.parametrize(
+    "function",
+    [with_needed_keyword, Counter, len, 3, None],
+    ids=lambda each: getattr(each, "__name__", repr(each)),
+)
 def test_a_function_that_cannot_be_called_is_refused(function: object) -> None:
     with pytest.raises(WrongType, match=r"takes \(tick, changes\), got "):
         check_function("sink 'totals'", function, ("tick", "changes"), SourceLocation("flow.py", 1))
