@@ -39,6 +39,7 @@ def test_a_wrong_answer_ends_it_with_both_answers() -> None:
         demo.check(Console(file=io.StringIO()), {10: 1.0}, 200)
 
 
+@pytest.mark.verify
 @pytest.mark.spark
 def test_on_spark_it_checks_the_answer_and_shows_that_spark_alone_refuses(spark: Any) -> None:
     text = output("--events", "4000", "--ticks", "2")

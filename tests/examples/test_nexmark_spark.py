@@ -55,7 +55,7 @@ def read_by(flow: ps.Flow, sources: dict[str, Any]) -> dict[str, Any]:
     [
         pytest.param(2, "one task", PARAMETERS, True, id="2 ticks of files in one task"),
         pytest.param(5, "auto", WITH_LATE_ONES, False, id="5 ticks with late rows", marks=pytest.mark.verify),
-        pytest.param(3, "stages", PARAMETERS, False, id="3 ticks by stages"),
+        pytest.param(3, "stages", PARAMETERS, False, id="3 ticks by stages", marks=pytest.mark.verify),
     ],
 )
 def test_a_stream_gives_the_answers_of_the_database_however_it_is_cut(

@@ -267,6 +267,7 @@ def test_a_delta_table_shows_what_is_there_once(history: Any) -> None:
         check(delta(Path(folder)), history, keyed=True)
 
 
+@pytest.mark.verify
 @settings(max_examples=12)
 @given(HISTORIES)
 @example(OVERTAKEN)

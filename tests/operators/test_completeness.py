@@ -101,7 +101,8 @@ def test_tasks_answer_each_tick_as_the_engine_does(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.verify) for part in (1, 2, 3))])
+@pytest.mark.verify
+@pytest.mark.parametrize("part", range(4))
 def test_a_batch_answers_as_the_engine_with_all_input_in_one_tick(spark: Any, part: int) -> None:
     inputs = {"x": [Change(row, 1) for row in X], "y": [*map(ps.insert, Y), ps.delete(Y[0])]}
     cases = {name: (example(name), inputs) for name in runs_on_spark("batch")[part::4]}

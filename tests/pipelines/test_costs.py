@@ -100,6 +100,7 @@ def add(project: Project, number: int, ids: range) -> None:
     project.add("in", number, [{"id": id_} for id_ in ids])
 
 
+@pytest.mark.verify
 @pytest.mark.spark
 def test_a_large_change_makes_a_table_from_all_rows(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
@@ -150,6 +151,7 @@ def test_a_large_change_makes_a_table_from_all_rows(
     assert project.rows("parity") == Counter([(0, 573), (1, 573)])
 
 
+@pytest.mark.verify
 @pytest.mark.spark
 def test_state_of_many_rows_is_in_more_shards(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch

@@ -77,6 +77,7 @@ def assert_right(project: Project) -> None:
         assert project.rows(table) == rows, table
 
 
+@pytest.mark.verify
 def test_its_tables_are_those_of_all_input_after_every_run(tmp_path: Path, spark: SparkSession) -> None:
     project = copied(tmp_path, spark)
     add_input(project.root, 1, 400, 30)

@@ -108,6 +108,7 @@ def test_names_that_differ_in_case_are_one(project: Project) -> None:
         project.run()
 
 
+@pytest.mark.verify
 def test_files_that_are_gone_or_changed_leave_the_tables(project: Project) -> None:
     project.add("in", 2, rows_of(10, first=3))
     project.run()
@@ -236,6 +237,7 @@ def test_a_second_run_at_the_same_time_is_refused(project: Project) -> None:
     assert project.rows("total") == Counter({(3, 12): 1})
 
 
+@pytest.mark.verify
 def test_an_edited_project(project: Project) -> None:
     project.run()
 

@@ -44,7 +44,7 @@ def kinds(monkeypatch: pytest.MonkeyPatch, record_property: Any) -> Iterator[Cou
 
 
 @pytest.mark.usefixtures("kinds")
-@pytest.mark.seeds(48, together=12)
+@pytest.mark.seeds(48, together=12, verify_from=24)
 def test_the_answer_is_that_of_spark(checker: QueryChecker, seeds: range) -> None:
     for seed in seeds:
         checker.check(seed)

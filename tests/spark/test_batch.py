@@ -117,7 +117,16 @@ SINGLE: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("build", SINGLE.values(), ids=SINGLE)
+LONG = ("further aggregates by a float", "further aggregates of everything")
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        pytest.param(build, id=name, marks=[pytest.mark.verify] if name in LONG else [])
+        for name, build in SINGLE.items()
+    ],
+)
 def test_an_operator_answers_as_it_is_defined(spark: SparkSession, build: Callable[[Any], Any]) -> None:
     flow = ps.Flow("one")
     flow.sink("out", build(flow.source("items", Item)))

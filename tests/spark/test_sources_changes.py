@@ -297,6 +297,7 @@ def test_a_pull_stream_without_end_is_followed(spark: Any) -> None:
     assert sorted(row[0] for row in seen) == list(range(len(seen)))
 
 
+@pytest.mark.verify
 def test_a_pull_stream_is_read_whole_in_a_batch_and_as_a_bounded_source(spark: Any) -> None:
     expected = Counter(repr(Number(n)) for n in range(25))
     assert copied(spark, numbers(25), Number, table=False, mode="batch") == expected
@@ -307,11 +308,13 @@ def test_a_pull_stream_is_read_whole_in_a_batch_and_as_a_bounded_source(spark: A
     assert Counter(map(repr, memory.rows())) == expected
 
 
+@pytest.mark.verify
 def test_changes_of_a_pull_stream_have_their_weights(spark: Any) -> None:
     changes = [ps.insert(Number(1)), ps.insert(Number(2)), ps.delete(Number(1))]
     assert copied(spark, pull.values(changes), Number) == Counter([repr(Number(2))])
 
 
+@pytest.mark.verify
 def test_what_a_pull_stream_fails_with_is_told(spark: Any) -> None:
     def odd(value: int) -> Number:
         if value == 7:

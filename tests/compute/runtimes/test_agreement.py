@@ -37,6 +37,7 @@ def served(draw: st.DrawFn) -> tuple[Case, list[Tick]]:
     return case, draw(cuts(case, most=4))
 
 
+@pytest.mark.verify
 @pytest.mark.spark
 @examples(0.06)
 @given(drawn=served(), data=st.data())

@@ -124,7 +124,7 @@ async def test_a_failure_upstream_ends_the_program_and_is_what_its_source_fails_
 
 
 def test_a_value_that_is_no_bytes_is_named() -> None:
-    with pytest.raises(WrongValue, match=r"process\(\) was given int"):
+    with pytest.raises(WrongValue, match=r"process\(\) takes bytes, got int"):
         pull(values([b"a", 3]), process(["cat"]), collect()).run()
 
 

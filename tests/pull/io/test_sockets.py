@@ -269,7 +269,7 @@ async def test_a_failure_upstream_breaks_the_connection_and_is_what_the_source_f
 @in_loop
 async def test_a_value_that_is_no_bytes_breaks_the_connection_too() -> None:
     async with serving(silent) as server:
-        with pytest.raises(WrongValue, match=r"connect\(\) was given str"):
+        with pytest.raises(WrongValue, match=r"connect\(\) takes bytes, got str"):
             await pull(values([b"a", "b"]), connect(*server.address), collect())
     assert isinstance(server.error, ConnectionResetError)
 
