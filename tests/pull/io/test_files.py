@@ -301,7 +301,7 @@ def test_a_disk_that_is_full_at_the_end_is_noticed() -> None:
 def test_text_is_no_bytes_and_bytes_are_no_text(tmp_path: Path) -> None:
     with pytest.raises(WrongValue, match=r"to_file\(\) takes bytes, got str"):
         pull(values(["a"]), to_file(tmp_path / "x")).run()
-    with pytest.raises(WrongValue, match=r"to_lines\(\) was given bytes"):
+    with pytest.raises(WrongValue, match=r"to_lines\(\) takes text, got bytes"):
         pull(values([b"a"]), to_lines(tmp_path / "x")).run()
     assert os.listdir(tmp_path) == []
 
