@@ -22,7 +22,7 @@ def extras_of(page: Path) -> tuple[str, ...] | None:
         return None
     beginning = "\n".join(page.read_text("utf-8").splitlines()[:BEGINNING])
     told = re.search(r"extras? ((?:`\w+`(?:, | and )?)+)", beginning)
-    return None if told is None else tuple(re.findall(r"\w+", told[1].replace(" and ", " ")))
+    return None if told is None else tuple(re.findall(r"\w+(?=`)", told[1]))
 
 
 def missing_packages(extras: Iterable[str]) -> list[str]:

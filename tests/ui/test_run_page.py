@@ -166,7 +166,7 @@ def test_the_error_that_ended_the_run_is_kept() -> None:
 
 def test_two_questions_at_a_time_are_too_many() -> None:
     page = page_of()
-    with page._asking:
+    with page._find_why._lock:
         assert "Another question" in page.why("totals", "{}")["why_not"]
 
 

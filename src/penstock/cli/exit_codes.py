@@ -18,6 +18,7 @@ from penstock.errors import (
 
 FAILED = 1
 REFUSED = 2
+CANNOT_TELL = 3
 
 _FAILURES = (
     BadRow,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.exit_codes import FAILED
+from penstock.cli.exit_codes import CANNOT_TELL, FAILED
 from penstock.cli.options import FlowName, SourceUris, parse_named_uris
 from penstock.cli.text_tables import create_console, create_table
 from penstock.errors import BadInput
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _SHOWN_ROWS = 200
 """Rows of a source that are listed."""
-CANNOT_TELL = 3
-"""Exit code if rows that were not read could change the answer."""
 
 RowArgument = Annotated[str, typer.Argument(help="The row as a JSON object; - reads it from standard input.")]
 Seconds = Annotated[float, typer.Option(min=0.1, help="Time for the search.")]

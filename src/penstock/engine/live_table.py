@@ -111,9 +111,7 @@ class RateLimited:
         wait = 0.0 if self._last is None else self._last + self._between - now
         loop = running_loop() if wait > 0 else None
         if loop is None:
-            self._requested = False
-            self._last = now
-            self._action()
+            self._serve(now)
             return
         self._requested = True
         if not self._scheduled:
@@ -123,9 +121,12 @@ class RateLimited:
     def serve_waiting(self) -> None:
         """Serve a request that waits for the loop now."""
         if self._requested:
-            self._requested = False
-            self._last = self._clock()
-            self._action()
+            self._serve(self._clock())
+
+    def _serve(self, now: float) -> None:
+        self._requested = False
+        self._last = now
+        self._action()
 
     def _late(self) -> None:
         self._scheduled = False

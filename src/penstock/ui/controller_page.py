@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from penstock.compute.client.dataclass_json import to_plain
 from penstock.ui.flow_overview import flow_description
+from penstock.ui.page import OneAtATime
 from penstock.ui.view_rows import ViewRows
 from penstock.view import to_svg
 from penstock.view.picture import Arrow, Box, BoxRole, Kind, Picture
@@ -36,8 +36,7 @@ class ControllerPage:
     def __init__(self, address: str, client: Client, find_why: Callable[[str, str], Json]) -> None:
         self._address = address
         self._client = client
-        self._find_why = find_why
-        self._asking = Lock()
+        self._find_why = OneAtATime(find_why)
         self._status: ControllerStatus | None = None
         self._version = 0
         self._looked = 0.0
@@ -109,17 +108,12 @@ class ControllerPage:
         return {"why_not": _NO_LETTERS}
 
     def why(self, view: str, row: str) -> Json:
-        served = {each.name: each for each in self._status.views} if self._status else {}
-        if view not in served:
+        served = self._status.views if self._status else ()
+        if view not in (each.name for each in served):
             return {
                 "why_not": f"{view} is a collection: clients, or a view that writes into it, wrote the row."
             }
-        if not self._asking.acquire(blocking=False):
-            return {"why_not": "Another question is being answered. Ask again when it is done."}
-        try:
-            return self._find_why(view, row)
-        finally:
-            self._asking.release()
+        return self._find_why(view, row)
 
 
 def _picture(found: ControllerStatus) -> Picture:
@@ -135,15 +129,12 @@ def _picture(found: ControllerStatus) -> Picture:
         *(Box(ids[each.name], (each.name, _view_state(each)), BoxRole.OPERATOR) for each in found.views),
     ]
     appended = {each.name for each in found.collections if each.append_only}
+    kinds = {name: Kind.APPEND if name in appended else Kind.CHANGES for name in ids}
     arrows = [
-        Arrow(ids[read], ids[view.name], Kind.APPEND if read in appended else Kind.CHANGES, "")
-        for view in found.views
-        for read in view.reads
+        Arrow(ids[read], ids[view.name], kinds[read], "") for view in found.views for read in view.reads
     ]
     written = [
-        Arrow(ids[view.name], ids[view.into], Kind.APPEND if view.into in appended else Kind.CHANGES, "")
-        for view in found.views
-        if view.into is not None
+        Arrow(ids[view.name], ids[view.into], kinds[view.into], "") for view in found.views if view.into
     ]
     return Picture("Views and collections", tuple(boxes), (*arrows, *written), ())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from threading import Lock
 from typing import Any, Protocol, TypeAlias
 
 Json: TypeAlias = "dict[str, Any]"
@@ -52,3 +54,20 @@ class Page(Protocol):
     def why(self, view: str, row: str) -> Json:
         """Return the source rows that a view's row, as JSON, came from."""
         ...
+
+
+class OneAtATime:
+    """Answers questions why a row is there, one at a time: a search takes seconds of processor time."""
+
+    def __init__(self, find: Callable[[str, str], Json]) -> None:
+        self._find = find
+        self._lock = Lock()
+
+    def __call__(self, view: str, row: str) -> Json:
+        """Return the answer, or why there is none while another question is being answered."""
+        if not self._lock.acquire(blocking=False):
+            return {"why_not": "Another question is being answered. Ask again when it is done."}
+        try:
+            return self._find(view, row)
+        finally:
+            self._lock.release()

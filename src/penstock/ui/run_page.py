@@ -19,6 +19,7 @@ from penstock.io.source import dead_letter_folder
 from penstock.state.commit import CommitLog
 from penstock.ui.checkpoint_state import state_of, state_of_key
 from penstock.ui.flow_overview import flow_overview
+from penstock.ui.page import OneAtATime
 from penstock.ui.rows_read_back import (
     changes_of_tick,
     current_rows,
@@ -118,7 +119,7 @@ class RunPage:
         self._resumed = 0 if folder is None else CommitLog(Path(folder)).last_tick()
         self._failure: str | None = None
         self._broken = False
-        self._asking = threading.Lock()
+        self._find_why = OneAtATime(subject.find_why)
         self._to_read: deque[int] = deque()
         self.observer = Observer(self._on_changes)
 
@@ -290,12 +291,7 @@ class RunPage:
     def why(self, view: str, row: str) -> Json:
         if view not in self._views:
             return {"why_not": f"This run writes no sink {view!r}."}
-        if not self._asking.acquire(blocking=False):
-            return {"why_not": "Another question is being answered. Ask again when it is done."}
-        try:
-            return self._subject.find_why(view, row)
-        finally:
-            self._asking.release()
+        return self._find_why(view, row)
 
 
 def _cost(done: Progress) -> Json:

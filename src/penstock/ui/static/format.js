@@ -6,7 +6,7 @@ const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumSignific
 export const whole = (n) => (n === null || n === undefined ? "" : WHOLE.format(n));
 export const short = (n) => (Number.isFinite(n) ? SHORT.format(n) : "");
 
-export const counted = (n, one, many = `${one}s`) => `${whole(n)} ${n === 1 ? one : many}`;
+export const counted = (n, one) => `${whole(n)} ${one}${n === 1 ? "" : "s"}`;
 
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "";
