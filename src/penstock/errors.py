@@ -489,12 +489,3 @@ class NotLending(PenstockError):
     """A lender was asked for values without a stream to lend them from."""
 
     code = "P660"
-
-
-# --- tools for tests: P9xx ----------------------------------------------------------------
-
-
-class BadCase(PenstockError):
-    """A file of conformance cases cannot be read or is malformed."""
-
-    code = "P901"

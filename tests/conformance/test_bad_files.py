@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.errors import BadCase
-from penstock.testing.conformance import case_functions, run_file
-from penstock.testing.conformance.case_format import Fields
-from penstock.testing.conformance.case_functions import NotAFunction, function_of
+from tests.conformance.case_format import BadCase, Fields
+from tests.conformance.case_functions import NotAFunction, function_of
+from tests.conformance.runner import run_file
 from tests.golden import assert_golden
 
 TEXTS = Path(__file__).parent / "bad_files"
@@ -246,18 +244,14 @@ def test_a_function_that_is_more_than_a_function_is_refused(text: str) -> None:
         function_of(text)
 
 
-def test_the_function_of_a_text_is_what_the_text_says() -> None:
-    tree = ast.parse(Path(case_functions.__file__).read_text(encoding="utf-8"))
-    table = next(node.value for node in tree.body if isinstance(node, ast.AnnAssign))
-    assert isinstance(table, ast.Dict)
-    for text, function in zip(table.keys, table.values, strict=True):
-        assert isinstance(text, ast.Constant)
-        assert isinstance(text.value, str)
-        assert ast.dump(ast.parse(text.value, mode="eval").body) == ast.dump(function), text.value
-
-
-def test_cases_may_use_further_functions_that_a_program_adds(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(NotAFunction):
-        function_of("lambda x: x + 77")
-    monkeypatch.setitem(case_functions.FUNCTIONS, "lambda x: x + 77", lambda x: x + 77)
-    assert function_of("  lambda x: x + 77")(1) == 78
+@pytest.mark.parametrize(
+    ("text", "arguments", "answer"),
+    [
+        ("  lambda x: x + 77", (1,), 78),
+        ("lambda *xs: sum(xs)", (1, 2, 3), 6),
+        ("lambda acc, x: {**acc, x: acc.get(x, 0) + 1}", ({1: 1}, 1), {1: 2}),
+        ("lambda a: tuple(sorted({k: v for k, v in a if k}.items()))", ([(2, 1), (0, 5)],), ((2, 1),)),
+    ],
+)
+def test_a_function_is_compiled_from_its_text(text: str, arguments: tuple[Any, ...], answer: object) -> None:
+    assert function_of(text)(*arguments) == answer

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.testing.conformance import KINDS, run_file
-from penstock.testing.conformance.flow_builder import BUILDERS
-from penstock.testing.conformance.operator_signatures import SIGNATURES
+from tests.conformance.flow_builder import BUILDERS
+from tests.conformance.operator_signatures import SIGNATURES
+from tests.conformance.runner import KINDS, run_file
 from tests.golden import assert_golden
 
 CASES = Path(__file__).parent / "cases"

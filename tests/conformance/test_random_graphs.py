@@ -6,10 +6,10 @@ from typing import Any
 
 from hypothesis import given
 
-from penstock.testing.conformance.case_format import Fields
-from penstock.testing.conformance.tick_cases import read_case, run_case
 from tests.conformance import naive
+from tests.conformance.case_format import Fields
 from tests.conformance.random_graphs import STATELESS, graphs
+from tests.conformance.tick_cases import read_case, run_case
 
 
 def check(graph: tuple[dict[str, Any], dict[str, Any]]) -> None:

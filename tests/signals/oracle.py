@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.testing.conformance.signal_cases import ZIP, NodeDescription
+from tests.conformance.signal_cases import ZIP, NodeDescription
 
 SILENT: Any = object()
 """Instead of a value: the node has not fired."""

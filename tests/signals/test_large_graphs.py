@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import penstock as ps
-from penstock.testing.conformance.signal_cases import SCHEDULES
+from tests.conformance.signal_cases import SCHEDULES
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

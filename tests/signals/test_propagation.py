@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.testing.conformance.signal_cases import NodeDescription, PropagationCase, run_case
+from tests.conformance.signal_cases import NodeDescription, PropagationCase, run_case
 from tests.properties.effort import examples
 from tests.signals.oracle import expected_of
 

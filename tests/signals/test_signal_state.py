@@ -12,7 +12,7 @@ import penstock as ps
 from penstock.engine.program import compile_program
 from penstock.errors import WrongType
 from penstock.state.codec import decode, value_encoder
-from penstock.testing.conformance.signal_cases import SCHEDULES, PropagationCase, build
+from tests.conformance.signal_cases import SCHEDULES, PropagationCase, build
 from tests.properties.effort import examples
 from tests.signals.test_propagation import events_of, graphs
 

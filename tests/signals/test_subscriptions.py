@@ -17,7 +17,7 @@ from penstock.engine.signals.statistics import SILENT as NO_ANSWER
 from penstock.engine.signals.watchers import Subscription
 from penstock.errors import BadInput, UserFunctionFailed
 from penstock.flow.operators.signals.statistic_signal import StatisticSignal
-from penstock.testing.conformance.signal_cases import SCHEDULES, NodeDescription, add_signal_node
+from tests.conformance.signal_cases import SCHEDULES, NodeDescription, add_signal_node
 from tests.properties.effort import examples
 from tests.signals.oracle import SILENT, SignalOracle
 from tests.signals.test_propagation import NUMBERS, bounded_sum, events_of, graphs, one_input

@@ -22,7 +22,6 @@ from typer.core import TyperGroup
 from penstock import __version__
 from penstock.cli.check import check
 from penstock.cli.checkpoints import compact, reshard, rewind, skip
-from penstock.cli.conformance import conform, trace
 from penstock.cli.doctor import doctor
 from penstock.cli.exit_codes import FAILED, exit_code, signal_code
 from penstock.cli.infer import infer
@@ -38,6 +37,7 @@ from penstock.cli.servers import controller, replica
 from penstock.cli.state import state
 from penstock.cli.status import status
 from penstock.cli.subscribe import subscribe
+from penstock.cli.trace import trace
 from penstock.cli.view_reads import copy, peek
 from penstock.cli.views import view
 from penstock.cli.why import why
@@ -117,7 +117,7 @@ _PANELS = {
         controller, replica, replicas, view, insert, delete, peek, copy, subscribe, status,
     ),
     "Spark and its pipelines": (pipeline, package, doctor),
-    "Pull-streams": (conform, trace),
+    "Pull-streams": (trace,),
 }  # fmt: skip
 """Commands and groups of commands, by heading of the help."""
 

@@ -1,7 +1,7 @@
 """Test tools for flows: tick tables, claims, an oracle, and checks of pull-stream modules.
 
 To be imported separately: `penstock.testing.strategies`, which needs Hypothesis; `penstock.testing.compute`,
-a simulation of served views; `penstock.testing.conformance`, the runner of `penstock conform`.
+a simulation of served views.
 """
 
 from penstock.testing import oracle_folds as oracle_folds  # registers folds with the oracle

@@ -6,7 +6,6 @@ import json
 import re
 from pathlib import Path
 
-from penstock.testing.conformance import Outcome, run_file
 from tests.compute.conformance.table import (
     CONTROLLER,
     LOGIC,
@@ -15,6 +14,8 @@ from tests.compute.conformance.table import (
     TESTED,
     WITHOUT_TEST,
 )
+from tests.conformance.case_format import Outcome
+from tests.conformance.runner import run_file
 
 TESTS = Path(__file__).parents[1]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.testing.conformance.case_format import Fields, shown
-from penstock.testing.conformance.case_functions import NotAFunction, function_of
-from penstock.testing.conformance.case_values import from_json
+from tests.conformance.case_format import Fields, shown
+from tests.conformance.case_functions import NotAFunction, function_of
+from tests.conformance.case_values import from_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,7 @@ def _function(fields: Fields, name: str) -> Callable[..., Any]:
         return function_of(fields.text(name))
     except NotAFunction as error:
         raise fields.build_error(
-            f"{fields.path}.{name}: {error}",
-            "write one of penstock.testing.conformance.case_functions.FUNCTIONS, or add it there",
+            f"{fields.path}.{name}: {error}", "write a lambda that computes on its arguments"
         ) from None
 
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from penstock.errors import BadCase, PenstockError
-from penstock.testing.conformance.case_format import AnyKind, Fields, Outcome, shown
-from penstock.testing.conformance.compute_cases import COMPUTE
-from penstock.testing.conformance.error_cases import ERRORS
-from penstock.testing.conformance.pull_cases import PULL
-from penstock.testing.conformance.signal_cases import PROPAGATION
-from penstock.testing.conformance.tick_cases import TICKS
+from penstock.errors import PenstockError
+from tests.conformance.case_format import AnyKind, BadCase, Fields, Outcome, shown
+from tests.conformance.compute_cases import COMPUTE
+from tests.conformance.error_cases import ERRORS
+from tests.conformance.pull_cases import PULL
+from tests.conformance.signal_cases import PROPAGATION
+from tests.conformance.tick_cases import TICKS
 
 KINDS: Mapping[str, AnyKind] = {
     "ticks": TICKS,
@@ -37,7 +37,7 @@ def run_file(
     or not such an array.
     """
     if kind not in KINDS:
-        raise BadCase(f"there is no kind of cases {kind!r}", fix=f"one of {', '.join(KINDS)}", kind=kind)
+        raise BadCase(f"there is no kind of cases {kind!r}", fix=f"one of {', '.join(KINDS)}")
     outcomes: list[Outcome] = []
     for number, value in enumerate(_read(Path(path)), 1):
         outcomes.append(_run(KINDS[kind], number, value))
@@ -53,7 +53,7 @@ def _run(kind: AnyKind, number: int, value: object) -> Outcome:
         case = kind.read(Fields(value, name))
         return Outcome(name, in_words=True) if kind.in_words(case) else Outcome(name, kind.run(case))
     except Exception as error:  # A failing case must not hide the others.
-        text = error.what if isinstance(error, PenstockError) else str(error)
+        text = error.what if isinstance(error, PenstockError | BadCase) else str(error)
         text = " ".join(text.split()).removeprefix(f"case {name!r}: ")
         return Outcome(name, f"{type(error).__name__}: {text}")
 
@@ -63,15 +63,11 @@ def _read(path: Path) -> list[Any]:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise BadCase(
-            f"{path} cannot be read: {reason}", fix="name a file of cases", file=str(path)
-        ) from None
+        raise BadCase(f"{path} cannot be read: {reason}", fix="name a file of cases") from None
     try:
         cases = json.loads(text)
     except ValueError as error:
-        raise BadCase(f"{path} is not JSON: {error}", fix="correct the file", file=str(path)) from None
+        raise BadCase(f"{path} is not JSON: {error}") from None
     if not isinstance(cases, list):
-        raise BadCase(
-            f"{path} holds {shown(cases)}, not an array of cases", fix="correct the file", file=str(path)
-        )
+        raise BadCase(f"{path} holds {shown(cases)}, not an array of cases")
     return cast("list[Any]", cases)

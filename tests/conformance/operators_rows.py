@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.testing.conformance.case_values import frozen
-from penstock.testing.conformance.operator_site import BuildSite, Outputs, Rows, in_order
+from tests.conformance.case_values import frozen
+from tests.conformance.operator_site import BuildSite, Outputs, Rows, in_order
 
 
 def _source(site: BuildSite) -> Outputs:

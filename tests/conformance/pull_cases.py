@@ -13,7 +13,7 @@ from typing import cast
 from penstock.errors import BadTrace
 from penstock.pull.rules.checker import Profile, check
 from penstock.pull.rules.trace import Layer, Trace, parse
-from penstock.testing.conformance.case_format import Fields, Kind
+from tests.conformance.case_format import Fields, Kind
 
 _LABELS: Mapping[Profile, tuple[str, str]] = {
     "spec": ("valid", "spec_violations"),

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import BadCase
 from penstock.flow.flow import Flow
-from penstock.testing.conformance import operators_folds, operators_pairs, operators_rows
-from penstock.testing.conformance.graph_description import EdgeDescription, GraphDescription
-from penstock.testing.conformance.graph_faults import on_cycles
-from penstock.testing.conformance.operator_site import BuildSite, Rows
+from tests.conformance import operators_folds, operators_pairs, operators_rows
+from tests.conformance.case_format import BadCase
+from tests.conformance.graph_description import EdgeDescription, GraphDescription
+from tests.conformance.graph_faults import on_cycles
+from tests.conformance.operator_site import BuildSite, Rows
 
 BUILDERS: Mapping[str, Callable[[BuildSite], Any]] = {
     **operators_rows.BUILDERS,

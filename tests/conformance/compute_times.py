@@ -34,9 +34,9 @@ from penstock.compute.protocol.dataflow import (
 )
 from penstock.compute.protocol.responses import Frontiers
 from penstock.compute.takeover_readiness import Lagging, Readiness, ReplicaProgress, readiness
-from penstock.testing.conformance.case_format import Fields
-from penstock.testing.conformance.compute_commands import Run, describe_difference
-from penstock.testing.conformance.compute_notation import (
+from tests.conformance.case_format import Fields
+from tests.conformance.compute_commands import Run, describe_difference
+from tests.conformance.compute_notation import (
     InWords,
     Notation,
     dataflow,

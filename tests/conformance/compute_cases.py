@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from penstock.testing.conformance.case_format import Fields, Kind
-from penstock.testing.conformance.compute_commands import Run, read_history, read_reconciliation
-from penstock.testing.conformance.compute_notation import InWords
-from penstock.testing.conformance.compute_response_cases import (
+from tests.conformance.case_format import Fields, Kind
+from tests.conformance.compute_commands import Run, read_history, read_reconciliation
+from tests.conformance.compute_notation import InWords
+from tests.conformance.compute_response_cases import (
     read_delivery,
     read_frontier,
     read_response_merging,
 )
-from penstock.testing.conformance.compute_times import (
+from tests.conformance.compute_times import (
     read_as_of,
     read_epochs,
     read_hydration,

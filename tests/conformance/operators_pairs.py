@@ -7,7 +7,7 @@ from typing import Any
 
 import penstock as ps
 from penstock.lattice import Merging
-from penstock.testing.conformance.operator_site import (
+from tests.conformance.operator_site import (
     BuildSite,
     Outputs,
     Pair,

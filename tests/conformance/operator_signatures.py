@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from penstock.testing.conformance.graph_description import NodeDescription
+from tests.conformance.graph_description import NodeDescription
 
 LIFETIMES = ("tick", "static")
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from penstock.flow.flow import Flow
 from penstock.flow.stream import Stream
-from penstock.testing.conformance.case_values import decode_carried, encode_carried, frozen
-from penstock.testing.conformance.graph_description import NodeDescription
+from tests.conformance.case_values import decode_carried, encode_carried, frozen
+from tests.conformance.graph_description import NodeDescription
 
 Rows: TypeAlias = Stream[Any, Any, Any, Any]
 Outputs: TypeAlias = "Rows | Mapping[str, Rows] | None"

@@ -27,9 +27,9 @@ from penstock.compute.protocol.responses import (
 )
 from penstock.compute.replica.reporter import NotReported, Reported, ReportedFrontiers
 from penstock.compute.replica.workers.responses import ResponseMerger
-from penstock.testing.conformance.case_format import Fields, shown
-from penstock.testing.conformance.compute_commands import Run, check_assertion, describe_difference
-from penstock.testing.conformance.compute_notation import (
+from tests.conformance.case_format import Fields, shown
+from tests.conformance.compute_commands import Run, check_assertion, describe_difference
+from tests.conformance.compute_notation import (
     InWords,
     found_frontier,
     frontier_of,

@@ -10,8 +10,8 @@ from penstock.compute.history import History, reduce_commands
 from penstock.compute.protocol.commands import Command, CreateDataflow, CreateInstance
 from penstock.compute.protocol.dataflow import IndexExport
 from penstock.compute.reconciliation import ReconciliationPlan, can_adopt_configuration, reconcile
-from penstock.testing.conformance.case_format import Fields
-from penstock.testing.conformance.compute_notation import (
+from tests.conformance.case_format import Fields
+from tests.conformance.compute_notation import (
     InWords,
     Notation,
     dataflow,

@@ -16,8 +16,8 @@ from penstock.graph.graph_algorithms import (
     shortest_path,
     strongly_connected_components,
 )
-from penstock.testing.conformance.graph_description import EdgeDescription, GraphDescription, NodeDescription
-from penstock.testing.conformance.operator_signatures import (
+from tests.conformance.graph_description import EdgeDescription, GraphDescription, NodeDescription
+from tests.conformance.operator_signatures import (
     LIFETIMES,
     SIGNATURES,
     Ends,

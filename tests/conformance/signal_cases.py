@@ -14,8 +14,8 @@ from typing import Any, Literal, cast
 from penstock.engine.engine import Engine
 from penstock.flow.flow import Flow
 from penstock.flow.signal import Signal, lift
-from penstock.testing.conformance.case_format import Fields, Kind, shown
-from penstock.testing.conformance.case_functions import NotAFunction, function_of
+from tests.conformance.case_format import Fields, Kind, shown
+from tests.conformance.case_functions import NotAFunction, function_of
 
 SCHEDULES: tuple[Literal["hybrid", "dynamic", "static"], ...] = ("hybrid", "dynamic", "static")
 ZIP = "zip"

@@ -1,4 +1,4 @@
-"""`penstock conform` and `penstock trace`: check cases and recorded traces against the specification."""
+"""`penstock trace`: check a recorded trace against the rules of pull-streams."""
 
 from __future__ import annotations
 
@@ -13,43 +13,6 @@ from penstock.errors import BadTrace
 if TYPE_CHECKING:
     from penstock.pull.rules.checker import Profile, Violation
     from penstock.pull.rules.trace import Layer, Trace
-    from penstock.testing.conformance import Outcome
-
-
-def conform(
-    kind: Annotated[
-        str, typer.Argument(help="Subject of the cases: ticks, errors, propagation, pull or compute.")
-    ],
-    file: Annotated[Path, typer.Argument(help="File with a JSON array of cases.")],
-) -> None:
-    """Run the conformance cases of a file, printing a line per case and a count; exit code 1 if any fails.
-
-    Cases that only describe something in words are listed and counted separately.
-
-    Cases name functions by the text of a Python lambda, which is looked up in a table and never run. Time and
-    memory are unlimited, so run only files that you trust.
-    """
-    from penstock.testing.conformance import run_file
-
-    outcomes = run_file(kind, file, on_outcome=_print_outcome)
-    ok = sum(outcome.ok for outcome in outcomes)
-    failed = sum(outcome.failed for outcome in outcomes)
-    in_words = len(outcomes) - ok - failed
-    apart = f", {in_words} in words" if in_words else ""
-    cases = "case" if len(outcomes) == 1 else "cases"
-    counts = f"{len(outcomes)} {cases}, {ok} ok, {failed} failed{apart}"
-    typer.echo(counts if outcomes else f"{file} has no cases")
-    if failed:
-        raise typer.Exit(FAILED)
-
-
-def _print_outcome(outcome: Outcome) -> None:
-    if outcome.in_words:
-        typer.echo(f"words {outcome.name}")
-    elif outcome.ok:
-        typer.echo(f"ok    {outcome.name}")
-    else:
-        typer.echo(f"FAIL  {outcome.name}: {outcome.problem}")
 
 
 def trace(

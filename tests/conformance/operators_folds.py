@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.lattice import Merging
-from penstock.testing.conformance.case_values import decode_carried, encode_carried, frozen
-from penstock.testing.conformance.operator_site import (
+from tests.conformance.case_values import decode_carried, encode_carried, frozen
+from tests.conformance.operator_site import (
     BuildSite,
     Outputs,
     Rows,

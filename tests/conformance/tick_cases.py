@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.engine.engine import Engine
-from penstock.testing.conformance.case_format import Fields, Kind, shown
-from penstock.testing.conformance.case_values import ORDERS, comparable, differences
-from penstock.testing.conformance.flow_builder import build
-from penstock.testing.conformance.graph_description import GraphDescription, read_graph, to_rows
-from penstock.testing.conformance.graph_faults import fault_of
+from tests.conformance.case_format import Fields, Kind, shown
+from tests.conformance.case_values import ORDERS, comparable, differences
+from tests.conformance.flow_builder import build
+from tests.conformance.graph_description import GraphDescription, read_graph, to_rows
+from tests.conformance.graph_faults import fault_of
 
 RowsByName = Mapping[str, tuple[Any, ...]]
 

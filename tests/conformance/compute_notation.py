@@ -42,7 +42,7 @@ from penstock.compute.protocol.dataflow import (
     Plan,
     SubscribeExport,
 )
-from penstock.testing.conformance.case_format import Fields, shown
+from tests.conformance.case_format import Fields, shown
 
 
 class InWords(Exception):

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from penstock.analysis import analyse
 from penstock.errors import CycleThroughBlockingInput
-from penstock.testing.conformance.case_format import Fields, Kind
-from penstock.testing.conformance.flow_builder import build
-from penstock.testing.conformance.graph_description import GraphDescription, read_graph
-from penstock.testing.conformance.graph_faults import CYCLE, Fault, fault_of, is_rotation
+from tests.conformance.case_format import Fields, Kind
+from tests.conformance.flow_builder import build
+from tests.conformance.graph_description import GraphDescription, read_graph
+from tests.conformance.graph_faults import CYCLE, Fault, fault_of, is_rotation
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
-from penstock.errors import BadCase
-
 _MISSING = object()
+
+
+class BadCase(Exception):
+    """A file of cases cannot be read, or a case is malformed. fix: what to do about it."""
+
+    def __init__(self, what: str, fix: str = "correct the file", case: str | None = None) -> None:
+        super().__init__(f"{what}\n\nFix: {fix}")
+        self.what = what
+        self.fix = fix
+        self.case = case
 
 
 class Fields:
