@@ -8,6 +8,7 @@ does, so that a module takes only a few lines:
 - Answers arrive in the order of the requests, one each. After an end, the edge answers every request with
   that end, without calling the module upstream again.
 - A module is stopped at most once, always with an answer function, even if downstream gave an indication.
+  A stop that crosses the module's own end does not reach it: downstream gets that end.
   Asks pending at that time need no answer of their own: when the module confirms, the edge answers them
   first, with the same end. A module that has aborted receives no more values.
 - An exception fails only the module that raised it: its inputs are failed with the exception, and once they
@@ -195,6 +196,10 @@ class Edge:
     # -- upstream -------------------------------------------------------------------------------
 
     def _arrive(self, call: PendingRequest) -> None:
+        if call.abort is not None and self._end_under_way:
+            call.state = SETTLED
+            self._runtime.post(self, self._hand, call, self._end, None)
+            return
         if self.seen_above is not None:
             self.seen_above.request(call)
         if self._end is not None:
@@ -215,6 +220,12 @@ class Edge:
                 return
             self._asked = call
         self._tell(call)
+
+    @property
+    def _end_under_way(self) -> bool:
+        """Whether the module upstream has ended by itself, and downstream has not received it yet."""
+        unheard = self._end is not None and not self._end_delivered
+        return unheard and self._stop is None and not self.undelivered_failure
 
     def _arrive_after_the_end(self, call: PendingRequest, end: End) -> None:
         if not self.undelivered_failure:

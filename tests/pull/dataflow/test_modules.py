@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -49,6 +49,7 @@ from penstock.pull.dataflow import (
     values,
     working,
 )
+from penstock.pull.rules.checker import PROFILES, check
 
 
 def test_sources_give_their_values_and_end() -> None:
@@ -317,3 +318,11 @@ def test_many_items_and_many_modules_take_no_stack() -> None:
 
 def test_all_names_are_there() -> None:
     assert all(hasattr(dataflow, name) for name in dataflow.__all__)
+
+
+@pytest.mark.parametrize("second", [empty, lambda: error(ValueError("second"))], ids=["done", "error"])
+def test_an_input_that_has_ended_is_not_stopped_when_another_one_fails(second: Callable[[], Source]) -> None:
+    recorder = Recorder()
+    run = pull(merge(error(ValueError("first")), pull(second(), probe(recorder))), collect()).start()
+    assert str(run.error) == "first"
+    assert [check(recorder.trace(), profile) for profile in PROFILES] == [(), (), ()]

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from penstock.errors import AlreadyUsed, BadOption, NeverAnswered, NotComposable, NotSorted
 from penstock.pull import (
+    Recorder,
     Sink,
     Source,
     batch,
     closing_handshake,
     collect,
+    empty,
     error,
     fork,
     many,
     map,
     merge,
+    probe,
     pull,
     sorted_merge,
     take,
@@ -27,6 +31,7 @@ from penstock.pull import (
     together,
     values,
 )
+from penstock.pull.rules.checker import PROFILES, check
 from penstock.testing import VirtualRuntime, reference_source
 from tests.pull.core.modules import Hand, Manual, delay
 
@@ -47,6 +52,19 @@ def test_nothing_is_asked_before_somebody_asks(join: Any) -> None:
     assert first.requests == second.requests == []
     hand.request("ask")
     assert first.requests == second.requests == [None]
+
+
+@ALL
+@pytest.mark.parametrize("second", [empty, lambda: error(Failure("second"))], ids=["done", "error"])
+def test_an_input_that_has_ended_is_not_stopped_when_another_one_fails(
+    join: Any, second: Callable[[], Source]
+) -> None:
+    recorder = Recorder()
+    run = pull(join(error(Failure("first")), pull(second(), probe(recorder))), collect()).start()
+    assert run.error is not None
+    assert run.error.args == ("first",)
+    assert len(recorder.events) == 2
+    assert [check(recorder.trace(), profile) for profile in PROFILES] == [(), (), ()]
 
 
 @ALL

@@ -5,7 +5,8 @@ reads it as a list, and answers by binding the variables in it. The guarantees a
 callback form, expressed with variables:
 
 - The module upstream reads asks, and then at most one `Abort` or `Fail`, which has a variable for the
-  confirmation even if downstream gave an indication. Asks still waiting then need no answer.
+  confirmation even if downstream gave an indication. Asks still waiting then need no answer. A stop that
+  crosses the module's own end does not reach it: downstream gets that end.
 - The variables that downstream waits for are bound in the order of its requests; after the end, all are bound
   to that end, and after a stop, none is bound to a value.
 """
@@ -181,6 +182,10 @@ class Edge:
 
     def _arrive(self, pending: _Pending) -> None:
         request = pending.request
+        if not isinstance(request, Ask) and self._end_under_way and self._end is not None:
+            pending.answered = True
+            self._give_end(pending, self._end)
+            return
         if self.seen_above is not None:
             self.seen_above.request(pending.index, request)
         if self._end is not None:
@@ -201,6 +206,12 @@ class Edge:
             self._port.send(sent)
         except Exception as error:
             self.upper.crash(error)
+
+    @property
+    def _end_under_way(self) -> bool:
+        """Whether the module upstream has ended by itself, and downstream has not received it yet."""
+        unheard = self._end is not None and not self._on_result
+        return unheard and self._stop is None and not self.undelivered_failure
 
     def _arrive_after_the_end(self, pending: _Pending, end: End) -> None:
         if not self.undelivered_failure:
