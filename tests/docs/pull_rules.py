@@ -74,6 +74,8 @@ COMPARED: dict[str, str] = {
     "closing after an abort fails": "D:abort1 U:ans1=error(E)",
     "an abort after a failure is confirmed by done": "D:ask1 U:ans1=error(E) D:abort2 U:ans2=done",
     "an error of downstream is confirmed by another": "D:error1(E) U:ans1=error(F)",
+    "an indicated error, then another error, confirmed by done": "D:errorInd1(E) D:error2(F) U:ans2=done",
+    "one number twice": "D:ask1 U:ans1=value(1) D:ask1 U:ans1=value(2)",
     "nobody ends the stream": "D:ask1 U:ans1=value(7)",
     "a transformer hides an error": "D:ask1 TI:ask1 U:ansT1=error(E) TO:ans1=done",
 }

@@ -1,10 +1,11 @@
 """Rules of profile `docs`, in use among modules of the original: linear, one stop, no events after an end.
 
-S0, S6 and S7 are what its users say, S1 to S5 its documentation.
+S0, S6 and S7 are what its users say, S1 to S5 its documentation. W1 is about the notation of traces.
 """
 
 from __future__ import annotations
 
+from penstock.pull.rules.edge_rules import w1_numbers_are_unique
 from penstock.pull.rules.matched_trace import (
     Fault,
     Faults,
@@ -114,4 +115,5 @@ DOCS = (
     s5_no_value_after_the_end,
     s6_no_indication,
     s7_stopped_once,
+    w1_numbers_are_unique,
 )

@@ -2,12 +2,12 @@
 
 They follow the intent of that checker and close three of its holes: an indication does not disturb the order
 of answers, one answer out of order does not make others missing, and every notation of an ask is an ask. I0
-is
-our addition: an answer without a request cannot occur there.
+and W1 are our additions: an answer without a request, and one number twice, cannot occur there.
 """
 
 from __future__ import annotations
 
+from penstock.pull.rules.edge_rules import w1_numbers_are_unique
 from penstock.pull.rules.matched_trace import (
     Fault,
     Faults,
@@ -91,4 +91,5 @@ STRICT = (
     i5_no_value_after_termination,
     i6_no_request_after_termination,
     i7_terminates,
+    w1_numbers_are_unique,
 )
