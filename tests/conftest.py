@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,40 @@ if settings().derandomize:
     providers._get_local_constants = lambda constants=providers.Constants(): constants
 if FRESH:
     core.global_force_seed = trial.FIRST_SEED = int(FRESH)
+
+
+SKIPPED_IN_CI = {
+    r"refused, as it should be|the oracle knows|it reads order": "the backend doesn't do this, by design",
+    r"a store in memory is of one process|there is one file of this kind": "no case of this test",
+    r"the connector is on the class path": "the test is about its absence",
+    r"needs Spark's connector for Kafka and a broker": "Debian and PyPI have no broker",
+    r"no shared data": "it is no part of the project",
+}
+"""Reasons to skip a test in CI, as patterns, with what excuses them. Any other skip fails there: what a test
+needs is installed by `.ci/run` and requirements/dev.txt."""
+
+
+def refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if os.environ.get("CI") != "true" or report.outcome != "skipped" or hasattr(report, "wasxfail"):
+        return
+    reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+    if not any(re.search(pattern, reason) for pattern in SKIPPED_IN_CI):
+        report.outcome = "failed"
+        report.longrepr = f"{reason}\nA failure in CI: install what is missing, or excuse it in {__file__}."
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    refuse_skip(report)
+    return report
 
 
 # A test that calls one of these draws too, without a decorator that would tell.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import sys
 from collections import Counter
 from pathlib import Path
@@ -20,6 +19,7 @@ from penstock.engine.change import UnknownSink
 from penstock.engine.live_rows import LiveRow, LiveRows
 from penstock.engine.live_table import RateLimited
 from penstock.errors import BadInput
+from tests.browser import chromium
 from tests.golden import assert_golden
 from tests.notebook.execution import run_cells, text_of, without_line_numbers
 
@@ -222,17 +222,13 @@ import(URL.createObjectURL(new Blob([script], {type: 'text/javascript'}))).then(
 """
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no Chromium is installed")
 def test_a_browser_draws_the_table_with_changes_marked(engine: ps.Engine) -> None:
-    from playwright.sync_api import sync_playwright
-
     table = engine.watch("totals")
     engine.tick(orders=[ps.insert(Order("<b>bath</b>", 5)), ps.insert(Order("york", 2))])
     first = table.table
     engine.tick(orders=[ps.insert(Order("york", 2))])
     script, before = json.dumps(SCRIPT.read_text()), json.dumps(first)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+    with chromium() as browser:
         page = browser.new_page()
         page.set_content("<html><body></body></html>")
         page.evaluate(f"() => {{ const script = {script}, table = {before}; {PAGE} }}")
@@ -246,4 +242,3 @@ def test_a_browser_draws_the_table_with_changes_marked(engine: ps.Engine) -> Non
         ]
         assert page.locator("tr.went.gone").count() == 1
         assert page.locator("caption").inner_text() == "totals, tick 2"
-        browser.close()

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.conftest import refuse_skip
+
 ROOT = Path(__file__).resolve().parents[2]
 
 DRAWS = """
@@ -51,6 +53,29 @@ def test_ci_runs_the_checks_the_tests_and_what_fits_of_the_long_ones() -> None:
         "make check docs test </dev/null",
         'make verify VERIFY="verify and not verify(ci=False)" </dev/null',
     ]
+
+
+@pytest.mark.parametrize(
+    ("in_ci", "reason", "outcome"),
+    [
+        ("true", "Skipped: no Chromium is installed", "failed"),
+        ("true", "Skipped: could not import 'polars'", "failed"),
+        ("true", "Skipped: refused, as it should be: signals", "skipped"),
+        ("", "Skipped: no Chromium is installed", "skipped"),
+    ],
+)
+def test_a_skip_for_want_of_a_package_fails_in_ci(
+    in_ci: str, reason: str, outcome: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", in_ci)
+    at = ("test_x.py", 1, reason)
+    for report in (
+        pytest.TestReport("x", at, {}, "skipped", at, "setup"),
+        pytest.CollectReport("x", "skipped", at, []),
+    ):
+        refuse_skip(report)
+        assert report.outcome == outcome
+        assert reason in str(report.longrepr)
 
 
 def test_a_marker_is_registered_or_an_error(pytestconfig: pytest.Config) -> None:

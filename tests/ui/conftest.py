@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.browser import chromium
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "0123456789abcdef-0123456789abcdef"
@@ -122,16 +123,10 @@ def start(folder: Path) -> Iterator[Callable[..., Started]]:
         each.end()
 
 
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("no Chromium on PATH")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+@pytest.fixture(scope="module", name="chromium")
+def _chromium() -> Iterator[Any]:
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
