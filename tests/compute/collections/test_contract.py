@@ -422,6 +422,31 @@ def test_changes_that_have_been_merged_are_not_told(s1: Collections) -> None:
     assert told(s1.changes("s1", at(5), at(10))) == [("b", 5, 1)]
 
 
+def test_changes_can_be_read_on_while_what_has_been_read_is_merged(s1: Collections) -> None:
+    for time in range(1, 40):
+        add(s1, "s1", time - 1, time, *((i, time - 1, 1) for i in range(3)))
+    reading = s1.changes("s1", at(1), at(39), chunk=2)
+    found: list[tuple[Any, int, int]] = []
+    for part in reading:
+        found += told([part])
+        s1.compact("s1", at(found[-1][1] - 1))
+    assert [time for _, time, _ in found] == [time for time in range(1, 39) for _ in range(3)]
+
+
+def test_changes_that_are_merged_before_they_are_read_are_right_or_end_with_an_error(s1: Collections) -> None:
+    for time in range(40):
+        add(s1, "s1", time, time + 1, (time % 3, time, 1))
+    reading = s1.changes("s1", at(1), at(40), chunk=2)
+    found = told([next(reading)])
+    for since in (20, 30):
+        s1.compact("s1", at(since))
+    try:
+        found += told(reading)
+    except SinceViolation:
+        return
+    assert [time for _, time, _ in found] == list(range(1, 40))
+
+
 @pytest.mark.seeds(1)
 def test_a_snapshot_and_the_changes_after_it_make_the_next_snapshot(s1: Collections, seed: int) -> None:
     draw = random.Random(seed)

@@ -6,9 +6,11 @@ The tests that take `served` share one controller and two replicas, in order.
 from __future__ import annotations
 
 import signal
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -267,6 +269,47 @@ def test_a_replica_that_cannot_keep_large_answers_leaves_them_to_the_other(tmp_p
             with pytest.raises(StoreUnavailable, match="cannot be kept"):
                 client.peek("totals")
             assert client.peek("totals", key=shops[7]) == [(shops[7], 1, 1)]
+
+
+@contextmanager
+def starved(*processes: subprocess.Popen[str]) -> Iterator[None]:
+    """Give processes a tenth of their time."""
+    end = threading.Event()
+
+    def alternate() -> None:
+        while not end.is_set():
+            for pause, number in ((0.9, signal.SIGSTOP), (0.1, signal.SIGCONT)):
+                for process in processes:
+                    process.send_signal(number)
+                end.wait(pause)
+        for process in processes:
+            process.send_signal(signal.SIGCONT)
+
+    thread = threading.Thread(target=alternate)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+@pytest.mark.verify
+def test_replicas_that_fall_far_behind_catch_up_and_their_view_is_right(tmp_path: Path) -> None:
+    sales = [Sale(f"shop {n % 50}", 1) for n in range(400)]
+    with cluster(tmp_path) as started:
+        started.replicas("r1", "r2")
+        started.controller()
+        with Client(started.addresses["controller"], patience="60s") as client:
+            client.create_view("totals", totals(), key="shop", keep="2s")
+            written, until = 0, time_ns() + 30_000_000_000
+            with starved(started.processes["r1"], started.processes["r2"]):
+                while time_ns() < until:
+                    client.insert("sales", sales)
+                    written += 1
+            for replica in ("r1", "r2"):
+                found = client.peek("totals", replica=replica)
+                assert sorted(found) == sorted((f"shop {n}", 8 * written, 8 * written) for n in range(50))
 
 
 @pytest.mark.verify

@@ -23,6 +23,8 @@ from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Update
 from penstock.state.codec import decode
 
+LARGEST_PAGE = 1 << 30
+
 
 @dataclass(eq=False, slots=True)
 class _Contents:
@@ -84,6 +86,8 @@ _NAMED: dict[str, SharedStore] = {}
 class MemoryCollections(Collections):
     """Handle on an in-memory store. Handles in any thread share the store through `shared`.
 
+    page: limit on the updates of a list, whatever `chunk` is, so that little data makes many lists.
+
     >>> store = MemoryCollections()
     >>> store.create("s1", b"")
     >>> store.append([Append("s1", Frontier(0), Frontier(3), [(("a",), 1, +2), (("a",), 2, -1)])])
@@ -91,8 +95,9 @@ class MemoryCollections(Collections):
     ([[(('a',), 2)]], [[(('a',), 1)]])
     """
 
-    def __init__(self, shared: SharedStore | None = None) -> None:
+    def __init__(self, shared: SharedStore | None = None, *, page: int = LARGEST_PAGE) -> None:
         self._shared = shared or SharedStore()
+        self._page = page
         self._codec = RowCodec()
         self._seen = self._shared.version
 
@@ -160,9 +165,18 @@ class MemoryCollections(Collections):
             there = self._shared.get(id)
             check_changes(id, there.bounds, lower, upper)
             found = there.changes[_first_from(there.changes, lower) : _first_from(there.changes, upper)]
-        return split_into_chunks(
-            [(decode(change.row), change.time, change.weight) for change in found], chunk
-        )
+        updates = [(decode(change.row), change.time, change.weight) for change in found]
+        return self._changes(id, lower, upper, split_into_chunks(updates, min(chunk, self._page)))
+
+    def _changes(
+        self, id: Id, lower: Frontier, upper: Frontier, parts: Iterator[list[Update]]
+    ) -> Iterator[list[Update]]:
+        # The rows at hand are right; but other stores read them only now, and refuse those merged meanwhile.
+        for part in parts:
+            with self._shared.changed:
+                check_changes(id, self._shared.get(id).bounds, lower, upper)
+            yield part
+            lower = max(lower, Frontier(part[-1][1]))
 
     def compact(self, id: Id, since: Frontier) -> None:
         with self._shared.changed:

@@ -282,7 +282,8 @@ class SqlCollections(Collections):
                 return
             rows = decode_rows([update[4] for update in page], self._database.location)
             yield [(row, update[1], update[2]) for row, update in zip(rows, page)]
-            place = page[-1][0] + 1
+            # What has been read may be merged now; of the last time there may be more to read.
+            place, lower = page[-1][0] + 1, max(lower, Frontier(page[-1][1]))
 
     # -- rows -----------------------------------------------------------------------------------
 

@@ -105,8 +105,11 @@ class Collections(ABC):
         """Read the updates with times in [lower, upper), ordered by time, in lists of 1 to `chunk`.
 
         Raises `SinceViolation` if lower <= since, unless the since is START, because updates at the since may
-        have been merged from earlier times (also when the next list is requested after a `compact`), and
-        `TimestampNotReady` if `upper` is above the collection's. Repeated calls return the same order.
+        have been merged from earlier times, and `TimestampNotReady` if `upper` is above the collection's.
+        Repeated calls return the same order.
+
+        A later `compact` to before the time of the last update that was read has no effect on the rest. One
+        beyond it may end the reading with `SinceViolation`, but never with wrong updates.
         """
 
     @abstractmethod

@@ -94,6 +94,18 @@ def _time(world: Simulation) -> None:
     world.now += world.random.choice([1, 10, 100, 1000])
 
 
+def _starve(world: Simulation, controller: Controller) -> None:
+    """Write faster than the replicas get to work, until far more has been written than any view keeps."""
+    for _ in range(world.random.randint(5, 30)):
+        world.users.begin_write(controller)
+        world.users.append(controller, world.store)
+        world.users.end_write(controller)
+        world.now += world.random.choice([10, 100, 300])
+        for act in world.random.choices([_work, _send, lambda w: _deliver(w, down=False)], k=2):
+            act(world)
+        controller.maintain()
+
+
 def _add_replica(world: Simulation) -> None:
     free = [name for name in ("r0", "r1", "r2", "r3") if name not in world.processes]
     if world.controller is not None and free:
@@ -132,6 +144,7 @@ ACTIONS: Mapping[str, tuple[float, Action]] = {
     "a write begins": (8, requires_controller(lambda w, c: w.users.begin_write(c))),
     "a write is durable": (8, requires_controller(lambda w, c: void(w.users.append(c, w.store)))),
     "a write ends": (8, requires_controller(lambda w, c: w.users.end_write(c))),
+    "replicas are starved": (1, requires_controller(_starve)),
     "a view is made": (4, requires_controller(lambda w, c: w.users.create_view(c))),
     "a view is dropped": (0.7, requires_controller(lambda w, c: w.users.drop_view(c))),
     "a peek": (9, requires_controller(_peek)),

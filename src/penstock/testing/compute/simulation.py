@@ -58,6 +58,7 @@ class Simulation:
         self.now = 1000
         self._parameters = Parameters(hydration_concurrency=self.random.choice([1, 2, 4]))
         self._settings = self._some_settings()
+        self._page = self.random.choice([1, 2, 10_000])
         self.trace = Trace()
         self.users = Users(workload, GroundTruth(workload), self.random, self.clock, self.trace.note)
         self._shared = SharedStore()
@@ -213,7 +214,7 @@ class Simulation:
     def _runtime(
         self, timely: TimelyConfig, config: InstanceConfig, wake: Callable[[], None]
     ) -> InProcessRuntime:
-        store = MemoryCollections(self._shared)
+        store = MemoryCollections(self._shared, page=self._page)
         # A stopped timer would never end a slice; one that jumps ends each slice after its first step.
         timer = itertools.count().__next__
         return InProcessRuntime(
