@@ -46,6 +46,7 @@ _FAILURES_BY_CODE = frozenset(
         "P746",  # ReadTimeout
         "P747",  # DataflowBroken
         "P748",  # OutOfMemory
+        "P749",  # FellBehind
     }
 )
 """Error codes of compute failures, so that unrelated commands need not import the error classes."""

@@ -40,6 +40,14 @@ def controller(
     max_result: Annotated[
         int, typer.Option(min=1, help="Limit on the rows of one answer, in megabytes.")
     ] = 1024,
+    max_lag: Annotated[
+        str,
+        typer.Option(
+            metavar="SPAN",
+            help="Time for which a replica may be behind the readable past of a view before the rows that it "
+            "has yet to read are no longer kept, and it rebuilds the view.",
+        ),
+    ] = "10min",
     allow_callables: Annotated[
         bool, typer.Option("--allow-callables", help="Accept Python functions sent with flows.")
     ] = False,
@@ -58,9 +66,11 @@ def controller(
     The process may be killed at any time, because --state holds everything it needs to restart. A second
     controller on the same state takes over, and the first one exits.
     """
+    from penstock.compute.controller.requests import ControllerSettings
     from penstock.compute.protocol.commands import Parameters, TimelyConfig
     from penstock.compute.serve.controller_process import PARAMETERS, Options, run_controller
     from penstock.compute.transport.limits import MEGABYTE
+    from penstock.expr.durations import duration
     from penstock.path_or_url import local_path
 
     security = load_security(ca, certificate, key, token_file)
@@ -73,6 +83,7 @@ def controller(
         clients=security,
         links=security,
         parameters=PARAMETERS.overridden_by(Parameters(max_result_size=max_result * MEGABYTE)),
+        settings=ControllerSettings(most_lag=round(duration(max_lag).total_seconds() * 1000)),
         allow_callables=allow_callables,
     )
     with ExitStack() as closing:

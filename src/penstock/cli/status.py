@@ -21,7 +21,11 @@ from penstock.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from penstock.compute.controller.status_types import ControllerStatus, ViewStatus
+    from penstock.compute.controller.status_types import (
+        ControllerStatus,
+        ViewReplicaStatus,
+        ViewStatus,
+    )
 
 
 def status(
@@ -36,6 +40,8 @@ def status(
     """Show replicas, views and collections with their progress.
 
     A replica can take over from the others once its views have been hydrated and up to date for a minute.
+    A view has failed if its flow fails on a row, on all replicas; it is broken where only that replica cannot
+    go on with it.
     """
     from penstock.compute.client.dataclass_json import to_plain
 
@@ -112,18 +118,21 @@ def print_views(found: ControllerStatus) -> None:
 
     table = create_table("name", "reads", "key", "state", ">settled before", "replicas (lag)")
     for each in found.views:
-        replicas = ", ".join(
-            f"{on.replica} ({on.lag} ms)" if on.hydrated else f"{on.replica} (hydrating)"
-            for on in each.replicas
-        )
+        replicas = ", ".join(f"{on.replica} ({_progress(on)})" for on in each.replicas)
         reads = ", ".join(each.reads)
         key = ", ".join(each.key) or "whole row"
         table.add_row(each.name, reads, key, _state(each), _upper(each.upper.time), replicas)
     create_console().print(table if found.views else "none; create one: penstock view create FILE:FLOW")
 
 
+def _progress(on: ViewReplicaStatus) -> str:
+    return on.failure or (f"{on.lag} ms" if on.hydrated else "hydrating")
+
+
 def _state(view: ViewStatus) -> str:
-    return "ready" if view.hydrated else "hydrating" if view.scheduled else "waits for its inputs"
+    return view.failure or (
+        "ready" if view.hydrated else "hydrating" if view.scheduled else "waits for its inputs"
+    )
 
 
 def _upper(time: int | None) -> str:

@@ -225,6 +225,17 @@ class DataflowBroken(DataflowFailed):
     origin = Origin.PROCESS
 
 
+class FellBehind(ComputeError):
+    """Raised by a replica that has fallen so far behind that changes it has yet to read are compacted.
+
+    It ends its connection. On the next one it rebuilds these dataflows and goes on with the others. Carries
+    `ids`.
+    """
+
+    code = "P749"
+    retryable = True
+
+
 class OutOfMemory(ComputeError):
     """Raised when a replica lacks the memory for a result."""
 

@@ -168,7 +168,9 @@ def _replica(replica: ReplicaStatus) -> Json:
 
 
 def _view_state(view: ViewStatus) -> str:
-    return "hydrated" if view.hydrated else "hydrating" if view.scheduled else "waits for its inputs"
+    return view.failure or (
+        "hydrated" if view.hydrated else "hydrating" if view.scheduled else "waits for its inputs"
+    )
 
 
 def _view(view: ViewStatus) -> Json:
@@ -181,7 +183,13 @@ def _view(view: ViewStatus) -> Json:
         "since": view.since.time,
         "upper": view.upper.time,
         "replicas": [
-            {"replica": on.replica, "hydrated": on.hydrated, "lag": on.lag, "says": on.says}
+            {
+                "replica": on.replica,
+                "hydrated": on.hydrated,
+                "failure": on.failure,
+                "lag": on.lag,
+                "says": on.says,
+            }
             for on in view.replicas
         ],
     }

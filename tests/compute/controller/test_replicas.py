@@ -13,6 +13,7 @@ from penstock.compute.errors import (
     AlreadyThere,
     BadMessage,
     ConnectionBroken,
+    FellBehind,
     IncompatibleInstance,
     StaleEpoch,
     UnknownName,
@@ -225,6 +226,41 @@ def test_a_replica_is_ready_when_it_could_do_without_the_others_for_a_while(worl
     world.passes(world.settings.steady)
     world.passes(world.settings.steady)
     assert ready() == {"r2"}, "the first builds anew"
+
+
+def test_a_replica_with_a_broken_view_cannot_take_over_and_the_view_is_not_ready(world: World) -> None:
+    world.view()
+    replicas = world.replica("r1"), world.replica("r2")
+    time = world.write("bids", (1, 2))
+    for replica in replicas:
+        replica.reports("u1", time + 1)
+    world.passes(1_000)
+    world.passes(world.settings.steady)
+    for replica in replicas:
+        replica.reports("u1", None, "input")
+    assert world.replica_status("r1").ready, "it has failed on all, as it would on any other"
+    assert (world.view_status("top").failure, world.view_status("top").hydrated) == ("failed", True)
+    replicas[0].connection.handle_response(Status(None, "broken", (("u1", 0.0),)))
+    assert (world.replica_status("r1").ready, world.replica_status("r2").ready) == (False, True)
+    replicas[1].connection.handle_response(Status(None, "broken", (("u1", 0.0),)))
+    found = world.view_status("top")
+    assert (found.failure, found.hydrated) == ("broken", False)
+    replicas[1].connection.handle_response(Status(None, "broken"))
+    assert world.replica_status("r2").ready
+
+
+def test_a_replica_that_fell_behind_is_tried_again_and_has_not_died(world: World) -> None:
+    world.view()
+    for times in range(1, 12):
+        world.replica("r1").dies(FellBehind("too far behind with u1", ids=("u1",)))
+        status = world.replica_status("r1")
+        assert (status.state, status.deaths) == (ReplicaState.WAITING, 0)
+        assert status.problem == "it has fallen too far behind, and rebuilds views"
+        wait = world.controller.next_retry_delay("r1")
+        longest = min(world.settings.first_rest << (times - 1), world.settings.longest_rest)
+        assert wait is not None
+        assert longest // 2 <= wait <= longest
+    assert world.problems() == ["too far behind with u1"]
 
 
 def test_a_replica_that_was_whole_for_long_enough_starts_with_a_clean_slate(world: World) -> None:

@@ -11,7 +11,7 @@ from penstock.compute.controller import ControllerSettings
 from penstock.compute.errors import SinceViolation
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.commands import AllowCompaction
-from tests.compute.controller.world import World, high_tops, joined
+from tests.compute.controller.world import PaperReplica, World, high_tops, joined
 
 
 def collection_since(world: World, name: str = "bids") -> Frontier:
@@ -112,11 +112,80 @@ def test_a_replica_that_comes_back_may_go_on_from_where_it_was(world: World) -> 
     slow.dies()
     again = world.replica("r2")
     assert again.dataflow("u1").as_of == Frontier(last)
+    again.reports("u1", last + 1, "write")  # which does not tell how far it has read
     world.passes(10_000)
     assert collection_since(world) == Frontier(first)
-    again.reports("u1", last + 1)
+    again.reports("u1", last + 1, "input", "output")
     world.passes(10_000)
     assert collection_since(world) == Frontier(last)
+
+
+def lagging(world: World, most_lag: int = 20_000) -> tuple[PaperReplica, PaperReplica, int, int]:
+    """Two replicas, one of them up to date, and the other one behind from now on."""
+    world.settings = ControllerSettings(keep=0, patience=60_000, most_lag=most_lag)
+    world.start()
+    world.view(keep=0)
+    fast, slow = world.replica("r1"), world.replica("r2")
+    fast.hear(), slow.hear()
+    first = world.write("bids", (1, 2))
+    slow.reports("u1", first + 1)
+    last = world.write("bids", (1, 3))
+    fast.reports("u1", last + 1)
+    world.passes(60_000)
+    return fast, slow, first, last
+
+
+def test_a_replica_that_is_behind_for_too_long_has_to_rebuild_from_what_is_still_kept(world: World) -> None:
+    _, slow, first, last = lagging(world)
+    world.passes(19_000)
+    assert collection_since(world) == Frontier(first)
+    assert not slow.connection.is_over
+    world.passes(2_000)
+    assert collection_since(world) == Frontier(last)
+    (bounds,) = world.collections.bounds([world.controller.describe("bids").id])
+    assert bounds.since == Frontier(last), "compacted at once, so that its next connection finds it so"
+    assert slow.connection.is_over
+    slow.connection.record_stream_end(None)
+    status = world.replica_status("r2")
+    assert (status.deaths, status.problem) == (0, "it has fallen too far behind, and rebuilds views")
+    (note,) = (note for note in world.status().problems if note.replica == "r2")
+    assert note.text == "more than 20 s behind with 'top', which it rebuilds from a snapshot"
+    again = world.replica("r2")
+    assert again.dataflow("u1").as_of == Frontier(last)
+
+
+def test_a_replica_that_is_behind_and_reads_on_is_kept(world: World) -> None:
+    fast, slow, _, last = lagging(world)
+    for _ in range(10):
+        world.passes(15_000)
+        slow.reports("u1", last + 1)
+        last = world.write("bids", (1, 4))
+        fast.reports("u1", last + 1)
+        world.passes(1_000)
+    assert not slow.connection.is_over
+
+
+def test_a_replica_that_is_behind_is_kept_while_its_inputs_are_anyway(world: World) -> None:
+    _, slow, first, _ = lagging(world)
+    instance = world.controller._instance  # pyright: ignore[reportPrivateUsage]
+    reader = instance.holds.acquire(world.controller.describe("bids").id)
+    world.passes(60_000)
+    assert not slow.connection.is_over
+    assert collection_since(world) == Frontier(first)
+    reader.release()
+    world.passes(1_000)
+    assert slow.connection.is_over
+
+
+def test_the_only_replica_of_a_view_and_one_that_builds_it_are_never_too_far_behind(world: World) -> None:
+    fast, slow, _, _ = lagging(world, most_lag=1_000)
+    slow.connection.record_stream_end(None)
+    world.replica("r2").hear()
+    for _ in range(3):
+        world.write("bids", (1, 4))
+        world.passes(60_000)
+    assert not fast.connection.is_over
+    assert not world.controller._replicas["r2"].connection.is_over  # pyright: ignore
 
 
 def test_the_warm_up_hold_follows_the_least_input(world: World) -> None:

@@ -8,6 +8,7 @@ from penstock.compute.collections.memory import MemoryCollections
 from penstock.compute.collections.store import Append
 from penstock.compute.errors import (
     DataflowFailed,
+    FellBehind,
     ProtocolViolation,
     StoreUnavailable,
     UnknownName,
@@ -253,13 +254,16 @@ def test_so_is_one_whose_parts_do_not_fit(dataflow: object) -> None:
     assert found.message.startswith("u1 failed at time 5: ")
 
 
-def test_a_collection_that_went_on_without_its_reader_breaks_it_until_it_is_built_again() -> None:
+def test_a_reader_that_fell_behind_a_collection_asks_for_a_connection_and_is_built_again() -> None:
     rig = Rig().connect().collection("s1", BID, (("a", 5), 3, 1), upper=10)
     dataflow = rig.create(all_bids(), IndexExport("u1", "out"), as_of=5)
     rig.run()
     rig.write("s1", (("b", 6), 12, 1), upper=20)
     rig.store.compact("s1", Frontier(18))
-    problem(rig.peek("u1", 15), DataflowFailed)
+    with pytest.raises(FellBehind, match="with u1") as behind:
+        rig.peek("u1", 15)
+    assert behind.value.facts == {"ids": ("u1",)}
+    assert_golden(MESSAGES / "fell_behind.txt", f"{behind.value}\n")
     rig.connect([CreateDataflow(dataflow.at(Frontier(18))), Schedule("u1")])
     assert rig.rows("u1", 19) == Bag({("a", 5): 1, ("b", 6): 1})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ class NotedLink:
         self.to_say: list[WorkerResponse] = []
         self.heard = 0
         self.frontiers: Mapping[Id, ReachedFrontiers] = {}
-        self.broken: Sequence[Id] = ()
+        self.broken: Mapping[Id, bool] = {}
         LINKS.append(self)
 
     @property
@@ -142,15 +142,17 @@ def test_what_a_worker_says_of_an_old_export_is_not_said_of_a_new_one_of_that_id
     runtime.create_dataflow(totals("u1", as_of=9))
     for link in LINKS:
         assert [type(m) for m in link.told][0::3] == [BuildDataflow, BuildDataflow]
-        link.to_say = [WorkerResponse(3, (), {"u1": ReachedFrontiers(END, END, END, END)}, broken=["u1"])]
+        link.to_say = [
+            WorkerResponse(3, (), {"u1": ReachedFrontiers(END, END, END, END)}, broken={"u1": True})
+        ]
     runtime.step(0)
     assert runtime.frontiers() == {}
-    assert runtime.broken_exports() == []
+    assert runtime.broken_exports() == {}
     for link in LINKS:
-        link.to_say = [WorkerResponse(4, (), {"u1": at(9)}, broken=["u1"])]
+        link.to_say = [WorkerResponse(4, (), {"u1": at(9)}, broken={"u1": True})]
     runtime.step(0)
     assert runtime.frontiers() == {"u1": at(9)}
-    assert runtime.broken_exports() == ["u1"]
+    assert runtime.broken_exports() == {"u1": True}
 
 
 def test_answers_to_an_earlier_connection_are_not_told(runtime: Workers) -> None:

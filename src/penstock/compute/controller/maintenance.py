@@ -67,7 +67,8 @@ class Maintenance:
         try:
             self._read_uppers()
             self._move_holds()
-            self._compact_store(spared)
+            # At once, so that a replica finds out on its next connection that it has to rebuild.
+            self._compact_store(spared, at_once=self._replicas.release_lagging())
         except StoreUnavailable as error:
             self._note(None, error.what)
         self._replicas.maintain()
@@ -122,10 +123,10 @@ class Maintenance:
         """Limit an upper to just after the read time, where reads may be in progress."""
         return upper if upper == END else min(upper, Frontier(self._oracle.read + 1))
 
-    def _compact_store(self, spared: set[Id]) -> None:
+    def _compact_store(self, spared: set[Id], *, at_once: bool) -> None:
         self._names.drop_stray_collections(spared)
         now = self._clock()
-        if now - self._compacted < self._settings.compaction:
+        if not at_once and now - self._compacted < self._settings.compaction:
             return
         self._compacted = now
         self._positions.advance_records(self._oracle.last)

@@ -30,6 +30,7 @@ from penstock.compute.protocol.commands import (
 )
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import (
+    BROKEN,
     CopyToResponse,
     DroppedAt,
     Frontiers,
@@ -81,6 +82,8 @@ class ReplicaConnection:
     `record_stream_end` at the end of the stream.
 
     wake: called when there may be commands to take, or the connection is over; set by the transport.
+    gave_up: whether the replica was so far behind with some exports that their inputs are no longer kept.
+    broken: exports that the replica cannot continue, though another could; for people.
     heard: ms of the clock at the last response, or at connecting.
     """
 
@@ -99,7 +102,8 @@ class ReplicaConnection:
         self.tracking = Tracking(instance.holds, kept, self._note)
         self.status: dict[Id | None, Status] = {}
         self.says: dict[str, float] = {}
-        self.initialized = False
+        self.broken: frozenset[Id] = frozenset()
+        self.initialized = self.gave_up = False
         self._specifics = specifics
         self._reader = instance.outbox.open_cursor(uppers=instance.uppers)
         self._hydration = SequentialHydration()
@@ -126,7 +130,7 @@ class ReplicaConnection:
 
         True if the connection was superseded, is too far behind, or its replica was dropped.
         """
-        return self._closed or self._reader.cut
+        return self._closed or self._reader.cut or self.gave_up
 
     @property
     def fell_behind(self) -> bool:
@@ -159,11 +163,18 @@ class ReplicaConnection:
             case CopyToResponse(id):
                 if self._knows(id, True):
                     self._router.copies.on_response(self.replica, response)
+            case Status(None, text, values) if text == BROKEN:
+                self.broken = frozenset(id for id, _ in values)
             case Status(None, _, values):
                 self.says.update(values)
             case Status(id):
                 if id in self.tracking.exports:
                     self.status[id] = response
+
+    def give_up(self) -> None:
+        """End the connection because some inputs are no longer kept. On the next, the replica rebuilds."""
+        self.gave_up = True
+        self.wake()
 
     def record_stream_end(self, error: ComputeError | None) -> None:
         """Report the end of the stream. A second call does nothing."""

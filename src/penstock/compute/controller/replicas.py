@@ -18,6 +18,7 @@ from penstock.compute.controller.status_types import ReplicaState
 from penstock.compute.controller.tracking import Kept, release_all
 from penstock.compute.errors import (
     ComputeError,
+    FellBehind,
     IncompatibleInstance,
     InsecureAddress,
     NotAuthorized,
@@ -52,12 +53,14 @@ class CrashRecord:
     """Recent crashes of one replica.
 
     deaths:    times of the crashes, ms of the clock.
+    rebuilds:  times at which it had fallen behind, and connected again to rebuild dataflows.
     hydrating: exports that were hydrating at the last crash.
     until:     end of the quarantine, or None.
     probation: whether it was quarantined before, so that one more crash quarantines it again.
     """
 
     deaths: list[int] = field(default_factory=list[int])
+    rebuilds: list[int] = field(default_factory=list[int])
     hydrating: tuple[Id, ...] = ()
     until: int | None = None
     probation: bool = False
@@ -68,6 +71,11 @@ class CrashRecord:
         self.hydrating = tuple(hydrating)
         if self.probation or len(self.deaths) >= settings.quarantine_after:
             self.until = now + settings.quarantine
+
+    def record_rebuild(self, now: int, settings: ControllerSettings) -> int:
+        """Record that it has to rebuild dataflows. Returns how often it had to in the window."""
+        self.rebuilds = [at for at in self.rebuilds if at > now - settings.window] + [now]
+        return len(self.rebuilds)
 
     def recent_crash_count(self, now: int, settings: ControllerSettings) -> int:
         """Return the number of crashes in the window."""
@@ -86,6 +94,7 @@ class CrashRecord:
     def forgive(self) -> None:
         """Forget all crashes of a replica that was steady for long enough, or was released."""
         self.deaths, self.hydrating, self.until, self.probation = [], (), None, False
+        self.rebuilds = []
 
 
 _REFUSALS = (StaleEpoch, NotAuthorized, VersionMismatch, InsecureAddress, IncompatibleInstance)
@@ -226,7 +235,12 @@ class Replicas:
         now = self._clock()
         replica.connection, replica.since = None, now
         replica.problem = error.what if error else "the connection ended"
-        if connection.fell_behind:
+        if connection.gave_up or isinstance(error, FellBehind):
+            if error is not None:
+                self._router.note(replica.name, error.what)
+            replica.problem = "it has fallen too far behind, and rebuilds views"
+            self._rest(replica, replica.crashes.record_rebuild(now, self._settings))
+        elif connection.fell_behind:
             replica.retry_at = now
             replica.problem = "it was too slow in taking commands"
         elif isinstance(error, _REFUSALS):
@@ -234,7 +248,7 @@ class Replicas:
             self._wait_after_refusal(replica)
         else:
             replica.crashes.record_crash(now, connection.tracking.building(), self._settings)
-            self._rest(replica)
+            self._rest(replica, len(replica.crashes.deaths))
 
     def release(self, name: str) -> None:
         """End the quarantine of a replica, forget its crashes, and retry it now."""
@@ -253,9 +267,32 @@ class Replicas:
         for name in self.ready:
             self._replicas[name].crashes.forgive()
 
+    def release_lagging(self) -> bool:
+        """Stop keeping inputs for replicas that are too far behind. Returns whether there are any."""
+        now, most = self._clock(), self._settings.most_lag
+        released = [
+            (connection, id, connection.tracking.release_inputs(id))
+            for connection in self.connections()
+            if not connection.is_over
+            for id in connection.tracking.lagging_exports(now, most)
+        ]
+        # Where somebody else still needs them, the replica may as well go on.
+        lost = [(c, id) for c, id, held in released if not c.tracking.hold_again(id, held)]
+        for connection, id in lost:
+            connection.give_up()
+            name = self._router.instance.running[id].dataflow.name
+            text = f"more than {most / 1000:g} s behind with {name!r}, which it rebuilds from a snapshot"
+            self._router.note(connection.replica, text)
+        return bool(lost)
+
     def is_ready(self, replica: Replica) -> bool:
-        """Whether a replica is ready, and still connected."""
-        return replica.connection is not None and replica.name in self.ready
+        """Whether a replica is ready, still connected, and can continue all its views."""
+        connection = replica.connection
+        return (
+            connection is not None
+            and replica.name in self.ready
+            and not connection.broken & connection.tracking.exports.keys()
+        )
 
     def recent_crash_count(self, replica: Replica) -> int:
         """Return the number of a replica's crashes in the window."""
@@ -284,7 +321,7 @@ class Replicas:
         wait = retry_delay(self._random, replica.tries, settings.first_retry, settings.longest_retry)
         replica.retry_at = self._clock() + wait
 
-    def _rest(self, replica: Replica) -> None:
-        deaths, settings = len(replica.crashes.deaths), self._settings
-        wait = retry_delay(self._random, deaths, settings.first_rest, settings.longest_rest)
+    def _rest(self, replica: Replica, times: int) -> None:
+        settings = self._settings
+        wait = retry_delay(self._random, times, settings.first_rest, settings.longest_rest)
         replica.retry_at = self._clock() + wait

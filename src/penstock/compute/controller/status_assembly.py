@@ -79,7 +79,8 @@ def _view(
 ) -> ViewStatus:
     running = instance.running.get(view.id)
     connections = replicas.connections()
-    tracked = [c.tracking.exports.get(view.id) for c in connections]
+    replicas = tuple(_on_replica(c, view.id, oracle) for c in connections if view.id in c.tracking.exports)
+    hydrated = {on.replica for on in replicas if on.hydrated}
     names = {entry.id: entry.name for entry in (*catalog.collections.values(), *catalog.views.values())}
     return ViewStatus(
         name=view.name,
@@ -91,8 +92,8 @@ def _view(
         reads=tuple(names[id] for _, id in view.imports),
         into=names[view.into.collection] if view.into else None,
         scheduled=running is None or running.scheduled,
-        hydrated=running is None or is_hydrated_somewhere(t is not None and t.hydrated for t in tracked),
-        replicas=tuple(_on_replica(c, view.id, oracle) for c in connections if view.id in c.tracking.exports),
+        hydrated=running is None or is_hydrated_somewhere(c.replica in hydrated for c in connections),
+        replicas=replicas,
     )
 
 
@@ -100,8 +101,17 @@ def _on_replica(connection: ReplicaConnection, view: Id, oracle: TimestampOracle
     tracked, status = connection.tracking.exports[view], connection.status.get(view)
     settled = tracked.output.time
     lag = 0 if settled is None else max(oracle.read + 1 - settled, 0)
-    says = status.text if status else ""
-    return ViewReplicaStatus(connection.replica, tracked.hydrated, tracked.write, tracked.output, lag, says)
+    broken = view in connection.broken
+    return ViewReplicaStatus(
+        connection.replica,
+        tracked.hydrated and not broken,
+        tracked.write,
+        tracked.output,
+        lag,
+        failed=tracked.input == END and tracked.write != END,
+        broken=broken,
+        says=status.text if status else "",
+    )
 
 
 def _collection(entry: CollectionEntry, catalog: Catalog, instance: Instance) -> CollectionStatus:

@@ -55,8 +55,11 @@ class ReplicaStatus:
 class ViewReplicaStatus:
     """Progress of a view on one replica.
 
-    lag:  ms that its output frontier is behind the last acknowledged write.
-    says: the replica's last status text.
+    hydrated: whether it can answer from the view, from its as-of on.
+    lag:    ms that its output frontier is behind the last acknowledged write.
+    failed: whether reads from `write` on get an error: of the data, which is the same on all replicas, or, if
+        `broken`, of this replica only.
+    says:   the replica's last status text.
     """
 
     replica: str
@@ -64,7 +67,14 @@ class ViewReplicaStatus:
     write: Frontier
     output: Frontier
     lag: int
+    failed: bool
+    broken: bool
     says: str = ""
+
+    @property
+    def failure(self) -> str:
+        """ "failed" or "broken"; empty if neither."""
+        return "broken" if self.broken else "failed" if self.failed else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +92,12 @@ class ViewStatus:
     scheduled: bool
     hydrated: bool
     replicas: tuple[ViewReplicaStatus, ...]
+
+    @property
+    def failure(self) -> str:
+        """ "failed" or "broken" if no replica can answer from the view any more; else empty."""
+        found = {on.failure for on in self.replicas} or {""}
+        return "" if "" in found else min(found, key=("failed", "broken").index)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from penstock.compute.controller.holds import ReadHold, ReadHolds
 from penstock.compute.frontier import END, START, Frontier
@@ -23,15 +23,29 @@ class ExportProgress:
     reports:           whether it reports `Frontiers`; otherwise it is a subscription or a copy.
     scheduled:         whether `Schedule` was sent.
     done:              whether no more responses are expected.
+    goal, goal_since:  frontier that reading must get beyond, and since when, in ms of the clock.
     """
 
-    __slots__ = ("as_of", "compacted", "done", "id", "input", "output", "reports", "scheduled", "write")
+    __slots__ = (
+        "as_of",
+        "compacted",
+        "done",
+        "goal",
+        "goal_since",
+        "id",
+        "input",
+        "output",
+        "reports",
+        "scheduled",
+        "write",
+    )
 
     def __init__(self, id: Id, as_of: Frontier, reports: bool) -> None:
         self.id = id
         self.as_of = self.compacted = self.write = self.input = self.output = as_of
         self.reports = reports
         self.scheduled = self.done = False
+        self.goal, self.goal_since = START, 0
 
     @property
     def hydrated(self) -> bool:
@@ -42,6 +56,15 @@ class ExportProgress:
     def is_building(self) -> bool:
         """Whether it is scheduled, but neither hydrated nor failed (a failed one has input frontier END)."""
         return self.scheduled and not self.hydrated and self.input != END and not is_transient(self.id)
+
+    def measure_lag(self, since: Frontier, now: int) -> int:
+        """Return for how long reading has been behind the earliest time that is still of use.
+
+        since: that time now. It is the next goal, once the present one is reached.
+        """
+        if not self.hydrated or self.input == END or self.input > self.goal:
+            self.goal, self.goal_since = since, now
+        return 0 if self.input > self.goal else now - self.goal_since
 
     def update_frontiers(self, report: Frontiers) -> list[str]:
         """Update the frontiers from a report. Returns complaints about regressing ones, which are ignored."""
@@ -106,11 +129,36 @@ class Tracking:
             return False
         for wrong in tracked.update_frontiers(report):
             self._note(wrong)
-        # Changes from `input` on are read next; reading them needs the time before it to be readable.
-        for hold in self._kept.get(report.id, ()):
-            hold.advance(tracked.input.step_back())
+        # Changes from `input` on are read next; reading them needs the time before it to be readable. Until
+        # it is reported, a replica that goes on from an earlier connection may be before the as-of.
+        if report.input is not None:
+            for hold in self._kept.get(report.id, ()):
+                hold.advance(tracked.input.step_back())
         if tracked.write == tracked.input == tracked.output == END:
             self.record_complete(report.id)
+        return True
+
+    def lagging_exports(self, now: int, most: int) -> list[Id]:
+        """List the exports that have been behind the readable past of their view for `most` ms.
+
+        That of the replica furthest ahead is never among them, because it determines where that past begins.
+        """
+        live = [t for t in self.exports.values() if t.reports and t.compacted != END and t.id in self._kept]
+        return [t.id for t in live if t.measure_lag(self._holds.since(t.id), now) >= most]
+
+    def release_inputs(self, id: Id) -> dict[Id, Frontier]:
+        """Release the holds on the inputs of an export. Returns where they were."""
+        held = {hold.id: hold.frontier for hold in self._kept.get(id, ())}
+        self.forget(id)
+        return held
+
+    def hold_again(self, id: Id, held: Mapping[Id, Frontier]) -> bool:
+        """Restore released holds. Returns False, doing nothing, if an input has been given up meanwhile."""
+        if any(self._holds.since(read) > frontier for read, frontier in held.items()):
+            return False
+        self._kept[id] = [self._holds.acquire(read) for read in held]
+        for hold in self._kept[id]:
+            hold.advance(held[hold.id])
         return True
 
     def record_complete(self, id: Id) -> None:

@@ -161,6 +161,10 @@ class CopyToResponse:
     result: RowCount | Problem | Dropped
 
 
+BROKEN = "broken"
+"""Text of the status that lists the exports that a replica cannot continue, in place of names of values."""
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """Replica status shown to users. No behaviour may depend on it.

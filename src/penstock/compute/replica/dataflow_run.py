@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from penstock.compute.errors import SinceViolation
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.dataflow import Dataflow
 from penstock.compute.protocol.responses import Counted
@@ -50,6 +51,14 @@ class DataflowRun(ABC):
     def broken(self) -> bool:
         """Return whether the dataflow has failed or will fail, while a rebuilt one may succeed."""
         return self.failed is not None and not self.failed.lasting
+
+    @property
+    def fell_behind(self) -> bool:
+        """Return whether changes of a collection that the dataflow has yet to read are compacted."""
+        cause = None if self.failed is None else self.failed.error.__cause__
+        return isinstance(cause, SinceViolation) and any(
+            cause.facts.get("id") == each.id for each in self.dataflow.collections
+        )
 
     def drop(self, export: ExportWriter) -> None:
         """Drop an export."""

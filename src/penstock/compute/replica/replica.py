@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from penstock.compute.errors import (
     ComputeError,
+    FellBehind,
     IncompatibleInstance,
     ProtocolViolation,
     ReplicaExpired,
@@ -34,11 +35,23 @@ from penstock.compute.protocol.commands import (
     TimelyConfig,
     UpdateConfiguration,
 )
-from penstock.compute.protocol.responses import Counted, Response, Status
+from penstock.compute.protocol.dataflow import Id
+from penstock.compute.protocol.responses import (
+    BROKEN,
+    Batch,
+    CopyToResponse,
+    Counted,
+    PeekResponse,
+    Problem,
+    Response,
+    Status,
+    SubscribeResponse,
+)
 from penstock.compute.protocol.stages import ReplicaStages, Stage
 from penstock.compute.reconciliation import ReconciliationPlan, reconcile
 from penstock.compute.replica.reporter import Reporter
-from penstock.compute.replica.runtime import Runtime
+from penstock.compute.replica.runtime import Answer, Runtime
+from penstock.errors import Origin
 
 MakeRuntime = Callable[[TimelyConfig, InstanceConfig, Callable[[], None]], Runtime]
 
@@ -78,6 +91,8 @@ class Replica:
         self._history: History | None = None
         self._parameters = Parameters()
         self._reporter = Reporter(clock)
+        self._behind: FellBehind | None = None
+        self._broken: frozenset[Id] = frozenset()
 
     # -- connections ----------------------------------------------------------------------------
 
@@ -94,6 +109,7 @@ class Replica:
         """End the connection. Dataflows continue, and the replica waits for the next connection."""
         self._stages = None
         self._initial = []
+        self._behind = None
         self._reporter.silence()
         if self._runtime is not None:
             self._runtime.forget_answers()
@@ -181,6 +197,7 @@ class Replica:
         for dataflow in agreed.keep:
             self._reporter.add_exports(dataflow)
         self._parameters = Parameters()
+        self._broken = frozenset()
         runtime.configure(self._parameters)
         for command in agreed.then:
             self._apply(command)
@@ -228,17 +245,37 @@ class Replica:
         except ComputeError as error:
             self._end(error)
             return False
-        self._reporter.queue_answers(runtime.take_answers())
-        if self._reporter.is_due(runtime.frontiers_moved(), busy, self._parameters.maintenance_interval):
+        answers = runtime.take_answers()
+        due = self._reporter.is_due(runtime.frontiers_moved(), busy, self._parameters.maintenance_interval)
+        if (due or any(map(_is_own_problem, answers))) and self._has_fallen_behind(runtime):
+            return busy
+        self._reporter.queue_answers(answers)
+        if due:
             for id in self._reporter.report(runtime.frontiers()):
                 runtime.forget(id)
         return busy
 
+    def _has_fallen_behind(self, runtime: Runtime) -> bool:
+        """Report broken exports. Returns whether a new connection must repair some, unnoticed by readers."""
+        broken = runtime.broken_exports()
+        if broken.keys() != self._broken:
+            self._broken = frozenset(broken)
+            values = tuple((id, float(broken[id])) for id in sorted(broken))
+            self._reporter.queue_answers([Status(None, BROKEN, values)])
+        behind = tuple(sorted(id for id, fell_behind in broken.items() if fell_behind))
+        if behind and not self._reporter.silent:
+            self._reporter.silence()
+            self._behind = _fell_behind(behind)
+        return bool(behind)
+
     def responses(self) -> list[Response]:
         """Take the responses for the current connection, in order.
 
-        Raises `ProtocolViolation` for a response that is not allowed, which is a bug in the replica.
+        Raises `FellBehind`, after which the connection must be ended; and `ProtocolViolation` for a response
+        that is not allowed, which is a bug in the replica.
         """
+        if self._behind is not None:
+            raise self._behind
         found = self._reporter.take_responses()
         if self._stages is not None:
             for response in found:
@@ -261,6 +298,26 @@ class Replica:
         self._halted = True
         self._reporter.silence()
         self._halt(error)
+
+
+def _is_own_problem(answer: Answer) -> bool:
+    """Return whether an answer is a problem of this replica, and not of the data."""
+    match answer:
+        case PeekResponse(_, Problem() as problem) | CopyToResponse(_, Problem() as problem):
+            return problem.origin is Origin.PROCESS
+        case SubscribeResponse(_, Batch(updates=Problem() as problem)):
+            return problem.origin is Origin.PROCESS
+        case _:
+            return False
+
+
+def _fell_behind(ids: tuple[Id, ...]) -> FellBehind:
+    return FellBehind(
+        f"the replica has fallen too far behind with {', '.join(ids)}",
+        why="changes that it has yet to read are compacted",
+        fix="none needed, it rebuilds them on its next connection; if it repeats, give the replica more time",
+        ids=ids,
+    )
 
 
 def _name(command: Command) -> str:

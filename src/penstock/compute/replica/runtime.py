@@ -8,7 +8,7 @@ once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock.compute.errors import ResultGone
@@ -112,12 +112,13 @@ class Runtime(ABC):
         """Return whether `frontiers` may have changed since the last call."""
         return True
 
-    def broken_exports(self) -> Sequence[Id]:
+    def broken_exports(self) -> Mapping[Id, bool]:
         """Return the exports that have failed or will fail, though a fresh replica may succeed.
 
-        The cause is outside the dataflow, such as a collection written by another process.
+        The cause is outside the dataflow, such as a full disk. The values tell whether it is that unread
+        changes are compacted, which a rebuild repairs in any case.
         """
-        return ()
+        return {}
 
     def fetch(self, token: bytes) -> Iterator[list[Counted]]:
         """Read the rows of a stashed result in parts, once. Raises `ResultGone`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -158,8 +158,12 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
         # Popped one by one: other threads may add to it meanwhile.
         return [self._responses.popleft() for _ in range(len(self._responses))]
 
-    def broken_exports(self) -> Sequence[Id]:
-        return [id for id, (running, _) in self._exports.items() if running.broken and id in running.wanted]
+    def broken_exports(self) -> Mapping[Id, bool]:
+        return {
+            id: running.fell_behind
+            for id, (running, _) in self._exports.items()
+            if running.broken and id in running.wanted
+        }
 
     def fetch(self, token: bytes) -> Iterator[list[Counted]]:
         """Read the rows of a stashed result in parts, once. Raises `ResultGone`."""

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.compute.collections.opening import check_collections, open_collections
 from penstock.compute.controller.controller import Controller
 from penstock.compute.controller.durable import ControllerState
-from penstock.compute.controller.requests import StashedOnReplica
+from penstock.compute.controller.requests import ControllerSettings, StashedOnReplica
 from penstock.compute.errors import StaleEpoch
 from penstock.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
 from penstock.compute.protocol.responses import Counted
@@ -42,6 +42,7 @@ class Options:
     collections: URI of the store of rows; None: SQLite in the folder.
     replicas:    addresses by name, in addition to those in the durable state.
     clients:     credentials toward clients. links: credentials toward replicas.
+    settings:    times and counts of the controller.
     """
 
     listen: str
@@ -53,6 +54,7 @@ class Options:
     links: Security = Security()  # noqa: RUF009
     limits: Limits = Limits()  # noqa: RUF009
     parameters: Parameters = PARAMETERS
+    settings: ControllerSettings = ControllerSettings()  # noqa: RUF009
     allow_callables: bool = False
 
     @property
@@ -107,6 +109,7 @@ class _Process:
             random=random.Random(),
             parameters=options.parameters,
             instance=InstanceConfig(options.store),
+            settings=options.settings,
             allow_callables=options.allow_callables,
         )
         self.writing = GroupCommit(self.controller, lambda: open_collections(options.store), self.end_fenced)

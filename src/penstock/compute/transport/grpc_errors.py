@@ -40,6 +40,7 @@ _CODES: dict[str, str] = {
     errors.UnknownName.code: "NOT_FOUND",
     errors.ResultGone.code: "NOT_FOUND",
     errors.ConnectionBroken.code: "UNAVAILABLE",
+    errors.FellBehind.code: "UNAVAILABLE",
     errors.IncompatibleInstance.code: "ABORTED",
     errors.ReplicaExpired.code: "ABORTED",
     errors.RuntimeLost.code: "ABORTED",

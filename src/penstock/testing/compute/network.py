@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from penstock.compute.controller.controller import ReplicaConnection
-from penstock.compute.errors import ComputeError, ConnectionBroken, StaleEpoch
+from penstock.compute.errors import ComputeError, ConnectionBroken, FellBehind, StaleEpoch
 from penstock.compute.protocol.commands import Command, Epoch
 from penstock.compute.protocol.responses import Response
 from penstock.compute.protocol.serialization import (
@@ -94,7 +94,12 @@ class Link:
         """Send the replica's pending responses; drop them if this is no longer its connection."""
         if self.process.link is not self or not self.replica_side_open or len(self.up) >= IN_FLIGHT:
             return []
-        responses = self.process.replica.responses()
+        try:
+            responses = self.process.replica.responses()
+        except FellBehind as error:
+            self.tell_replica()
+            self.tell_controller(error)
+            return []
         for response in responses:
             self._said_by_replica.check_sent(response)
             self.up.append(response_to_bytes(response))
@@ -109,12 +114,13 @@ class Link:
         self.connection.handle_response(response)
         return response
 
-    def tell_controller(self) -> None:
-        """Let the controller notice that the link is cut."""
+    def tell_controller(self, error: ComputeError | None = None) -> None:
+        """Let the controller notice that the link is cut, or was ended with an error."""
         if self.controller_side_open:
             self.controller_side_open = False
             self.up.clear()
-            self.connection.record_stream_end(ConnectionBroken("the link was cut", address=self.process.name))
+            cut = ConnectionBroken("the link was cut", address=self.process.name)
+            self.connection.record_stream_end(error or cut)
 
     def tell_replica(self) -> None:
         """Let the replica notice that the link is cut."""

@@ -61,7 +61,7 @@ class Users:
         """Drop all requests of a lost controller. A write in flight may or may not have happened."""
         self.peeks = [watch for watch in self.peeks if watch.answer is not None]
         for watch in self.subscriptions:
-            watch.abandoned = True
+            watch.abandoned = not watch.ended
         self.copies.clear()
         self.writing = None
 

@@ -97,7 +97,7 @@ function replicaRow(replica) {
 }
 
 function viewRow(view) {
-  const on = view.replicas.map((each) => `${each.replica} (${each.hydrated ? `${whole(each.lag)} ms behind` : "hydrating"})`);
+  const on = view.replicas.map((each) => `${each.replica} (${each.failure || (each.hydrated ? `${whole(each.lag)} ms behind` : "hydrating")})`);
   return [view.name, view.reads.join(", "), view.key.join(", ") || "whole row", view.state, frontier(view.since), frontier(view.upper), on.join(", ")];
 }
 

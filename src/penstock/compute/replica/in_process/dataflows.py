@@ -148,8 +148,12 @@ class RunningDataflow(DataflowRun):
     @property
     def broken(self) -> bool:
         """Return whether the dataflow has failed or will fail, while a rebuilt one may succeed."""
+        return self.fell_behind or super().broken
+
+    @property
+    def fell_behind(self) -> bool:
         gone = not self.ended and any(inlet.is_compacted(self.as_of) for inlet in self._inlets)
-        return gone or super().broken
+        return gone or super().fell_behind
 
     def slice(self) -> bool:
         """Work for a few milliseconds. Returns whether there was work."""

@@ -209,7 +209,7 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
-    def broken_exports(self) -> Sequence[Id]:
+    def broken_exports(self) -> Mapping[Id, bool]:
         if self._news or not self._watched:
             self._look()
         return super().broken_exports()

@@ -62,7 +62,7 @@ class Worker:
         self._divided: set[frozenset[Id]] = set()
         self._heard = 0
         self._reported: Mapping[Id, ReachedFrontiers] = {}
-        self._broken: tuple[Id, ...] = ()
+        self._broken: Mapping[Id, bool] = {}
         self._here = InProcessRuntime(
             begin.config,
             bell.ring,
@@ -85,7 +85,7 @@ class Worker:
         here = self._here
         busy = here.step(SLICE)
         answers, frontiers = here.take_answers(), dict(here.frontiers())
-        broken = tuple(here.broken_exports())
+        broken = here.broken_exports()
         if answers or frontiers != self._reported or broken != self._broken:
             changed = None if frontiers == self._reported else frontiers
             self._connection.send(WorkerResponse(self._heard, answers, changed, broken))

@@ -291,16 +291,14 @@ class Workers(Runtime):
     def frontiers_moved(self) -> bool:
         return self._moved
 
-    def broken_exports(self) -> Sequence[Id]:
-        return [id for id, export in self._exports.items() if self._broken(id, export)]
-
-    def _broken(self, id: Id, export: _Export) -> bool:
-        links = [
-            self._links[worker]
-            for worker, heard in export.since_heard.items()
-            if self._links[worker].heard >= heard
-        ]
-        return any(id in link.broken for link in links)
+    def broken_exports(self) -> Mapping[Id, bool]:
+        found: dict[Id, bool] = {}
+        for id, export in self._exports.items():
+            for worker, heard in export.since_heard.items():
+                link = self._links[worker]
+                if link.heard >= heard and id in link.broken:
+                    found[id] = found.get(id, False) or link.broken[id]
+        return found
 
     def close(self) -> None:
         for link in self._links:

@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
@@ -95,13 +95,13 @@ class WorkerResponse:
     """Response of a worker.
 
     heard:     number of messages that the worker had received.
-    frontiers: frontiers of all its exports, or None if unchanged. broken: exports that must be rebuilt.
+    frontiers: frontiers of all its exports, or None if unchanged. broken: see `Runtime.broken_exports`.
     """
 
     heard: int
     answers: Sequence[Answer]
     frontiers: Mapping[Id, ReachedFrontiers] | None = None
-    broken: Sequence[Id] = ()
+    broken: Mapping[Id, bool] = field(default_factory=dict[Id, bool])
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class WorkerLink:
         self.sent = 0
         self.heard = 0
         self.frontiers: Mapping[Id, ReachedFrontiers] = {}
-        self.broken: Sequence[Id] = ()
+        self.broken: Mapping[Id, bool] = {}
         self._number = begin.number
         self._wake = wake
         self._received: deque[WorkerResponse] = deque()
