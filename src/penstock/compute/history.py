@@ -6,6 +6,9 @@ before. The controller keeps one history, without the epoch and nonce of a conne
 sending. Each replica keeps one of the commands it has received, for reconciliation.
 
 Law: replaying a reduced history has the same effect as replaying the whole; `reduce_commands` is idempotent.
+It holds for histories that respect read holds: in the end, no index is compacted beyond the as-of of a live
+dataflow that imports it, nor beyond the time of a peek that was not cancelled. A controller's `ReadHolds` see
+to that. Without them, a reduction gives an importing dataflow an index that is gone, or whose as-of is later.
 Source: the compute protocol of Materialize, its history (reference).
 """
 

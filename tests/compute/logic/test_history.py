@@ -26,7 +26,8 @@ from penstock.compute.protocol.commands import (
     Peek,
     Schedule,
 )
-from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport, Plan
+from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport, IndexImport, Plan
+from penstock.compute.protocol.stages import ReplicaStages
 from tests.compute.logic.model_replica import ModelReplica
 from tests.compute.logic.random_commands import LAST, RandomController, random_commands
 
@@ -41,12 +42,48 @@ def index(id: str, as_of: int, *, also: tuple[str, ...] = (), reads: tuple[str, 
     return CreateDataflow(Dataflow(Plan(id.encode()), imports, (), exports, Frontier(as_of)))
 
 
+def reader(id: str, of: str, as_of: int) -> CreateDataflow:
+    imports = (IndexImport(f"in {of}", of),)
+    export = IndexExport(id, "out")
+    return CreateDataflow(Dataflow(Plan(id.encode()), (), imports, (export,), Frontier(as_of)))
+
+
 @given(sessions)
 def test_a_reduced_history_has_the_effect_of_the_whole(commands: list[Command]) -> None:
     assert (
         ModelReplica(LAST).apply(reduce_commands(commands)).said()
         == ModelReplica(LAST).apply(commands).said()
     )
+
+
+@given(sessions)
+def test_a_reduced_history_is_allowed_where_the_whole_was(commands: list[Command]) -> None:
+    for history in (commands, reduce_commands(commands)):
+        stages = ReplicaStages()
+        for command in history:
+            stages.check_command(command)
+
+
+PEEK = Peek(b"a", IndexTarget("u1"), 5)
+
+
+@pytest.mark.parametrize(
+    ("beyond_a_hold", "reduced"),
+    [
+        ([reader("u2", "u1", 0), AllowCompaction("u1", END)], [reader("u2", "u1", 0)]),
+        (
+            [reader("u2", "u1", 0), AllowCompaction("u1", Frontier(9))],
+            [index("u1", 9), reader("u2", "u1", 0)],
+        ),
+        ([PEEK, AllowCompaction("u1", END)], [PEEK]),
+        ([PEEK, AllowCompaction("u1", Frontier(9))], [index("u1", 9), PEEK]),
+    ],
+)
+def test_a_history_beyond_read_holds_has_another_effect_once_reduced(
+    beyond_a_hold: list[Command], reduced: list[Command]
+) -> None:
+    """The condition of the law. A controller's holds release a reader and a peek before what they read."""
+    assert reduce_commands([index("u1", 0), *beyond_a_hold]) == reduced
 
 
 @given(sessions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 
 import pytest
 
@@ -110,12 +111,16 @@ def say(messages: Sequence[Message]) -> None:
     """Both sides see it all; nothing crosses."""
     controller, replica = ControllerStages(), ReplicaStages()
     for message in messages:
-        if isinstance(message, COMMANDS):
-            controller.check_sent(message)
-            replica.check_command(message)
-        else:
-            replica.check_sent(message)  # type: ignore[arg-type]
-            controller.check_response(message)  # type: ignore[arg-type]
+        say_to(controller, replica, message)
+
+
+def say_to(controller: ControllerStages, replica: ReplicaStages, message: Message) -> None:
+    if isinstance(message, COMMANDS):
+        controller.check_sent(message)
+        replica.check_command(message)
+    else:
+        replica.check_sent(message)  # type: ignore[arg-type]
+        controller.check_response(message)  # type: ignore[arg-type]
 
 
 MAY_BE_SAID: dict[str, list[Message]] = {
@@ -229,6 +234,12 @@ MAY_NOT_BE_SAID: dict[str, list[Message]] = {
     "frontiers after END": [*BEGUN, U1, told(None), Frontiers("u1", write=END)],
     "frontiers after the end of what is dropped": [*BEGUN, U1, DROP_U1, told(None), told(None)],
     "no frontier at all": [*BEGUN, U1, Frontiers("u1")],
+    "output beyond an earlier write": [
+        *BEGUN,
+        U1,
+        Frontiers("u1", write=Frontier(5)),
+        Frontiers("u1", output=Frontier(9)),
+    ],
     "output beyond write": [*BEGUN, U1, Frontiers("u1", write=Frontier(6), output=Frontier(7))],
     "a batch of an index": [*BEGUN, U1, SubscribeResponse("u1", Batch(START, END, ()))],
     "a first batch that begins later": [*BEGUN, T1, batch(5, 6)],
@@ -270,6 +281,22 @@ def test_it_may_not_be_said_and_all_before_it_may(messages: list[Message]) -> No
         say(messages)
     assert refused.value.facts["message"] == type(messages[-1]).__name__
     assert refused.value.facts["stage"] in {stage.value for stage in Stage}
+
+
+def remembered(stages: ControllerStages | ReplicaStages) -> object:
+    return deepcopy((vars(stages._exports), vars(stages._peeks)))  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("messages", MAY_NOT_BE_SAID.values(), ids=MAY_NOT_BE_SAID)
+def test_what_is_refused_changes_nothing(messages: list[Message]) -> None:
+    *allowed, refused = messages
+    controller, replica = ControllerStages(), ReplicaStages()
+    for message in allowed:
+        say_to(controller, replica, message)
+    before = remembered(controller), remembered(replica)
+    with pytest.raises(ProtocolViolation):
+        say_to(controller, replica, refused)
+    assert (remembered(controller), remembered(replica)) == before
 
 
 def test_no_responses_in_the_creation_stage() -> None:

@@ -89,15 +89,12 @@ class FrontiersState(ExportProtocolState):
                 return f"The first {kind} frontier {frontier} is before the as-of {self.as_of}."
             if before is not None and frontier <= before:
                 return f"The {kind} frontier {frontier} is not after {before}, which was reported before."
-        self.reported |= now
-        if self._behind():
+        after = self.reported | now
+        if "write" in after and "output" in after and after["write"] < after["output"]:
             return "The output frontier is after the write frontier."
+        self.reported = after
         self.ended = all(self.reported.get(kind) == END for kind in _KINDS)
         return None
-
-    def _behind(self) -> bool:
-        write, output = self.reported.get("write"), self.reported.get("output")
-        return write is not None and output is not None and write < output
 
 
 @dataclass(slots=True)
