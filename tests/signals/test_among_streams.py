@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -135,6 +136,52 @@ def test_the_verdict_on_a_sink_behind_a_last_row_is_that_of_its_reason() -> None
     flow.sink("last", q.latest(nondet="one a second is enough") * 2)
     flow.sink("rows", q.filter(col.value > 0).latest(nondet="one is enough").stream(float).distinct())
     assert set(analyse(flow.graph()).verdicts.values()) == {Verdict.GUARDED}
+
+
+def test_a_signal_that_starts_at_a_stream_can_be_subscribed_to() -> None:
+    flow = ps.Flow("numbers")
+    latest = flow.source("numbers", int).latest(nondet="tests")
+    flow.sink("out", latest + 1)
+    engine = ps.Engine(flow)
+    heard: list[int] = []
+    engine.tick(numbers=[1, 2])
+    engine.subscribe(latest * 10, heard.append)
+    engine.tick(numbers=[3])
+    assert heard == [20, 30]
+
+
+def latest_that_no_sink_reads(flow: ps.Flow, numbers: ps.Stream[int]) -> ps.Signal[int]:
+    flow.sink("out", numbers)
+    return numbers.latest(nondet="tests")
+
+
+def another_latest(flow: ps.Flow, numbers: ps.Stream[int]) -> ps.Signal[int]:
+    flow.sink("out", numbers.latest(nondet="tests"))
+    return numbers.latest(nondet="tests")
+
+
+def streams_between(flow: ps.Flow, numbers: ps.Stream[int]) -> ps.Signal[int]:
+    signal = numbers.latest(nondet="tests")
+    flow.sink("out", signal.stream(int).latest(nondet="tests"))
+    return signal
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (latest_that_no_sink_reads, "none of its sinks reads a signal"),
+        (another_latest, "the engine has no latest"),
+        (streams_between, "streams stand between its signals"),
+    ],
+)
+def test_a_signal_that_the_engine_was_made_without_cannot_be_subscribed_to(
+    make: Callable[[ps.Flow, ps.Stream[int]], ps.Signal[int]], why: str
+) -> None:
+    flow = ps.Flow("numbers")
+    signal = make(flow, flow.source("numbers", int))
+    engine = ps.Engine(flow)
+    with pytest.raises(BadInput, match=why):
+        engine.subscribe(signal, print)
 
 
 def test_what_is_subscribed_to_later_misses_no_row_either() -> None:
