@@ -37,8 +37,8 @@ class Cluster:
         command = ["penstock.cli", "replica", "--name", name, "--state", str(self._folder / name)]
         return self._start(name, command, "127.0.0.1:0")
 
-    def controller(self) -> str:
-        command = ["penstock.cli", "controller", "--state", str(self._folder / "controller")]
+    def controller(self, *options: str) -> str:
+        command = ["penstock.cli", "controller", "--state", str(self._folder / "controller"), *options]
         return self._start("controller", command, "127.0.0.1:0")
 
     def kill(self, name: str) -> None:
@@ -48,6 +48,11 @@ class Cluster:
         process.wait()
         assert process.stdout is not None
         process.stdout.close()
+
+    def send(self, name: str, number: signal.Signals) -> None:
+        """Send a signal, if the process runs."""
+        if self._running[name].poll() is None:
+            self._running[name].send_signal(number)
 
     def again(self, name: str) -> None:
         self._start(name, self._commands[name], self.addresses[name])

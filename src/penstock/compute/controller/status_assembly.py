@@ -79,8 +79,8 @@ def _view(
 ) -> ViewStatus:
     running = instance.running.get(view.id)
     connections = replicas.connections()
-    replicas = tuple(_on_replica(c, view.id, oracle) for c in connections if view.id in c.tracking.exports)
-    hydrated = {on.replica for on in replicas if on.hydrated}
+    progress = tuple(_on_replica(c, view.id, oracle) for c in connections if view.id in c.tracking.exports)
+    hydrated = {on.replica for on in progress if on.hydrated}
     names = {entry.id: entry.name for entry in (*catalog.collections.values(), *catalog.views.values())}
     return ViewStatus(
         name=view.name,
@@ -93,7 +93,7 @@ def _view(
         into=names[view.into.collection] if view.into else None,
         scheduled=running is None or running.scheduled,
         hydrated=running is None or is_hydrated_somewhere(c.replica in hydrated for c in connections),
-        replicas=replicas,
+        replicas=progress,
     )
 
 

@@ -258,8 +258,8 @@ class Replica:
     def _has_fallen_behind(self, runtime: Runtime) -> bool:
         """Report broken exports. Returns whether a new connection must repair some, unnoticed by readers."""
         broken = runtime.broken_exports()
-        if broken.keys() != self._broken:
-            self._broken = frozenset(broken)
+        if (found := frozenset(broken)) != self._broken:
+            self._broken = found
             values = tuple((id, float(broken[id])) for id in sorted(broken))
             self._reporter.queue_answers([Status(None, BROKEN, values)])
         behind = tuple(sorted(id for id, fell_behind in broken.items() if fell_behind))

@@ -311,6 +311,9 @@ class Simulation:
             for view in self.users.views:
                 self.users.ask(self.controller, view, replica=name)
         self._until(lambda: not self.users.unrest())
+        for view in self.controller.status().views:
+            if broken := [on.replica for on in view.replicas if on.broken]:
+                raise Violation(f"{view.name} is broken on {broken}")
 
     def _readers_come_back(self) -> None:
         """Disconnect readers briefly after a long quiet period, and let them resume.
