@@ -210,9 +210,9 @@ class Soak:
                 self._cluster.send(last, signal.SIGSTOP)
                 await asyncio.sleep(1 - self._share)
                 self._cluster.send(first, signal.SIGCONT)
-                await asyncio.sleep(self._share * 0.7)
+                await asyncio.sleep(self._share * 0.9)
                 self._cluster.send(last, signal.SIGCONT)
-            await asyncio.sleep(self._share * 0.3)
+            await asyncio.sleep(self._share * 0.1)
 
     async def _kill(self, name: str, away: float) -> None:
         self._cluster.kill(name)

@@ -67,9 +67,9 @@ class Cluster:
         for name in names:
             self.ready(name)
 
-    def controller(self, name: str = "controller") -> None:
+    def controller(self, name: str = "controller", *options: str) -> None:
         replicas = [f"--replica={r}={a}" for r, a in self.addresses.items() if r.startswith("r")]
-        self.launch(name, "controller", "--state", str(self.folder / "state"), *replicas)
+        self.launch(name, "controller", "--state", str(self.folder / "state"), *replicas, *options)
         self.ready(name)
 
     def kill(self, name: str) -> None:

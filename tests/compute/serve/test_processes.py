@@ -272,13 +272,13 @@ def test_a_replica_that_cannot_keep_large_answers_leaves_them_to_the_other(tmp_p
 
 
 @contextmanager
-def starved(*processes: subprocess.Popen[str]) -> Iterator[None]:
-    """Give processes a tenth of their time."""
+def starved(*processes: subprocess.Popen[str], share: float = 0.1) -> Iterator[None]:
+    """Give processes a share of their time."""
     end = threading.Event()
 
     def alternate() -> None:
         while not end.is_set():
-            for pause, number in ((0.9, signal.SIGSTOP), (0.1, signal.SIGCONT)):
+            for pause, number in ((1 - share, signal.SIGSTOP), (share, signal.SIGCONT)):
                 for process in processes:
                     process.send_signal(number)
                 end.wait(pause)
@@ -310,6 +310,36 @@ def test_replicas_that_fall_far_behind_catch_up_and_their_view_is_right(tmp_path
             for replica in ("r1", "r2"):
                 found = client.peek("totals", replica=replica)
                 assert sorted(found) == sorted((f"shop {n}", 8 * written, 8 * written) for n in range(50))
+
+
+@pytest.mark.verify
+def test_a_replica_that_is_behind_for_too_long_rebuilds_its_view_and_nobody_notices(tmp_path: Path) -> None:
+    sales = [Sale(f"shop {n % 50}", 1) for n in range(400)]
+    with cluster(tmp_path) as started:
+        started.replicas("r1", "r2")
+        started.controller("controller", "--max-lag", "1s")
+        with Client(started.addresses["controller"], patience="60s") as client:
+            client.create_view("totals", totals(), key="shop", keep="1s")
+            wait_for(client, whole)
+            reader = Reader(started.addresses["controller"])
+            written, given_up = 0, False
+            with starved(started.processes["r2"], share=0.03):
+                while not given_up:
+                    for _ in range(20):
+                        client.insert("sales", sales)
+                    written += 20
+                    assert client.peek("totals", key="shop 7") == [("shop 7", 8 * written, 8 * written)]
+                    given_up = any("rebuilds from a snapshot" in p.text for p in client.status().problems)
+            client.insert("sales", [END])
+            reader.join()
+            right = Counter({(f"shop {n}", 8 * written, 8 * written): 1 for n in range(50)})
+            right[(END.shop, 0, 1)] = 1
+            assert reader.accumulated() == right
+            found = wait_for(client, whole)
+            (r2,) = (replica for replica in found.replicas if replica.name == "r2")
+            assert r2.connections > 1
+            assert r2.deaths == 0
+            assert Counter(map(tuple, client.peek("totals", replica="r2"))) == right
 
 
 @pytest.mark.verify
