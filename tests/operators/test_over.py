@@ -11,6 +11,7 @@ import pytest
 import penstock as ps
 from penstock import col
 from penstock.errors import WrongType
+from penstock.flow.window_functions import Months
 from penstock.testing import check_ticks
 
 if TYPE_CHECKING:
@@ -214,6 +215,60 @@ def test_a_range_of_time_is_a_timedelta() -> None:
     rows = [(noon + minutes * timedelta(minutes=1),) for minutes in (0, 30, 90)]
     changes = ps.Engine(flow).tick(readings=rows)["out"]
     assert [near for _, near in sorted(change.row for change in changes)] == [2, 3, 2]
+
+
+@pytest.mark.parametrize(
+    ("frame", "near"),
+    [
+        ((-timedelta(hours=1), 0), [1, 2, 2]),
+        ((0, timedelta(hours=1)), [2, 2, 1]),
+        ((0, 0), [1, 1, 1]),
+        ((timedelta(), timedelta(hours=1)), [2, 2, 1]),
+        ((None, -timedelta(minutes=30)), [0, 1, 2]),
+    ],
+)
+@pytest.mark.parametrize("descending", [False, True])
+def test_a_range_of_time_may_end_at_the_row_itself(frame: Any, near: list[int], descending: bool) -> None:
+    flow = ps.Flow("readings")
+    by = col.at.desc() if descending else col.at
+    count = ps.count().over(order_by=by, range=frame)
+    flow.sink("out", flow.table("readings", Reading).with_columns(near=count))
+    noon = datetime(2001, 9, 11, 12, tzinfo=UTC)
+    rows = [(noon + minutes * timedelta(minutes=1),) for minutes in (0, 30, 90)]
+    # From the last row on, the first is as far as the last is from the first.
+    rows = [(noon - (at - noon),) for (at,) in rows] if descending else rows
+    engine, found = ps.Engine(flow), dict[Any, int]()
+    for row in (rows[1], rows[0], rows[2]):
+        for change in engine.tick(readings=[row])["out"]:
+            if change.weight > 0:
+                found[change.row.at] = change.row.near
+    assert [found[at] for (at,) in rows] == near
+
+
+def test_a_range_of_months_ends_at_the_last_day_of_a_month() -> None:
+    flow = ps.Flow("days")
+    later = ps.count().over(order_by="at", range=(Months(-1), 0))
+    flow.sink("out", flow.table("days", Day).with_columns(later=later).select("at", "later"))
+    engine = ps.Engine(flow)
+    engine.tick(days=[Day(date(2023, 3, day), Decimal("0.00")) for day in (28, 29, 31)])
+    changes = engine.tick(days=[Day(date(2023, 2, 28), Decimal("0.00"))])["out"]
+    assert {(c.row.at.day, c.row.later) for c in changes if c.weight > 0} == {
+        (28, 1),
+        (28, 2),
+        (29, 3),
+        (31, 4),
+    }
+
+
+def test_a_range_of_a_value_behind_whether_it_is_null() -> None:
+    flow = ps.Flow("prices")
+    by = [col.price.is_null().desc(), col.price.desc()]
+    near = ps.count().over(order_by=by, range=(-1, 0))
+    flow.sink("out", flow.table("sales", Sale).with_columns(near=near).select("price", "near"))
+    engine = ps.Engine(flow)
+    engine.tick(sales=[Sale("x", 1, 3), Sale("x", 2, None), Sale("x", 3, 1)])
+    changes = engine.tick(sales=[Sale("x", 4, 2), Sale("x", 5, None)])["out"]
+    assert {tuple(c.row) for c in changes if c.weight > 0} == {(None, 2), (2, 2), (1, 2)}
 
 
 class Measure(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tests.queries.random_functions import CALLS
 from tests.queries.random_relations import Relation, RelationWriter
+from tests.queries.window_spellings import DISTANCES, ORDERS, frames
 
 _OF_ARRAYS = ("sort_array", "array_distinct", "aggregate")
 """Functions of the arrays that aggregates make, which take no FILTER. What is read of histograms does not
@@ -129,6 +130,22 @@ class QueryWriter(RelationWriter):
         end = self.pick("CURRENT ROW", "1 FOLLOWING", "UNBOUNDED FOLLOWING")
         return f" ROWS BETWEEN {start} AND {end}"
 
+    def ranges(self) -> str:
+        """Write windows of frames by distance over each type that has some."""
+        column = self.pick_in_turn(*DISTANCES)
+        near, other = self.pick(*DISTANCES[column])
+        per = self.pick("", "PARTITION BY b ")
+        windows = [
+            f"({per}ORDER BY {column} {self.pick(*ORDERS)} {self.pick(*frames(near, other))})" for _ in "xyz"
+        ]
+        listed = ", ".join(
+            f"{self.pick('count(*)', 'sum(id)', 'min(s)', 'max(u)')} OVER {window} AS x{at}"
+            for at, window in enumerate(windows)
+        )
+        # Spark adds distances to numbers as they are, and fails beyond the last one.
+        small = "" if column in ("day", "t", "x") else f" WHERE {column} IS NULL OR abs({column}) < 1000"
+        return f"SELECT id, {column}, {listed} FROM v{small}"
+
     def union(self) -> str:
         one, other = self.relation(1), self.relation(1)
         which = self.pick_in_turn("UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
@@ -136,6 +153,24 @@ class QueryWriter(RelationWriter):
             f"SELECT {self.number(one)} AS x {self.source(one)} {which}"
             f" SELECT {self.number(other)} {self.source(other)}"
         )
+
+    def first_branch(self) -> str:
+        """Write a union whose first branch has columns inside that it does not hand on."""
+        one, other = self.relation(1), self.relation(1)
+        a, b, source = self.number(one), self.number(one), self.source(one)
+        of_sets = f"SELECT {b} {self.source(one)}"
+        first = self.pick_in_turn(
+            f"SELECT explode(array({a}, {b})) AS x {source}",
+            f"SELECT x FROM (SELECT posexplode(array({a}, {b})) AS (p, x) {source})",
+            f"SELECT inline(array(named_struct('x', {a}), named_struct('x', {b}))) {source}",
+            f"SELECT stack(2, {a}, {b}) AS x {source}",
+            f"(SELECT {a} AS x {source} EXCEPT ALL {of_sets})",
+            f"(SELECT {a} AS x {source} INTERSECT ALL {of_sets})",
+            f"(SELECT {a} AS x {source} EXCEPT {of_sets})",
+            f"(SELECT {a} AS x {source} ORDER BY 1 LIMIT 2)",
+        )
+        which = self.pick("UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT ALL")
+        return f"{first} {which} SELECT {self.number(other)} {self.source(other)}"
 
     def distinct(self) -> str:
         relation = self.relation(2)
@@ -159,6 +194,8 @@ class QueryWriter(RelationWriter):
             self.recursion,
             self.time_windows,
             *[self.generated] * 3,
+            *[self.ranges] * 2,
+            *[self.first_branch] * 2,
             *[self.pivot] * 2,
             self.sets,
             self.of_maps,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
@@ -14,10 +16,22 @@ from penstock.engine.power_sums import degrees_of, variables_of
 from penstock.expr.check import check
 from penstock.expr.constructors import col, left, lit, right
 from penstock.expr.tree import Column
-from penstock.expr.types import FLOAT64, INT32, INT64, STR, DecimalType, ListType, Schema
+from penstock.expr.types import (
+    DATE,
+    FLOAT64,
+    INT32,
+    INT64,
+    STR,
+    TIMESTAMP,
+    DataType,
+    DecimalType,
+    ListType,
+    Schema,
+)
 from penstock.flow.aggregates import Aggregation
 from penstock.flow.moment_aggregates import Moment, Moments
 from penstock.flow.stream import Stream
+from penstock.flow.window_functions import Months
 from penstock.graph.node import FlowGraph
 from penstock.graph.operator_declarations import Facts
 from tests.random_flows.callables import Together, class_of, doubling, keeping, picking
@@ -168,7 +182,7 @@ def _over(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
     """Window functions of one partition and order, with every kind of frame."""
     by = draw(st.lists(orderings(one.schema), min_size=1, max_size=2))
     per = draw(st.lists(st.sampled_from(one.schema.names), max_size=1))
-    measured = len(by) == 1 and check(by[0].expr, one.schema).type in (INT64, FLOAT64)
+    distances = distances_of(check(by[0].expr, one.schema).type) if len(by) == 1 else None
     number, named = len(one.stream.flow.nodes), dict[str, Any]()
     for at in range(draw(st.integers(1, 3))):
         function: Any = draw(window_functions(one.schema))
@@ -176,8 +190,8 @@ def _over(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
         if function.framed:
             frame = draw(
                 st.sampled_from(
-                    [frames("rows"), frames("range"), st.just({})]
-                    if measured
+                    [frames("rows"), frames("range", distances), st.just({})]
+                    if distances is not None
                     else [frames("rows"), st.sampled_from([{"range": (None, 0)}, {"range": (0, None)}, {}])]
                 ).flatmap(lambda made: made)
             )
@@ -185,11 +199,32 @@ def _over(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
     return Grown(one.stream.with_columns(**named), one.size)
 
 
-def frames(unit: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Frames by `rows=` or `range=`, bounded or not, also without the row itself."""
-    bound = st.none() | st.integers(-2, 2)
-    pairs = st.tuples(bound, bound).filter(lambda p: None in p or p[0] <= p[1])
-    return pairs.map(lambda pair: {unit: pair})
+def frames(unit: str, distances: Sequence[Any] = (1,)) -> st.SearchStrategy[dict[str, Any]]:
+    """Frames by `rows=` or `range=`, bounded or not, also without the row itself.
+
+    distances: of which bounds are multiples, where they are not the row itself.
+    """
+
+    def bounds(distance: Any) -> st.SearchStrategy[tuple[Any, Any]]:
+        counts = st.tuples(*[st.none() | st.integers(-2, 2)] * 2)
+        return counts.filter(lambda p: None in p or p[0] <= p[1]).map(
+            lambda p: tuple(_times(distance, count) if count else count for count in p)
+        )
+
+    return st.sampled_from(distances).flatmap(bounds).map(lambda pair: {unit: pair})
+
+
+def _times(distance: Any, count: int) -> Any:
+    return Months(distance.count * count) if isinstance(distance, Months) else distance * count
+
+
+def distances_of(type: DataType) -> Sequence[Any] | None:
+    """Distances of values of a type that a range may have; None for others."""
+    if isinstance(type, DecimalType):
+        return (1, Decimal("0.5"))
+    of_time = (timedelta(hours=6), timedelta(days=1), timedelta(days=400), Months(1), Months(7))
+    numbers: dict[DataType, Sequence[Any]] = {INT32: (1,), INT64: (1,), FLOAT64: (1, 0.1)}
+    return {**numbers, DATE: (1, *of_time), TIMESTAMP: of_time}.get(type)
 
 
 @st.composite

@@ -14,9 +14,11 @@ from math import isfinite, ulp
 from typing import Any
 
 from penstock.engine.partitions import Function, Key, Peers, Row, Rows, Stretch
+from penstock.errors import EvaluationError
 from penstock.expr.decimal_arithmetic import EXACT
+from penstock.expr.functions.time import add_months
 from penstock.expr.types import DataType, DateType
-from penstock.flow.window_functions import Frame, FrameUnit
+from penstock.flow.window_functions import Frame, FrameUnit, Months
 
 
 class _Beyond(Enum):
@@ -147,20 +149,30 @@ class RangeBounds(Bounds):
         """Return a value at an offset along the order, or a `_Beyond`; None for no offset."""
         if offset is None:
             return None
+        if not offset:  # the row itself: 0 also where distances are of time
+            return value
         falls = self.descending != back
         try:
+            if isinstance(offset, Months):
+                return _months_later(value, -offset.count if falls else offset.count)
             if isinstance(value, Decimal):
                 return EXACT.subtract(value, offset) if falls else EXACT.add(value, offset)
             return value - offset if falls else value + offset
-        except OverflowError:
+        except (OverflowError, EvaluationError):
             return _Beyond.THE_LAST if (offset > type(offset)()) != back else _Beyond.THE_FIRST
 
     def _reached(self, value: Any, offset: Any, *, ahead: bool) -> Any:
-        """Return the farthest value whose frame has a value at this offset, or a bit more for floats.
+        """Return the farthest value whose frame has a value at this offset, or a bit more.
 
-        The sum that is a float's bound is rounded, and so is the difference from it.
+        The sum that is a float's bound is rounded, and so is the difference from it. Of a month's last days,
+        several are as many months before one day.
         """
         reached = self._shifted(value, offset, back=True)
+        if isinstance(offset, Months) and not isinstance(reached, _Beyond):
+            try:
+                return reached + _DAY * 4 if ahead != self.descending else reached - _DAY * 4
+            except OverflowError:
+                return _Beyond.THE_LAST if ahead else _Beyond.THE_FIRST
         if not isinstance(value, float) or not isfinite(reached):
             return reached
         rounded = 2 * (ulp(value) + ulp(offset) + ulp(reached))
@@ -198,15 +210,21 @@ def bounds_of(
     return RangeBounds(peers, start, end, value, key or _same, descending)
 
 
-def _days(bound: Any, *, up: bool) -> timedelta | None:
+def _days(bound: Any, *, up: bool) -> Any:
     """Return a distance between dates as whole days; beyond what spans hold it is the longest."""
-    if bound is None:
-        return None
+    if bound is None or isinstance(bound, Months):
+        return bound
     days = bound if isinstance(bound, int) else -(-bound // _DAY) if up else bound // _DAY
     return timedelta(days=max(timedelta.min.days, min(days, timedelta.max.days)))
 
 
 _DAY = timedelta(days=1)
+
+
+def _months_later(value: Any, count: int) -> Any:
+    """Return the date or time some months later. Raises `EvaluationError` beyond the last and the first."""
+    day = add_months(value, count)
+    return value.replace(year=day.year, month=day.month, day=day.day)
 
 
 def _same(value: Any) -> Any:

@@ -34,7 +34,21 @@ from penstock.shown import Shown
 if TYPE_CHECKING:
     from penstock.expr.types import DataType, Schema
 
-Offset: TypeAlias = int | float | Decimal | timedelta
+
+@dataclass(frozen=True, slots=True, order=True)
+class Months:
+    """Distance of dates or times in months of the calendar; a day that a month lacks is its last."""
+
+    count: int = 0
+
+    def __bool__(self) -> bool:
+        return self.count != 0
+
+    def __str__(self) -> str:
+        return f"{self.count} months"
+
+
+Offset: TypeAlias = int | float | Decimal | timedelta | Months
 
 
 class FrameUnit(Enum):
@@ -205,9 +219,17 @@ _OFFSETS: tuple[tuple[tuple[type[DataType], ...], tuple[type, ...]], ...] = (
     ((Int32Type, Int64Type), (int,)),
     ((Float64Type,), (int, float)),
     ((DecimalType,), (int, Decimal)),
-    ((DateType,), (int, timedelta)),
-    ((_TimestampType,), (timedelta,)),
+    ((DateType,), (int, timedelta, Months)),
+    ((_TimestampType,), (timedelta, Months)),
 )
+
+
+def measured_by(by: Sequence[Ordering]) -> Ordering | None:
+    """Return the one value that an order measures, which may follow whether it is null; None for others."""
+    *before, last = by
+    if not before or repr([each.expr for each in before]) == repr([last.expr.is_null()]):
+        return last
+    return None
 
 
 def _check_frame(frame: Frame, by: Sequence[Ordering], schema: Schema) -> None:
@@ -217,21 +239,24 @@ def _check_frame(frame: Frame, by: Sequence[Ordering], schema: Schema) -> None:
     if frame.unit is FrameUnit.ROWS:
         if not all(type(bound) is int for bound in bounds):
             raise WrongType(f"a frame counts rows by {frame}", where=where, fix="rows= takes whole numbers")
-    elif any(bound != 0 and bound != timedelta(0) for bound in bounds):
-        if len(by) != 1:
+    elif any(bounds):
+        measured = measured_by(by)
+        if measured is None:
             raise WrongType(
                 f"a frame is a range of values, {frame}, of {len(by)} columns",
                 where=where,
                 fix="order by one column, or count rows",
             )
-        type_ = check(by[0].expr, schema).type
+        type_ = check(measured.expr, schema).type
         allowed = next((offsets for types, offsets in _OFFSETS if isinstance(type_, types)), ())
-        if not all(bound == 0 or type(bound) in allowed for bound in bounds):
+        if not all(not bound or type(bound) in allowed for bound in bounds):
             raise WrongType(
                 f"a frame is a range of {type_}, {frame}",
                 where=where,
                 fix="give numbers for numbers, days for dates, timedelta for timestamps",
             )
+        if len({isinstance(bound, Months) for bound in bounds if bound}) > 1:
+            raise WrongType(f"a frame measures months and days, {frame}", where=where, fix="give one of them")
     if len(bounds) == 2 and _is_after(*bounds):
         raise WrongType(
             f"a frame ends before it starts: {frame}",
@@ -241,6 +266,9 @@ def _check_frame(frame: Frame, by: Sequence[Ordering], schema: Schema) -> None:
 
 
 def _is_after(start: Any, end: Any) -> bool:
+    # The row itself is 0 of whatever the other bound is.
+    if not start or not end:
+        return start > type(start)() or end < type(end)()
     if isinstance(start, timedelta) or isinstance(end, timedelta):
         start, end = (timedelta(days=b) if isinstance(b, int) else b for b in (start, end))
     return start > end

@@ -10,10 +10,11 @@ from typing import Any, TypeAlias
 from penstock.errors import UnsupportedQuery
 from penstock.expr.tree import Expr
 from penstock.flow import window_functions
-from penstock.flow.window_functions import Frame, FrameUnit, Over, WindowFunction
+from penstock.flow.window_functions import Frame, FrameUnit, Months, Over, WindowFunction
 from penstock.queries.aggregates import lower_aggregate
 from penstock.queries.catalyst_plan import CatalystNode, refusals_of, registrar
 from penstock.queries.expressions import Scope, orderings
+from penstock.queries.intervals import is_of_months
 from penstock.queries.relations import Planner, Relation, lowers
 
 Lowering: TypeAlias = Callable[[CatalystNode, Scope], WindowFunction]
@@ -125,6 +126,8 @@ def _bound(node: CatalystNode) -> Any:
             return sign * float(text)
         if type_.startswith("decimal"):
             return sign * Decimal(text)
-        if (type_.startswith("interval") and "day" in type_) or "second" in type_ or "hour" in type_:
-            return sign * timedelta(microseconds=int(text))
-    raise UnsupportedQuery(f"a frame has a bound of type {type_}", fix="give days or seconds")
+        if type_.startswith("interval"):
+            return (
+                Months(sign * int(text)) if is_of_months(node) else sign * timedelta(microseconds=int(text))
+            )
+    raise UnsupportedQuery(f"a frame has a bound of type {type_}", fix="give a number or an interval")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from calendar import monthrange
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import localcontext
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from penstock.flow.window_functions import (
     DenseRank,
     FrameUnit,
     Lag,
+    Months,
     NthValue,
     Ntile,
     Over,
@@ -43,7 +45,8 @@ class Partition:
         # Sorts are stable, so sort by the least significant column first.
         for value, ordering in reversed(list(zip(self._values, over.by, strict=True))):
             self.rows.sort(key=lambda row, value=value: rank(value(row)), reverse=ordering.descending)
-        self.descending = bool(over.by) and over.by[0].descending
+        # A range is of the last value; another one before it says whether that is null.
+        self.descending = bool(over.by) and over.by[-1].descending
 
     def by(self, at: int) -> list[Any]:
         """Return what a row is ordered by, comparable for equality."""
@@ -51,15 +54,26 @@ class Partition:
 
     def distance(self, at: int, other: int) -> Any:
         """Return how far another row's value is along the order; None if either has none."""
-        one, two = (self._values[0](self.rows[place]) for place in (at, other))
+        one, two = (self._values[-1](self.rows[place]) for place in (at, other))
         if one is None or two is None:
             return None
         with localcontext(prec=100):
             return one - two if self.descending else two - one
 
-    def beyond(self, at: int, other: int, bound: float) -> int:
-        """Return the sign of a row's float against a bound from another row's: a sum, which is rounded."""
-        one, two = (self._values[0](self.rows[place]) for place in (at, other))
+    def beyond(self, at: int, other: int, bound: Any) -> int:
+        """Return the sign of a row's value against a bound from another row's, where no distance tells.
+
+        A sum of floats is rounded, and months differ in length.
+        """
+        one, two = (self._values[-1](self.rows[place]) for place in (at, other))
+        if isinstance(bound, Months):
+            of_month = [(day.year * 12 + day.month, day.day) for day in (one, two)]
+            month = of_month[0][0] + (-bound.count if self.descending else bound.count)
+            last = monthrange((month - 1) // 12, (month - 1) % 12 + 1)[1]
+            clocks = [day.time() if isinstance(day, datetime) else None for day in (one, two)]
+            reached, found = (month, min(of_month[0][1], last), clocks[0]), (*of_month[1], clocks[1])
+            sign = (found > reached) - (found < reached)
+            return -sign if self.descending else sign
         return _sign(one - bound - two) if self.descending else _sign(two - (one + bound))
 
     def peers(self, at: int) -> list[int]:
@@ -161,6 +175,8 @@ def _beyond(bound: Any, over: Over, partition: Partition, at: int, other: int) -
     distance = partition.distance(at, other) if bound or over.frame.measures_values else None
     if distance is None:
         return 0 if other in partition.peers(at) else _sign(other - at)
+    if isinstance(bound, Months):
+        return partition.beyond(at, other, bound)
     if isinstance(distance, timedelta):
         bound = bound if isinstance(bound, timedelta) else timedelta(days=bound)
     if distance != distance:  # NaN is greatest, and at no distance from itself

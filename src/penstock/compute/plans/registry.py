@@ -256,6 +256,7 @@ _PARTS: Mapping[str, type[Any]] = {
     "over.dense_rank": window_functions.DenseRank,
     "over.frame": window_functions.Frame,
     "over.lag": window_functions.Lag,
+    "over.months": window_functions.Months,
     "over.nth_value": window_functions.NthValue,
     "over.ntile": window_functions.Ntile,
     "over.percent_rank": window_functions.PercentRank,

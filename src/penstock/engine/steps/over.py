@@ -24,6 +24,7 @@ from penstock.flow.window_functions import (
     PercentRank,
     Rank,
     RowNumber,
+    measured_by,
 )
 
 if TYPE_CHECKING:
@@ -202,7 +203,8 @@ class OverStep(Step):
         of = key = None
         value, descending = "None", False
         if frame.measures_values:
-            (ordering,) = self.operator.by
+            ordering = measured_by(self.operator.by)
+            assert ordering is not None
             typed = check(ordering.expr, self.schema)
             of, descending = typed.type, ordering.descending
             key = order_key(typed.type, False)
