@@ -190,12 +190,12 @@ class QueryWriter(RelationWriter):
 
     def construct(self) -> str:
         return self.pick_in_turn(
-            self.recursion,
-            self.recursion,
+            *[self.recursion] * 3,
             self.time_windows,
             *[self.generated] * 3,
             *[self.ranges] * 2,
             *[self.first_branch] * 2,
+            *[self.tableless] * 2,
             *[self.pivot] * 2,
             self.sets,
             self.of_maps,
@@ -214,6 +214,39 @@ class QueryWriter(RelationWriter):
             " SELECT s, d, count(*) AS n FROM t GROUP BY s, d",
             "WITH RECURSIVE t(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM t WHERE n < 4)"
             f" SELECT n, a, s FROM t {self.pick('JOIN', 'LEFT JOIN')} l ON n = id",
+            f"WITH RECURSIVE t AS (SELECT id AS n, id FROM r UNION ALL SELECT n + {self.pick(1, 2)}, t.id"
+            " FROM t WHERE n < 6) SELECT n, id AS m FROM t",
+            f"WITH RECURSIVE t(n) AS (SELECT id FROM l UNION ALL SELECT {self.pick('', 'DISTINCT ')}n + 1"
+            " FROM t"
+            f" {self.pick('', 'LEFT SEMI JOIN r ON n = b ', 'LEFT ANTI JOIN r ON n = b ')}WHERE n < 6)"
+            " SELECT n, count(*) AS c FROM t GROUP BY n",
+            "WITH RECURSIVE t(s, d) AS (SELECT id, b FROM r WHERE id < b UNION ALL SELECT one.s, two.d"
+            " FROM t AS"
+            " one JOIN t AS two ON one.d = two.s) SELECT s, d, count(*) AS n FROM t GROUP BY s, d",
+            f"WITH RECURSIVE t(n) AS (SELECT {self.pick('1', 'min(id) FROM l')} UNION ALL SELECT n + 1"
+            " FROM t)"
+            f" SELECT n FROM t LIMIT {self.pick(1, 3, 7)}",
+        )
+
+    def tableless(self) -> str:
+        """Write a query of constants and generators without a table, alone or beside one."""
+        a, b = self.pick(*"0123"), self.pick(*"0123", "NULL")
+        rows = self.pick_in_turn(
+            f"SELECT {a} AS k UNION ALL SELECT {b}",
+            f"SELECT {a} AS k {self.pick('UNION', 'EXCEPT', 'INTERSECT', 'EXCEPT ALL')} SELECT {b}",
+            f"SELECT explode(array({a}, {b})) AS k",
+            f"SELECT max(k) AS k FROM (SELECT {a} AS k UNION SELECT {b})",
+            f"SELECT {a} AS k WHERE {self.pick('true', 'false', 'EXISTS (SELECT 1 FROM r)')}",
+            f"SELECT stack(2, {a}, {b}) AS k",
+            f"SELECT {a} AS k FROM l HAVING {self.pick('1 < 2', '1 > 2', 'count(*) > 2')}",
+            f"SELECT count(DISTINCT a) FILTER (WHERE {self.pick('false', 'a > 1')}) AS k FROM l",
+        )
+        return self.pick(
+            rows,
+            f"SELECT id, k FROM l {self.pick('JOIN', 'LEFT JOIN', 'FULL JOIN')} ({rows}) AS c ON id = k",
+            f"SELECT k, s FROM l, ({rows}) AS c",
+            f"SELECT id FROM l WHERE a {self.pick('IN', 'NOT IN')} ({rows})",
+            f"SELECT id, count(NULL) OVER () AS x FROM l WHERE EXISTS ({rows})",
         )
 
     def time_windows(self) -> str:
@@ -293,6 +326,12 @@ class QueryWriter(RelationWriter):
         return self.pick(
             f"SELECT l.id, m FROM l, LATERAL (SELECT {self.pick('max(b)', 'count(*)')} AS m FROM r"
             " WHERE r.id = a)",
+            f"SELECT l.id, m FROM l, LATERAL (SELECT {self.pick('sum(b)', 'count(*)', 'max(t)')} OVER"
+            " (ORDER BY"
+            f" {self.pick('b', 'b DESC', 't')}) AS m FROM r WHERE r.id = a)",
+            "SELECT l.id, (SELECT max(m) FROM (SELECT rank() OVER (ORDER BY b) AS m FROM r WHERE r.id ="
+            " a)) AS n"
+            " FROM l",
             "SELECT l.id, (SELECT sum(b) FROM r WHERE r.id = l.id) AS m,"
             f" (SELECT {self.pick('max', 'min')}(t) FROM r) AS n FROM l",
         )

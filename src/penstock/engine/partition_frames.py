@@ -168,15 +168,19 @@ class RangeBounds(Bounds):
         several are as many months before one day.
         """
         reached = self._shifted(value, offset, back=True)
-        if isinstance(offset, Months) and not isinstance(reached, _Beyond):
-            try:
-                return reached + _DAY * 4 if ahead != self.descending else reached - _DAY * 4
-            except OverflowError:
-                return _Beyond.THE_LAST if ahead else _Beyond.THE_FIRST
-        if not isinstance(value, float) or not isfinite(reached):
+        more: Any
+        if isinstance(reached, _Beyond):
             return reached
-        rounded = 2 * (ulp(value) + ulp(offset) + ulp(reached))
-        return reached + rounded if ahead != self.descending else reached - rounded
+        if isinstance(offset, Months):
+            more = 4 * _DAY
+        elif isinstance(value, float) and isfinite(reached):
+            more = 2 * (ulp(value) + ulp(offset) + ulp(reached))
+        else:
+            return reached
+        try:
+            return reached + more if ahead != self.descending else reached - more
+        except OverflowError:
+            return _Beyond.THE_LAST if ahead else _Beyond.THE_FIRST
 
     def _place(self, rows: Rows, low: int, high: int, value: Any, *, after: bool = False) -> int:
         """Return the place of the first row with at least a value in the order, or with more."""

@@ -49,6 +49,10 @@ def _aggregate(node: CatalystNode, planner: Planner) -> Relation:
         first = first_of_each(below, tuple(named_keys.values()))
         of_row = [(part, scope.lower(part.child("aggregateFunction").children[0])) for part in found]
         return planner.projected(first, results, Scope(scope.columns, tuple(of_row)))
+    if not keys and not found:
+        # Of aggregates that nobody reads, there is one row all the same.
+        after, held = planner.with_subqueries(Relation(planner.one_row(), {}), results)
+        return planner.projected(after, results, held)
     parts = [_part(part, f"aggregate {at}", scope) for at, part in enumerate(found)]
     aggregations = {name: each for part in parts for name, each in part.aggregations.items()}
     groups = grouped(below.stream, named_keys, aggregations, closing, closes=planner.closes)

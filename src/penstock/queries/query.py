@@ -19,6 +19,7 @@ from penstock.queries import intervals as intervals  # registers sums of times a
 from penstock.queries import joins as joins  # registers joins
 from penstock.queries import json_functions as json_functions  # registers functions of JSON
 from penstock.queries import python_functions as python_functions  # registers Python functions
+from penstock.queries import recursion as recursion  # registers recursion
 from penstock.queries import scalar_functions as scalar_functions  # registers functions
 from penstock.queries import windows as windows  # registers window functions
 from penstock.queries.catalyst_plan import RefusedNode, parse_schema, reads_table

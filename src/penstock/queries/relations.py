@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import reduce
 from operator import and_
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from penstock.errors import SourceLocation, UnsupportedQuery
 from penstock.expr.check import check
 from penstock.expr.tree import Call, Column, Expr, Literal, Ordering
-from penstock.expr.types import DataType, Schema
+from penstock.expr.types import DataType
 from penstock.expr.widening import wider_type
 from penstock.flow import aggregates
 from penstock.flow.flow import Flow
@@ -43,10 +43,21 @@ AnyStream: TypeAlias = Stream[Any, Any, Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Rows of an operator. columns: the name of the column of each attribute, by its id, in order."""
+    """Rows of an operator. columns: the name of the column of each attribute, by its id, in order.
+
+    The stream may have further columns, which no attribute is.
+    """
 
     stream: AnyStream
     columns: Mapping[int, str]
+
+    @property
+    def rows(self) -> AnyStream:
+        """The stream without further columns; those without any have one that is the same in all rows."""
+        names = tuple(self.columns.values())
+        if names == self.stream.schema.names:
+            return self.stream
+        return self.stream.select(*names) if names else self.stream.select(row=Literal(1))
 
     @property
     def scope(self) -> Scope:
@@ -62,7 +73,7 @@ class Planner:
 
     inputs: the stream of each relation of the query, by its name.
     names:  the column name of each attribute, by its id; names differ between attributes of one plan.
-    made:   relations so far, by canonical form: what a query says twice runs once.
+    made:   relations so far with their attributes, by canonical form: what a query says twice runs once.
     loops:  the rows that each recursion has found, by its id.
     closes: whether groups over a watermark come once, when their time has passed, not with each change.
     step:   of the watermark then: the size of the query's windows, if it has some.
@@ -71,7 +82,7 @@ class Planner:
     flow: Flow
     inputs: Mapping[str, AnyStream]
     names: dict[int, str] = field(default_factory=dict[int, str])
-    made: dict[Any, Relation] = field(default_factory=dict[Any, Relation])
+    made: dict[Any, tuple[Relation, list[int]]] = field(default_factory=dict[Any, tuple[Relation, list[int]]])
     taken: set[str] = field(default_factory=set[str])
     loops: dict[int, Relation] = field(default_factory=dict[int, Relation])
     closes: bool = False
@@ -82,9 +93,22 @@ class Planner:
         form = Canonical().of(node)
         known = self.made.get(form)
         if known is None:
-            known = self.made[form] = self._lowered(node)
-            return known
-        return Relation(known.stream, dict(zip(output_of(node), known.columns.values(), strict=True)))
+            relation = self._lowered(node)
+            self.made[form] = relation, output_of(node)
+            return relation
+        relation, output = known
+        names = (relation.columns[expr_id] for expr_id in output)
+        return Relation(relation.stream, dict(zip(output_of(node), names, strict=True)))
+
+    def in_order(self, node: CatalystNode) -> Relation:
+        """Lower an operator to a column for each place of its output, also where an attribute has several."""
+        relation = self.relation(node)
+        names = [relation.columns[expr_id] for expr_id in output_of(node)]
+        if len(set(names)) == len(names):
+            return Relation(relation.stream, dict(enumerate(names)))
+        made = [self.fresh(name) if name in names[:at] else name for at, name in enumerate(names)]
+        stream = relation.stream.select(**{new: Column(name) for new, name in zip(made, names, strict=True)})
+        return Relation(stream, dict(enumerate(made)))
 
     def _lowered(self, node: CatalystNode) -> Relation:
         with refusals_of(node):
@@ -116,7 +140,7 @@ class Planner:
 
     def output_names(self, node: CatalystNode) -> list[str]:
         """Return the names that the query gives to an operator's attributes."""
-        names = {n.expr_id: n.fields["name"] for n in _attributes(node)}
+        names = _names(node)
         return [names[expr_id] for expr_id in output_of(node)]
 
     def projected(self, relation: Relation, exprs: Sequence[CatalystNode], scope: Scope) -> Relation:
@@ -176,7 +200,8 @@ class Planner:
         made: list[Relation] = []
         for row in rows or [(None,) * len(names)]:
             values = zip(names, types, row, strict=True)
-            stream = self.one_row().select(**{name: typed_constant(v, type) for name, type, v in values})
+            constants = {name: typed_constant(value, type) for name, type, value in values}
+            stream = self.one_row().select(**constants) if constants else self.one_row()
             made.append(Relation(stream, dict(enumerate(names))))
         whole = united(made)
         return whole if rows else whole.filter(Literal(False))
@@ -230,16 +255,19 @@ def output_of(node: CatalystNode) -> list[int]:
         left, right = map(output_of, node.children)
         exists = exists_column(node)
         return left + right if _has_right_columns(node) else left + ([exists.expr_id] if exists else [])
-    return output_of(node.children[0])
+    return output_of(node.children[0]) if node.children else []
 
 
-def _attributes(node: CatalystNode) -> Iterator[CatalystNode]:
-    """Yield all expressions with a name below an operator."""
-    for child in node.children:
-        yield from _attributes(child)
+def _names(node: CatalystNode) -> dict[int, str]:
+    """Return the names of all attributes of an operator and those below it, by their ids."""
+    names = {expr_id: name for child in node.children for expr_id, name in _names(child).items()}
     for listed in (*_OUTPUTS.values(), *sorted({*_APPENDED.values()}), "output", "generatorOutput"):
         if listed in node.fields:
-            yield from node.trees(listed)
+            names.update((each.expr_id, each.fields["name"]) for each in node.trees(listed))
+    if node.kind == "UnionLoop":
+        anchor = (names[expr_id] for expr_id in output_of(node.children[0]))
+        names.update(zip(output_of(node), anchor, strict=True))
+    return names
 
 
 def _has_right_columns(node: CatalystNode) -> bool:
@@ -305,7 +333,7 @@ def filtered(below: Relation, conditions: Sequence[CatalystNode], planner: Plann
         relation, scope = planner.with_subqueries(below, plain)
         stream = relation.stream.filter(reduce(and_, map(scope.lower, plain)))
         if relation.stream is not below.stream:
-            stream = stream.select(*below.columns.values())
+            stream = Relation(stream, below.columns).rows
     for time, presence, moment in timed:
         location = SourceLocation.of_caller()
         stream = stream.filter_by_clock(planner.clock(time), presence, below.scope.lower(moment), location)
@@ -328,15 +356,16 @@ def _same_rows(node: CatalystNode, planner: Planner) -> Relation:
 
 @lowers("Union")
 def _union(node: CatalystNode, planner: Planner) -> Relation:
-    parts = [planner.relation(child) for child in node.children]
-    return Relation(united(parts), parts[0].columns)
+    parts = [planner.in_order(child) for child in node.children]
+    columns = dict(zip(output_of(node), parts[0].columns.values(), strict=True))
+    return Relation(united(parts), columns)
 
 
 def united(parts: Sequence[Relation]) -> AnyStream:
     """Return the rows of relations, named as those of the first. Types may differ in nulls within them."""
     first, *others = parts
     types: list[DataType] = [reduce(wider_type, each) for each in zip(*map(_types, parts), strict=True)]
-    stream = first.stream if _types(first) == types else _renamed(first, first, types)
+    stream = first.rows if _types(first) == types else _renamed(first, first, types)
     return stream.union(*(_renamed(each, first, types) for each in others)) if others else stream
 
 
@@ -346,6 +375,8 @@ def _types(relation: Relation) -> list[DataType]:
 
 def _renamed(relation: Relation, like: Relation, types: list[DataType]) -> AnyStream:
     """Return the rows of a relation with the names of another one, converted to types."""
+    if not types:
+        return relation.rows
     columns = zip(like.columns.values(), relation.columns.values(), _types(relation), types, strict=True)
     return relation.stream.select(
         **{
@@ -358,7 +389,7 @@ def _renamed(relation: Relation, like: Relation, types: list[DataType]) -> AnySt
 @lowers("Distinct")
 def _distinct(node: CatalystNode, planner: Planner) -> Relation:
     below = planner.relation(node.children[0])
-    return Relation(below.stream.distinct(), below.columns)
+    return Relation(below.rows.distinct(), below.columns)
 
 
 @lowers("Expand")
@@ -375,34 +406,6 @@ def _expand(node: CatalystNode, planner: Planner) -> Relation:
         for exprs in node.fields["projections"]
     ]
     return Relation(united([Relation(branch, columns) for branch in branches]), columns)
-
-
-# -- recursion -----------------------------------------------------------------------------------
-
-
-@lowers("UnionLoop")
-def _union_loop(node: CatalystNode, planner: Planner) -> Relation:
-    """Lower a recursive common table expression: it keeps duplicates, so a condition of it must end it."""
-    seed = planner.relation(node.children[0])
-    names = tuple(seed.columns.values())
-    first = seed.stream.select(*names)
-    schema = Schema(tuple(replace(field, nullable=True) for field in first.schema.fields))
-    found = planner.flow.changing_feedback(schema, distinct=False)
-    planner.loops[node.fields["id"]] = Relation(found, seed.columns)
-    more = planner.relation(node.children[1])
-    nulls = {
-        name: Call("when", (Literal(True), Column(theirs), Literal(None)))
-        for name, theirs in zip(names, more.columns.values(), strict=True)
-    }
-    whole = first.union(more.stream.select(**nulls))
-    found.close(whole)
-    return Relation(whole, dict(zip(output_of(node), names, strict=True)))
-
-
-@lowers("UnionLoopRef")
-def _recursion(node: CatalystNode, planner: Planner) -> Relation:
-    loop = planner.loops[node.fields["loopId"]]
-    return Relation(loop.stream, dict(zip(output_of(node), loop.columns.values(), strict=True)))
 
 
 @lowers("OneRowRelation")
@@ -426,8 +429,9 @@ def _limit(node: CatalystNode, planner: Planner) -> Relation:
     projects = below.kind == "Project" and below.children[0].kind == "Sort"
     rows = below.children[0] if projects else below
     relation = planner.relation(rows)
-    order = list(orderings(rows.trees("order"), relation.scope.lower)) if rows.kind == "Sort" else []
-    stream = relation.stream
+    sorts = rows.trees("order") if rows.kind == "Sort" else ()
+    sorted_, scope = planner.with_subqueries(Relation(relation.rows, relation.columns), sorts)
+    order, stream = list(orderings(sorts, scope.lower)), sorted_.stream
     if limit is not None:
         stream = stream.top_k(offset + limit, by=order)
     if offset:
@@ -437,7 +441,7 @@ def _limit(node: CatalystNode, planner: Planner) -> Relation:
         number: Any = row_number().over(order_by=by)
         numbered = stream.with_columns(**{place: number})
         stream = numbered.filter(Column(place) > offset).select(*stream.schema.names)
-    first = Relation(stream, relation.columns)
+    first = Relation(Relation(stream, relation.columns).rows, relation.columns)
     return _projection(below, first, planner) if projects else first
 
 

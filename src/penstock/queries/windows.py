@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 from penstock.errors import UnsupportedQuery
-from penstock.expr.tree import Expr
+from penstock.expr.tree import Column, Expr
 from penstock.flow import window_functions
 from penstock.flow.window_functions import Frame, FrameUnit, Months, Over, WindowFunction
 from penstock.queries.aggregates import lower_aggregate
@@ -31,16 +32,31 @@ of_kind = registrar(_LOWERINGS)
 
 @lowers("Window")
 def _window(node: CatalystNode, planner: Planner) -> Relation:
+    partition, order, listed = map(node.trees, ("partitionSpec", "orderSpec", "windowExpressions"))
     below = planner.relation(node.children[0])
-    per = below.scope.lower_all(node.trees("partitionSpec"))
-    by = tuple(orderings(node.trees("orderSpec"), below.scope.lower))
-    columns = dict(below.columns)
+    rows, scope = planner.with_subqueries(Relation(below.rows, below.columns), [*partition, *order, *listed])
+    per, by = scope.lower_all(partition), tuple(orderings(order, scope.lower))
     added: dict[str, Any] = {}
-    for alias in node.trees("windowExpressions"):
-        columns[alias.expr_id] = name = planner.name(alias.expr_id, alias.fields["name"])
-        with refusals_of(alias):
-            added[name] = _over(alias.child("child"), below.scope, per, by)
-    return Relation(below.stream.with_columns(**added), columns)
+    known: list[tuple[CatalystNode, Expr]] = []
+    for each in listed:
+        # What stands there may be a constant by now, or an attribute of the rows.
+        for function in (part for part in each.walk() if part.kind == "WindowExpression"):
+            whole = each.kind == "Alias" and each.child("child") is function
+            name = planner.name(each.expr_id, each.fields["name"]) if whole else planner.fresh("over")
+            known.append((function, Column(name)))
+            with refusals_of(each):
+                added[name] = _over(function, scope, per, by)
+    stream = rows.stream.with_columns(**added) if added else rows.stream
+    columns, scope = dict(below.columns), replace(scope, computed=tuple(known))
+    computed: dict[str, Expr] = {}
+    for each in listed:
+        value = scope.lower(each)
+        if not isinstance(value, Column):
+            name = planner.name(each.expr_id, each.fields["name"])
+            computed[name] = value
+            value = Column(name)
+        columns[each.expr_id] = value.name
+    return Relation(stream.with_columns(**computed) if computed else stream, columns)
 
 
 @lowers("WindowGroupLimit")

@@ -69,6 +69,8 @@ def _field(emitter: Emitter, call: CallTerm) -> GuardedSource:
     assert isinstance(struct, StructType)
     at = _position(struct, call.options[0])
     code = emitter.code(call.arguments[0])
+    if code.source == "None":  # of the side of an outer join that lacks a row
+        return GuardedSource("None")
     source = f"{code.source}[{at}]"
     if not call.type or not code.guards:
         return GuardedSource(source)
