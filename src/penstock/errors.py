@@ -216,6 +216,15 @@ class NoFixpoint(PenstockError):
     code = "P204"
 
 
+class LimitExceeded(PenstockError):
+    """A served flow or peek exceeded a limit: of a value's size, of a tick's rows, of time or of memory.
+
+    Carries `limit`, and `reached` where that is known.
+    """
+
+    code = "P751"
+
+
 class EngineStopped(PenstockError):
     """The engine failed in an earlier tick, which left its state incomplete."""
 

@@ -19,6 +19,7 @@ _EXTRAS = {
     "py4j": "spark",
     "pyarrow": "files",
     "pyspark": "spark",
+    "re2": "serve",
     "rich": "cli",
     "starlette": "ui",
     "uvicorn": "ui",

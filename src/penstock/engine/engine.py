@@ -191,6 +191,10 @@ class Engine(Shown, RunsSignals, TickListeners):
         """
         return tuple(slot.name for slot in self.program.slots)
 
+    def state_bytes(self) -> int:
+        """Estimate the memory of the state, from samples."""
+        return self._machine.state_bytes()
+
     @property
     def spilled_slots(self) -> tuple[str, ...]:
         """Names of the slots moved to a file because of the memory limit."""

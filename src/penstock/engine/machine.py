@@ -8,6 +8,7 @@ once per tick. A flow with a single part needs no scheduling: its whole tick is 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,15 +21,17 @@ from penstock.engine.program import slot_names
 from penstock.engine.runtime_library import consolidate
 from penstock.engine.signals.row_values import TickContext
 from penstock.engine.slot import SlotMapping
+from penstock.engine.spilling import estimated_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from datetime import datetime
 
     from penstock.engine.columnar.columnar_flow import LargeTicks
     from penstock.engine.columnar.columns import Columns
     from penstock.engine.program import Program
     from penstock.engine.region_timer import RegionTimer
+    from penstock.engine.tick_budget import TickBudget
 
 Rows = list[tuple[Any, ...]]
 PartFunction: TypeAlias = "tuple[Callable[..., tuple[Rows, ...]], tuple[int, ...], tuple[int, ...]]"
@@ -44,6 +47,7 @@ class Machine:
     owns_unkeyed: whether this machine runs the parts that run without input; else another machine, with
                   other keys of the same flow, does.
     region_timer: what times the regions of the current tick; None for most ticks.
+    budget:       limit on the rows of one tick, which bounded code counts.
     activations:  per node id the number of ticks in which a row reached it, if the
                   program counts them.
     """
@@ -58,12 +62,14 @@ class Machine:
     ) -> None:
         self.program = program
         transient: dict[str, dict[Any, Any]] = {s.name: {} for s in program.transient}
+        self._state = {**state}
         self._slots = {**state, **transient}
         self._names = functions = program.bind(self._slots)
         self.context = TickContext()
         self.signal_parts = program.signal_parts(self.context)
         functions.update(self.signal_parts)
         self.activations: list[int] = functions["x_activations"]
+        self.budget: TickBudget = functions["x_made"]
         self._transient = tuple(transient.values())
         self._straight: Callable[[Mapping[str, Rows]], dict[str, Rows]] | None = functions.get("tick")
         self._parts: list[PartFunction] = [
@@ -91,7 +97,7 @@ class Machine:
     def rebind(self, slot: str, mapping: SlotMapping) -> None:
         """Replace a slot's mapping with another that has the same values. Not allowed for a delay's slot."""
         self._names.update(slot_names(slot, mapping))
-        self._slots[slot] = mapping
+        self._slots[slot] = self._state[slot] = mapping
 
     def next_due(self, time: datetime) -> datetime | None:
         """Return when temporal filters next have changes, if the last tick's time was `time` (`DueTimes`)."""
@@ -100,6 +106,10 @@ class Machine:
     @cached_property
     def _due_times(self) -> DueTimes:
         return DueTimes(self.program.graph, self._slots.keys())
+
+    def state_bytes(self) -> int:
+        """Estimate the memory of the state from samples, other than what is stored elsewhere."""
+        return sum(estimated_bytes(slot) for slot in self._state.values() if isinstance(slot, Mapping))
 
     @property
     def pending(self) -> bool:
@@ -120,6 +130,7 @@ class Machine:
         Raises the errors of expressions and user functions, with operator, row and
         place; the state is then half of the tick.
         """
+        self.budget.made = 0
         try:
             for given in inputs.values():
                 if len(given) >= self.least and (large := self._large_ticks_for(given)) is not None:

@@ -15,8 +15,10 @@ from penstock.engine.runtime_library import RUNTIME
 from penstock.engine.signals.durable import signal_slots
 from penstock.engine.signals.row_values import signal_part_of
 from penstock.engine.slot import Slot, thaw_list
+from penstock.engine.tick_budget import TickBudget
 from penstock.errors import BadInput
-from penstock.expr.compile_python import RUNTIME as EXPRESSION_RUNTIME
+from penstock.expr.compile_python import runtime_names
+from penstock.expr.function_bases import CodeBounds, code_bounds
 from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.feedback import Feedback
 
@@ -85,10 +87,11 @@ class Program:
 
     def bind(self, state: Mapping[str, SlotMapping]) -> dict[str, Any]:
         """Bind the generated functions to slots (one mapping per slot name)."""
-        namespace: dict[str, Any] = {**EXPRESSION_RUNTIME, **RUNTIME, **self.constants}
+        namespace: dict[str, Any] = {**runtime_names(), **RUNTIME, **self.constants}
         for slot in (*self.slots, *self.transient):
             namespace.update(slot_names(slot.name, state[slot.name]))
         namespace["x_activations"] = [0] * len(self.graph.nodes)
+        namespace["x_made"] = TickBudget((code_bounds() or CodeBounds()).tick_rows)
         exec(self.bytecode, namespace)
         return namespace
 

@@ -115,6 +115,9 @@ class RegionWriter(StepWriter):
             else:
                 write_loop = write_nested if group[0] in self._nested else write_rounds
                 write_loop(self, group, self._steps)
+            for node in group:
+                if self.is_buffered(node):
+                    self.write_count(self.buffer(node))
         if self._counting:
             for node in self.part.nodes:
                 self.code.line(f"x_activations[{node}] += {self.node_variable('ran', node)}")

@@ -92,6 +92,8 @@ _MOVED_PER_LOOK = 64
 _ROWS_PER_LOOK = 10_000
 _FROZEN_FROM = 50_000
 _SAMPLE = 32
+_MOST_ELEMENTS = 256
+"""Elements of a list or tuple that are looked at for an estimate."""
 _LEAST_HOT = 16
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMG]I?B)?\s*", re.IGNORECASE)
@@ -246,7 +248,9 @@ def estimated_bytes(mapping: Any) -> int:
 def _deep(value: Any) -> int:
     size = sys.getsizeof(value)
     if type(value) in (tuple, list):
-        size += sum(map(_deep, value))
+        elements = cast("list[Any]", value)
+        looked_at = elements[:_MOST_ELEMENTS]
+        size += int(sum(map(_deep, looked_at)) / max(len(looked_at), 1) * len(elements))
     elif type(value) is dict:
         entries = cast("dict[Any, Any]", value)
         inside: list[tuple[Any, Any]] = list(islice(entries.items(), _SAMPLE))

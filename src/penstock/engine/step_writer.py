@@ -19,16 +19,19 @@ from penstock.engine.row_codegen import ChangeSelection, Row, tuple_source
 from penstock.expr.check import check
 from penstock.expr.compile_python import Scope, key_of, predicate_source, value_source
 from penstock.expr.dict_keys import has_representatives
+from penstock.expr.function_bases import code_bounds
 from penstock.graph.node import Edge
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
     from penstock.analysis import Analysis
     from penstock.engine.generated_source import Constants
     from penstock.engine.plan import CompiledPart, Consumers
     from penstock.expr.tree import Expr
     from penstock.expr.types import DataType, Schema
+    from penstock.flow.operators.bag_feedback import BagFeedback
+    from penstock.flow.operators.feedback import Feedback
     from penstock.graph.node import FlowGraph, Node
 
 
@@ -61,6 +64,7 @@ class StepWriter(ABC):
         self.code = SourceCode()
         self.functions = SourceCode()
         self.at = ""
+        self.bounds = code_bounds()
         self._constants = constants
         self._counting = counting
         self._fresh = 0
@@ -204,6 +208,16 @@ class StepWriter(ABC):
 
     def slot_get(self, node: int, what: str) -> str:
         return f"get_{node}_{what}"
+
+    def most_rounds(self, operators: Iterable[Feedback | BagFeedback]) -> int:
+        """Return the limit on the rounds of a loop with some feedbacks."""
+        most = min(operator.max_iterations for operator in operators)
+        return most if self.bounds is None else min(most, self.bounds.rounds)
+
+    def write_count(self, *rows: str) -> None:
+        """Write code that counts rows against the limit of a tick, if the code is bounded. rows: lists."""
+        if self.bounds is not None:
+            self.code.line(f"x_made({' + '.join(f'len({each})' for each in rows)})")
 
     def buffer(self, node: int) -> str:
         """Return the variable with a node's rows of this tick or, in a loop, of this round."""

@@ -6,8 +6,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SourceLocation, WrongType
-from penstock.expr import code_runtime, decimal_arithmetic, dict_keys, text_casts
+from penstock.expr import bounds, code_runtime, decimal_arithmetic, dict_keys, text_casts
 from penstock.expr.check import checked_tree
+from penstock.expr.function_bases import is_bounded
 from penstock.expr.functions import CATALOGUE, NAMES
 from penstock.expr.python_emitter import PythonEmitter, Scope
 
@@ -23,6 +24,7 @@ __all__ = [
     "dict_key_source",
     "key_of",
     "predicate_source",
+    "runtime_names",
     "value_source",
 ]
 
@@ -34,6 +36,14 @@ RUNTIME: dict[str, Any] = {
     **NAMES,
 }
 """Names that generated code may use, all starting with `x_`."""
+
+
+BOUNDED_RUNTIME: dict[str, Any] = {**RUNTIME, **bounds.NAMES}
+
+
+def runtime_names() -> dict[str, Any]:
+    """Return the names that code generated now may use, other than its own."""
+    return BOUNDED_RUNTIME if is_bounded() else RUNTIME
 
 
 def value_source(expr: Expr, scope: Scope) -> str:
@@ -89,6 +99,6 @@ def compile_rows(exprs: tuple[Expr, ...], schema: Schema) -> Any:
     scope = Scope(schema, variables, {})
     values = "".join(f"{value_source(e, scope)}, " for e in exprs)
     unpack = f"    {''.join(f'{v}, ' for v in variables)}= row\n" if variables else ""
-    names: dict[str, Any] = {**RUNTIME, **scope.constants}
+    names: dict[str, Any] = {**runtime_names(), **scope.constants}
     exec(f"def compute(row):\n{unpack}    return ({values})\n", names)
     return names["compute"]

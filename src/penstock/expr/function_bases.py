@@ -6,7 +6,10 @@ A function is data: its name, its typing rule, and its Python source. Its Spark 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -27,6 +30,49 @@ from penstock.expr.widening import is_integer, is_number
 
 
 @dataclass(frozen=True, slots=True)
+class CodeBounds:
+    """Bounds that generated code keeps to: those of `penstock.expr.bounds` for each value, and these.
+
+    tick_rows: rows that a tick may make, in all operators together. rounds: of a loop, in a tick.
+    """
+
+    tick_rows: int = 1 << 62
+    rounds: int = 1 << 62
+
+
+_bounds: ContextVar[CodeBounds | None] = ContextVar("bounds of generated code", default=None)
+
+
+@contextmanager
+def bounded_code(bounds: CodeBounds = CodeBounds()) -> Generator[None]:
+    """Generate code inside this block in which no row may cost much."""
+    token = _bounds.set(bounds)
+    try:
+        yield
+    finally:
+        _bounds.reset(token)
+
+
+def code_bounds() -> CodeBounds | None:
+    """Return the bounds of the code that is generated now, if it has any."""
+    return _bounds.get()
+
+
+def is_bounded() -> bool:
+    """Return whether the code that is generated now is to be bounded."""
+    return _bounds.get() is not None
+
+
+ATOM = re.compile(r"[A-Za-z_]\w*|\(?-?[\d.]+(e[+-]?\d+)?\)?|b?'[^'\\]*'")
+"""Source of a name or a short constant, which is cheap to repeat."""
+
+
+def is_constant(source: str) -> bool:
+    """Return whether a source is a number or string literal, which must not be compared by `is`."""
+    return bool(ATOM.fullmatch(source)) and not source.isidentifier()
+
+
+@dataclass(frozen=True, slots=True)
 class GuardedSource:
     """Python source of a value, valid if no guard is None.
 
@@ -41,6 +87,15 @@ class GuardedSource:
 
 class Emitter(Protocol):
     """Writes Python source for checked expressions within one scope."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether no row may cost much (see `penstock.expr.bounds`)."""
+        ...
+
+    def prepare(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what prepares a value, such as a pattern, in this code."""
+        ...
 
     def fresh(self) -> str:
         """Return an unused name for a temporary."""
@@ -162,8 +217,8 @@ def fixed(
 
     def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
         found = list(operands)
-        for at, make in prepare.items():
-            given = call.arguments[at]
+        for at, usual in prepare.items():
+            given, make = call.arguments[at], emitter.prepare(usual)
             if isinstance(given, LiteralTerm) and given.value is not None:
                 found[at] = emitter.constant(make(given.value))
             else:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from penstock.errors import EvaluationError
 
@@ -96,7 +96,7 @@ def _refuse(pattern: str, what: str) -> NoReturn:
 @lru_cache(maxsize=256)
 def java_pattern(pattern: str) -> re.Pattern[str]:
     """Compile a regular expression of Java. Raises `EvaluationError` for one that cannot be translated."""
-    translated = _Translation(pattern).alternatives()
+    translated = Translation(pattern).alternatives()
     try:
         return re.compile(translated)
     except (re.error, OverflowError, RecursionError) as error:
@@ -117,7 +117,7 @@ def _category(name: str) -> str:
 
 
 @dataclass(slots=True)
-class _Translation:
+class Translation:
     """One pass over a pattern. `at`: the next character; `flags`: those in force."""
 
     pattern: str
@@ -182,6 +182,9 @@ class _Translation:
             many += self.take()
         if self.peek() and self.peek() in "*+?{":
             self.refuse("a repetition of a repetition")
+        return self.quantified(atom, many)
+
+    def quantified(self, atom: str, many: str) -> str:
         return f"{atom}{many}"
 
     def quoted(self) -> str:
@@ -207,9 +210,9 @@ class _Translation:
             case ".":
                 return "(?s:.)" if "s" in self.flags else f"[^{_ENDS}]"
             case "^":
-                return _START_OF_LINE if "m" in self.flags else r"(?:\A)"
+                return self.start()
             case "$":
-                return _END_OF_LINE if "m" in self.flags else _LAST_END
+                return self.end()
             case "\\":
                 return self.escape()
             case "*" | "+" | "?" | "{":
@@ -217,6 +220,12 @@ class _Translation:
             case _:
                 pass
         return self.literal(character)
+
+    def start(self) -> str:
+        return _START_OF_LINE if "m" in self.flags else r"(?:\A)"
+
+    def end(self) -> str:
+        return _END_OF_LINE if "m" in self.flags else _LAST_END
 
     # -- groups ---------------------------------------------------------------------------------
 
@@ -404,12 +413,27 @@ def _complement(negated: str) -> str:
     return "".join(f"\\U{low:08x}-\\U{high:08x}" for low, high in ranges)
 
 
-Replacement = Callable[[re.Match[str]], str]
+class Matched(Protocol):
+    """Match, as far as a replacement needs it."""
+
+    def __getitem__(self, group: int, /) -> str | None: ...
+
+
+class Grouped(Protocol):
+    """Pattern, as far as a replacement needs it."""
+
+    @property
+    def groups(self) -> int: ...
+    @property
+    def groupindex(self) -> Mapping[str, int]: ...
+
+
+Replacement = Callable[[Matched], str]
 _REFERENCE = re.compile(r"\$(?:\{([a-zA-Z][a-zA-Z0-9]*)\}|([0-9]))")
 
 
 @lru_cache(maxsize=256)
-def java_replacement(pattern: re.Pattern[str], text: str) -> Replacement:
+def java_replacement(pattern: Grouped, text: str) -> Replacement:
     """Return what a replacement of Java makes of a match: `$1` and `${name}` are groups, a backslash escapes.
 
     Raises `EvaluationError` for another dollar, and for a group that the pattern has not.
@@ -436,10 +460,13 @@ def java_replacement(pattern: re.Pattern[str], text: str) -> Replacement:
                 raise EvaluationError(f"the replacement {text!r} names a group that there is not")
             parts.append(number)
         else:
-            parts.append(text[at])
-            at += 1
+            end = at
+            while end < len(text) and text[end] not in "\\$":
+                end += 1
+            parts.append(text[at:end])
+            at = end
 
-    def replaced(match: re.Match[str]) -> str:
+    def replaced(match: Matched) -> str:
         return "".join(part if isinstance(part, str) else match[part] or "" for part in parts)
 
     return replaced

@@ -12,25 +12,29 @@ before a right one is tested for null, as in Spark.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from penstock.expr.bounds import PREPARED, SIZED
 from penstock.expr.dict_keys import dict_key_source
-from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, may_raise
+from penstock.expr.function_bases import (
+    ATOM,
+    Emitter,
+    GuardedSource,
+    LazyFunction,
+    StrictFunction,
+    is_bounded,
+    may_raise,
+)
 from penstock.expr.literals import literal_source
 from penstock.expr.types import FLOAT64
 from penstock.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from penstock.expr.types import Schema
-
-
-# A name or a short constant, which is cheap to repeat.
-_ATOM = re.compile(r"[A-Za-z_]\w*|\(?-?[\d.]+(e[+-]?\d+)?\)?|b?'[^'\\]*'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,8 @@ class Scope:
 
     variables: column i of `schema` is in the Python variable `variables[i]`.
     constants: receives values without a source form, under fresh names; the generated code needs them, and
-               `RUNTIME`, as globals.
+               names such as those of `runtime_names`, as globals.
+    bounded:   whether no row may cost much.
 
     Temporaries are named `x_1`, `x_2`, ... and assigned where they are used; a source may be used in a
     comprehension or a lambda, but not in the iterable of a comprehension.
@@ -48,6 +53,7 @@ class Scope:
     schema: Schema
     variables: tuple[str, ...]
     constants: dict[str, object]
+    bounded: bool = field(default_factory=is_bounded)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1), repr=False, compare=False)
 
     def fresh(self) -> str:
@@ -75,11 +81,18 @@ class PythonEmitter(Emitter):
     def fresh(self) -> str:
         return self._scope.fresh()
 
+    @property
+    def bounded(self) -> bool:
+        return self._scope.bounded
+
+    def prepare(self, make: Callable[..., Any]) -> Callable[..., Any]:
+        return PREPARED.get(make, make) if self._scope.bounded else make
+
     def constant(self, value: object) -> str:
         return self._scope.constant(value)
 
     def name_value(self, source: str) -> tuple[str, str]:
-        if _ATOM.fullmatch(source):
+        if ATOM.fullmatch(source):
             return source, source
         name = self.fresh()
         return f"({name} := {source})", name
@@ -139,7 +152,7 @@ class PythonEmitter(Emitter):
     def _call(self, term: CallTerm) -> GuardedSource:
         function = term.function
         if isinstance(function, LazyFunction):
-            return self._guarded(term, function.python(self, term))
+            return self._guarded(term, self._sized(function.name, function.python(self, term)))
         assert isinstance(function, StrictFunction)
         codes = [self.code(a) for a in term.arguments]
         step = -1 if function.last_first else 1
@@ -147,12 +160,20 @@ class PythonEmitter(Emitter):
         if "None" in guards:
             # An operand is the constant null, so the others are never used.
             return GuardedSource("None", guards)
-        source = function.python(self, term, sources[::step])
+        source = self._sized(
+            function.name, GuardedSource(function.python(self, term, sources[::step]))
+        ).source
         canonical = term.type != FLOAT64 or (function.keeps_nan and all(c.canonical for c in codes))
         if function.nullable:
             first, source = self.name_value(source)
             guards = (*guards, first)
         return GuardedSource(source, guards, canonical)
+
+    def _sized(self, name: str, code: GuardedSource) -> GuardedSource:
+        """Check the size of a function's result, in bounded code."""
+        if not self._scope.bounded or name not in SIZED:
+            return code
+        return replace(code, source=f"x_sized({code.source})")
 
     def _guarded(self, term: Term, code: GuardedSource) -> GuardedSource:
         """Bind the value of a lazy function, which may be None, and guard its name."""
@@ -170,7 +191,7 @@ class PythonEmitter(Emitter):
             guards += [g for g in code.guards if g not in guards]
             source = code.source
             nulls_to_come = any(g not in guards for later in codes[at + 1 :] for g in later.guards)
-            if nulls_to_come and may_raise(terms[at]) and not _ATOM.fullmatch(source):
+            if nulls_to_come and may_raise(terms[at]) and not ATOM.fullmatch(source):
                 first, source = self.name_value(source)
                 guards.append(first)
             sources.append(source)
@@ -212,8 +233,3 @@ class PythonEmitter(Emitter):
 def _bound(guard: str) -> str:
     """Return the name bound by a guard of the form `(name := source)`."""
     return guard[1:-1].split(" := ", 1)[1] if " := " in guard else guard
-
-
-def is_constant(source: str) -> bool:
-    """Return whether a source is a number or string literal, which must not be compared by `is`."""
-    return bool(_ATOM.fullmatch(source)) and not source.isidentifier()

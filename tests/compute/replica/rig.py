@@ -35,6 +35,7 @@ from penstock.compute.protocol.commands import (
 from penstock.compute.protocol.dataflow import (
     CollectionImport,
     Dataflow,
+    DataflowLimits,
     Export,
     Id,
     IndexExport,
@@ -58,6 +59,7 @@ from penstock.compute.protocol.responses import (
 from penstock.compute.replica.building import PlanDecoder
 from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.replica import Replica
+from penstock.compute.replica.work_watch import WorkWatch
 from penstock.expr.types import Schema
 
 CONFIG = InstanceConfig("memory:rig", introspection=0)
@@ -102,6 +104,7 @@ class Rig:
     store: Collections = field(default_factory=MemoryCollections)
     folder: Path | None = None
     timer: Callable[[], float] = field(default_factory=Ticking)
+    watch: WorkWatch = field(default_factory=WorkWatch)
 
     def __post_init__(self) -> None:
         self.plans = KnownPlans()
@@ -129,6 +132,7 @@ class Rig:
             clock=lambda: self.now,
             timer=self.timer,
             plans=self.plans,
+            watch=self.watch,
         )
         self.runtimes.append(here)
         return here
@@ -200,6 +204,7 @@ class Rig:
         indexes: Mapping[str, Id] | None = None,
         collections: Mapping[str, Id] | None = None,
         name: str = "",
+        limits: DataflowLimits = DataflowLimits(),
     ) -> Dataflow:
         """A dataflow whose sources read the collections of their names, or what is said."""
         read, indexes = dict(collections or {}), dict(indexes or {})
@@ -214,6 +219,7 @@ class Rig:
             Frontier(as_of),
             until,
             name,
+            limits,
         )
 
     def create(self, flow: ps.Flow, *exports: Export, schedule: bool = True, **options: Any) -> Dataflow:

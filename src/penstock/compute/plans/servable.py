@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from penstock.analysis import analyse
 from penstock.analysis.node_labels import label_in_sentence
 from penstock.compute.errors import NotServable
-from penstock.errors import Step
+from penstock.errors import EvaluationError, Step
+from penstock.expr.bounds import check_patterns
 from penstock.expr.types import Schema, holds_any
 from penstock.flow.unservable import OF_A_TICK
 from penstock.graph.operator_declarations import Unservable
@@ -35,6 +36,7 @@ def check_servable(flow: Flow) -> None:
         reason = unservable_reason(node.operator)
         if reason is not None:
             raise _refused(graph, node, reason)
+        _check_patterns(graph, node)
     _check_columns(graph)
 
 
@@ -51,6 +53,15 @@ def _refused(graph: FlowGraph, node: Node, reason: Unservable) -> NotServable:
         fix=reason.fix,
         operator=node.name,
     )
+
+
+def _check_patterns(graph: FlowGraph, node: Node) -> None:
+    """Raise `NotServable` for a pattern that cannot be matched in linear time."""
+    for _, expr in node.operator.expressions():
+        try:
+            check_patterns(expr)
+        except EvaluationError as error:
+            raise _refused(graph, node, Unservable(f"{error.what}.\n{error.why}", error.fix)) from None
 
 
 def _check_columns(graph: FlowGraph) -> None:

@@ -12,8 +12,10 @@ from penstock.compute.plans.limits import LIMITS, PlanLimits, check_size
 from penstock.compute.plans.operator_decoder import ValueDecoder, parse_message
 from penstock.compute.plans.operator_encoder import ValueEncoder
 from penstock.errors import PenstockError
+from penstock.expr.bounds import check_patterns
 from penstock.expr.check import check
 from penstock.expr.compile_python import compile_rows
+from penstock.expr.function_bases import bounded_code
 from penstock.expr.tree import Expr
 from penstock.expr.types import BOOL, Schema
 
@@ -46,14 +48,17 @@ def predicate_of(
 ) -> Callable[[tuple[Any, ...]], bool | None]:
     """Compile an encoded condition to a predicate on rows of `schema`, with None for null.
 
-    The function raises `EvaluationError` for a row on which the condition fails to evaluate.
+    The function raises `EvaluationError` for a row on which the condition fails to evaluate, and
+    `LimitExceeded` for one that is too large for it.
     Raises `BadPlan` for anything but a condition over such rows, and `MessageTooLarge`.
     """
     expr = decode_expr(data, schema, limits=limits)
     with _refused("the condition"):
         if check(expr, schema).type != BOOL:
             raise BadPlan(f"the condition is not true or false: {expr}", part="")
-        compute: Callable[[tuple[Any, ...]], tuple[bool | None]] = compile_rows((expr,), schema)
+        check_patterns(expr)
+        with bounded_code():
+            compute: Callable[[tuple[Any, ...]], tuple[bool | None]] = compile_rows((expr,), schema)
     return lambda row: compute(row)[0]
 
 

@@ -120,6 +120,22 @@ Export: TypeAlias = IndexExport | SubscribeExport | CollectionExport | CopyToExp
 
 
 @dataclass(frozen=True, slots=True)
+class DataflowLimits:
+    """Limits on what a dataflow may use of a replica. One that exceeds a limit fails, and others go on.
+
+    tick_rows:    rows that a tick may make, in all operators together. A tick has up to 8,192 rows of input.
+    rounds:       of a loop in a tick; the flow may have a lower limit.
+    state_bytes:  memory of the state and the indexes, as estimated; and of one tick.
+    tick_seconds: processor time of one tick.
+    """
+
+    tick_rows: int = 10_000_000
+    rounds: int = 10_000
+    state_bytes: int = 2 << 30
+    tick_seconds: int = 60
+
+
+@dataclass(frozen=True, slots=True)
 class Dataflow:
     """Everything a replica must know to build and run a flow.
 
@@ -127,6 +143,7 @@ class Dataflow:
     plan:    the flow; imports and exports match its sources and sinks by name.
     as_of:   first time at which the exports can be read. Every import must be readable then.
     until:   frontier from which times need not be computed.
+    limits:  what it may use of a replica.
 
     Comparison ignores `name`.
     """
@@ -138,6 +155,7 @@ class Dataflow:
     as_of: Frontier
     until: Frontier = END
     name: str = field(default="", compare=False)
+    limits: DataflowLimits = DataflowLimits()
 
     @property
     def export_ids(self) -> frozenset[Id]:

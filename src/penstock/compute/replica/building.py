@@ -37,6 +37,7 @@ from penstock.compute.replica.exports import ExportWriter, Failed, Index, IndexW
 from penstock.compute.replica.feeds import Feed
 from penstock.compute.replica.runtime import Answer
 from penstock.compute.replica.subscriptions import SubscribeWriter
+from penstock.compute.replica.work_watch import WorkWatch
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
@@ -157,6 +158,7 @@ class RuntimeContext(Generic[IndexT]):
     """State of a runtime that its dataflows share.
 
     copies: folder for copies. respond: sends responses to the controller. timer: seconds.
+    watch: watch over the work of the runtime's thread.
     """
 
     plans: PlanDecoder
@@ -165,6 +167,7 @@ class RuntimeContext(Generic[IndexT]):
     settings: Callable[[], Parameters]
     respond: Callable[[Answer], None]
     timer: Callable[[], float]
+    watch: WorkWatch
 
     def report(self, id: Id, text: str) -> None:
         """Report the status of an export to users."""

@@ -24,9 +24,13 @@ from penstock.compute.replica.exports import Failed, Index, IndexHold
 from penstock.compute.replica.feeds import CHUNK
 from penstock.compute.replica.peek_finishing import peek_finisher
 from penstock.compute.replica.peek_stash import PeekStash, StashWriter
-from penstock.errors import PenstockError
+from penstock.errors import LimitExceeded, PenstockError
 from penstock.expr.types import Schema
 
+PIECE = 64
+"""Rows on which a condition is evaluated at a time."""
+WORK_SECONDS = 30.0
+"""Limit on the time that a replica works for one peek, however patient the client is."""
 log = logging.getLogger("penstock.replica")
 
 
@@ -183,7 +187,7 @@ class PeekRun:
         self._writer: StashWriter | None = None
 
     def slices(self) -> Iterator[None]:
-        for part in self._parts:
+        for part in self._parts if self._predicate is None else in_pieces(self._parts):
             if not self._finish.add_rows(filter_rows(self._predicate, part)):
                 break
             yield
@@ -215,6 +219,14 @@ class PeekRun:
         self._writer = None
 
 
+def in_pieces(parts: Iterable[Iterable[Counted]]) -> Iterator[Sequence[Counted]]:
+    """Divide parts into pieces of so few rows that a condition on them is soon evaluated."""
+    for part in parts:
+        rows = part if isinstance(part, list | tuple) else list(part)
+        for at in range(0, len(rows), PIECE):
+            yield rows[at : at + PIECE]
+
+
 def filter_rows(predicate: Predicate | None, rows: Iterable[Counted]) -> Sequence[Counted]:
     """Filter rows by a peek's predicate, dropping negative counts, whose insertions may yet arrive."""
     if predicate is None:
@@ -231,6 +243,17 @@ def check_size(size: int, settings: Parameters) -> None:
             fix="ask for fewer rows or columns, or raise max_result_size",
             size=size,
             limit=limit,
+        )
+
+
+def check_work(seconds: float) -> None:
+    """Raise `LimitExceeded` for a peek that a replica has worked on for too long."""
+    if seconds > WORK_SECONDS:
+        raise LimitExceeded(
+            f"a replica has worked on the peek for {seconds:.0f} s, and {WORK_SECONDS:.0f} s is the limit",
+            fix="ask by key or with a simpler condition, or make a view of what is asked",
+            reached=seconds,
+            limit=WORK_SECONDS,
         )
 
 

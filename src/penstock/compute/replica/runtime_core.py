@@ -23,6 +23,7 @@ from penstock.compute.replica.exports import ExportWriter, Index, IndexWriter
 from penstock.compute.replica.peek_stash import PeekStash
 from penstock.compute.replica.peeks import PendingPeeks
 from penstock.compute.replica.runtime import Answer, ReachedFrontiers, Runtime
+from penstock.compute.replica.work_watch import WorkWatch
 
 IndexT = TypeVar("IndexT", bound=Index)
 RunT = TypeVar("RunT", bound=DataflowRun)
@@ -51,6 +52,7 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
         plans: PlanDecoder,
         clock: Callable[[], int],
         timer: Callable[[], float],
+        watch: WorkWatch | None = None,
     ) -> None:
         super().__init__(config, wake)
         self._parameters = Parameters()
@@ -60,7 +62,13 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
         self._unscheduled: dict[Id, RunT] = {}
         self._stash = PeekStash(folder / "stash", clock)
         self._around = RuntimeContext(
-            plans, self._indexes, copies or folder / "copies", lambda: self._parameters, self._respond, timer
+            plans,
+            self._indexes,
+            copies or folder / "copies",
+            lambda: self._parameters,
+            self._respond,
+            timer,
+            watch or WorkWatch(),
         )
 
     # -- of the store ---------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from penstock.compute.protocol.commands import InstanceConfig, RuntimeName, Time
 from penstock.compute.replica.building import PlanDecoder
 from penstock.compute.replica.feeds import StoreWatcher
 from penstock.compute.replica.in_process.gc_policy import GcPolicy
-from penstock.compute.replica.in_process.periodic_status import memory_of_process
 from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.runtime import Runtime
+from penstock.compute.replica.work_watch import WorkWatch, memory_of_process
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,7 @@ class _Options:
 
     state: Path
     allow_callables: bool
+    watch: WorkWatch
 
 
 def make_runtime(
@@ -32,18 +33,22 @@ def make_runtime(
     state: Path,
     collections: str | None = None,
     allow_callables: bool = False,
+    watch: WorkWatch | None = None,
 ) -> Runtime:
     """Create the requested runtime. With its keywords bound, it is the `make_runtime` of a `Replica`.
 
     state:       folder for this replica alone.
     collections: URI of the store, instead of the controller's.
     allow_callables: whether plans may carry Python functions.
+    watch:       watch over the work of this thread.
 
     Raises what opening the collections raises, and `BadInput` if the runtime is not installed.
     """
     if collections is not None:
         instance = replace(instance, collections=collections)
-    return _RUNTIMES[timely.runtime](_Options(state, allow_callables), timely, instance, wake)
+    return _RUNTIMES[timely.runtime](
+        _Options(state, allow_callables, watch or WorkWatch()), timely, instance, wake
+    )
 
 
 def _here(
@@ -67,6 +72,7 @@ def _here(
         plans=PlanDecoder(options.allow_callables),
         watched=True,
         memory=memory_of_process,
+        watch=options.watch,
     )
     here.collect(GcPolicy())
     here.attach_watcher(StoreWatcher(instance.collections, here.noticed))

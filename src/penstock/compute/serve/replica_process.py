@@ -10,6 +10,7 @@ from pathlib import Path
 
 from penstock.compute.replica.replica import Replica
 from penstock.compute.replica.runtime_factory import make_runtime
+from penstock.compute.replica.work_watch import WorkWatch
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.replica_server import serve_replica
@@ -49,21 +50,24 @@ async def run_replica(options: ReplicaOptions, ready: Callable[[str], object]) -
     options.security.check_certificate()
     make_private_folder(options.state)
     bell = Wakeup()
+    watch = WorkWatch()
     runtime = partial(
         make_runtime,
         state=options.state,
         collections=options.collections,
         allow_callables=options.allow_callables,
+        watch=watch,
     )
     replica = Replica(
         runtime, clock=lambda: time.time_ns() // 1_000_000, wake=bell.ring, halt=bell.end_process
     )
-    await serve_replica(
-        replica,
-        options.listen,
-        options.security,
-        options.limits,
-        bell=bell,
-        name=options.name,
-        ready=ready,
-    )
+    with watch.installed():
+        await serve_replica(
+            replica,
+            options.listen,
+            options.security,
+            options.limits,
+            bell=bell,
+            name=options.name,
+            ready=ready,
+        )

@@ -65,6 +65,7 @@ def write_nested(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, St
             for node in summed:
                 _write_sum(writer, node)
             for node in buffers:
+                writer.write_count(writer.buffer(node))
                 code.line(f"{writer.buffer(node)}.clear()")
             for step in nested.values():
                 step.end_round()
@@ -127,9 +128,11 @@ def _write_sum(writer: StepWriter, node: int) -> None:
 
 def _write_bound(writer: StepWriter, feedbacks: dict[int, NestedStep], round_: str, growth: str) -> None:
     code = writer.code
-    bound = min(step.operator.max_iterations for step in feedbacks.values())
+    bound = writer.most_rounds(step.operator for step in feedbacks.values())
+    news = {n: f"{writer.node_variable('pending', n)}.get({round_}, ())" for n in feedbacks}
+    sizes = {n: f"len({rows})" for n, rows in news.items()}
+    writer.write_count(*news.values())
     with code.block(f"if {round_} > {bound - _SHOWN_ROUNDS}:"):
-        sizes = {n: f"len({writer.node_variable('pending', n)}.get({round_}, ()))" for n in feedbacks}
         code.line(f"{growth}.append({' + '.join(sizes.values())})")
         with code.attribute_lines(next(iter(feedbacks))), code.block(f"if {round_} > {bound}:"):
             closing = ", ".join(f"{n}: {size}" for n, size in sizes.items())

@@ -117,7 +117,8 @@ def write_rounds(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, St
         with code.block(f"if not ({news}):"):
             code.line("break")
         code.line(f"{rounds} += 1")
-        bound = min(step.operator.max_iterations for step in closing.values())
+        writer.write_count(*(writer.feedback_variable(n) for n in closing))
+        bound = writer.most_rounds(step.operator for step in closing.values())
         with code.block(f"if {rounds} > {bound - _SHOWN_ROUNDS}:"):
             code.line(
                 f"{growth}.append({' + '.join(f'len({writer.feedback_variable(n)})' for n in closing)})"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction
+from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, is_constant
 from penstock.expr.functions.part_types import refuse_maps
-from penstock.expr.python_emitter import is_constant
 from penstock.expr.types import BOOL, FLOAT64, AnyType, DataType, parts_of
 from penstock.expr.typing_rules import (
     NULL,

@@ -6,7 +6,6 @@ is an error, as with Spark's default policy for duplicate keys.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from itertools import chain
 from typing import Any, TypeAlias, cast
@@ -25,7 +24,7 @@ from penstock.expr.functions.part_types import (
     of_parts,
     part_types,
 )
-from penstock.expr.functions.regular_expressions import split
+from penstock.expr.functions.regular_expressions import Pattern, split
 from penstock.expr.java_patterns import java_pattern
 from penstock.expr.types import BOOL, STR, DataType, ListType, MapType, StructType
 from penstock.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature, Term
@@ -165,7 +164,7 @@ def map_concat(*maps: Entries | None) -> Entries | None:
     return map_of(chain(*present)) if len(present) == len(maps) else None
 
 
-def map_of_text(text: str, between: re.Pattern[str], within: re.Pattern[str]) -> Entries:
+def map_of_text(text: str, between: Pattern, within: Pattern) -> Entries:
     """Return a map of a text: entries are split by one pattern, keys and values by another one."""
     parts = (split(entry, within, 2) for entry in split(text, between, -1))
     return map_of((part[0], part[1] if len(part) > 1 else None) for part in parts)

@@ -7,19 +7,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from penstock.errors import EvaluationError
 from penstock.expr.function_bases import fixed
 from penstock.expr.java_patterns import java_pattern, java_replacement
+from penstock.expr.linear_patterns import LinearMatch, LinearPattern
 from penstock.expr.types import BOOL, INT32, STR, ListType
 from penstock.expr.typing_rules import Function
 
 _PATTERN: dict[int, Callable[[Any], object]] = {1: java_pattern}
 
 
-def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+Pattern: TypeAlias = re.Pattern[str] | LinearPattern
+Match: TypeAlias = re.Match[str] | LinearMatch
+
+
+def _matches(pattern: Pattern, text: str) -> Iterator[Match]:
     """Yield matches as Java finds them: after an empty one, the next starts a character later."""
+    if isinstance(pattern, LinearPattern):
+        yield from pattern.matches(text)
+        return
     at = 0
     while at <= len(text):
         found = pattern.search(text, at)
@@ -29,24 +37,24 @@ def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
         at = found.end() if found.end() > found.start() else found.end() + 1
 
 
-def _group(found: re.Match[str], number: int) -> str:
+def _group(found: Match, number: int) -> str:
     if not 0 <= number <= found.re.groups:
         raise EvaluationError(f"the pattern has {found.re.groups} groups, and no group {number}")
     return found[number] or ""
 
 
-def extract(text: str, pattern: re.Pattern[str], group: int) -> str:
+def extract(text: str, pattern: Pattern, group: int) -> str:
     """Return a group of the first match; empty without a match or if it has no part in it."""
     found = pattern.search(text)
     return "" if found is None else _group(found, group)
 
 
-def extract_all(text: str, pattern: re.Pattern[str], group: int) -> tuple[str, ...]:
+def extract_all(text: str, pattern: Pattern, group: int) -> tuple[str, ...]:
     """Return a group of every match."""
     return tuple(_group(found, group) for found in _matches(pattern, text))
 
 
-def substr(text: str, pattern: re.Pattern[str]) -> str | None:
+def substr(text: str, pattern: Pattern) -> str | None:
     """Return the first match, None if that is empty."""
     found = pattern.search(text)
     return (found[0] or None) if found is not None else None
@@ -59,17 +67,24 @@ def start_at(position: int) -> int:
     return position
 
 
-def replace(text: str, pattern: re.Pattern[str], by: str, start: int) -> str:
+def replace(text: str, pattern: Pattern, by: str, start: int) -> str:
     """Replace every match from a position on, which counts from 1."""
+    return "".join(replaced_parts(text, pattern, by, start))
+
+
+def replaced_parts(text: str, pattern: Pattern, by: str, start: int) -> Iterator[str]:
+    """Yield the parts of a text in which every match from a position on is replaced."""
     skipped = _characters(text, start - 1)
     if skipped is None:
-        return text
-    kept, rest = text[:skipped], text[skipped:]
-    parts, at = [kept], 0
+        yield text
+        return
+    yield text[:skipped]
+    rest, at = text[skipped:], 0
     for found in _matches(pattern, rest):
-        parts += rest[at : found.start()], java_replacement(pattern, by)(found)
+        yield rest[at : found.start()]
+        yield java_replacement(pattern, by)(found)
         at = found.end()
-    return "".join((*parts, rest[at:]))
+    yield rest[at:]
 
 
 def _characters(text: str, units: int) -> int | None:
@@ -86,13 +101,13 @@ def _characters(text: str, units: int) -> int | None:
     return None
 
 
-def position(text: str, pattern: re.Pattern[str]) -> int:
+def position(text: str, pattern: Pattern) -> int:
     """Return where the first match starts, from 1; 0 without one."""
     found = pattern.search(text)
     return 0 if found is None else found.start() + 1
 
 
-def split(text: str, pattern: re.Pattern[str], limit: int) -> tuple[str, ...]:
+def split(text: str, pattern: Pattern, limit: int) -> tuple[str, ...]:
     """Split a text at each match, into `limit` parts at most if that is positive."""
     if not pattern.pattern and text:
         parts = len(text) if limit > len(text) or limit <= 0 else limit

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from operator import mul
 from typing import Any
 from zlib import crc32
 
@@ -67,7 +68,13 @@ def _concat_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature
 
 
 def _concat(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    return f"({' + '.join(operands)})"
+    return f"x_joined({', '.join(operands)})" if emitter.bounded else f"({' + '.join(operands)})"
+
+
+def joined(first: Any, *others: Any) -> Any:
+    for each in others:
+        first += each
+    return first
 
 
 def _constants(call: CallTerm) -> list[Any]:
@@ -90,7 +97,7 @@ def substring(text: str, start: int, length: int) -> str:
 
 def _replace(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     text, search, by = operands
-    if _constants(call)[1]:
+    if _constants(call)[1] and not emitter.bounded:
         return f"{text}.replace({search}, {by})"
     return f"x_replace({text}, {search}, {by})"
 
@@ -120,12 +127,13 @@ def _like_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
 def _like(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     text, pattern, *escape = operands
     _, constant, *escapes = _constants(call)
+    make = emitter.prepare(like_matcher)
     if constant is not None:
         try:
-            return f"({emitter.constant(like_matcher(constant, *escapes))}({text}) is not None)"
+            return f"({emitter.constant(make(constant, *escapes))}({text}) is not None)"
         except EvaluationError:
             pass  # the row that is compared with it tells
-    return f"(x_like_matcher({', '.join((pattern, *escape))})({text}) is not None)"
+    return f"({emitter.constant(make)}({', '.join((pattern, *escape))})({text}) is not None)"
 
 
 @lru_cache(maxsize=256)
@@ -134,7 +142,13 @@ def like_matcher(pattern: str, escape: str = "\\") -> Callable[[str], re.Match[s
 
     escape: takes away the meaning of these and of itself. Raises `EvaluationError` before another one.
     """
-    parts: list[str] = []
+    parts = like_parts(pattern, escape)
+    wild = {"%": ".*", "_": "."}
+    return re.compile("".join(wild[p] if w else re.escape(p) for p, w in parts), re.DOTALL).fullmatch
+
+
+def like_parts(pattern: str, escape: str) -> Iterator[tuple[str, bool]]:
+    """Yield the characters of a pattern of `LIKE`, each with whether it stands for others."""
     characters = iter(pattern)
     for character in characters:
         if character == escape:
@@ -142,10 +156,9 @@ def like_matcher(pattern: str, escape: str = "\\") -> Callable[[str], re.Match[s
             if escaped not in ("%", "_", escape):
                 what = "a backslash" if escape == "\\" else f"an escape character {escape!r}"
                 raise EvaluationError(f"the pattern {pattern!r} has {what} that escapes nothing")
-            parts.append(re.escape(escaped))
+            yield escaped, False
         else:
-            parts.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
-    return re.compile("".join(parts), re.DOTALL).fullmatch
+            yield character, character in ("%", "_")
 
 
 def _like_may_fail(call: CallTerm) -> bool:
@@ -344,6 +357,7 @@ NAMES: dict[str, Any] = {
     "x_soundex": soundex,
     "x_crc32": crc32,
     "x_initcap": initcap,
+    "x_joined": joined,
     "x_levenshtein": levenshtein,
     "x_locate": locate,
     "x_lpad": lpad,
@@ -352,8 +366,8 @@ NAMES: dict[str, Any] = {
     "x_sha1": hashlib.sha1,
     "x_substring_index": substring_index,
     "x_translate": translate,
-    "x_like_matcher": like_matcher,
     "x_substring": substring,
+    "x_repeat": mul,
     "x_replace": replace,
     "x_split_part": split_part,
 }
@@ -396,7 +410,7 @@ FUNCTIONS: tuple[Function, ...] = (
         arity=(1, 1),
         meaning="The text or list reversed.",
     ),
-    fixed("repeat", "The text repeated.", (STR, INT32), STR, "({0} * {1})"),
+    fixed("repeat", "The text repeated.", (STR, INT32), STR, "x_repeat({0}, {1})"),
     fixed(
         "translate",
         "The text with characters of the second text replaced by those of the third.",
@@ -449,7 +463,7 @@ FUNCTIONS: tuple[Function, ...] = (
         STR,
         "x_overlay({0}, {1}, {2}, {3})",
     ),
-    fixed("space", "That many blanks.", (INT32,), STR, "(' ' * {0})"),
+    fixed("space", "That many blanks.", (INT32,), STR, "x_repeat(' ', {0})"),
     fixed("chr", "Character with the number, modulo 256.", (INT64,), STR, "x_chr({0})"),
     fixed(
         "find_in_set",

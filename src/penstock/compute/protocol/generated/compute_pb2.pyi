@@ -195,7 +195,7 @@ class Export(_message.Message):
     def __init__(self, index: _Optional[_Union[IndexExport, _Mapping]] = ..., subscribe: _Optional[_Union[SubscribeExport, _Mapping]] = ..., collection: _Optional[_Union[CollectionExport, _Mapping]] = ..., copy_to: _Optional[_Union[CopyToExport, _Mapping]] = ...) -> None: ...
 
 class Dataflow(_message.Message):
-    __slots__ = ("plan", "collections", "indexes", "exports", "as_of", "until", "name")
+    __slots__ = ("plan", "collections", "indexes", "exports", "as_of", "until", "name", "limits")
     PLAN_FIELD_NUMBER: _ClassVar[int]
     COLLECTIONS_FIELD_NUMBER: _ClassVar[int]
     INDEXES_FIELD_NUMBER: _ClassVar[int]
@@ -203,6 +203,7 @@ class Dataflow(_message.Message):
     AS_OF_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
     plan: Plan
     collections: _containers.RepeatedCompositeFieldContainer[CollectionImport]
     indexes: _containers.RepeatedCompositeFieldContainer[IndexImport]
@@ -210,7 +211,20 @@ class Dataflow(_message.Message):
     as_of: Frontier
     until: Frontier
     name: str
-    def __init__(self, plan: _Optional[_Union[Plan, _Mapping]] = ..., collections: _Optional[_Iterable[_Union[CollectionImport, _Mapping]]] = ..., indexes: _Optional[_Iterable[_Union[IndexImport, _Mapping]]] = ..., exports: _Optional[_Iterable[_Union[Export, _Mapping]]] = ..., as_of: _Optional[_Union[Frontier, _Mapping]] = ..., until: _Optional[_Union[Frontier, _Mapping]] = ..., name: _Optional[str] = ...) -> None: ...
+    limits: DataflowLimits
+    def __init__(self, plan: _Optional[_Union[Plan, _Mapping]] = ..., collections: _Optional[_Iterable[_Union[CollectionImport, _Mapping]]] = ..., indexes: _Optional[_Iterable[_Union[IndexImport, _Mapping]]] = ..., exports: _Optional[_Iterable[_Union[Export, _Mapping]]] = ..., as_of: _Optional[_Union[Frontier, _Mapping]] = ..., until: _Optional[_Union[Frontier, _Mapping]] = ..., name: _Optional[str] = ..., limits: _Optional[_Union[DataflowLimits, _Mapping]] = ...) -> None: ...
+
+class DataflowLimits(_message.Message):
+    __slots__ = ("tick_rows", "rounds", "state_bytes", "tick_seconds")
+    TICK_ROWS_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    STATE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TICK_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    tick_rows: int
+    rounds: int
+    state_bytes: int
+    tick_seconds: int
+    def __init__(self, tick_rows: _Optional[int] = ..., rounds: _Optional[int] = ..., state_bytes: _Optional[int] = ..., tick_seconds: _Optional[int] = ...) -> None: ...
 
 class Schedule(_message.Message):
     __slots__ = ("id",)

@@ -23,6 +23,7 @@ from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.compute.replica.exports import Failed, IndexWriter, PendingChanges
 from penstock.compute.replica.in_process.incremental_dict import IncrementalDict
+from penstock.engine.spilling import estimated_bytes
 from penstock.expr.dict_keys import dict_key_source, key_function
 from penstock.expr.types import Field, Schema, StructType
 
@@ -33,6 +34,8 @@ _There: TypeAlias = Row | dict[Row, int]
 _GONE: dict[Row, int] = {}
 """Rows of a key that has none now, but had some at a time that may still be read. Never modified."""
 
+_UNDO_BYTES = 200
+"""Approximate memory of a time's change beside the row, in both logs."""
 SCANNED = 1024
 """Approximate number of rows that a scan returns at a time."""
 
@@ -238,6 +241,12 @@ class Arrangement:
                 out += there.items()  # type: ignore[union-attr]
             elif there is not None:
                 out.append((there, 1))  # type: ignore[arg-type]
+
+    def estimated_bytes(self) -> int:
+        """Estimate the memory of the rows and the way back, from a sample."""
+        buckets = self._rows.buckets
+        entries = estimated_bytes(buckets[0]) * len(buckets)
+        return entries + self.distinguished_times * _UNDO_BYTES
 
     def changes_after(self, after: int) -> list[Version]:
         """Return the changes at settled times after `after`, a held time, ordered by time."""

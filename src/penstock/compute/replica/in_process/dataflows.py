@@ -27,8 +27,11 @@ from penstock.compute.replica.in_process.inlets import (
     Inlet,
     SharedArrangements,
 )
+from penstock.compute.replica.work_watch import PieceLimits, WorkWatch
 from penstock.engine.engine import Engine
+from penstock.errors import LimitExceeded
 from penstock.expr.dict_keys import with_representatives
+from penstock.expr.function_bases import CodeBounds, bounded_code
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 
@@ -58,6 +61,10 @@ class TickExecutor(Protocol):
 
     def tick_rows(self, inputs: Mapping[str, EngineRows]) -> Mapping[str, EngineRows]:
         """Run one tick of the rows of each source; return the rows of each sink."""
+        ...
+
+    def state_bytes(self) -> int:
+        """Estimate the memory of the state, without what is kept elsewhere."""
         ...
 
 
@@ -95,6 +102,8 @@ class TickSizer:
             self.most = min(MOST, self.most * 2)
 
 
+_MEASURED = 4096
+"""Rows in and out between two estimates of the state's size, which take some tens of microseconds."""
 SLICE = 0.004
 """Seconds that a dataflow works before others get their turn."""
 
@@ -109,6 +118,7 @@ class RunningDataflow(DataflowRun):
         inlets: Sequence[Inlet],
         exports: Sequence[ExportWriter],
         timer: Callable[[], float],
+        watch: WorkWatch,
         make_engine: MakeTickExecutor,
         sharing: SharedArrangements = NOTHING_SHARED,
     ) -> None:
@@ -122,6 +132,10 @@ class RunningDataflow(DataflowRun):
         self._engine: TickExecutor | None = None
         self._slices: Iterator[None] | None = None
         self._pace = TickSizer()
+        self._watch = watch
+        limits = dataflow.limits
+        self._piece = PieceLimits("a tick", limits.tick_seconds, limits.state_bytes)
+        self._unmeasured = 0
 
     @property
     def retry_at(self) -> float:
@@ -173,6 +187,7 @@ class RunningDataflow(DataflowRun):
         except MemoryError:
             raise
         except Exception as error:
+            self._watch.end()  # even if it was interrupted at the very end of the tick
             self._slices = None
             self.fail(error)
         if self.failed is None:
@@ -240,7 +255,9 @@ class RunningDataflow(DataflowRun):
     # -- doing it -------------------------------------------------------------------------------
 
     def _hydrate(self) -> Iterator[None]:
-        self._engine = self._make_engine(self.dataflow, self._flow)
+        limits = self.dataflow.limits
+        with bounded_code(CodeBounds(limits.tick_rows, limits.rounds)):
+            self._engine = self._make_engine(self.dataflow, self._flow)
         self._schemas = {sink.name: sink.schema for sink in sinks_of(self._flow)}
         began = False
         for inlet in self._inlets:
@@ -307,8 +324,13 @@ class RunningDataflow(DataflowRun):
             for name, changes in inputs.items()
         }
         began = self._timer()
-        made = engine.tick_rows(rows)
-        self._pace.adapt_to(sum(map(len, rows.values())), self._timer() - began)
+        try:
+            self._watch.begin(self._piece)
+            made = engine.tick_rows(rows)
+        finally:
+            self._watch.end()
+        count = sum(map(len, rows.values()))
+        self._pace.adapt_to(count, self._timer() - began)
         counted: dict[str, list[Counted]] = {}
         for export in self.exports:
             sink = export.sink
@@ -319,6 +341,23 @@ class RunningDataflow(DataflowRun):
                     shown = with_representatives(made[sink], self._schemas[sink]) if append else made[sink]
                     counted[sink] = _counted(shown, append)
                 export.add(counted[sink], time)
+        self._measure(engine, count + sum(map(len, made.values())))
+
+    def _measure(self, engine: TickExecutor, rows: int) -> None:
+        """Raise `LimitExceeded` if the state has grown above its limit, which is estimated now and then."""
+        self._unmeasured += rows
+        if self._unmeasured < _MEASURED:
+            return
+        self._unmeasured = 0
+        limit = self.dataflow.limits.state_bytes
+        size = engine.state_bytes() + sum(index.estimated_bytes() for index in self.maintained_indexes)
+        if size > limit:
+            raise LimitExceeded(
+                f"the state takes about {size / 1e6:,.0f} MB, and {limit / 1e6:,.0f} MB is the limit",
+                fix="keep fewer rows, or give the view higher limits",
+                reached=size,
+                limit=limit,
+            )
 
 
 def _counted(rows: Sequence[tuple[Any, ...]], append: bool) -> list[Counted]:

@@ -24,24 +24,29 @@ from penstock.compute.replica.peeks import (
     PendingPeeks,
     check_not_failed,
     check_size,
+    check_work,
     collection_parts,
     filter_rows,
 )
+from penstock.compute.replica.work_watch import PieceLimits
 
 AT_ONCE = 64
 """Maximum number of keys for a peek to be answered at once."""
 KEYS = 64
 """Number of keys looked up at a time."""
 _PLAIN = Finishing()
+_NO_MORE = object()
+_PIECE = PieceLimits("a part of a peek", seconds=2.0, memory=1 << 30)
 
 
 @dataclass(slots=True, eq=False)
 class _Pending(PendingPeek):
-    """Pending peek. slices: the remaining work, once the peek's time is settled."""
+    """Pending peek. slices: the remaining work, once the peek's time is settled. worked: seconds so far."""
 
     target: Arrangement | Feed = None  # type: ignore[assignment]
     run: PeekRun | None = None
     slices: Iterator[None] | None = None
+    worked: float = 0.0
 
     def settled(self) -> bool:
         target, time = self.target, self.peek.time
@@ -78,7 +83,7 @@ class InProcessPeeks(PendingPeeks[Arrangement, _Pending]):
         while self._ready:
             pending = self._ready.popleft()
             if self._pending.get(pending.peek.uuid) is pending:
-                self._work(pending, self._around.timer() + seconds)
+                self._work(pending, self._around.timer(), seconds)
                 return True
         return False
 
@@ -146,20 +151,33 @@ class InProcessPeeks(PendingPeeks[Arrangement, _Pending]):
         self._ready.append(pending)
         return True
 
-    def _work(self, pending: _Pending, until: float) -> None:
+    def _work(self, pending: _Pending, began: float, seconds: float) -> None:
         try:
             run = pending.run = pending.run or self._begin(pending)
             slices = pending.slices = pending.slices or run.slices()
-            for _ in slices:
-                if self._around.timer() > until:
+            while self._next(slices):
+                worked = self._around.timer() - began
+                check_work(pending.worked + worked)
+                if worked > seconds:
+                    pending.worked += worked
                     self._ready.append(pending)
                     return
         except Exception as error:
             # The peek only reads: what it took is given back, and everything else is as it was.
+            self._around.watch.end()
             self._end(pending, error)
             return
         assert run.answer is not None
         self._end(pending, run.answer)
+
+    def _next(self, slices: Iterator[None]) -> bool:
+        """Do the next piece of work, watched. Returns whether there was one."""
+        watch = self._around.watch
+        try:
+            watch.begin(_PIECE)
+            return next(slices, _NO_MORE) is None
+        finally:
+            watch.end()
 
     def _begin(self, pending: _Pending) -> PeekRun:
         peek, target = pending.peek, pending.target

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from penstock.compute.protocol.responses import Status
 from penstock.compute.replica.in_process.dataflows import RunningDataflow
@@ -74,12 +72,3 @@ def _state(running: RunningDataflow) -> str:
     if running.failed is not None:
         return running.failed.error.what
     return "hydrated" if running.hydrated else "hydrating"
-
-
-def memory_of_process() -> int:
-    """Return this process's resident memory in bytes, or 0 if unknown."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except (OSError, IndexError, ValueError):
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")

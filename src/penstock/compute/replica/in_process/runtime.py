@@ -30,6 +30,7 @@ from penstock.compute.replica.in_process.periodic_status import Introspection
 from penstock.compute.replica.in_process.scheduler import DataflowScheduler
 from penstock.compute.replica.runtime import ReachedFrontiers
 from penstock.compute.replica.runtime_core import RuntimeCore, wall_clock_milliseconds
+from penstock.compute.replica.work_watch import WorkStopped, WorkWatch
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 
@@ -64,16 +65,16 @@ class _Build(DataflowBuild[Arrangement, Inlet, RunningDataflow]):
         return ArrangementWriter(export.id, export.sink, Arrangement(schema, key, self.as_of))
 
     def _run(self, flow: Flow | None, exports: Sequence[ExportWriter]) -> RunningDataflow:
-        dataflow, timer = self.dataflow, self.around.timer
+        dataflow, timer, watch = self.dataflow, self.around.timer, self.around.watch
         if flow is None:
             return RunningDataflow(
-                dataflow, Flow(dataflow.name or "unbuilt"), (), exports, timer, create_undivided_engine
+                dataflow, Flow(dataflow.name or "unbuilt"), (), exports, timer, watch, create_undivided_engine
             )
         make = None if self._choose_engine is None else self._choose_engine(dataflow, flow)
         if make is not None:
-            return RunningDataflow(dataflow, flow, self.imports, exports, timer, make)
+            return RunningDataflow(dataflow, flow, self.imports, exports, timer, watch, make)
         sharing = SharedArrangements(flow, self.imports)
-        return RunningDataflow(dataflow, flow, self.imports, exports, timer, sharing.engine, sharing)
+        return RunningDataflow(dataflow, flow, self.imports, exports, timer, watch, sharing.engine, sharing)
 
 
 class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
@@ -87,6 +88,7 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
     memory:  returns the process's memory in bytes, if it should be reported.
     choose_engine: chooses the engine for a dataflow's flow; if omitted, or for None, an engine whose joins
         read indexes in place.
+    watch:   watch over the thread's work; by default one that interrupts nothing.
     """
 
     def __init__(
@@ -103,11 +105,13 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
         watched: bool = False,
         memory: Callable[[], int] | None = None,
         choose_engine: ChooseTicking | None = None,
+        watch: WorkWatch | None = None,
     ) -> None:
+        self._watch = watch or WorkWatch()
         self._temporary = Path(gettempdir()) / f"penstock-replica-{token_hex(8)}" if folder is None else None
         folder = folder or self._temporary
         assert folder is not None
-        super().__init__(config, wake, folder, copies, plans or PlanDecoder(), clock, timer)
+        super().__init__(config, wake, folder, copies, plans or PlanDecoder(), clock, timer, self._watch)
         self._store = collections
         self._timer = timer
         self._feeds = Feeds(collections)
@@ -168,6 +172,15 @@ class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
         return self._turns.moved
 
     def step(self, seconds: float) -> bool:
+        if self._watch.stopping:
+            return False
+        try:
+            with self._watch.looking():
+                return self._step(seconds)
+        except WorkStopped:
+            return False
+
+    def _step(self, seconds: float) -> bool:
         began = self._timer()
         until = began + seconds
         self._stash.expire()

@@ -113,6 +113,11 @@ class WorkerShard:
         direct = {name: self._mine(name, rows) for name, rows in made.items() if name in self._own}
         return {**direct, **self._second.tick(arrived)}
 
+    def state_bytes(self) -> int:
+        """Estimate the memory of this share of the state."""
+        parts = [self._first, *([] if self._second is None else [self._second])]
+        return sum(part.machine.state_bytes() for part in parts)
+
     def _mine(self, name: str, rows: EngineRows) -> EngineRows:
         divide = self._own.get(name)
         return rows if divide is None else divide(rows).get(self._number, [])
@@ -128,15 +133,15 @@ class _Part:
         program = compile_program(graph)
         self.source_append = program.source_append
         self.sink_append = program.sink_append
-        self._machine = Machine(program, {slot.name: {} for slot in program.slots}, owns_unkeyed=owns_unkeyed)
+        self.machine = Machine(program, {slot.name: {} for slot in program.slots}, owns_unkeyed=owns_unkeyed)
         self._owns_unkeyed = owns_unkeyed
 
     def tick(self, inputs: Mapping[str, EngineRows]) -> dict[str, EngineRows]:
         # Parts that run without input, such as a fold of no rows, run on the first worker only.
         if not self._owns_unkeyed and not any(inputs.values()):
             return {}
-        made = self._machine.tick(inputs)
-        self._machine.context.tick += 1
+        made = self.machine.tick(inputs)
+        self.machine.context.tick += 1
         return made
 
 

@@ -1,0 +1,151 @@
+"""Watch over the work of a replica's one thread, which interrupts a piece that takes too much.
+
+Commands are received between pieces of work: ticks of dataflows, and parts of peeks. Most pieces take a few
+milliseconds. A signal handler looks at one that takes longer, in the same thread and between two
+instructions, and raises an exception in it when it has used up its processor time or memory, or when the
+process is to end. So an interruption cannot come after the end of the piece it was meant for. A single call
+of a function written in C is not interrupted; `penstock.expr.bounds` keeps those short.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import LimitExceeded
+
+_LOOK = 0.05
+"""Seconds between two looks at a piece of work."""
+
+
+class WorkStopped(BaseException):
+    """Raised in a piece of work because the process is to end. The dataflow is then half of a tick."""
+
+
+def memory_of_process() -> int:
+    """Return this process's resident memory in bytes, or 0 if unknown."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class PieceLimits:
+    """Limits of one piece of work. what: noun for messages. seconds: of processor time. memory: bytes."""
+
+    what: str
+    seconds: float
+    memory: int
+
+
+class WorkWatch:
+    """Watch of one thread. Without `installed`, it interrupts nothing.
+
+    timer: seconds of processor time. memory: bytes of the process.
+    stopping: whether the process is to end, so that no work should begin.
+    """
+
+    def __init__(
+        self,
+        timer: Callable[[], float] = time.thread_time,
+        memory: Callable[[], int] = memory_of_process,
+    ) -> None:
+        self.stopping = False
+        self._timer = timer
+        self._memory = memory
+        self._limits: PieceLimits | None = None
+        self._began: tuple[float, int] | None = None
+        self._installed = False
+
+    def begin(self, limits: PieceLimits) -> None:
+        """Begin a piece of work. Call it within the `try` whose `finally` calls `end`."""
+        self._began = None
+        self._limits = limits
+
+    def end(self) -> None:
+        """End the piece of work; nothing is interrupted until the next begins."""
+        self._limits = None
+
+    def look(self) -> None:
+        """Raise `WorkStopped` or `LimitExceeded` if the current piece is to end."""
+        limits = self._limits
+        if limits is None:
+            return
+        if self.stopping:
+            raise WorkStopped
+        now, memory = self._timer(), self._memory()
+        if self._began is None:
+            # Begun up to a look ago: most pieces end before the first, and need not pay for a clock.
+            self._began = now, memory
+        began, before = self._began
+        if now - began > limits.seconds:
+            raise _exceeded(limits, "processor time", f"{limits.seconds:g} s", limits.seconds, now - began)
+        if memory - before > limits.memory:
+            reached = memory - before
+            raise _exceeded(limits, "memory", f"{limits.memory / 1e6:,.0f} MB", limits.memory, reached)
+
+    # -- signals --------------------------------------------------------------------------------
+
+    @contextmanager
+    def installed(self) -> Generator[None]:
+        """Look at work, and stop it at SIGINT and SIGTERM, inside this block. Only in the main thread.
+
+        An event loop that handles these signals still gets them.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        handlers: dict[signal.Signals, Callable[..., Any]] = {
+            signal.SIGALRM: self._on_alarm,
+            signal.SIGINT: self._on_stop,
+            signal.SIGTERM: self._on_stop,
+        }
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        for number in handlers:
+            signal.siginterrupt(number, False)
+        self._installed = True
+        try:
+            yield
+        finally:
+            self._installed = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def looking(self) -> Generator[None]:
+        """Look at the pieces of work inside this block every few hundredths of a second."""
+        if not self._installed:
+            yield
+            return
+        signal.setitimer(signal.ITIMER_REAL, _LOOK, _LOOK)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _on_alarm(self, _number: int, _frame: Any) -> None:
+        self.look()
+
+    def _on_stop(self, _number: int, _frame: Any) -> None:
+        self.stopping = True
+        self.look()
+
+
+def _exceeded(limits: PieceLimits, what: str, shown: str, limit: float, reached: float) -> LimitExceeded:
+    return LimitExceeded(
+        f"{limits.what} takes more than {shown} of {what}",
+        why="A replica works for all its readers in turn, and this would hold up the others.",
+        fix="let fewer rows meet, or smaller ones; for a view, higher limits can be given",
+        limit=limit,
+        reached=reached,
+    )

@@ -1,0 +1,285 @@
+"""One read or one row does not hold up the others: what costs too much is refused or stopped by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import penstock as ps
+from penstock import col
+from penstock import functions as f
+from penstock.compute.errors import DataflowFailed
+from penstock.compute.frontier import Frontier
+from penstock.compute.plans import encode_expr
+from penstock.compute.protocol.dataflow import DataflowLimits
+from penstock.compute.protocol.responses import Frontiers, Problem, Rows, Status
+from penstock.compute.replica import peeks
+from penstock.compute.replica.work_watch import PieceLimits, WorkWatch
+from penstock.errors import LimitExceeded, PenstockError
+from penstock.expr.tree import Call, Expr, Literal
+from tests.compute.replica.flows import BID, Bid, all_bids, totals
+from tests.compute.replica.rig import Bag, Rig
+
+HOSTILE = "a" * 60 + "!"
+"""On which `(a+)+$` backtracks for years."""
+
+
+def asking(rig: Rig, condition: Expr) -> Rows | Problem:
+    answer = rig.peek("u1", 7, predicate=encode_expr(condition, BID))
+    assert isinstance(answer, Rows | Problem)
+    return answer
+
+
+def bids(*updates: tuple[tuple[str, int], int, int], watch: WorkWatch | None = None) -> Rig:
+    rig = Rig(watch=watch or WorkWatch()).connect().collection("s1", BID, *updates, upper=10)
+    rig.index("u1", all_bids(), ("item",), as_of=5).run()
+    return rig
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        f.regexp_like(col.item, "(a+)+$"),
+        f.regexp_like(col.item, "(a|aa)+$"),
+        col.item.like("%a" * 20 + "b"),
+        f.regexp_count(col.item, "(a*a*)*b") > 0,
+    ],
+    ids=str,
+)
+def test_a_hostile_pattern_is_matched_in_linear_time(condition: Expr) -> None:
+    rig = bids(((HOSTILE, 1), 3, 1), (("b", 2), 3, 1))
+    answer = asking(rig, condition)
+    if isinstance(answer, Rows):
+        assert answer == Rows(())
+    else:
+        assert "what may be empty" in answer.why + answer.message
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        f.repeat(col.item, 2_000_000_000),
+        f.space(col.price * 2_000_000_000),
+        f.lpad(col.item, 2_000_000_000, "-"),
+        f.rpad(col.item, 2_000_000_000, "-"),
+        f.repeat(col.item, 10_000).replace(col.item, f.repeat(col.item, 10_000)),
+        f.regexp_replace(f.repeat(col.item, 20_000), "a", "x" * 1_000, 1),
+        Call("format_string", (Literal("%2000000000d"), col.price)),
+        f.array_join(f.transform(f.sequence(1, 100_000), lambda n: f.repeat(col.item, 1000)), ","),
+    ],
+    ids=lambda e: str(e)[:40],
+)
+def test_a_text_above_the_limit_is_refused(made: Expr) -> None:
+    rig = bids((("a", 1), 3, 1))
+    answer = asking(rig, made.length() > 0)
+    assert isinstance(answer, Problem)
+    assert answer.code == LimitExceeded.code, answer
+    assert "10,000,000 is the limit" in answer.message
+    assert rig.rows("u1", 7) == Bag({("a", 1): 1})
+
+
+def test_a_list_above_the_limit_is_refused() -> None:
+    rig = bids((("a", 1), 3, 1))
+    for made in (
+        f.sequence(1, col.price * 2_000_000_000),
+        Call("array_repeat", (col.item, Literal(2_000_000_000))),
+    ):
+        answer = asking(rig, made.length() > 0)
+        assert isinstance(answer, Problem)
+        assert "1,000,000 is the limit" in answer.message
+
+
+def test_a_limit_is_not_hidden_by_what_makes_errors_null() -> None:
+    rig = bids((("a", 1), 3, 1))
+    length = f.repeat(col.item, 2_000_000_000).length() // col.price
+    answer = asking(rig, Call("try_eval", (length,)).is_null())
+    assert isinstance(answer, Problem)
+    assert answer.code == LimitExceeded.code
+
+
+def test_other_peeks_are_answered_while_a_long_one_works() -> None:
+    rig = bids(*((("a" * 50, n), 3, 1) for n in range(3000)), (("b", 1), 3, 1))
+    long = rig.ask("u1", 7, predicate=encode_expr(f.regexp_like(col.item, "(a+)+b"), BID))
+    short = rig.ask("u1", 7, [("b",)])
+    while rig.answer(short) is None:
+        rig.step()
+    assert rig.answer(long) is None
+    rig.run()
+    assert rig.answer(long) == Rows(())
+
+
+def test_a_peek_is_ended_that_has_worked_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peeks, "WORK_SECONDS", 0.02)
+    rig = bids(*((("a", n), 3, 1) for n in range(3000)))
+    answer = asking(rig, col.price < 0)
+    assert isinstance(answer, Problem)
+    assert answer.code == LimitExceeded.code
+    assert rig.rows("u1", 7, [("b",)]) == Bag()
+
+
+# -- dataflows -----------------------------------------------------------------------------------
+
+
+def doubled() -> ps.Flow:
+    """A row becomes a thousand, by unions with itself."""
+    flow = ps.Flow("doubled")
+    rows = flow.table("s1", Bid)
+    for _ in range(10):
+        rows = rows.union(rows)
+    flow.sink("out", rows)
+    return flow
+
+
+def branching() -> ps.Flow:
+    """A row has two children, each of which has two, and so on."""
+    flow = ps.Flow("branching")
+    seed = flow.source("s1", Bid)
+    flow.sink(
+        "out",
+        flow.fixpoint(
+            lambda rows: seed.union(
+                rows.select(col.item, price=col.price * 2), rows.select(col.item, price=col.price * 2 + 1)
+            ),
+            seed,
+        ),
+    )
+    return flow
+
+
+def branching_table() -> ps.Flow:
+    """The same, of rows that may be taken back."""
+    flow = ps.Flow("branching")
+    seed = flow.table("s1", Bid)
+    flow.sink(
+        "out",
+        flow.fixpoint(
+            lambda rows: seed.union(
+                rows.select(col.item, price=col.price * 2), rows.select(col.item, price=col.price * 2 + 1)
+            ),
+            seed,
+        ),
+    )
+    return flow
+
+
+def counting() -> ps.Flow:
+    flow = ps.Flow("counting")
+    seed = flow.source("s1", Bid)
+    flow.sink("out", flow.fixpoint(lambda rows: seed.union(rows.select(col.item, price=col.price + 1)), seed))
+    return flow
+
+
+@pytest.mark.parametrize(
+    ("flow", "limits", "reason"),
+    [
+        (doubled, DataflowLimits(tick_rows=500), "and 500 is the limit"),
+        (branching, DataflowLimits(tick_rows=500), "and 500 is the limit"),
+        (branching_table, DataflowLimits(tick_rows=500), "and 500 is the limit"),
+        (counting, DataflowLimits(rounds=50), "after 50 rounds"),
+    ],
+    ids=["doubled", "branching", "branching_table", "counting"],
+)
+def test_one_row_ends_only_the_dataflow_that_makes_too_many_of_it(
+    flow: Callable[[], ps.Flow], limits: DataflowLimits, reason: str
+) -> None:
+    rig = Rig().connect().collection("s1", BID, upper=10)
+    rig.index("u1", flow(), as_of=5, limits=limits).index("u2", totals(), ("item",), as_of=5).run()
+    rig.write("s1", (("a", 1), 12, 1), upper=20).run()
+    answer = rig.peek("u1", 15)
+    assert isinstance(answer, Problem)
+    assert reason in answer.message, answer
+    assert rig.rows("u2", 15) == Bag({("a", 1): 1})
+    rig.drop("u1").run()
+    assert rig.frontiers("u1")[-1].write is not None
+
+
+def test_a_dataflow_within_its_limits_goes_on() -> None:
+    rig = Rig().connect().collection("s1", BID, upper=10)
+    rig.index("u1", doubled(), as_of=5, limits=DataflowLimits(tick_rows=3000)).run()
+    rig.write("s1", (("a", 1), 12, 1), upper=20).run()
+    assert rig.rows("u1", 15) == Bag({("a", 1): 1024})
+    rig.write("s1", (("a", 1), 22, 1), upper=30).run()
+    assert rig.rows("u1", 25) == Bag({("a", 1): 2048})
+
+
+def test_state_above_its_limit_ends_its_dataflow() -> None:
+    rig = Rig().connect().collection("s1", BID, upper=10)
+    small = DataflowLimits(state_bytes=1_000_000)
+    rig.index("u1", totals(), ("item",), as_of=5, limits=small)
+    rig.index("u2", totals(), ("item",), as_of=5).run()
+    rig.write("s1", *(((f"item {n}", n), 12, 1) for n in range(10_000)), upper=20).run()
+    answer = rig.peek("u1", 15, [("item 3",)])
+    assert isinstance(answer, Problem)
+    assert "the state takes about" in answer.message
+    assert rig.rows("u2", 15, [("item 3",)]) == Bag({("item 3", 3): 1})
+
+
+# -- interruptions -------------------------------------------------------------------------------
+
+
+class Looked:
+    """A watch whose clock and memory the test moves, and a function of rows in which it looks."""
+
+    def __init__(self) -> None:
+        self.now, self.memory = 0.0, 0
+        self.watch = WorkWatch(timer=lambda: self.now, memory=lambda: self.memory)
+
+    def flow(self, seconds: float, memory: int) -> ps.Flow:
+        def look(bid: Bid) -> Bid:
+            self.watch.look()
+            self.now += seconds
+            self.memory += memory
+            self.watch.look()
+            return bid
+
+        flow = ps.Flow("looked at")
+        flow.sink("out", flow.table("s1", Bid).map(look))
+        return flow
+
+
+@pytest.mark.parametrize(("seconds", "memory"), [(70.0, 0), (0.0, 3 << 30)])
+def test_a_tick_that_takes_too_much_is_interrupted(seconds: float, memory: int) -> None:
+    looked = Looked()
+    rig = Rig(watch=looked.watch).connect().collection("s1", BID, (("a", 1), 3, 1), upper=10)
+    rig.index("u1", looked.flow(seconds, memory), as_of=5).index("u2", all_bids(), as_of=5).run()
+    answer = rig.peek("u1", 7)
+    assert isinstance(answer, Problem)
+    assert "a tick takes more than" in answer.message
+    assert answer.code == DataflowFailed.code
+    assert rig.rows("u2", 7) == Bag({("a", 1): 1})
+
+
+def test_a_process_that_is_to_end_stops_its_work_and_says_nothing_of_it() -> None:
+    looked = Looked()
+    rig = Rig(watch=looked.watch).connect().collection("s1", BID, (("a", 1), 3, 1), upper=10)
+    flow = ps.Flow("asked to end")
+
+    def end(bid: Bid) -> Bid:
+        looked.watch.stopping = True
+        looked.watch.look()
+        raise AssertionError("it goes on")
+
+    flow.sink("out", flow.table("s1", Bid).map(end))
+    rig.index("u1", flow, as_of=5)
+    assert [type(said) for said in rig.run()] == [Status, Frontiers]
+    assert rig.frontiers("u1") == [Frontiers("u1", Frontier(5), Frontier(5), Frontier(5))]
+
+
+def test_nothing_is_interrupted_between_two_pieces_of_work() -> None:
+    looked = Looked()
+    limits = PieceLimits("a tick", 1.0, 1 << 30)
+    looked.watch.look()
+    looked.watch.begin(limits)
+    looked.watch.look()
+    looked.watch.end()
+    looked.now, looked.watch.stopping = 100.0, True
+    looked.watch.look()
+
+
+def test_what_no_linear_engine_matches_is_refused() -> None:
+    rig = bids((("a", 1), 3, 1))
+    answer = asking(rig, f.regexp_like(col.item, r"(a)\1"))
+    assert isinstance(answer, Problem)
+    assert "back reference" in answer.message
+    assert issubclass(LimitExceeded, PenstockError)
