@@ -156,10 +156,10 @@ class InProcessPeeks(PendingPeeks[Arrangement, _Pending]):
             run = pending.run = pending.run or self._begin(pending)
             slices = pending.slices = pending.slices or run.slices()
             while self._next(slices):
-                worked = self._around.timer() - began
-                check_work(pending.worked + worked)
-                if worked > seconds:
-                    pending.worked += worked
+                now = self._around.timer()
+                check_work(pending.worked + now - began)
+                if now > began + seconds:
+                    pending.worked += now - began
                     self._ready.append(pending)
                     return
         except Exception as error:
