@@ -53,6 +53,18 @@ def create(
     allow_callables: Annotated[
         bool, typer.Option("--allow-callables", help="Send the code of the flow's Python functions.")
     ] = False,
+    tick_rows: Annotated[
+        int | None, typer.Option(min=1, help="Limit on the rows that a tick makes, instead of 10,000,000.")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Limit on the rounds of a loop, instead of 10,000.")
+    ] = None,
+    state_bytes: Annotated[
+        int | None, typer.Option(min=1, help="Limit on the memory of the view's state, instead of 2 GiB.")
+    ] = None,
+    tick_seconds: Annotated[
+        int | None, typer.Option(min=1, help="Limit on the processor time of a tick, instead of 60 s.")
+    ] = None,
     controller: Controller = DEFAULT_ADDRESS,
     ca: Ca = None,
     certificate: Certificate = None,
@@ -70,7 +82,18 @@ def create(
         raise BadInput(f"the flow has {len(sinks)} sinks: {', '.join(sinks)}", fix="a view has one")
     named = name or sinks[0]
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
-        client.create_view(named, loaded, key=by or (), keep=keep, into=into, allow_callables=allow_callables)
+        client.create_view(
+            named,
+            loaded,
+            key=by or (),
+            keep=keep,
+            into=into,
+            allow_callables=allow_callables,
+            tick_rows=tick_rows,
+            rounds=rounds,
+            state_bytes=state_bytes,
+            tick_seconds=tick_seconds,
+        )
     typer.echo(f"view {named} of {', '.join(loaded.graph().sources)}")
 
 

@@ -236,6 +236,16 @@ class FellBehind(ComputeError):
     retryable = True
 
 
+class ViewQuarantined(ComputeError):
+    """Raised when a replica died twice while it computed a view, and so does not compute it again.
+
+    Carries `deaths`.
+    """
+
+    code = "P752"
+    origin = Origin.PROCESS
+
+
 class OutOfMemory(ComputeError):
     """Raised when a replica lacks the memory for a result."""
 

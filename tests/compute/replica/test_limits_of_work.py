@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -10,13 +11,14 @@ import penstock as ps
 from penstock import col
 from penstock import functions as f
 from penstock.compute.errors import DataflowFailed
-from penstock.compute.frontier import Frontier
+from penstock.compute.frontier import END, Frontier
 from penstock.compute.plans import encode_expr
-from penstock.compute.protocol.dataflow import DataflowLimits
+from penstock.compute.protocol.dataflow import DataflowLimits, IndexExport
 from penstock.compute.protocol.responses import Frontiers, Problem, Rows, Status
 from penstock.compute.replica import peeks
+from penstock.compute.replica.death_record import DeathRecord, name_of
 from penstock.compute.replica.work_watch import PieceLimits, WorkWatch
-from penstock.errors import LimitExceeded, PenstockError
+from penstock.errors import LimitExceeded, Origin, PenstockError
 from penstock.expr.tree import Call, Expr, Literal
 from tests.compute.replica.flows import BID, Bid, all_bids, totals
 from tests.compute.replica.rig import Bag, Rig
@@ -221,9 +223,9 @@ def test_state_above_its_limit_ends_its_dataflow() -> None:
 class Looked:
     """A watch whose clock and memory the test moves, and a function of rows in which it looks."""
 
-    def __init__(self) -> None:
+    def __init__(self, deaths: DeathRecord | None = None) -> None:
         self.now, self.memory = 0.0, 0
-        self.watch = WorkWatch(timer=lambda: self.now, memory=lambda: self.memory)
+        self.watch = WorkWatch(timer=lambda: self.now, memory=lambda: self.memory, deaths=deaths)
 
     def flow(self, seconds: float, memory: int) -> ps.Flow:
         def look(bid: Bid) -> Bid:
@@ -283,3 +285,52 @@ def test_what_no_linear_engine_matches_is_refused() -> None:
     assert isinstance(answer, Problem)
     assert "back reference" in answer.message
     assert issubclass(LimitExceeded, PenstockError)
+
+
+# -- deaths ----------------------------------------------------------------------------------------
+
+
+def test_a_dataflow_that_a_replica_died_of_twice_is_not_computed_again(tmp_path: Path) -> None:
+    flow = all_bids()
+    for _ in range(2):
+        looked = Looked(DeathRecord(tmp_path))
+        rig = Rig(watch=looked.watch).connect().collection("s1", BID, (("a", 1), 3, 1), upper=10)
+        dataflow = rig.dataflow(flow, IndexExport("u1", "out"), as_of=5)
+        looked.watch.deaths.check(dataflow)
+        # The process is killed in the middle of this, so it does not get to end the piece of work.
+        looked.watch.begin(PieceLimits("a tick", 60, 1 << 30, name_of(dataflow)))
+        looked.watch.look()
+        looked.now += 1.0
+        looked.watch.look()
+    rig = Rig(watch=WorkWatch(deaths=DeathRecord(tmp_path))).connect()
+    rig.collection("s1", BID, (("a", 1), 3, 1), upper=10)
+    rig.index("u1", flow, as_of=5).index("u2", flow, as_of=5).run()
+    answer = rig.peek("u1", 7)
+    assert isinstance(answer, Problem)
+    assert answer.origin is Origin.PROCESS, "other replicas may still answer"
+    assert "this replica died 2 times while it computed" in answer.message
+    assert rig.rows("u2", 7) == Bag({("a", 1): 1})
+
+
+def test_work_that_ends_is_no_death(tmp_path: Path) -> None:
+    for _ in range(3):
+        looked = Looked(DeathRecord(tmp_path))
+        rig = Rig(watch=looked.watch).connect().collection("s1", BID, (("a", 1), 3, 1), upper=10)
+        rig.index("u1", looked.flow(5.0, 0), as_of=5).run()
+        assert rig.rows("u1", 7) == Bag({("a", 1): 1})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_record_that_cannot_be_read_is_begun_anew(tmp_path: Path) -> None:
+    (tmp_path / "deaths.json").write_text("{")
+    DeathRecord(tmp_path).check(Rig().dataflow(all_bids(), IndexExport("u1", "out")))
+
+
+def test_a_dropped_dataflow_ends_at_its_next_batch_of_rows() -> None:
+    rig = Rig().connect().collection("s1", BID, *(((f"i{n}", n), 3, 1) for n in range(20_000)), upper=10)
+    rig.index("u1", totals(), ("item",), as_of=5)
+    rig.step()
+    assert rig.drop("u1").step() is not None
+    rig.run()
+    assert rig.frontiers("u1")[-1].write == END
+    assert rig.write_frontier("u1") == END

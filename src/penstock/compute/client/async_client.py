@@ -75,6 +75,10 @@ class AsyncClient:
         keep: timedelta | str = "10s",
         into: str | None = None,
         allow_callables: bool = False,
+        tick_rows: int | None = None,
+        rounds: int | None = None,
+        state_bytes: int | None = None,
+        tick_seconds: int | None = None,
     ) -> None:
         """Create a view of a flow with one sink. Does nothing if an equal one exists.
 
@@ -83,6 +87,8 @@ class AsyncClient:
         keep:  how much of the past can be read, and how long a subscription may stay disconnected.
         into:  name of a collection to create and write the changes to, which outlives all replicas.
         allow_callables: send the code of Python functions; the replicas must allow it, too.
+        tick_rows, rounds, state_bytes, tick_seconds: limits on what the view may use of a replica, instead of
+               the defaults (see docs/how-to/serve-views.md#limits). A view that exceeds one fails.
 
         Raises `NotServable`, `CallableRefused`, `AlreadyThere`, `UnknownColumn`.
         """
@@ -96,6 +102,10 @@ class AsyncClient:
             key=[key] if isinstance(key, str) else key,
             keep=_milliseconds(keep),
             into=into or "",
+            tick_rows=tick_rows,
+            rounds=rounds,
+            state_bytes=state_bytes,
+            tick_seconds=tick_seconds,
         )
         self._known.pop(name, None)
         await self._ask(pb.Request(create_view=message))

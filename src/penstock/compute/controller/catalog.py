@@ -7,7 +7,7 @@ portable form.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 from penstock.compute.errors import AlreadyThere, BadMessage, UnknownName
 from penstock.compute.frontier import START, Frontier
@@ -17,6 +17,7 @@ from penstock.compute.protocol.dataflow import (
     CollectionExport,
     CollectionImport,
     Dataflow,
+    DataflowLimits,
     Export,
     Id,
     IndexExport,
@@ -86,6 +87,7 @@ class ViewEntry:
     keep: int
     valid_from: int
     into: MaterializationTarget | None = None
+    limits: DataflowLimits = DataflowLimits()  # noqa: RUF009
 
     def dataflow(self, collections: Iterable[Id], as_of: Frontier = START) -> Dataflow:
         """Build the view's dataflow for replicas. collections: ids of all collections."""
@@ -100,20 +102,21 @@ class ViewEntry:
             tuple(exports),
             as_of,
             name=self.name,
+            limits=self.limits,
         )
 
     def to_bytes(self) -> bytes:
         """Encode the entry for the store."""
         plan, schema = (self.plan.body, self.plan.places), schema_to_bytes(self.schema)
         into = self.into and (self.into.export, self.into.collection)
-        made = (self.imports, self.key, self.keep, self.valid_from, into)
+        made = (self.imports, self.key, self.keep, self.valid_from, into, astuple(self.limits))
         return _encode((self.id, self.name, *plan, self.sink, schema, self.append_only, *made))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ViewEntry:
         """Decode a stored entry. Raises TypeError, ValueError or a `PenstockError` for other bytes."""
         id, name, body, places, sink, schema, append_only, *made = codec.decode(data)
-        imports, key, keep, valid_from, into = made
+        imports, key, keep, valid_from, into, *limits = made
         return cls(
             id=id,
             name=name,
@@ -126,6 +129,8 @@ class ViewEntry:
             keep=keep,
             valid_from=valid_from,
             into=None if into is None else MaterializationTarget(*into),
+            # Of an entry of an earlier version, they are the defaults.
+            limits=DataflowLimits(*limits[0]) if limits else DataflowLimits(),
         )
 
 

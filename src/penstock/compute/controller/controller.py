@@ -41,7 +41,7 @@ from penstock.compute.protocol.commands import (
     TimelyConfig,
     UpdateConfiguration,
 )
-from penstock.compute.protocol.dataflow import Id, Plan
+from penstock.compute.protocol.dataflow import DataflowLimits, Id, Plan
 from penstock.compute.protocol.responses import (
     Counted,
 )
@@ -171,6 +171,7 @@ class Controller:
         key: Sequence[str] = (),
         keep: int = DEFAULT_KEEP,
         into: str | None = None,
+        limits: DataflowLimits = DataflowLimits(),
     ) -> Id:
         """Create a view of a flow with one sink. Does nothing if an equal one exists.
 
@@ -178,10 +179,11 @@ class Controller:
         key:  columns of the view's index; empty: the whole row.
         keep: milliseconds of the view's past to keep readable.
         into: name of a new collection to write the changes to as well.
+        limits: on what the view may use of a replica.
 
         Raises `AlreadyThere`, `NotServable`, `BadPlan`, `CallableRefused`, `UnknownColumn`.
         """
-        return self._names.create_view(ViewRequest(name, plan, tuple(key), keep, into))
+        return self._names.create_view(ViewRequest(name, plan, tuple(key), keep, into, limits))
 
     def drop(self, name: str) -> None:
         """Drop a view, with the collection it is written into, or a collection.

@@ -28,6 +28,7 @@ from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.plans import FlowSink, FlowSource, check_servable, decode, sinks_of, sources_of
 from penstock.compute.protocol.dataflow import (
     CollectionExport,
+    DataflowLimits,
     Id,
     Plan,
 )
@@ -114,6 +115,7 @@ class ViewRequest:
     key: tuple[str, ...]
     keep: int
     into: str | None
+    limits: DataflowLimits = DataflowLimits()  # noqa: RUF009
 
 
 _Read: TypeAlias = tuple[FlowSource, CollectionEntry | ViewEntry | None]
@@ -241,7 +243,7 @@ class DdlExecutor:
 
     def _as_asked(self, view: ViewEntry) -> ViewRequest:
         into = view.into and self.catalog.collections[view.into.collection].name
-        return ViewRequest(view.name, view.plan, view.key, view.keep, into)
+        return ViewRequest(view.name, view.plan, view.key, view.keep, into, view.limits)
 
     def _difference(self, found: CollectionEntry | ViewEntry, asked: ViewRequest) -> str:
         if isinstance(found, CollectionEntry):
@@ -299,6 +301,7 @@ class DdlExecutor:
             keep=asked.keep,
             valid_from=as_of.time or 0,
             into=into,
+            limits=asked.limits,
         )
         written: list[CollectionEntry] = []
         if asked.into and into:

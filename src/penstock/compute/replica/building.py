@@ -188,6 +188,7 @@ class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
         """Build the dataflow without starting it; build a failed one if an error occurs."""
         dataflow = self.dataflow
         try:
+            self.around.watch.deaths.check(dataflow)
             flow = self.around.plans.flow(dataflow.plan)
             schemas = export_schemas(flow, dataflow)
             self._read()

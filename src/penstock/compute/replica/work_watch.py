@@ -19,10 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.compute.replica.death_record import DeathRecord
 from penstock.errors import LimitExceeded
 
 _LOOK = 0.05
 """Seconds between two looks at a piece of work."""
+_SUSPECT_SECONDS = 0.5
+_SUSPECT_MEMORY = 256 << 20
+"""Processor time and memory from which a piece of work is noted as what the process may die of."""
 
 
 class WorkStopped(BaseException):
@@ -40,17 +44,22 @@ def memory_of_process() -> int:
 
 @dataclass(frozen=True, slots=True)
 class PieceLimits:
-    """Limits of one piece of work. what: noun for messages. seconds: of processor time. memory: bytes."""
+    """Limits of one piece of work.
+
+    what: noun for messages. seconds: of processor time. memory: bytes.
+    dataflow: name of the dataflow that the process would die of; empty: of none.
+    """
 
     what: str
     seconds: float
     memory: int
+    dataflow: str = ""
 
 
 class WorkWatch:
     """Watch of one thread. Without `installed`, it interrupts nothing.
 
-    timer: seconds of processor time. memory: bytes of the process.
+    timer: seconds of processor time. memory: bytes of the process. deaths: record of what it dies of.
     stopping: whether the process is to end, so that no work should begin.
     """
 
@@ -58,8 +67,11 @@ class WorkWatch:
         self,
         timer: Callable[[], float] = time.thread_time,
         memory: Callable[[], int] = memory_of_process,
+        deaths: DeathRecord | None = None,
     ) -> None:
         self.stopping = False
+        self.deaths = deaths or DeathRecord()
+        self._noted = False
         self._timer = timer
         self._memory = memory
         self._limits: PieceLimits | None = None
@@ -74,6 +86,9 @@ class WorkWatch:
     def end(self) -> None:
         """End the piece of work; nothing is interrupted until the next begins."""
         self._limits = None
+        if self._noted:
+            self._noted = False
+            self.deaths.end_work()
 
     def look(self) -> None:
         """Raise `WorkStopped` or `LimitExceeded` if the current piece is to end."""
@@ -87,6 +102,9 @@ class WorkWatch:
             # Begun up to a look ago: most pieces end before the first, and need not pay for a clock.
             self._began = now, memory
         began, before = self._began
+        if not self._noted and (now - began > _SUSPECT_SECONDS or memory - before > _SUSPECT_MEMORY):
+            self._noted = True
+            self.deaths.begin_work(limits.dataflow)
         if now - began > limits.seconds:
             raise _exceeded(limits, "processor time", f"{limits.seconds:g} s", limits.seconds, now - began)
         if memory - before > limits.memory:
@@ -96,19 +114,17 @@ class WorkWatch:
     # -- signals --------------------------------------------------------------------------------
 
     @contextmanager
-    def installed(self) -> Generator[None]:
-        """Look at work, and stop it at SIGINT and SIGTERM, inside this block. Only in the main thread.
+    def installed(self, *, stops: bool = True) -> Generator[None]:
+        """Look at work inside this block, in the main thread only.
 
-        An event loop that handles these signals still gets them.
+        stops: stop it at SIGINT and SIGTERM. An event loop that handles these signals still gets them.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        handlers: dict[signal.Signals, Callable[..., Any]] = {
-            signal.SIGALRM: self._on_alarm,
-            signal.SIGINT: self._on_stop,
-            signal.SIGTERM: self._on_stop,
-        }
+        handlers: dict[signal.Signals, Callable[..., Any]] = {signal.SIGALRM: self._on_alarm}
+        if stops:
+            handlers |= {signal.SIGINT: self._on_stop, signal.SIGTERM: self._on_stop}
         before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         for number in handlers:
             signal.siginterrupt(number, False)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Protocol
 
 from penstock.compute.client.dataclass_json import to_plain
@@ -21,7 +22,7 @@ from penstock.compute.plans import schema_from_bytes, schema_to_bytes
 from penstock.compute.problem_conversion import problem_of, problem_of_any
 from penstock.compute.protocol import rows as encoding
 from penstock.compute.protocol.commands import Finishing, TimelyConfig
-from penstock.compute.protocol.dataflow import Id, Plan
+from penstock.compute.protocol.dataflow import DataflowLimits, Id, Plan
 from penstock.compute.protocol.responses import Canceled, Counted, Dropped, Problem, RowCount, Rows
 from penstock.compute.protocol.serialization import problem_to_bytes
 from penstock.compute.serve.chunks import encode_chunks
@@ -159,6 +160,9 @@ class ClientSession:
             key=tuple(asked.key),
             keep=asked.keep,
             into=asked.into or None,
+            limits=DataflowLimits(
+                **{f.name: getattr(asked, f.name) for f in fields(DataflowLimits) if asked.HasField(f.name)}
+            ),
         )
         self._around.check_due_work()
         self._answer(number, done=pb.Done(id=id))

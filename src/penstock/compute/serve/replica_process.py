@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from penstock.compute.replica.death_record import DeathRecord
 from penstock.compute.replica.replica import Replica
 from penstock.compute.replica.runtime_factory import make_runtime
 from penstock.compute.replica.work_watch import WorkWatch
@@ -50,7 +51,7 @@ async def run_replica(options: ReplicaOptions, ready: Callable[[str], object]) -
     options.security.check_certificate()
     make_private_folder(options.state)
     bell = Wakeup()
-    watch = WorkWatch()
+    watch = WorkWatch(deaths=DeathRecord(options.state))
     runtime = partial(
         make_runtime,
         state=options.state,

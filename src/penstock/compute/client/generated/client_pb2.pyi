@@ -101,20 +101,28 @@ class CreateCollection(_message.Message):
     def __init__(self, name: _Optional[str] = ..., schema: _Optional[bytes] = ..., append_only: _Optional[bool] = ...) -> None: ...
 
 class CreateView(_message.Message):
-    __slots__ = ("name", "plan", "places", "key", "keep", "into")
+    __slots__ = ("name", "plan", "places", "key", "keep", "into", "tick_rows", "rounds", "state_bytes", "tick_seconds")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
     PLACES_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     KEEP_FIELD_NUMBER: _ClassVar[int]
     INTO_FIELD_NUMBER: _ClassVar[int]
+    TICK_ROWS_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    STATE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TICK_SECONDS_FIELD_NUMBER: _ClassVar[int]
     name: str
     plan: bytes
     places: bytes
     key: _containers.RepeatedScalarFieldContainer[str]
     keep: int
     into: str
-    def __init__(self, name: _Optional[str] = ..., plan: _Optional[bytes] = ..., places: _Optional[bytes] = ..., key: _Optional[_Iterable[str]] = ..., keep: _Optional[int] = ..., into: _Optional[str] = ...) -> None: ...
+    tick_rows: int
+    rounds: int
+    state_bytes: int
+    tick_seconds: int
+    def __init__(self, name: _Optional[str] = ..., plan: _Optional[bytes] = ..., places: _Optional[bytes] = ..., key: _Optional[_Iterable[str]] = ..., keep: _Optional[int] = ..., into: _Optional[str] = ..., tick_rows: _Optional[int] = ..., rounds: _Optional[int] = ..., state_bytes: _Optional[int] = ..., tick_seconds: _Optional[int] = ...) -> None: ...
 
 class Drop(_message.Message):
     __slots__ = ("name",)

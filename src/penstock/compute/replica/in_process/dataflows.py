@@ -18,6 +18,7 @@ from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.replica.collection_writer import CollectionWriter
 from penstock.compute.replica.dataflow_run import DataflowRun, weighted_rows
+from penstock.compute.replica.death_record import name_of
 from penstock.compute.replica.exports import ExportWriter, Failed
 from penstock.compute.replica.in_process.arrangement import Arrangement, ArrangementWriter
 from penstock.compute.replica.in_process.inlets import (
@@ -134,7 +135,7 @@ class RunningDataflow(DataflowRun):
         self._pace = TickSizer()
         self._watch = watch
         limits = dataflow.limits
-        self._piece = PieceLimits("a tick", limits.tick_seconds, limits.state_bytes)
+        self._piece = PieceLimits("a tick", limits.tick_seconds, limits.state_bytes, name_of(dataflow))
         self._unmeasured = 0
 
     @property

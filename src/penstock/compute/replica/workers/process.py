@@ -26,10 +26,12 @@ from penstock.compute.protocol.commands import (
 )
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.replica.building import PlanDecoder
+from penstock.compute.replica.death_record import DeathRecord
 from penstock.compute.replica.feeds import StoreWatcher
 from penstock.compute.replica.in_process.dataflows import MakeTickExecutor
 from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.runtime import ReachedFrontiers
+from penstock.compute.replica.work_watch import WorkWatch
 from penstock.compute.replica.workers.shard import WorkerShard, divide_flow
 from penstock.compute.replica.workers.worker_link import (
     BeginWorker,
@@ -53,10 +55,12 @@ class Worker:
     """Body of a worker process: handles messages, works, and sends responses.
 
     begin: the configuration. connection: to the replica. bell: becomes readable when collections have
-    changed.
+    changed. watch: watch over the work of this thread.
     """
 
-    def __init__(self, begin: BeginWorker, connection: Connection, bell: PipeWakeup) -> None:
+    def __init__(
+        self, begin: BeginWorker, connection: Connection, bell: PipeWakeup, watch: WorkWatch
+    ) -> None:
         self._begin = begin
         self._connection = connection
         self._divided: set[frozenset[Id]] = set()
@@ -72,6 +76,7 @@ class Worker:
             plans=PlanDecoder(begin.allow_callables),
             watched=True,
             choose_engine=self._share,
+            watch=watch,
         )
         self._here.attach_watcher(StoreWatcher(begin.config.collections, self._here.noticed))
 
@@ -183,7 +188,13 @@ def run(connection: Connection) -> None:
     begin = connection.recv()
     assert isinstance(begin, BeginWorker)
     bell = PipeWakeup()
-    worker = Worker(begin, connection, bell)
+    watch = WorkWatch(deaths=DeathRecord(begin.folder))
+    worker = Worker(begin, connection, bell, watch)
+    with watch.installed(stops=False):
+        _work(worker, connection, bell)
+
+
+def _work(worker: Worker, connection: Connection, bell: PipeWakeup) -> None:
     try:
         busy = False
         while True:

@@ -1,0 +1,156 @@
+"""A reader or a row that costs too much, against real processes: the others are served meanwhile."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import penstock as ps
+from penstock import col
+from penstock import functions as f
+from tests.compute.serve.processes import Cluster, Sale, cluster, totals
+
+pytest.importorskip("grpc", reason="grpcio is not installed")
+
+from penstock.compute import Client
+from penstock.compute.errors import ComputeError, DataflowBroken, DataflowFailed, NotServable, ReadTimeout
+from penstock.errors import LimitExceeded
+from penstock.expr.tree import Expr
+
+pytestmark = pytest.mark.verify
+LEAVES_TIME = 30
+"""Seconds after which a process that does not end has failed the test."""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as started:
+        started.replicas("r1")
+        started.controller()
+        yield started
+
+
+@pytest.fixture(scope="module")
+def client(served: Cluster) -> Iterator[Client]:
+    with Client(served.addresses["controller"], patience="60s") as client:
+        client.create_view("totals", totals(), key="shop")
+        client.insert("sales", [Sale("north", 3), Sale("a" * 60 + "!", 4)])
+        yield client
+
+
+def north(client: Client) -> list[int]:
+    return [row.total for row in client.peek("totals", key="north")]
+
+
+@pytest.mark.parametrize(
+    ("condition", "error"),
+    [
+        (f.regexp_like(col.shop, "(a+)+$"), None),
+        (col.shop.like("%a" * 20 + "b"), None),
+        (f.repeat(col.shop, 2_000_000_000).length() > 0, LimitExceeded),
+        # Each search reads to the end of the text: a piece of work that is interrupted.
+        (f.regexp_count(f.repeat("a", 500_000), "a.*b|a") > 0, LimitExceeded),
+        (f.levenshtein(f.repeat(col.shop, 500), f.repeat("ab", 5000)) > 0, LimitExceeded),
+        (f.regexp_like(col.shop, r"(a)\1"), ComputeError),
+    ],
+    ids=["pattern", "like", "repeat", "searches", "levenshtein", "back reference"],
+)
+def test_a_hostile_peek_is_answered_or_refused_and_the_next_is_answered(
+    client: Client, condition: Expr, error: type[Exception] | None
+) -> None:
+    if error is None:
+        assert client.peek("totals", where=condition) == []
+    else:
+        with pytest.raises(error):
+            client.peek("totals", where=condition)
+    assert north(client) == [3]
+
+
+def branching() -> ps.Flow:
+    flow = ps.Flow("branching")
+    seed = flow.table("sales", Sale)
+    rows = flow.fixpoint(
+        lambda rows: seed.union(
+            rows.select(col.shop, price=col.price * 2), rows.select(col.shop, price=col.price * 2 + 1)
+        ).filter(col.price < 1 << 40),
+        seed.filter(col.price > 0),
+    )
+    flow.sink("branching", rows)
+    return flow
+
+
+def test_a_view_that_makes_too_much_of_a_row_is_stopped_alone(client: Client) -> None:
+    client.create_view("branching", branching(), tick_rows=100_000)
+    with pytest.raises(DataflowFailed, match=r"a tick made .* and 100,000 is the limit"):
+        client.peek("branching")
+    assert north(client) == [3]
+    (view,) = [view for view in client.status().views if view.name == "branching"]
+    assert "100,000 is the limit" in view.replicas[0].says
+    client.drop("branching")
+    assert north(client) == [3]
+
+
+def test_a_view_with_a_pattern_that_backtracks_is_refused(client: Client) -> None:
+    flow = ps.Flow("looking")
+    flow.sink("looking", flow.table("sales", Sale).filter(f.regexp_like(col.shop, "n(?=orth)")))
+    with pytest.raises(NotServable, match="looking"):
+        client.create_view("looking", flow)
+
+
+class Pair(NamedTuple):
+    one: str
+    other: str
+
+
+def slow() -> ps.Flow:
+    flow = ps.Flow("slow")
+    pairs = flow.table("pairs", Pair)
+    flow.sink("slow", pairs.select(distance=f.levenshtein(col.one, col.other)))
+    return flow
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT], ids=lambda s: s.name)
+def test_a_busy_replica_ends_when_it_is_asked_to(tmp_path: Path, end: signal.Signals) -> None:
+    with cluster(tmp_path) as started:
+        started.replicas("r1")
+        started.controller()
+        with Client(started.addresses["controller"]) as client:
+            client.create_view("slow", slow())
+            client.peek("slow")
+            client.insert("pairs", [Pair("a" * 30_000, "b" * 30_000)])
+            with pytest.raises(ReadTimeout):
+                client.peek("slow", patience="3s")
+            busy = started.processes.pop("r1")
+            busy.send_signal(end)
+            busy.communicate(timeout=LEAVES_TIME)
+        log = (tmp_path / "r1.log").read_text()
+        assert "Traceback" not in log, log
+
+
+def test_a_view_that_killed_its_replica_twice_is_quarantined(tmp_path: Path) -> None:
+    with cluster(tmp_path) as started:
+        started.replicas("r1")
+        started.controller()
+        with Client(started.addresses["controller"], patience="60s") as client:
+            client.create_view("totals", totals(), key="shop")
+            client.create_view("slow", slow())
+            client.insert("sales", [Sale("north", 3)])
+            assert north(client) == [3]
+            client.insert("pairs", [Pair("a" * 30_000, "b" * 30_000)])
+            for _ in range(2):
+                at_work = tmp_path / "r1" / "at-work.txt"
+                while not at_work.exists():
+                    with pytest.raises(ReadTimeout):
+                        client.peek("slow", patience="1s")
+                # As the kernel does when memory is used up.
+                started.kill("r1")
+                started.replicas("r1")
+            started.kill("controller")
+            started.controller()
+            with pytest.raises(DataflowBroken, match="died 2 times"):
+                client.peek("slow", patience="10s")
+            assert north(client) == [3]
