@@ -63,7 +63,7 @@ def create(
         int | None, typer.Option(min=1, help="Limit on the memory of the view's state, instead of 2 GiB.")
     ] = None,
     tick_seconds: Annotated[
-        int | None, typer.Option(min=1, help="Limit on the processor time of a tick, instead of 60 s.")
+        int | None, typer.Option(min=1, help="Limit on the processor time of a tick, instead of 20 s.")
     ] = None,
     controller: Controller = DEFAULT_ADDRESS,
     ca: Ca = None,

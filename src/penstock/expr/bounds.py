@@ -3,7 +3,8 @@
 Within `bounded_code`, code is generated that matches patterns in linear time, and raises
 `LimitExceeded` instead of making a text, a list or a map above a limit. A function that multiplies (`repeat`,
 `replace`) computes the size first; others, whose results are at most a few times as large as their arguments,
-are checked after. Code outside is as fast as Python allows, and unbounded.
+are checked after, as are aggregates of texts and lists. Code outside is as fast as Python allows, and
+unbounded.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,18 +11,21 @@ import pytest
 import penstock as ps
 from penstock import col
 from penstock import functions as f
-from penstock.compute.errors import DataflowFailed
+from penstock.compute.errors import DataflowFailed, ViewQuarantined
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.plans import encode_expr
+from penstock.compute.problem_conversion import error_of
 from penstock.compute.protocol.dataflow import DataflowLimits, IndexExport
 from penstock.compute.protocol.responses import Frontiers, Problem, Rows, Status
 from penstock.compute.replica import peeks
 from penstock.compute.replica.death_record import DeathRecord, name_of
 from penstock.compute.replica.work_watch import PieceLimits, WorkWatch
 from penstock.errors import LimitExceeded, Origin, PenstockError
+from penstock.expr import bounds
 from penstock.expr.tree import Call, Expr, Literal
 from tests.compute.replica.flows import BID, Bid, all_bids, totals
 from tests.compute.replica.rig import Bag, Rig
+from tests.golden import MESSAGES, assert_golden
 
 HOSTILE = "a" * 60 + "!"
 """On which `(a+)+$` backtracks for years."""
@@ -334,3 +338,25 @@ def test_a_dropped_dataflow_ends_at_its_next_batch_of_rows() -> None:
     rig.run()
     assert rig.frontiers("u1")[-1].write == END
     assert rig.write_frontier("u1") == END
+
+
+def test_what_is_collected_of_a_group_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "MAX_ELEMENTS", 3)
+    flow = ps.Flow("collected")
+    flow.sink("out", flow.table("s1", Bid).group_by(col.item).agg(prices=ps.collect(col.price)))
+    rig = Rig().connect().collection("s1", BID, *((("a", n), 3, 1) for n in range(4)), upper=10)
+    rig.index("u1", flow, as_of=5).run()
+    answer = rig.peek("u1", 7)
+    assert isinstance(answer, Problem)
+    assert "a list of 4 elements, and 3 is the limit" in answer.message
+
+
+def test_the_messages(tmp_path: Path) -> None:
+    rig = bids((("a", 1), 3, 1))
+    refused = asking(rig, f.repeat(col.item, 2_000_000_000).length() > 0)
+    assert isinstance(refused, Problem)
+    assert_golden(MESSAGES / "limit_exceeded.txt", f"{error_of(refused)}\n")
+    (tmp_path / "deaths.json").write_text(json.dumps({name_of(rig.created[0]): 2}))
+    with pytest.raises(ViewQuarantined) as quarantined:
+        DeathRecord(tmp_path).check(rig.created[0])
+    assert_golden(MESSAGES / "view_quarantined.txt", f"{quarantined.value}\n")

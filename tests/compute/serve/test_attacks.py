@@ -83,13 +83,18 @@ def branching() -> ps.Flow:
     return flow
 
 
+def said_of(view: str, client: Client) -> str:
+    (status,) = [each for each in client.status().views if each.name == view]
+    return status.replicas[0].says
+
+
 def test_a_view_that_makes_too_much_of_a_row_is_stopped_alone(client: Client) -> None:
     client.create_view("branching", branching(), tick_rows=100_000)
     with pytest.raises(DataflowFailed, match=r"a tick made .* and 100,000 is the limit"):
         client.peek("branching")
     assert north(client) == [3]
-    (view,) = [view for view in client.status().views if view.name == "branching"]
-    assert "100,000 is the limit" in view.replicas[0].says
+    while "100,000 is the limit" not in said_of("branching", client):
+        pass  # replicas say how their dataflows are once a second
     client.drop("branching")
     assert north(client) == [3]
 

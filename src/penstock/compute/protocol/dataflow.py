@@ -132,7 +132,7 @@ class DataflowLimits:
     tick_rows: int = 10_000_000
     rounds: int = 10_000
     state_bytes: int = 2 << 30
-    tick_seconds: int = 60
+    tick_seconds: int = 20
 
 
 @dataclass(frozen=True, slots=True)

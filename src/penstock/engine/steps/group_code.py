@@ -10,6 +10,7 @@ from penstock.engine.steps.accumulator import Accumulator, Target, accumulator_f
 from penstock.expr.check import check
 from penstock.expr.compile_python import key_of
 from penstock.expr.tree import Column
+from penstock.expr.types import BytesType, ListType, MapType, StrType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -106,7 +107,15 @@ class Group:
 
     def aggregate_sources(self, group: str) -> list[str]:
         """Return the sources of the aggregates of a non-empty group."""
-        return [accumulator.result(Target(self._writer, group, at)) for _, accumulator, at in self._parts]
+        return [
+            self._sized(aggregation, accumulator.result(Target(self._writer, group, at)))
+            for aggregation, accumulator, at in self._parts
+        ]
+
+    def _sized(self, aggregation: Aggregation, source: str) -> str:
+        """Return source that checks the size of a result that grows with its rows, in bounded code."""
+        grows = isinstance(aggregation.field("", self._schema).type, ListType | MapType | StrType | BytesType)
+        return f"x_sized({source})" if grows and self._writer.bounds is not None else source
 
     def accumulators(self) -> Iterator[tuple[Accumulator, int]]:
         """Yield the accumulators with the index of their first field."""
