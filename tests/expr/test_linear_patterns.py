@@ -7,7 +7,8 @@ import random
 import pytest
 
 from penstock.errors import EvaluationError
-from penstock.expr.functions import regular_expressions
+from penstock.expr import bounds
+from penstock.expr.functions import regular_expressions, strings
 from penstock.expr.java_patterns import java_pattern
 from penstock.expr.linear_patterns import LinearMatch, linear_pattern
 
@@ -61,6 +62,17 @@ def test_the_matches_are_those_of_python(seeds: range) -> None:
             assert all_matches(linear, text) == all_matches(usual, text), (pattern, text)
             compared += 1
     assert compared > 5 * len(seeds)
+
+
+@pytest.mark.seeds(200, together=200)
+def test_like_matches_what_it_matches_elsewhere(seeds: range) -> None:
+    for seed in seeds:
+        draw = random.Random(seed)
+        pattern = "".join(draw.choices(["a", "b", "%", "_", "\\%", "\\_", "é", "."], k=draw.randrange(6)))
+        usual, linear = strings.like_matcher(pattern), bounds.like_matcher(pattern)
+        for _ in range(20):
+            text = "".join(draw.choices("aab%_é.\n", k=draw.randrange(7)))
+            assert (usual(text) is None) == (linear(text) is None), (pattern, text)
 
 
 @pytest.mark.parametrize(

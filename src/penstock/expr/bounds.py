@@ -174,9 +174,38 @@ _MAX_DIGITS = 1_000
 @lru_cache(maxsize=128)
 def like_matcher(pattern: str, escape: str = "\\") -> Callable[[str], object]:
     """Return a function that matches whole texts with a pattern of `LIKE`, in linear time."""
-    wild = {"%": "(?s:.)*", "_": "(?s:.)"}
-    parts = strings.like_parts(pattern, escape)
-    return linear_like("".join(wild[part] if stands else f"\\x{{{ord(part):x}}}" for part, stands in parts))
+    parts = tuple(strings.like_parts(pattern, escape))
+    if ("_", True) in parts:
+        wild = {"%": "(?s:.)*", "_": "(?s:.)"}
+        return linear_like("".join(wild[p] if stands else f"\\x{{{ord(p):x}}}" for p, stands in parts))
+    texts = [""]
+    for part, stands in parts:
+        if stands:
+            texts.append("")
+        else:
+            texts[-1] += part
+    return _matcher_of_texts(texts)
+
+
+def _matcher_of_texts(texts: list[str]) -> Callable[[str], object]:
+    """Return a function that matches some texts in order, with any text between them."""
+    first, *middle = texts
+    if not middle:
+        return lambda text: True if text == first else None
+    last = middle.pop()
+
+    def match(text: str) -> object:
+        at, end = len(first), len(text) - len(last)
+        if at > end or not (text.startswith(first) and text.endswith(last)):
+            return None
+        for each in middle:  # at the first place where it is, it leaves most for the others
+            at = text.find(each, at, end)
+            if at < 0:
+                return None
+            at += len(each)
+        return True
+
+    return match
 
 
 # -- where they are used -------------------------------------------------------------------------
