@@ -101,6 +101,11 @@ def test_what_re2_cannot_follow_is_refused_by_name(pattern: str, what: str) -> N
     assert "linear time" in refused.value.what
 
 
+def test_a_pattern_that_is_too_long_is_refused() -> None:
+    with pytest.raises(EvaluationError, match="2,000 is the limit"):
+        linear_pattern("a" * 2_001)
+
+
 def test_what_is_wrong_in_java_is_refused_as_elsewhere() -> None:
     with pytest.raises(EvaluationError, match="a bracket that closes nothing"):
         linear_pattern("a)")

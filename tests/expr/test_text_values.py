@@ -170,3 +170,11 @@ def test_the_hash_is_spark_s_xxhash64() -> None:
     assert hashed((DecimalType(30, 2), Decimal("1.50"))) == -194698251525976593
     assert hashed((FLOAT64, float("nan")), (FLOAT64, -0.0), (FLOAT64, 0.0)) == -6413057423365419780
     assert hashed((BYTES, None)) == SEED
+
+
+@pytest.mark.parametrize("type", [float, DecimalType(38, 10), int], ids=str)
+@pytest.mark.parametrize("start", ["", "0x", "1.", "1e"])
+def test_a_long_text_that_is_almost_a_number_is_refused_at_once(start: str, type: Any) -> None:
+    # With two ways to match digits, this takes hours.
+    with pytest.raises(EvaluationError):
+        read(start + "1" * 1_000_000 + "x", type)

@@ -21,6 +21,8 @@ from penstock.requirements import require_package
 
 _MEMORY = 2 << 20
 """Bytes that RE2 may use for one pattern. A pattern that needs more is refused."""
+_MAX_PATTERN = 2_000
+"""Limit on the characters of a pattern, which a row may give: to translate it takes longer than to match."""
 _LAST_END = r"(?:\z|(?P<x_{0}>[\n\r\x{{85}}\x{{2028}}\x{{2029}}])\z)"
 _LAST_END_AFTER_CRLF = r"(?:\z|(?P<x_{0}>\r\n)\z)"
 _CODE = re.compile(r"\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
@@ -40,6 +42,9 @@ def linear_pattern(pattern: str) -> LinearPattern:
 
     Raises `EvaluationError` for one that is wrong, or that RE2 cannot follow.
     """
+    if len(pattern) > _MAX_PATTERN:
+        size = f"{len(pattern):,} characters, and {_MAX_PATTERN:,} is the limit where it is served"
+        raise EvaluationError(f"a regular expression has {size}")
     java_pattern(pattern)
     found = LinearPattern(pattern)
     assert found.groups >= 0  # compiled, so that what is too large is refused now

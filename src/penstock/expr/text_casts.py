@@ -14,10 +14,11 @@ from penstock.expr.decimal_arithmetic import DecimalSpec, round_to_scale
 # Spark strips these: spaces and every control character.
 _BLANK = "".join(map(chr, range(33))) + "\x7f" + "".join(map(chr, range(0x80, 0xA0)))
 _JAVA_BLANK = "".join(map(chr, range(33)))
+# Written so that there is one way to match a text: with two, a row of many digits takes the square of them.
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_FLOAT = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?", re.ASCII)
-_HEX_FLOAT = re.compile(r"([+-]?0[xX][0-9a-fA-F]*\.?[0-9a-fA-F]*[pP][+-]?[0-9]+)[dDfF]?", re.ASCII)
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_FLOAT = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?", re.ASCII)
+_HEX_FLOAT = re.compile(r"([+-]?0[xX][0-9a-fA-F]*(?:\.[0-9a-fA-F]*)?[pP][+-]?[0-9]+)[dDfF]?", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _SPECIAL = {
     "nan": NAN,
     "+nan": NAN,

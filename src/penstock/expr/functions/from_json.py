@@ -297,7 +297,7 @@ _SPECIAL = {
     **dict.fromkeys(("Infinity", "+Infinity", "+INF"), float("inf")),
     **dict.fromkeys(("-Infinity", "-INF"), float("-inf")),
 }
-_DECIMAL = re.compile(r"[+-]?(?:\d+\.?(\d*)|\.(\d+))(?:[eE]([+-]?\d+))?")
+_DECIMAL = re.compile(r"[+-]?(?:\d+(?:\.(\d*))?|\.(\d+))(?:[eE]([+-]?\d+))?")
 _MAX_SCALE = 2**31 - 1
 _MAX_EXPONENT = 10
 _LEAST_SIZE = 100
