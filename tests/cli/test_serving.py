@@ -125,7 +125,9 @@ def penstock(served: Served) -> Any:
 
 def test_a_view_is_made_filled_read_watched_and_dropped(penstock: Any, served: Served) -> None:
     flow = f"{served.folder / 'flows.py'}:totals"
-    made = penstock("view", "create", flow, "--key", "shop")
+    made = penstock(
+        "view", "create", flow, "--key", "shop", "--tick-rows", "1000", "--state-bytes", "1000000"
+    )
     assert made.output == "view totals of sales\n"
     lines = '{"shop": "a", "price": 1}\n{"shop": "b", "price": 2}\n{"price": 3, "shop": "a"}\n'
     added = penstock("insert", "sales", "-", input=lines).output

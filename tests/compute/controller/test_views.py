@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import penstock as ps
 from penstock import col
 from penstock.compute.collections.store import Append
+from penstock.compute.controller.catalog import ViewEntry
 from penstock.compute.errors import (
     AlreadyThere,
     BadMessage,
@@ -23,12 +25,14 @@ from penstock.compute.protocol.commands import AllowWrites, CreateDataflow
 from penstock.compute.protocol.dataflow import (
     CollectionExport,
     CollectionImport,
+    DataflowLimits,
     IndexExport,
     IndexImport,
     Plan,
 )
 from penstock.errors import UnknownColumn
 from penstock.expr.row_classes import schema_of
+from penstock.state import codec
 from tests.compute.controller.world import (
     BIDS,
     Bid,
@@ -313,3 +317,21 @@ def test_what_it_is_can_be_told(world: World) -> None:
     assert [f.name for f in schema_of(Bid).fields] == list(bids.schema.names)
     with pytest.raises(UnknownName):
         world.controller.describe("nothing")
+
+
+def test_a_view_has_its_own_limits_also_after_a_restart(world: World) -> None:
+    few = DataflowLimits(tick_rows=10, rounds=3, state_bytes=1_000, tick_seconds=2)
+    world.view(limits=few)
+    assert world.replica("r1").dataflow("u1").limits == few
+    assert world.view(limits=few) == "u1"
+    with pytest.raises(AlreadyThere, match="another limits"):
+        world.view()
+    world.start()
+    assert world.replica("r2").dataflow("u1").limits == few
+
+
+def test_a_view_of_an_earlier_version_has_the_default_limits(world: World) -> None:
+    world.view(limits=DataflowLimits(rounds=3))
+    (entry,) = world.controller._catalog.views.values()  # pyright: ignore[reportPrivateUsage]
+    *fields, _limits = codec.decode(entry.to_bytes())
+    assert ViewEntry.from_bytes(codec.value_encoder()(tuple(fields))) == replace(entry, limits=DataflowLimits())
