@@ -334,4 +334,6 @@ def test_a_view_of_an_earlier_version_has_the_default_limits(world: World) -> No
     world.view(limits=DataflowLimits(rounds=3))
     (entry,) = world.controller._catalog.views.values()  # pyright: ignore[reportPrivateUsage]
     *fields, _limits = codec.decode(entry.to_bytes())
-    assert ViewEntry.from_bytes(codec.value_encoder()(tuple(fields))) == replace(entry, limits=DataflowLimits())
+    assert ViewEntry.from_bytes(codec.value_encoder()(tuple(fields))) == replace(
+        entry, limits=DataflowLimits()
+    )

@@ -31,6 +31,7 @@ from penstock.compute.replica.in_process.dataflows import (
     create_undivided_engine,
 )
 from penstock.compute.replica.workers.shard import HostedDataflow, WorkerShard, choose_workers, divide_flow
+from penstock.expr.function_bases import bounded_code
 from tests.compute.replica import flows
 from tests.compute.replica.test_promise import Truth, served
 from tests.properties.effort import examples
@@ -73,6 +74,20 @@ def test_the_shares_of_all_workers_are_the_flow(drawn: tuple[Case, list[Tick]], 
         for share in several:
             ticked(share, tick, together)
         assert there(together) == there(answer)
+
+
+def test_bounded_code_divides_rows_by_keys_that_are_computed() -> None:
+    flow = ps.Flow("by upper case")
+    bids = flow.table("s1", flows.Bid)
+    flow.sink("out", bids.group_by(item=ps.concat(col.item.upper(), "!")).agg(n=ps.count()))
+    division = divide_flow(flow, WORKERS)
+    assert division is not None
+    answer: dict[str, Bag] = {}
+    with bounded_code():
+        shards = [WorkerShard(division, number) for number in range(WORKERS)]
+    for shard in shards:
+        ticked(shard, {"s1": [((item, 1), 3, 1) for item in ("a", "A", "b")]}, answer)
+    assert answer["out"] == {("A!", 2): 1, ("B!", 1): 1}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.expr.compile_python import RUNTIME, Scope, dict_key_source
+from penstock.expr.compile_python import Scope, dict_key_source, runtime_names
 from penstock.expr.tree import Column
 from penstock.expr.types import Schema, parts_of
 from penstock.io.arrow import table_to_rows
@@ -158,6 +158,6 @@ def _key_function(route: ByKey, schema: Schema, weighted: bool) -> Callable[[Row
     values = "".join(f"{dict_key_source(e, scope)}, " for e in route.keys)
     unpack = "".join(f"{v}, " for v in (*variables, *(("weight",) if weighted else ())))
     source = f"def keys_of(rows):\n    return [({values}) for {unpack}in rows]\n"
-    names: dict[str, Any] = {**RUNTIME, **scope.constants}
+    names: dict[str, Any] = {**runtime_names(), **scope.constants}
     exec(source, names)
     return names["keys_of"]
