@@ -99,6 +99,25 @@ def test_a_view_that_makes_too_much_of_a_row_is_stopped_alone(client: Client) ->
     assert north(client) == [3]
 
 
+def exploding() -> ps.Flow:
+    """A row becomes a billion within one operator, which nothing counts before it ends."""
+    flow = ps.Flow("exploding")
+    sales = flow.table("sales", Sale)
+    numbers = sales.select(col.shop, n=f.sequence(1, 1000)).explode("n")
+    for at in range(2):
+        numbers = numbers.with_columns(**{f"m{at}": f.sequence(1, 1000)}).explode(f"m{at}")
+    flow.sink("exploding", numbers)
+    return flow
+
+
+def test_a_tick_that_fills_the_memory_is_interrupted(client: Client) -> None:
+    client.create_view("exploding", exploding(), state_bytes=200_000_000)
+    with pytest.raises(DataflowFailed, match="a tick takes more than 200 MB of memory"):
+        client.peek("exploding")
+    assert north(client) == [3]
+    client.drop("exploding")
+
+
 def test_a_view_with_a_pattern_that_backtracks_is_refused(client: Client) -> None:
     flow = ps.Flow("looking")
     flow.sink("looking", flow.table("sales", Sale).filter(f.regexp_like(col.shop, "n(?=orth)")))
