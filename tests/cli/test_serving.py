@@ -493,3 +493,12 @@ def test_a_table_that_changes_holds_back_what_is_taken_back_before_it_comes(
     shown = " ".join(capsys.readouterr().out.split())
     assert "2 rows, all before 6, 1 held back" in shown
     assert "-1" not in shown
+
+
+def test_a_replica_takes_no_token_of_clients() -> None:
+    done = CliRunner().invoke(
+        app, ["replica", "--listen", "127.0.0.1:0", "--state", "r"], env={"PENSTOCK_TOKEN": "of clients"}
+    )
+    assert done.exit_code == 2
+    assert "PENSTOCK_TOKEN is the token of clients, and none of them may command a replica" in done.output
+    assert "of clients\n" not in done.output

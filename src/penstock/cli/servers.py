@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,10 +18,19 @@ from penstock.cli.options import (
     Engine,
     Key,
     TokenFile,
-    load_security,
     parse_named_uris,
 )
 from penstock.cli.page import UiPort, show_controller
+from penstock.errors import BadOption
+
+ReplicaToken = Annotated[
+    Path | None,
+    typer.Option(
+        "--replica-token-file",
+        help="File with the secret of the controller and its replicas, which no client has. "
+        "Default: PENSTOCK_REPLICA_TOKEN, if set.",
+    ),
+]
 
 
 def controller(
@@ -55,6 +65,22 @@ def controller(
     certificate: Certificate = None,
     key: Key = None,
     token_file: TokenFile = None,
+    operator_name: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Name in the certificates of operators, who may manage replicas."),
+    ] = None,
+    operator_token_file: Annotated[
+        Path | None, typer.Option(help="File with a token that makes its clients operators.")
+    ] = None,
+    replica_ca: Annotated[
+        Path | None, typer.Option(help="PEM file of the authorities of replicas. Default: --ca.")
+    ] = None,
+    replica_certificate: Annotated[
+        Path | None,
+        typer.Option(help="PEM file of the certificate to show replicas. Default: --certificate."),
+    ] = None,
+    replica_key_file: Annotated[Path | None, typer.Option(help="PEM file of that certificate's key.")] = None,
+    replica_token_file: ReplicaToken = None,
     ui: Annotated[
         bool,
         typer.Option("--ui", help="Serve a page of the controller on this machine, and print its address."),
@@ -69,11 +95,27 @@ def controller(
     from penstock.compute.controller.requests import ControllerSettings
     from penstock.compute.protocol.commands import Parameters, TimelyConfig
     from penstock.compute.serve.controller_process import PARAMETERS, Options, run_controller
+    from penstock.compute.transport.credentials import REPLICA_TOKEN_VARIABLE, Security
     from penstock.compute.transport.limits import MEGABYTE
     from penstock.expr.durations import duration
     from penstock.path_or_url import local_path
 
-    security = load_security(ca, certificate, key, token_file)
+    security = Security.load(
+        ca=ca,
+        certificate=certificate,
+        key=key,
+        token_file=token_file,
+        operators=operator_name or (),
+        operator_token_file=operator_token_file,
+    )
+    own_pair = replica_certificate is not None or replica_key_file is not None
+    links = Security.load(
+        ca=replica_ca or ca,
+        certificate=replica_certificate if own_pair else certificate,
+        key=replica_key_file if own_pair else key,
+        token_file=replica_token_file,
+        token_variable=REPLICA_TOKEN_VARIABLE,
+    )
     options = Options(
         listen=listen,
         state=Path(local_path(state, "--state")),
@@ -81,7 +123,7 @@ def controller(
         replicas=parse_named_uris("replica", replica or ()),
         timely=TimelyConfig(runtime.value, workers),
         clients=security,
-        links=security,
+        links=links,
         parameters=PARAMETERS.overridden_by(Parameters(max_result_size=max_result * MEGABYTE)),
         settings=ControllerSettings(most_lag=round(duration(max_lag).total_seconds() * 1000)),
         allow_callables=allow_callables,
@@ -113,22 +155,46 @@ def replica(
     ca: Ca = None,
     certificate: Certificate = None,
     key: Key = None,
-    token_file: TokenFile = None,
+    controller_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Name in the certificate of the controller, the only one to be served; '*' if --ca signs "
+            "controllers only.",
+        ),
+    ] = None,
+    replica_token_file: ReplicaToken = None,
 ) -> None:
     """Keep views up to date for a controller, until SIGTERM or Ctrl-C.
 
     The process may be killed at any time, because everything it holds can be recomputed. Without credentials
-    it listens on this machine only.
+    it listens on this machine only. With them it serves a controller, never a client.
     """
     from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
+    from penstock.compute.transport.credentials import REPLICA_TOKEN_VARIABLE, Security
     from penstock.path_or_url import local_path
 
+    security = Security.load(
+        ca=ca,
+        certificate=certificate,
+        key=key,
+        token_file=replica_token_file,
+        token_variable=REPLICA_TOKEN_VARIABLE,
+        clients=controller_name or (),
+    )
+    if security.ca is None and security.token is None and os.environ.get("PENSTOCK_TOKEN", "").strip():
+        raise BadOption(
+            "PENSTOCK_TOKEN is the token of clients, and none of them may command a replica",
+            fix=f"give controller and replicas one of their own: {REPLICA_TOKEN_VARIABLE}=..., or unset "
+            "PENSTOCK_TOKEN here",
+            option="replica_token_file",
+        )
     options = ReplicaOptions(
         listen=listen,
         state=Path(local_path(state, "--state")),
         name=name,
         collections=collections,
-        security=load_security(ca, certificate, key, token_file),
+        security=security,
         allow_callables=allow_callables,
     )
     serve_until_signalled("replica", lambda ready: run_replica(options, ready))

@@ -69,6 +69,15 @@ MISTAKES: dict[str, Callable[[], PenstockError]] = {
     "listening_beyond_this_machine": lambda: raised(lambda: Security().check_listen("0.0.0.0:7411")),
     "connecting_beyond_this_machine": lambda: raised(lambda: Security(token="x").target("10.0.0.9:7411")),
     "no_address": lambda: raised(lambda: host_of("localhost")),
+    "certificate_of_a_client_at_a_replica": lambda: raised(
+        Authority().security("127.0.0.1").check_names_controllers
+    ),
+    "one_token_for_clients_and_replicas": lambda: raised(
+        lambda: Security(token="x").check_differs(Security(token="x"))
+    ),
+    "certificate_of_another_name": lambda: raised(
+        lambda: Security(clients=("controller",)).admit({}, ["client\n"])
+    ),
     "no_token": lambda: refused(Security(token="secret"), Security()),
     "wrong_token": lambda: refused(Security(token="secret"), Security(token="guess")),
     "certificate_without_key": lambda: raised(lambda: Security.load(certificate="x.pem", environment={})),

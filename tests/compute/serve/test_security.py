@@ -23,7 +23,7 @@ TOKEN = "correct-horse"
 async def controller(folder: Path, security: Security) -> AsyncIterator[str]:
     """A controller in this event loop; its address."""
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    options = Options(listen="127.0.0.1:0", state=folder, clients=security, links=security)
+    options = Options(listen="127.0.0.1:0", state=folder, clients=security)
     task = asyncio.create_task(run_controller(options, address.set_result))
     await asyncio.wait([task, address], return_when=asyncio.FIRST_COMPLETED)
     try:

@@ -22,7 +22,7 @@ def refusal(describe: Callable[[str], Any], request: pb.Request) -> str:
 
     async def story() -> str:
         around: Any = SimpleNamespace(controller=SimpleNamespace(describe=describe), writing=None)
-        talk = ClientSession(around)
+        talk = ClientSession(around, operator=True)
         talk.handle_request(request)
         call = SimpleNamespace(written=asyncio.Queue[pb.Answer]())
         call.write = call.written.put

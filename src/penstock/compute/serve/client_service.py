@@ -51,10 +51,10 @@ class ClientService:
 
     async def converse(self, requests: object, call: Any) -> None:
         """Serve one client's requests."""
-        await self._admit(call)
+        operator = await self._admit(call)
         # Tells the client at once that it is admitted.
         await call.send_initial_metadata(())
-        talk = ClientSession(self._around)
+        talk = ClientSession(self._around, operator=operator)
         writing = asyncio.create_task(talk.send_answers(call))
         with self._remembered():
             try:
@@ -106,12 +106,13 @@ class ClientService:
         finally:
             outlet.close()
 
-    async def _admit(self, call: Any) -> None:
-        """Refuse a call with wrong credentials or another protocol version."""
+    async def _admit(self, call: Any) -> bool:
+        """Refuse a call with wrong credentials or another version. Returns whether it is an operator's."""
         try:
             metadata = metadata_mapping(call.invocation_metadata())
-            self._security.admit(metadata, names_of_peer(call))
+            operator = self._security.admit(metadata, names_of_peer(call))
             check_version(metadata)
+            return operator
         except ComputeError as error:
             await abort_call(call, error)
 

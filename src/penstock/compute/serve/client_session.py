@@ -17,7 +17,14 @@ from penstock.compute.client.dataclass_json import to_plain
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.controller.controller import Controller
 from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedOnReplica
-from penstock.compute.errors import BadMessage, NegativeMultiplicity, PeekCanceled, StaleEpoch, Unconfirmed
+from penstock.compute.errors import (
+    BadMessage,
+    NegativeMultiplicity,
+    NotAuthorized,
+    PeekCanceled,
+    StaleEpoch,
+    Unconfirmed,
+)
 from penstock.compute.plans import schema_from_bytes, schema_to_bytes
 from penstock.compute.problem_conversion import problem_of, problem_of_any
 from penstock.compute.protocol import rows as encoding
@@ -56,10 +63,14 @@ class SessionHost(Protocol):
 
 
 class ClientSession:
-    """Requests and answers of one stream, until it ends."""
+    """Requests and answers of one stream, until it ends.
 
-    def __init__(self, around: SessionHost) -> None:
+    operator: whether the client may manage replicas.
+    """
+
+    def __init__(self, around: SessionHost, *, operator: bool) -> None:
         self._around = around
+        self._operator = operator
         self._controller = around.controller
         self._answers: deque[pb.Answer] = deque()
         self._arrived = asyncio.Event()
@@ -288,7 +299,17 @@ class ClientSession:
         if asked.HasField("patience"):
             self._time_out_after(number, asked.patience, time_out)
 
+    def _check_operator(self, doing: str) -> None:
+        if not self._operator:
+            raise NotAuthorized(
+                f"{doing} is a right of operators",
+                why="A replica gets all rows, and the controller connects to it with its own credentials.",
+                fix="use the credentials of an operator: the controller's options --operator-name and "
+                "--operator-token-file say who is one",
+            )
+
     def add_replica(self, number: int, asked: pb.AddReplica) -> None:
+        self._check_operator("adding a replica")
         runtime = asked.runtime or "here"
         if runtime not in ("here", "spark"):
             raise BadMessage(f"{runtime!r} is no runtime", field="AddReplica.runtime")
@@ -299,11 +320,13 @@ class ClientSession:
         self._answer(number, done=pb.Done())
 
     def drop_replica(self, number: int, asked: pb.DropReplica) -> None:
+        self._check_operator("dropping a replica")
         self._controller.drop_replica(asked.name)
         self._around.check_due_work()
         self._answer(number, done=pb.Done())
 
     def release_replica(self, number: int, asked: pb.ReleaseReplica) -> None:
+        self._check_operator("releasing a replica")
         self._controller.release_replica(asked.name)
         self._around.check_due_work()
         self._answer(number, done=pb.Done())

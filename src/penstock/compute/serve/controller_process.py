@@ -41,7 +41,7 @@ class Options:
     state:       folder for the durable state.
     collections: URI of the store of rows; None: SQLite in the folder.
     replicas:    addresses by name, in addition to those in the durable state.
-    clients:     credentials toward clients. links: credentials toward replicas.
+    clients:     credentials toward clients. links: credentials toward replicas, with another token.
     settings:    times and counts of the controller.
     """
 
@@ -69,11 +69,13 @@ async def run_controller(options: Options, ready: Callable[[str], object]) -> No
     ready: called with the address once it listens.
     Raises `StaleEpoch` when a later controller starts on the same state; `StoreDamaged`,
     `StoreUnavailable`; and before touching the state, `ConnectionBroken` if the address is taken,
-    `InsecureAddress`, and `BadOption` for an invalid address or an expired certificate.
+    `InsecureAddress`, and `BadOption` for an invalid address, an expired certificate, or one token
+    for clients and replicas.
     """
     local_path(options.state, "state of the controller")
     check_collections(options.store)
     options.clients.check_certificate()
+    options.clients.check_differs(options.links)
     server = channels.make_server(options.clients, options.limits)
     # Before the state is opened: a process that cannot listen must not supersede the one that does.
     address = channels.listen(server, options.listen, options.clients)

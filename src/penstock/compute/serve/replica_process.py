@@ -28,7 +28,8 @@ class ReplicaOptions:
     state:       folder for this replica alone: copies, large results, checkpoints.
     name:        name of the replica; a controller that connects to another name is refused. None: any name.
     collections: URI of the store of rows, instead of the controller's.
-    security:    the replica's credentials, and those required of the controller.
+    security:    the replica's credentials, and those required of the controller: a token that clients do not
+        have, or names in its certificate.
     """
 
     listen: str
@@ -45,10 +46,11 @@ async def run_replica(options: ReplicaOptions, ready: Callable[[str], object]) -
 
     ready: called with the address once it listens. Raises the error that the replica halts with
     (`IncompatibleInstance`, `ReplicaExpired`, ...), the errors of `serve` if it cannot listen, and
-    `BadOption` for an expired certificate.
+    `BadOption` for an expired certificate, or credentials that do not tell a controller from a client.
     """
     local_path(options.state, "state of the replica")
     options.security.check_certificate()
+    options.security.check_names_controllers()
     make_private_folder(options.state)
     bell = Wakeup()
     watch = WorkWatch(deaths=DeathRecord(options.state))

@@ -3,6 +3,9 @@
 A server uses TLS if it has a certificate, a client if it has a CA. A server that listens beyond this machine
 needs TLS, and either a CA for client certificates or a token. A token is never sent over a network in
 plaintext.
+
+There are three roles: clients read and write, operators also manage replicas, and a controller commands its
+replicas. A client's credentials never make it an operator or a controller.
 """
 
 from __future__ import annotations
@@ -25,6 +28,11 @@ from penstock.private_files import is_private
 
 log = logging.getLogger("penstock.transport")
 
+ANY_NAME = "*"
+"""Allowed name that stands for every certificate of the CA."""
+REPLICA_TOKEN_VARIABLE = "PENSTOCK_REPLICA_TOKEN"
+"""Environment variable of the secret that a controller shares with its replicas, and no client has."""
+
 
 @dataclass(frozen=True, slots=True)
 class Security:
@@ -35,7 +43,9 @@ class Security:
     key:         PEM of its private key.
     token:       secret shared by both sides.
     server_name: name required in the server's certificate, if it differs from the host.
-    clients:     allowed names (SAN or CN) in client certificates; empty: any name certified by the CA.
+    clients:     allowed names (SAN or CN) in callers' certificates; empty or "*": any certified by the CA.
+    operators:   names in the certificates of callers that are operators.
+    operator_token: token that is accepted instead of `token`, and makes its callers operators.
     """
 
     ca: bytes | None = None
@@ -44,6 +54,8 @@ class Security:
     token: str | None = field(default=None, repr=False)
     server_name: str | None = None
     clients: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    operator_token: str | None = field(default=None, repr=False)
 
     @classmethod
     def load(
@@ -56,6 +68,8 @@ class Security:
         token_variable: str = "PENSTOCK_TOKEN",
         server_name: str | None = None,
         clients: Iterable[str] = (),
+        operators: Iterable[str] = (),
+        operator_token_file: str | Path | None = None,
         environment: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.time,
     ) -> Security:
@@ -70,15 +84,11 @@ class Security:
                 "a certificate and its key belong together", fix="give both", option="certificate"
             )
         _check(ca, certificate, key)
-        token = environment.get(token_variable, "").strip() or None
-        if token_file is not None:
-            token = _read_secret(token_file, "token_file").decode("utf-8", "replace").strip()
-        if token is not None and (not token or not token.isascii() or not token.isprintable()):
-            raise BadOption(
-                "the token is empty or has characters that cannot travel",
-                fix="write one line of letters and digits, such as `openssl rand -hex 32` makes",
-                option="token",
-            )
+        token = (
+            _check_token(environment.get(token_variable, "").strip() or None)
+            if token_file is None
+            else _read_token(token_file, "token_file")
+        )
         loaded = cls(
             ca=None if ca is None else _read(ca, "ca"),
             certificate=None if certificate is None else _read(certificate, "certificate"),
@@ -86,6 +96,10 @@ class Security:
             token=token,
             server_name=server_name,
             clients=tuple(clients),
+            operators=tuple(operators),
+            operator_token=None
+            if operator_token_file is None
+            else _read_token(operator_token_file, "operator_token_file"),
         )
         now = datetime.fromtimestamp(clock(), UTC)
         if ca is not None and loaded.ca is not None:
@@ -147,26 +161,56 @@ class Security:
         """Return the metadata to send with each call to a `target`."""
         return () if self.token is None else (("authorization", f"Bearer {self.token}"),)
 
-    def admit(self, metadata: Mapping[str, str | bytes], names: Iterable[str]) -> None:
-        """Raise `NotAuthorized` for a caller without the token, or without an allowed name.
+    def check_names_controllers(self) -> None:
+        """Raise `BadOption` if a replica with these credentials could not tell a controller from a client."""
+        if self.ca is None or self.token is not None or self.clients:
+            return
+        raise BadOption(
+            "any certificate of the CA would command this replica",
+            why="Clients usually have certificates of the same CA.",
+            fix="name the controller as in its certificate (--controller-name NAME), or give controller and "
+            "replicas a secret of their own (--replica-token-file). If the CA signs controllers only: "
+            f"--controller-name '{ANY_NAME}'",
+            option="controller_name",
+        )
+
+    def check_differs(self, links: Security) -> None:
+        """Raise `BadOption` if a token of clients or operators is also that of the replicas."""
+        if links.token is not None and links.token in (self.token, self.operator_token):
+            raise BadOption(
+                "clients and replicas have the same token",
+                why="A client that reached a replica would be taken for its controller.",
+                fix="make another one for the replicas: openssl rand -hex 32",
+                option="replica_token_file",
+            )
+
+    def admit(self, metadata: Mapping[str, str | bytes], names: Iterable[str]) -> bool:
+        """Admit a caller, and return whether it is an operator. Without credentials, everyone is.
 
         names: those in its certificate, which TLS has verified.
+        Raises `NotAuthorized` for a caller without a token that is asked for, or without an allowed name.
         """
-        if self.token is not None:
-            sent = metadata.get("authorization", "")
-            given = sent.encode() if isinstance(sent, str) else sent
-            if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
-                raise NotAuthorized(
-                    "no token was given" if not given else "the token is wrong",
-                    why="This side was started with a token.",
-                    fix="start the other side with the same token",
-                )
-        if self.clients and not set(self.clients) & set(names):
+        sent = metadata.get("authorization", "")
+        given = sent.encode() if isinstance(sent, str) else sent
+        by_token = _is_token(given, self.operator_token)
+        if self.token is not None and not (_is_token(given, self.token) or by_token):
             raise NotAuthorized(
-                f"the certificate is of {', '.join(sorted(names)) or 'nobody'}, who may not connect",
-                why=f"Allowed are {', '.join(self.clients)}.",
+                "no token was given" if not given else "the token is wrong",
+                why="This side was started with a token.",
+                fix="start the other side with the same token",
+            )
+        shown = set(names)
+        allowed = {*self.clients, *self.operators}
+        if self.clients and ANY_NAME not in self.clients and not allowed & shown:
+            whose = ", ".join(map(_printable, sorted(shown))) or "nobody"
+            raise NotAuthorized(
+                f"the certificate is of {whose}, who may not connect",
+                why=f"Allowed are {', '.join(sorted(allowed))}.",
                 fix="use the certificate of one of them",
             )
+        if by_token or not shown.isdisjoint(self.operators):
+            return True
+        return self.ca is None and self.token is None and self.operator_token is None and not self.operators
 
 
 def _check(ca: str | Path | None, certificate: str | Path | None, key: str | Path | None) -> None:
@@ -186,6 +230,29 @@ def _check(ca: str | Path | None, certificate: str | Path | None, key: str | Pat
             fix="name files in PEM that can be read; a key without a passphrase, of the certificate",
             option=option,
         ) from error
+
+
+def _printable(name: str) -> str:
+    """Return a name from a certificate as a terminal may show it."""
+    return name if name.isprintable() else ascii(name)
+
+
+def _is_token(given: bytes, token: str | None) -> bool:
+    return token is not None and hmac.compare_digest(given, f"Bearer {token}".encode())
+
+
+def _read_token(path: str | Path, option: str) -> str | None:
+    return _check_token(_read_secret(path, option).decode("utf-8", "replace").strip())
+
+
+def _check_token(token: str | None) -> str | None:
+    if token is not None and (not token or not token.isascii() or not token.isprintable()):
+        raise BadOption(
+            "the token is empty or has characters that cannot travel",
+            fix="write one line of letters and digits, such as `openssl rand -hex 32` makes",
+            option="token",
+        )
+    return token
 
 
 def _read_secret(path: str | Path, option: str) -> bytes:
