@@ -72,7 +72,7 @@ def subscribe(
     To resume after a printed time T, use --as-of T --no-snapshot. --patience limits the wait for the first
     batch.
     """
-    with connect(controller, ca, certificate, key, token_file, server_name, patience="60s") as client:
+    with connect(controller, ca, certificate, key, token_file, server_name) as client:
         known = client.describe(view)
         subscription = client.subscribe(
             view,

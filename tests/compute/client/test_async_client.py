@@ -549,6 +549,40 @@ def test_an_answer_that_went_with_its_replica_is_asked_for_again() -> None:
     with_client(test)
 
 
+def test_a_subscription_that_has_begun_waits_for_a_controller_without_limit() -> None:
+    async def test(client: AsyncClient, controller: PaperController, served: Service) -> None:
+        subscription = client.subscribe("sales", patience="1s")
+        await batches(subscription, 1)
+        following = asyncio.create_task(anext(subscription))
+        controller.subscribers.clear()
+        await served.kill()
+        attempts = count_calls(client._conversation, "subscribe")
+        for _ in range(3):
+            before = len(attempts)
+            await until(lambda before=before: len(attempts) > before or following.done())
+            pass_time(3_600)
+        assert not following.done()
+        await served.start()
+        await until(lambda: controller.subscribers or following.done())
+        await client.insert("sales", [Sale("a", 1)])
+        assert [u.row for u in (await following).updates] == [Sale("a", 1)]
+
+    with_client(test)
+
+
+def count_calls(of: Any, method: str) -> list[None]:
+    """A list that gets longer with each call."""
+    calls: list[None] = []
+    called = getattr(of, method)
+
+    def call(*arguments: Any) -> Any:
+        calls.append(None)
+        return called(*arguments)
+
+    setattr(of, method, call)
+    return calls
+
+
 def test_a_subscription_that_was_quiet_for_longer_than_its_patience_survives_an_outage() -> None:
     async def test(client: AsyncClient, controller: PaperController, served: Service) -> None:
         subscription = client.subscribe("sales")

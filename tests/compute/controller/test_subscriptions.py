@@ -136,6 +136,8 @@ def test_a_replica_that_comes_later_starts_where_the_client_is(world: World) -> 
     world.passes(1_000)
     second = world.replica("r2")
     assert second.dataflow(id).as_of == second.dataflow("u1").as_of == Frontier(later)
+    # What the client has is not read again.
+    assert second.dataflow(id).exports == (SubscribeExport(id, "output", snapshot=False),)
     second.tells(id, 0, later + 1, ((1, 2), later, 1))
     assert [event.updates for event in events] == [(a,), ()]
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from penstock.compute.errors import ResultTooLarge
 from penstock.compute.frontier import Frontier
+from penstock.compute.plans import identity_flow
 from penstock.compute.protocol.commands import Parameters, UpdateConfiguration
 from penstock.compute.protocol.dataflow import SubscribeExport
-from penstock.compute.protocol.responses import Frontiers, Problem
+from penstock.compute.protocol.responses import Counted, Frontiers, Problem
+from penstock.compute.replica.in_process.arrangement import Arrangement
 from tests.compute.replica.flows import BID, all_bids, totals
 from tests.compute.replica.rig import Bag, Rig, problem, subscribed
 
@@ -59,6 +63,36 @@ def test_without_a_snapshot_only_what_comes_after_the_as_of_is_told() -> None:
     rig = index((("a", 1), 3, 1), (("b", 1), 7, 1))
     rig.subscribe("t1", "u1", BID, as_of=6, snapshot=False).run()
     assert subscribed(rig.batches("t1"), Frontier(10)) == {7: Bag({("b", 1): 1})}
+
+
+@pytest.mark.parametrize("of_index", [True, False])
+def test_without_a_snapshot_no_row_is_read_to_begin(of_index: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that reconnect all at once would otherwise read the whole view, each of them."""
+    rig = index((("a", 1), 3, 1))
+    rig.run()
+
+    def unread(*_: object) -> Iterator[list[Counted]]:
+        raise AssertionError("a row was read")
+        yield []
+
+    monkeypatch.setattr(Arrangement, "scan", unread)
+    monkeypatch.setattr(rig.store, "snapshot", unread)
+    if of_index:
+        rig.subscribe("t1", "u1", BID, as_of=6, snapshot=False)
+    else:
+        export = SubscribeExport("t1", "output", snapshot=False)
+        rig.create(identity_flow(BID), export, as_of=6, collections={"input": "s1"})
+    rig.run()
+    rig.write("s1", (("b", 1), 10, 1), upper=12).run()
+    assert subscribed(rig.batches("t1"), Frontier(12)) == {10: Bag({("b", 1): 1})}
+
+
+def test_without_a_snapshot_a_flow_that_computes_reads_what_it_needs() -> None:
+    rig = Rig().connect().collection("s1", BID, (("a", 1), 3, 1), upper=10)
+    rig.create(totals(), SubscribeExport("t1", "out", snapshot=False), as_of=6)
+    rig.run()
+    rig.write("s1", (("a", 2), 10, 1), upper=12).run()
+    assert subscribed(rig.batches("t1"), Frontier(12)) == {10: Bag({("a", 1): -1, ("a", 3): 1})}
 
 
 def test_one_that_is_dropped_says_where_it_was() -> None:

@@ -247,7 +247,7 @@ class AsyncClient:
         as_of:    None: the time of the last acknowledged write.
         snapshot: False: only changes after `as_of`. progress: deliver batches without changes, too.
         patience: how long to wait for the first batch, instead of the client's; then `ReadTimeout`. Once
-            begun, a subscription waits indefinitely, even while all replicas are disconnected.
+            begun, a subscription waits without limit, for replicas and for a controller.
         The subscription resumes by itself after a broken connection or a restart of the controller.
         """
         check_number("as_of", as_of)

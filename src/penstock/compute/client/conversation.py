@@ -131,7 +131,6 @@ async def retry_with_patience(
         try:
             return await attempt()
         except (ConnectionBroken, ResultGone):
-            wait.restart_after_failure()
             if conversation.closed or (wait.deadline is not None and loop.time() + pause > wait.deadline):
                 raise
         await asyncio.sleep(pause)

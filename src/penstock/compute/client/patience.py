@@ -38,11 +38,9 @@ class Wait:
     """Wait for the answer to one read.
 
     seconds: its patience; None: forever.
-    stood:   whether there was a connection since the last failure: time spent connected does not count.
     """
 
     seconds: float | None
-    stood: bool = False
     _until: float | None = field(init=False)
     _scope: asyncio.Timeout | None = field(init=False, default=None)
 
@@ -64,19 +62,10 @@ class Wait:
 
     def restart(self) -> None:
         """Restart the wait, because part of the answer has arrived."""
-        self._renew()
-        if self._scope is not None and self.seconds:
-            self._scope.reschedule(self._until)
-
-    def restart_after_failure(self) -> None:
-        """Record a failed attempt; restart the wait if there was a connection since the last failure."""
-        if self.stood:
-            self.stood = False
-            self._renew()
-
-    def _renew(self) -> None:
         if self.seconds is not None:
             self._until = asyncio.get_running_loop().time() + self.seconds
+        if self._scope is not None and self.seconds:
+            self._scope.reschedule(self._until)
 
     @asynccontextmanager
     async def enforce_limit(self, what: str, address: str) -> AsyncGenerator[None]:

@@ -46,8 +46,8 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
     """Batches of a view that cover every time exactly once, across reconnects and controller restarts.
 
     Each batch begins where the previous one ended. Nothing is read ahead: a reader that stops reads nothing
-    more from the network. Ends after a batch with `upper` None. Raises `ReadTimeout` if it does not begin
-    within its patience; `SinceViolation` if the reader was away, or slow, for longer than the view keeps its
+    more from the network. Once begun, it waits without limit, also for a controller. Ends after a batch with
+    `upper` None. Raises `ReadTimeout` if it does not begin within its patience; `SinceViolation` if the reader was away, or slow, for longer than the view keeps its
     past; `UnknownName` if the view was dropped.
     """
 
@@ -104,8 +104,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
             return await retry_with_patience(lambda: self._next_batch(wait), self._conversation, wait)
 
     async def _following(self) -> Batch[Any] | None:
-        wait = self._conversation.wait()
-        wait.stood = self._call is not None
+        wait = Wait(None)
         return await retry_with_patience(lambda: self._next_batch(wait), self._conversation, wait)
 
     async def _next_batch(self, wait: Wait) -> Batch[Any] | None:
@@ -124,7 +123,6 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
                         case "problem":
                             raise error_of(problem_from_bytes(event.problem))
                         case _:
-                            wait.stood = self._begun
                             self._describe(event.description)
             raise ConnectionBroken(
                 "the controller has ended the connection", address=self._conversation.address

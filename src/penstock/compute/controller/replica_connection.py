@@ -11,7 +11,7 @@ from penstock.compute.controller.pending_reads import Copies, Peeks
 from penstock.compute.controller.subscriptions import Subscriptions
 from penstock.compute.controller.tracking import Kept, Tracking
 from penstock.compute.errors import ComputeError
-from penstock.compute.frontier import END
+from penstock.compute.frontier import END, Frontier
 from penstock.compute.hydration import SequentialHydration
 from penstock.compute.protocol.commands import (
     AllowCompaction,
@@ -28,7 +28,7 @@ from penstock.compute.protocol.commands import (
     TimelyConfig,
     UpdateConfiguration,
 )
-from penstock.compute.protocol.dataflow import Dataflow, Id
+from penstock.compute.protocol.dataflow import Dataflow, Export, Id, SubscribeExport
 from penstock.compute.protocol.responses import (
     BROKEN,
     CopyToResponse,
@@ -238,9 +238,19 @@ class ReplicaConnection:
             return []
         uppers = self._instance.uppers
         imports = tuple(replace(i, upper=uppers.get(i.id, i.upper)) for i in dataflow.collections)
-        dataflow = replace(dataflow, collections=imports, as_of=max(since, dataflow.as_of))
+        as_of = max(since, dataflow.as_of)
+        exports = tuple(self._undelivered(export, as_of) for export in dataflow.exports)
+        dataflow = replace(dataflow, collections=imports, exports=exports, as_of=as_of)
         self.tracking.create(dataflow)
         return [CreateDataflow(dataflow)]
+
+    def _undelivered(self, export: Export, as_of: Frontier) -> Export:
+        """Return a subscription without its snapshot if that was delivered; any other export as it is."""
+        if not isinstance(export, SubscribeExport):
+            return export
+        subscription = self._router.subscriptions.find(export.id)
+        delivered = subscription is not None and subscription.upper > as_of
+        return replace(export, snapshot=False) if delivered else export
 
     def _peek(self, command: Peek) -> None:
         if self._router.target_of(command) in (None, self.replica):

@@ -41,6 +41,7 @@ from penstock.compute.replica.work_watch import WorkWatch
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
+from penstock.flow.operators.source import Source
 
 Predicate = Callable[[tuple[Any, ...]], bool | None]
 
@@ -123,6 +124,13 @@ def export_schemas(flow: Flow, dataflow: Dataflow) -> dict[str, Schema]:
     return schemas
 
 
+def passes_through(flow: Flow) -> bool:
+    """Return whether each sink of a flow gives the rows of a source, unchanged."""
+    graph = flow.graph()
+    above = [graph.nodes[node].inputs[0] for node in graph.sinks.values()]
+    return all(isinstance(graph.nodes[node].operator, Source) for node in above)
+
+
 def check_keys(peek: Peek, width: int) -> None:
     """Raise `BadMessage` for keys that do not have `width` columns."""
     for key in peek.keys or ():
@@ -195,12 +203,19 @@ class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
             check_imports(flow, self.imports)
             self._check_written(schemas)
             exports = [self._export(export, schemas[export.sink]) for export in dataflow.exports]
-            return self._run(flow, exports)
+            running = self._run(flow, exports)
+            running.skips_snapshot = self._skips_snapshot(flow)
+            return running
         except PenstockError as error:
             self._discard()
             running = self._run(None, [self._stand_in(export) for export in dataflow.exports])
             running.fail(error)
             return running
+
+    def _skips_snapshot(self, flow: Flow) -> bool:
+        """Return whether all exports are subscriptions to later changes, of what the sources give."""
+        later = all(isinstance(e, SubscribeExport) and not e.snapshot for e in self.dataflow.exports)
+        return later and passes_through(flow)
 
     def _discard(self) -> None:
         """Release what the build has acquired so far."""

@@ -25,6 +25,7 @@ class DataflowRun(ABC):
     failed:  failure of the dataflow, if any.
     exports: accessed while holding `exporting` if there are several threads.
     wanted:  ids of exports that are not dropped.
+    skips_snapshot: whether no export needs the rows at the as-of, so that they are not read.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class DataflowRun(ABC):
         self.upper = dataflow.as_of
         self.failed: Failed | None = None
         self.hydrated = self.ended = self.started = False
+        self.skips_snapshot = False
         self.exports = list(exports)
         self.exporting = threading.Lock()
         self.wanted = set(dataflow.export_ids)

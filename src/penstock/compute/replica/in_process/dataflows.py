@@ -264,7 +264,7 @@ class RunningDataflow(DataflowRun):
         began = False
         for inlet in self._inlets:
             rows = inlet.snapshot(self.as_of)
-            if inlet.source in self._sharing.filled:
+            if self.skips_snapshot or inlet.source in self._sharing.filled:
                 continue
             for part in rows:
                 for changes in self._pace.split(part):

@@ -121,7 +121,9 @@ class SparkDataflow(DataflowRun):
                 self.hydrated = True
                 self._settle(max(state.upper, self.upper))
         if not self.hydrated:
-            given = self._inputs.snapshot(store, self.as_of, state.append)
+            given: Iterable[Given] = ()
+            if not self.skips_snapshot:
+                given = self._inputs.snapshot(store, self.as_of, state.append)
             self._run(state, spark, given, [self.as_of], Frontier(self.as_of + 1))
             self.hydrated = True
             written = self._written
