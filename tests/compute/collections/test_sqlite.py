@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
+from decimal import Decimal
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from penstock.compute.collections import sqlite as module
+from penstock.compute.collections.rows import RowCodec
 from penstock.compute.collections.sqlite import SqliteCollections
 from penstock.compute.collections.store import Append
 from penstock.compute.errors import StoreDamaged, StoreUnavailable
 from penstock.compute.frontier import START, Frontier
+from penstock.compute.sqlite_files import LOG_LIMIT
 
 
 @pytest.fixture
@@ -82,6 +86,89 @@ def test_a_row_that_is_no_row_is_damage(file: Path) -> None:
     with pytest.raises(StoreDamaged):
         list(store.changes("s1", START, Frontier(1)))
     store.close()
+
+
+@pytest.mark.seeds(100, together=25)
+def test_random_bytes_in_the_file_are_noticed_or_change_nothing(seeds: range, file: Path) -> None:
+    filled(file)
+    statements(file, "PRAGMA wal_checkpoint(TRUNCATE)")
+    whole, known = file.read_bytes(), contents(file)
+    assert len(whole) > 20 * 4096
+    noticed = 0
+    for seed in seeds:
+        random = Random(seed)
+        at = random.randrange(100, len(whole) - 500)
+        for left in file.parent.glob("collections.db-*"):
+            left.unlink()
+        file.write_bytes(whole[:at] + random.randbytes(500) + whole[at + 500 :])
+        try:
+            assert contents(file) == known, seed
+        except StoreDamaged:
+            noticed += 1
+    assert noticed > len(seeds) // 2
+
+
+def contents(file: Path) -> tuple[object, ...]:
+    """All that a controller and a replica read."""
+    store = SqliteCollections(file)
+    try:
+        store.check()
+        rows = [row for part in store.snapshot("s1", 0) for row in part]
+        changes = [update for part in store.changes("s1", START, Frontier(1)) for update in part]
+        return store.all(), store.bounds(["s1"]), rows, changes
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("row", [(1, "word 2"), (1.5, "x"), (-0.0, "x")])
+def test_a_row_whose_bytes_have_changed_to_another_row_is_damage(file: Path, row: tuple[object, ...]) -> None:
+    filled(file)
+    (changed,) = RowCodec().changes(Append("s1", START, Frontier(1), [(row, 0, 1)]))
+    connection = sqlite3.connect(file, isolation_level=None)
+    connection.execute("UPDATE penstock_updates SET row = ? WHERE place % 1099511627776 = 50", [changed.row])
+    connection.close()
+    store = SqliteCollections(file)
+    store.check()  # SQLite sees nothing
+    with pytest.raises(StoreDamaged, match="the bytes of a row have changed"):
+        list(store.snapshot("s1", 0))
+    with pytest.raises(StoreDamaged, match="the bytes of a row have changed"):
+        list(store.changes("s1", START, Frontier(1)))
+    with pytest.raises(StoreDamaged, match="the bytes of a row have changed"):
+        store.append([Append("s1", Frontier(1), Frontier(2), [((50, "word 50"), 1, -1)])])
+    store.close()
+
+
+def test_rows_that_are_not_encoded_like_their_keys_are_whole(file: Path) -> None:
+    store = SqliteCollections(file)
+    store.create("s1", b"values")
+    rows = [(-0.0,), (float("nan"),), (Decimal("1.00"),), (frozenset({2, 1}),), (("a", None, b"b", (1.5,)),)]
+    store.append([Append("s1", START, Frontier(1), [(row, 0, 1) for row in rows])])
+    assert sum(len(part) for part in store.snapshot("s1", 0)) == len(rows)
+    assert sum(len(part) for part in store.changes("s1", START, Frontier(1))) == len(rows)
+    store.close()
+
+
+def test_the_log_does_not_stay_larger_than_its_database(file: Path) -> None:
+    filled(file)
+    log = file.with_name("collections.db-wal")
+    store, reader = SqliteCollections(file), SqliteCollections(file)
+    for time in range(1, 11):
+        rows = [((n, f"word {n} at {time}"), time, 1) for n in range(2_000)]
+        store.append([Append("s1", Frontier(time), Frontier(time + 1), rows)])
+        store.compact("s1", Frontier(time))
+        assert log.stat().st_size <= max(LOG_LIMIT, file.stat().st_size)
+    # A reader of earlier rows needs the log, and is not disturbed.
+    reading = reader.snapshot("s1", 10)
+    next(reading)
+    for time in range(11, 21):
+        rows = [((n, f"word {n} at {time}"), time, 1) for n in range(2_000)]
+        store.append([Append("s1", Frontier(time), Frontier(time + 1), rows)])
+        store.compact("s1", Frontier(time))
+    assert sum(len(part) for part in reading) > 0
+    store.compact("s1", Frontier(20))
+    assert log.stat().st_size <= max(LOG_LIMIT, file.stat().st_size)
+    store.close()
+    reader.close()
 
 
 def test_a_table_that_is_missing_is_damage(file: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -319,16 +320,60 @@ def test_a_failed_change_changes_nothing(world: World) -> None:
     world.controller.check()
 
 
-def test_a_state_of_before_positions_of_readers_were_kept_is_taken_over(tmp_path: Path) -> None:
+def test_a_state_of_an_earlier_layout_is_taken_over(tmp_path: Path) -> None:
     place = tmp_path / "controller.db"
     before = World(state=ControllerState.open(place))
+    for act in acts():
+        act(before)
+    known = shown(before.controller)
     before.state.close()
     with sqlite3.connect(place) as connection:
         connection.execute("DROP TABLE positions")
+        connection.execute("DELETE FROM numbers WHERE name = 'seal'")
+        for table in ("collections", "views", "replicas"):
+            connection.execute(f"UPDATE {table} SET entry = substr(entry, 5)")
+        connection.execute("PRAGMA user_version = 1")
     connection.close()
-    world = World(state=ControllerState.open(place), collections=before.collections)
-    assert world.status().epoch == 2
+    for epoch in (2, 3):
+        world = World(state=ControllerState.open(place), collections=before.collections)
+        assert world.status().epoch == epoch
+        assert shown(world.controller) == known
+        world.state.close()
+
+
+@pytest.mark.seeds(200, together=50)
+def test_random_bytes_in_the_file_are_noticed_or_change_nothing(seeds: range, tmp_path: Path) -> None:
+    place, collections = tmp_path / "controller.db", MemoryCollections()
+    world = World(state=ControllerState.open(place), collections=collections)
+    for act in acts():
+        act(world)
+    with world.state.begin_change(1) as change:
+        change.add_stray("s777")
     world.state.close()
+    whole = place.read_bytes()
+    assert len(whole) > 4096
+    known = catalog_in(place)
+    noticed = 0
+    for seed in seeds:
+        random = Random(seed)
+        at = random.randrange(100, len(whole) - 500)
+        for left in tmp_path.glob("controller.db-*"):
+            left.unlink()
+        place.write_bytes(whole[:at] + random.randbytes(500) + whole[at + 500 :])
+        try:
+            assert catalog_in(place) == known, seed
+        except StoreDamaged:
+            noticed += 1
+    assert noticed
+
+
+def catalog_in(place: Path) -> Any:
+    """The epoch and catalog of the next controller."""
+    state = ControllerState.open(place)
+    try:
+        return state.start()
+    finally:
+        state.close()
 
 
 def test_a_write_begins_though_the_position_of_a_reader_cannot_be_recorded(

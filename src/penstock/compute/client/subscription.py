@@ -47,8 +47,8 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
 
     Each batch begins where the previous one ended. Nothing is read ahead: a reader that stops reads nothing
     more from the network. Once begun, it waits without limit, also for a controller. Ends after a batch with
-    `upper` None. Raises `ReadTimeout` if it does not begin within its patience; `SinceViolation` if the reader was away, or slow, for longer than the view keeps its
-    past; `UnknownName` if the view was dropped.
+    `upper` None. Raises `ReadTimeout` if it does not begin within its patience; `SinceViolation` if the
+    reader was away, or slow, for longer than the view keeps its past; `UnknownName` if the view was dropped.
     """
 
     def __init__(

@@ -151,6 +151,11 @@ def damaged_store_error(location: str, why: str) -> StoreDamaged:
     )
 
 
+def changed_row_error(location: str, row: Row) -> StoreDamaged:
+    """Return the error for a row that does not have its hash."""
+    return damaged_store_error(location, f"the bytes of a row have changed; it reads {row!r:.200}")
+
+
 def check_counts(
     id: Id, changes: Collection[Change], counts: Callable[[Collection[bytes]], Mapping[bytes, int]]
 ) -> None:

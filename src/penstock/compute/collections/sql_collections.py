@@ -13,8 +13,10 @@ from penstock.compute.collections.refusals import (
     check_same_collection,
 )
 from penstock.compute.collections.rows import (
+    HASH_BITS,
     Change,
     RowCodec,
+    changed_row_error,
     check_counts,
     check_positive,
     decode_row,
@@ -22,7 +24,7 @@ from penstock.compute.collections.rows import (
     hash_row_key,
     split_into_chunks,
 )
-from penstock.compute.collections.sql_database import Database, Transaction
+from penstock.compute.collections.sql_database import Database, Stored, Transaction
 from penstock.compute.collections.sql_tables import (
     CollectionRecord,
     PageSizer,
@@ -139,6 +141,7 @@ class SqlCollections(Collections):
     def __init__(self, database: Database) -> None:
         self._database = database
         self._codec = RowCodec()  # of the writer
+        self._checking = RowCodec()  # of the readers
 
     # -- which there are ------------------------------------------------------------------------
 
@@ -203,8 +206,12 @@ class SqlCollections(Collections):
     ) -> Mapping[bytes, int]:
         """Return the multiplicity of each row by row key."""
         counts: dict[bytes, int] = defaultdict(int)
-        for weight, row in tx.updates_with_hashes({there.first_place + hash_row_key(key) for key in keys}):
-            counts[self._key(row)] += weight
+        hashes = {there.first_place + hash_row_key(key) for key in keys}
+        for weight, row in tx.updates_with_hashes(hashes):
+            key = self._key(row)
+            if there.first_place + hash_row_key(key) not in hashes:
+                raise changed_row_error(self._database.location, decode_row(row, self._database.location))
+            counts[key] += weight
         return counts
 
     def compact(self, id: Id, since: Frontier) -> None:
@@ -217,6 +224,7 @@ class SqlCollections(Collections):
             if not since.ended:
                 merge_next_slice(tx, there, since, self._key)
             sweep(tx)
+        self._database.tidy()
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -235,7 +243,7 @@ class SqlCollections(Collections):
             sums: dict[bytes, tuple[Row, int]] = {}
             for page in read_pages(tx, (there.first_place, end), reading):
                 rows: list[Counted] = []
-                found = decode_rows([update[4] for update in page], self._database.location)
+                found = self._rows_in(page)
                 for row, (_, _, weight, hash, _) in zip(found, page):
                     if hash not in several:
                         rows.append((row, weight))
@@ -280,17 +288,31 @@ class SqlCollections(Collections):
                 page = reading.read(tx, (place, end))
             if not page:
                 return
-            rows = decode_rows([update[4] for update in page], self._database.location)
+            rows = self._rows_in(page)
             yield [(row, update[1], update[2]) for row, update in zip(rows, page)]
             # What has been read may be merged now; of the last time there may be more to read.
             place, lower = page[-1][0] + 1, max(lower, Frontier(page[-1][1]))
 
     # -- rows -----------------------------------------------------------------------------------
 
+    def _rows_in(self, page: list[Stored]) -> list[Row]:
+        """Decode the rows of updates. Raises `StoreDamaged` for one that does not have its hash."""
+        location = self._database.location
+        rows = decode_rows([update[4] for update in page], location)
+        for row, (place, _, _, hash, data) in zip(rows, page):
+            first = place >> HASH_BITS << HASH_BITS
+            # Most rows are encoded like their keys.
+            if hash != first + hash_row_key(data) and hash != first + hash_row_key(self._checking.key(row)):
+                raise changed_row_error(location, row)
+        return rows
+
     def _key(self, data: bytes) -> bytes:
         return self._codec.key(decode_row(data, self._database.location))
 
     # -- the rest -------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        self._database.check()
 
     def wait(self, seconds: float) -> bool:
         return self._database.wait(seconds)

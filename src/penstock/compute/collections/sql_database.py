@@ -56,6 +56,14 @@ class Database(ABC):
     def snapshot_transaction(self) -> AbstractContextManager[Transaction]:
         """Begin a read transaction of any length on a consistent snapshot, concurrent with all others."""
 
+    def check(self) -> None:
+        """Raise `StoreDamaged` if the storage is damaged."""
+        return
+
+    def tidy(self) -> None:
+        """Do what keeps the storage small, unless others are at work."""
+        return
+
     @abstractmethod
     def wait(self, seconds: float) -> bool:
         """Wait for changes; see `Collections.wait`."""

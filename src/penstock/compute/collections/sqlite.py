@@ -14,6 +14,7 @@ from penstock.compute.collections.rows import damaged_store_error
 from penstock.compute.collections.sql_collections import SqlCollections
 from penstock.compute.collections.sql_database import Database, Stored, Transaction
 from penstock.compute.errors import ComputeError, StoreUnavailable
+from penstock.compute.sqlite_files import cut_log, damage_in, limit_log
 from penstock.private_files import make_private_file
 
 _APPLICATION = 0x50534354
@@ -77,7 +78,7 @@ class SqliteDatabase(Database):
         try:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA cache_size = -32000")
-            connection.execute("PRAGMA wal_autocheckpoint = 4000")
+            limit_log(connection, 4000)
         except BaseException:
             connection.close()
             raise
@@ -165,6 +166,16 @@ class SqliteDatabase(Database):
             self._pause = min(_LONGEST, self._pause * 1.05)
         self._seen, self._pause = version, _SHORTEST
         return True
+
+    def check(self) -> None:
+        with self._read_lock, self._translated_errors():
+            found = damage_in(self._reader)
+        if found is not None:
+            raise damaged_store_error(self.location, found)
+
+    def tidy(self) -> None:
+        with self._write_lock, self._translated_errors():
+            cut_log(self._writer, self.location)
 
     def close(self) -> None:
         for connection in (self._writer, self._reader, *self._idle):

@@ -121,6 +121,10 @@ class Collections(ABC):
 
         Each call merges a bounded slice of the updates that can be merged, so call it regularly."""
 
+    def check(self) -> None:
+        """Raise `StoreDamaged` if the storage is damaged, as far as can be told without reading all rows."""
+        return
+
     @abstractmethod
     def wait(self, seconds: float) -> bool:
         """Wait until some upper in the store may have risen. Returns False on timeout.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import zlib
 from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -16,11 +17,14 @@ from typing import Any
 from penstock.compute.controller.catalog import Catalog, CollectionEntry, ReplicaEntry, ViewEntry
 from penstock.compute.errors import ComputeError, StaleEpoch, StoreDamaged, StoreUnavailable
 from penstock.compute.protocol.dataflow import Id
+from penstock.compute.sqlite_files import damage_in, limit_log, seal, unseal
 from penstock.errors import PenstockError
 from penstock.private_files import make_private_file
 
 _APPLICATION = 0x5053434E
-_VERSION = 1
+_VERSION = 2
+_UNSEALED = 1
+"""Earlier version, whose entries have no checksums. It is converted when it is opened."""
 _BUSY_SECONDS = 20.0
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
 _TABLES = f"""
@@ -29,12 +33,15 @@ _TABLES = f"""
     CREATE TABLE views (place INTEGER PRIMARY KEY, id TEXT UNIQUE, name TEXT UNIQUE, entry BLOB);
     CREATE TABLE replicas (place INTEGER PRIMARY KEY, name TEXT UNIQUE, entry BLOB);
     CREATE TABLE strays (id TEXT PRIMARY KEY) WITHOUT ROWID;
+    CREATE TABLE positions (view TEXT PRIMARY KEY, time INTEGER) WITHOUT ROWID;
     INSERT INTO numbers VALUES ('epoch', 0), ('s', 0), ('u', 0), ('t', 0), ('time', 0);
     PRAGMA application_id = {_APPLICATION};
     PRAGMA user_version = {_VERSION}
 """
 _POSITIONS = "CREATE TABLE IF NOT EXISTS positions (view TEXT PRIMARY KEY, time INTEGER) WITHOUT ROWID"
-"""Statement that creates the table of positions, added in a later version; earlier versions ignore it."""
+"""Statement that creates the table of positions where an earlier version has made the file."""
+_SEAL = "seal"
+"""Name of the number that is the checksum of all small tables. Entries have checksums of their own."""
 
 
 class ControllerState:
@@ -79,9 +86,10 @@ class ControllerState:
     def start(self) -> tuple[int, Catalog]:
         """Start a new controller. Returns its epoch, which is unique and increasing, and the catalog.
 
-        Raises `StoreDamaged` if the file was not written by this class.
+        Raises `StoreDamaged` if the file was not written by this class, or has changed since.
         """
         with _translated(self.location), self._transaction():
+            self._check_damage()
             epoch = self._number("epoch") + 1
             self._set_number("epoch", epoch)
             return epoch, self._catalog()
@@ -109,33 +117,62 @@ class ControllerState:
     def _prepare(self) -> None:
         connection = self._connection
         connection.execute("PRAGMA synchronous = FULL")
-        if not self._is_ours():
+        limit_log(connection, 50)
+        if self._version() != _VERSION:
             connection.execute("PRAGMA journal_mode = WAL")
             with self._transaction():
-                if not self._is_ours():
+                version = self._version()
+                if version == _UNSEALED:
+                    self._seal_entries()
+                elif version is None:
                     for statement in _TABLES.split(";"):
                         connection.execute(statement)
-        connection.execute(_POSITIONS)
 
-    def _is_ours(self) -> bool:
-        """Whether the file is a controller's; False if empty. Raises `StoreDamaged` for anything else."""
+    def _version(self) -> int | None:
+        """Version of the file's layout; None if it is empty. Raises `StoreDamaged` for files of others."""
         (application,) = self._connection.execute("PRAGMA application_id").fetchone()
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        if (application, version) == (_APPLICATION, _VERSION):
-            return True
+        if application == _APPLICATION and version in (_VERSION, _UNSEALED):
+            return version
         if application == _APPLICATION:
             raise _damaged(
                 self.location, f"its layout has version {version}; this program reads version {_VERSION}"
             )
         if application or version or self._connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
             raise _damaged(self.location, "it is the database of another program")
-        return False
+        return None
+
+    def _seal_entries(self) -> None:
+        """Convert the file of an earlier version."""
+        run = self._connection.execute
+        run(_POSITIONS)
+        for table in ("collections", "views", "replicas"):
+            for place, entry in run(f"SELECT place, entry FROM {table}").fetchall():
+                run(f"UPDATE {table} SET entry = ? WHERE place = ?", (seal(entry), place))
+        run(f"PRAGMA user_version = {_VERSION}")
+
+    def _check_damage(self) -> None:
+        """Raise `StoreDamaged` for pages that are none, or small tables that have lost their checksum."""
+        found = damage_in(self._connection, thorough=True)
+        if found is None and self._number(_SEAL) != self._checksum():
+            found = "its numbers do not have their checksum"
+        if found is not None:
+            raise _damaged(self.location, found)
+
+    def _checksum(self) -> int:
+        run = self._connection.execute
+        numbers = run("SELECT name, value FROM numbers WHERE name <> ? ORDER BY name", (_SEAL,)).fetchall()
+        others = [run(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in ("strays", "positions")]
+        return zlib.crc32(repr((numbers, *others)).encode())
 
     @contextmanager
     def _transaction(self) -> Generator[None]:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._connection.execute(
+                "INSERT OR REPLACE INTO numbers VALUES (?, ?)", (_SEAL, self._checksum())
+            )
             self._commit()
         except BaseException:
             with suppress(sqlite3.Error):
@@ -172,7 +209,8 @@ class ControllerState:
         return catalog
 
     def _entries(self, table: str) -> list[Any]:
-        return [entry for (entry,) in self._connection.execute(f"SELECT entry FROM {table} ORDER BY place")]
+        found = self._connection.execute(f"SELECT entry FROM {table} ORDER BY place")
+        return [unseal(entry) for (entry,) in found]
 
 
 class StateChange:
@@ -203,7 +241,7 @@ class StateChange:
     def add_collection(self, entry: CollectionEntry) -> None:
         self._run(
             "INSERT INTO collections (id, name, entry) VALUES (?, ?, ?)",
-            (entry.id, entry.name, entry.to_bytes()),
+            (entry.id, entry.name, seal(entry.to_bytes())),
         )
 
     def remove_collection(self, id: Id) -> None:
@@ -212,7 +250,7 @@ class StateChange:
     def add_view(self, entry: ViewEntry) -> None:
         self._run(
             "INSERT INTO views (id, name, entry) VALUES (?, ?, ?)",
-            (entry.id, entry.name, entry.to_bytes()),
+            (entry.id, entry.name, seal(entry.to_bytes())),
         )
 
     def remove_view(self, id: Id) -> None:
@@ -229,7 +267,7 @@ class StateChange:
     def add_replica(self, entry: ReplicaEntry) -> None:
         self._run(
             "INSERT INTO replicas (name, entry) VALUES (?, ?)",
-            (entry.name, entry.to_bytes()),
+            (entry.name, seal(entry.to_bytes())),
         )
 
     def remove_replica(self, name: str) -> None:

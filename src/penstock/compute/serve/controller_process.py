@@ -89,6 +89,7 @@ async def _serve(options: Options, server: Any, ready: Callable[[], object]) -> 
     make_private_folder(options.state)
     store = open_collections(options.store)
     try:
+        await asyncio.to_thread(store.check)
         state = ControllerState.open(options.state / "controller.db")
         try:
             process = _Process(options, state, store)
