@@ -20,6 +20,7 @@ except ImportError as missing:
 from typer.core import TyperGroup
 
 from penstock import __version__
+from penstock.cli.backup import backup
 from penstock.cli.check import check
 from penstock.cli.checkpoints import compact, reshard, rewind, skip
 from penstock.cli.doctor import doctor
@@ -114,7 +115,7 @@ _PANELS = {
     "Flows": (run, explain, check, draw, why, infer, plan),
     "Checkpoints": (state, ui, reshard, rewind, skip, compact),
     "Views kept up to date behind replicas": (
-        controller, replica, replicas, view, insert, delete, peek, copy, subscribe, status,
+        controller, replica, replicas, view, insert, delete, peek, copy, subscribe, status, backup,
     ),
     "Spark and its pipelines": (pipeline, package, doctor),
     "Pull-streams": (trace,),

@@ -7,6 +7,8 @@ import sqlite3
 import zlib
 from contextlib import suppress
 
+from penstock.compute.errors import StoreDamaged
+
 LOG_LIMIT = 1 << 20
 """Size in bytes that a write-ahead log may keep when its pages are in the database."""
 _SEAL = 4
@@ -32,6 +34,26 @@ def cut_log(connection: sqlite3.Connection, location: str) -> None:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     finally:
         connection.execute(f"PRAGMA busy_timeout = {busy}")
+
+
+def identity_of(location: str) -> tuple[int, int] | None:
+    """Return what tells a file from another of the same name; None for a missing or temporary one."""
+    try:
+        found = os.stat(location)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def check_same(location: str, opened: tuple[int, int] | None) -> None:
+    """Raise `StoreDamaged` if a file is no longer the one that was opened, whose changes nobody else sees."""
+    if identity_of(location) != opened:
+        raise StoreDamaged(
+            f"{location} was replaced while this process had it open",
+            why="It was moved or restored. This process still has the earlier file, which nobody else reads.",
+            fix="start this process again. Restore files only while the controller and all replicas are "
+            "stopped: `penstock backup restore` sees to it",
+        )
 
 
 def damage_in(connection: sqlite3.Connection, *, thorough: bool = False) -> str | None:

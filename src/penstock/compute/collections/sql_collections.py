@@ -311,8 +311,12 @@ class SqlCollections(Collections):
 
     # -- the rest -------------------------------------------------------------------------------
 
-    def check(self) -> None:
-        self._database.check()
+    def check(self, *, thorough: bool = False) -> None:
+        self._database.check(thorough=thorough)
+        if thorough:
+            with self._database.snapshot_transaction() as tx:
+                for page in read_pages(tx, (0, LAST_TIME), PageSizer(10_000)):
+                    self._rows_in(page)
 
     def wait(self, seconds: float) -> bool:
         return self._database.wait(seconds)

@@ -56,8 +56,8 @@ class Database(ABC):
     def snapshot_transaction(self) -> AbstractContextManager[Transaction]:
         """Begin a read transaction of any length on a consistent snapshot, concurrent with all others."""
 
-    def check(self) -> None:
-        """Raise `StoreDamaged` if the storage is damaged."""
+    def check(self, *, thorough: bool) -> None:
+        """Raise `StoreDamaged` if the storage is damaged. thorough: compare indexes with tables, too."""
         return
 
     def tidy(self) -> None:

@@ -14,7 +14,7 @@ from penstock.compute.collections.rows import damaged_store_error
 from penstock.compute.collections.sql_collections import SqlCollections
 from penstock.compute.collections.sql_database import Database, Stored, Transaction
 from penstock.compute.errors import ComputeError, StoreUnavailable
-from penstock.compute.sqlite_files import cut_log, damage_in, limit_log
+from penstock.compute.sqlite_files import check_same, cut_log, damage_in, identity_of, limit_log
 from penstock.private_files import make_private_file
 
 _APPLICATION = 0x50534354
@@ -59,6 +59,7 @@ class SqliteDatabase(Database):
         self._idle: list[sqlite3.Connection] = []
         with self._translated_errors():
             self._writer = self._open()
+            self._opened = identity_of(path)
             try:
                 self._prepare()
                 self._reader = self._open()
@@ -129,16 +130,19 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def write_transaction(self) -> Generator[Transaction]:
+        check_same(self.location, self._opened)
         with self._write_lock, self._translated_errors(), _transaction(self._writer, "BEGIN IMMEDIATE") as tx:
             yield tx
 
     @contextmanager
     def read_transaction(self) -> Generator[Transaction]:
+        check_same(self.location, self._opened)
         with self._read_lock, self._translated_errors(), _transaction(self._reader, "BEGIN") as tx:
             yield tx
 
     @contextmanager
     def snapshot_transaction(self) -> Generator[Transaction]:
+        check_same(self.location, self._opened)
         with self._translated_errors():
             connection = self._idle.pop() if self._idle else self._open()
             try:
@@ -159,6 +163,7 @@ class SqliteDatabase(Database):
     def wait(self, seconds: float) -> bool:
         until = time.monotonic() + seconds
         while (version := self._version()) == self._seen:
+            check_same(self.location, self._opened)
             left = until - time.monotonic()
             if left <= 0:
                 return False
@@ -167,9 +172,9 @@ class SqliteDatabase(Database):
         self._seen, self._pause = version, _SHORTEST
         return True
 
-    def check(self) -> None:
+    def check(self, *, thorough: bool) -> None:
         with self._read_lock, self._translated_errors():
-            found = damage_in(self._reader)
+            found = damage_in(self._reader, thorough=thorough)
         if found is not None:
             raise damaged_store_error(self.location, found)
 

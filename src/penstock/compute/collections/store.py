@@ -121,8 +121,8 @@ class Collections(ABC):
 
         Each call merges a bounded slice of the updates that can be merged, so call it regularly."""
 
-    def check(self) -> None:
-        """Raise `StoreDamaged` if the storage is damaged, as far as can be told without reading all rows."""
+    def check(self, *, thorough: bool = False) -> None:
+        """Raise `StoreDamaged` if the storage is damaged. thorough: read all rows to tell."""
         return
 
     @abstractmethod

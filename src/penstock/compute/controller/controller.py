@@ -426,7 +426,7 @@ class Controller:
 
     def _fence(self) -> None:
         """Raise `StaleEpoch` if a later controller has started, which may have writes unknown to this one."""
-        self._state.check(self.epoch)
+        self._state.check_epoch(self.epoch)
 
     def _fence_after(self, write: Write) -> None:
         try:

@@ -17,7 +17,7 @@ from typing import Any
 from penstock.compute.controller.catalog import Catalog, CollectionEntry, ReplicaEntry, ViewEntry
 from penstock.compute.errors import ComputeError, StaleEpoch, StoreDamaged, StoreUnavailable
 from penstock.compute.protocol.dataflow import Id
-from penstock.compute.sqlite_files import damage_in, limit_log, seal, unseal
+from penstock.compute.sqlite_files import check_same, damage_in, identity_of, limit_log, seal, unseal
 from penstock.errors import PenstockError
 from penstock.private_files import make_private_file
 
@@ -52,6 +52,7 @@ class ControllerState:
         self._connection = connection
         self._epoch = 0
         self._seen = -1
+        self._opened = identity_of(location)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> ControllerState:
@@ -94,8 +95,18 @@ class ControllerState:
             self._set_number("epoch", epoch)
             return epoch, self._catalog()
 
-    def check(self, epoch: int) -> None:
-        """Raise `StaleEpoch` if a later controller has started. Fast if the file has not changed."""
+    def check(self) -> None:
+        """Raise `StoreDamaged` if the file is not as it was written."""
+        with _translated(self.location):
+            self._check_damage()
+            self._catalog()
+
+    def check_epoch(self, epoch: int) -> None:
+        """Raise `StaleEpoch` if a later controller has started. Fast if the file has not changed.
+
+        Raises `StoreDamaged` if it was replaced: a later controller would not be seen in the earlier one.
+        """
+        check_same(self.location, self._opened)
         try:
             (seen,) = self._connection.execute("PRAGMA data_version").fetchone()
             if seen != self._seen:
@@ -167,6 +178,7 @@ class ControllerState:
 
     @contextmanager
     def _transaction(self) -> Generator[None]:
+        check_same(self.location, self._opened)
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield

@@ -89,7 +89,8 @@ def _check_ids(catalog: Catalog, collections: Collections) -> None:
         raise StoreDamaged(
             "the store has collections that are unknown to this state",
             why="The state is new, or an older copy. Its next collections would mix with existing rows.",
-            fix="start the controller with the state that belongs to the store, or with an empty store",
+            fix="start the controller with the state that belongs to the store, or with an empty store; "
+            "`penstock backup restore` puts a backup of both in their place",
         )
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.collections.store import Bounds, Collections
-from penstock.compute.errors import ComputeError, SinceViolation, UnknownName
+from penstock.compute.errors import ComputeError, SinceViolation, StoreDamaged, UnknownName
 from penstock.compute.frontier import START, Frontier
 from penstock.compute.plans import schema_from_bytes
 from penstock.compute.protocol.dataflow import Id
@@ -67,6 +67,16 @@ class VersionAssembler:
             self._changes = []
 
 
+def check_not_back(id: Id, before: Frontier, upper: Frontier) -> None:
+    """Raise `StoreDamaged` if the upper of a collection is before one that was seen: its past is another."""
+    if upper < before:
+        raise StoreDamaged(
+            f"collection {id} has gone back from time {before.time} to {upper.time}",
+            why="Its store was restored or replaced while this replica ran, which has read what is gone.",
+            fix="start this replica again. Restore a store only while controller and replicas are stopped",
+        )
+
+
 class Feed:
     """Shared reader of one collection.
 
@@ -98,7 +108,11 @@ class Feed:
         return schema_from_bytes(description)
 
     def update_bounds(self, bounds: Bounds) -> bool:
-        """Take the collection's current bounds; return whether the upper has risen since the last call."""
+        """Take the collection's current bounds; return whether the upper has risen since the last call.
+
+        Raises `StoreDamaged` if the collection has lost times that were read.
+        """
+        check_not_back(self.id, self._looked, bounds.upper)
         self.since, self.upper = bounds.since, bounds.upper
         risen = bounds.upper > self._looked
         self._looked = bounds.upper

@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 from penstock.compute.collections.store import Collections
 from penstock.compute.errors import SinceViolation
-from penstock.compute.frontier import Frontier, meet
+from penstock.compute.frontier import START, Frontier, meet
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Update
 from penstock.compute.replica.dataflow_run import weighted_rows
 from penstock.compute.replica.exports import Failed
+from penstock.compute.replica.feeds import check_not_back
 from penstock.compute.replica.spark.versions import Versions
 from penstock.expr.types import Schema
 from penstock.spark.external_ticks import Given
@@ -88,9 +89,13 @@ class FromCollection(Import):
     def __init__(self, source: str, schema: Schema, id: Id) -> None:
         super().__init__(source, schema)
         self.id = id
+        self._looked = START
 
     def upper(self, store: Collections) -> Frontier:
-        return store.bounds([self.id])[0].upper
+        (bounds,) = store.bounds([self.id])
+        check_not_back(self.id, self._looked, bounds.upper)
+        self._looked = bounds.upper
+        return bounds.upper
 
     def snapshot(self, store: Collections, at: int) -> Iterator[Sequence[Counted]]:
         return store.snapshot(self.id, at, _CHUNK)

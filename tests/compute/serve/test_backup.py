@@ -1,0 +1,236 @@
+"""Backups of a controller: of one moment while it runs, and restored only while nothing does."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("grpc", reason="grpcio is not installed")
+
+from penstock.compute import AsyncClient
+from penstock.compute.collections.sqlite import SqliteCollections
+from penstock.compute.collections.store import Append
+from penstock.compute.controller import ControllerState
+from penstock.compute.errors import StoreDamaged, StoreUnavailable
+from penstock.compute.frontier import START, Frontier
+from penstock.compute.serve.backup import Place, restore, save
+from penstock.compute.serve.controller_process import Options, run_controller
+from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
+from penstock.errors import BadInput
+from tests.compute.controller.test_durable import acts
+from tests.compute.controller.world import World
+from tests.compute.serve.processes import Sale, totals
+from tests.compute.serve.test_roles import LOCAL, running
+from tests.compute.transport.fakes import PATIENCE
+
+
+def served(folder: Path, act: Callable[[AsyncClient], Any], *, replica: str = "r1") -> Any:
+    """What a client does with a controller and a replica that start for it, and end."""
+
+    async def story() -> Any:
+        options = ReplicaOptions(LOCAL, folder / replica)
+        async with running(lambda ready: run_replica(options, ready)) as there:
+            of_controller = Options(LOCAL, folder / "state", replicas={replica: there})
+            async with (
+                running(lambda ready: run_controller(of_controller, ready)) as address,
+                AsyncClient(address) as client,
+            ):
+                return await act(client)
+
+    return asyncio.run(story())
+
+
+async def shown(client: AsyncClient) -> list[tuple[str, int]]:
+    return sorted((row.shop, row.total) for row in await client.peek("totals"))
+
+
+def test_a_backup_of_a_running_controller_is_restored_with_its_views_and_rows(tmp_path: Path) -> None:
+    place, copies = Place.of(tmp_path / "state"), tmp_path / "backup"
+
+    async def before(client: AsyncClient) -> None:
+        await client.create_view("totals", totals(), key="shop")
+        await client.insert("sales", [Sale("a", 1)])
+        saved = await asyncio.to_thread(save, Place.of(tmp_path / "state"), copies)
+        assert saved == Place(copies / "controller.db", copies / "collections.db")
+        await client.insert("sales", [Sale("b", 2)])
+        await client.create_collection("later", int)
+        with pytest.raises(StoreUnavailable, match=r"a process has .* open"):
+            await asyncio.to_thread(restore, saved, Place.of(tmp_path / "state"), replace=True)
+        assert await shown(client) == [("a", 1), ("b", 2)]
+
+    served(tmp_path, before)
+    place = Place.of(tmp_path / "state")
+    with pytest.raises(BadInput, match="would be overwritten"):
+        restore(Place.of(copies), place)
+    restore(Place.of(copies), place, replace=True)
+
+    async def after(client: AsyncClient) -> None:
+        assert await shown(client) == [("a", 1)]
+        await client.insert("sales", [Sale("c", 3)])
+        assert await shown(client) == [("a", 1), ("c", 3)]
+        names = [each.name for each in (await client.status()).collections]
+        assert "later" not in names
+
+    served(tmp_path, after, replica="r2")
+
+
+def test_a_backup_makes_a_lost_state_good(tmp_path: Path) -> None:
+    async def before(client: AsyncClient) -> None:
+        await client.create_view("totals", totals(), key="shop")
+        await client.insert("sales", [Sale("a", 1)])
+
+    served(tmp_path, before)
+    save(Place.of(tmp_path / "state"), tmp_path / "backup")
+    (tmp_path / "state" / "controller.db").unlink()
+    with pytest.raises(StoreDamaged, match="unknown to this state") as error:
+        served(tmp_path, shown)
+    assert "penstock backup restore" in error.value.fix
+    restore(Place.of(tmp_path / "backup"), Place.of(tmp_path / "state"), replace=True)
+    assert served(tmp_path, shown, replica="r2") == [("a", 1)]
+
+
+class Watched(SqliteCollections):
+    """A store that calls a function around each of its changes."""
+
+    saw: Callable[[], None] = staticmethod(lambda: None)
+
+    def create(self, id: str, description: bytes, upper: Frontier = START) -> None:
+        self.saw()
+        super().create(id, description, upper)
+        self.saw()
+
+    def drop(self, id: str) -> None:
+        self.saw()
+        super().drop(id)
+        self.saw()
+
+    def append(self, appends: Sequence[Append]) -> None:
+        self.saw()
+        super().append(appends)
+        self.saw()
+
+
+def test_a_backup_at_any_moment_has_files_that_belong_together(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    saved: list[Place] = []
+
+    def save_now() -> None:
+        saved.append(save(Place.of(folder), tmp_path / f"backup {len(saved)}"))
+
+    store = Watched(folder / "collections.db")
+    world = World(state=ControllerState.open(folder / "controller.db"), collections=store)
+    store.saw = save_now  # type: ignore[method-assign]
+    for act in acts():
+        act(world)
+    world.state.close()
+    store.close()
+    assert len(saved) > 10
+    for copies in saved:
+        assert copies.collections is not None
+        with closing(SqliteCollections(copies.collections)) as rows:
+            again = World(state=ControllerState.open(copies.state), collections=rows)
+            again.state.close()
+
+
+def test_what_is_no_backup_or_no_state_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+    served(tmp_path, lambda client: client.create_collection("numbers", int))
+    state = tmp_path / "state"
+    before = {file.name: file.read_bytes() for file in state.iterdir()}
+    good = save(Place.of(state), tmp_path / "good")
+    with pytest.raises(BadInput, match="is not empty"):
+        save(Place.of(state), tmp_path / "good")
+    with pytest.raises(BadInput, match="there is no"):
+        save(Place.of(tmp_path / "nowhere"), tmp_path / "new")
+    with pytest.raises(BadInput, match="there is no backup"):
+        restore(Place.of(tmp_path / "nowhere"), Place.of(state), replace=True)
+    for name in ("controller.db", "collections.db"):
+        bad = tmp_path / f"bad {name}"
+        shutil.copytree(tmp_path / "good", bad)
+        (bad / name).write_bytes(b"no database" * 1000)
+        with pytest.raises(StoreDamaged):
+            restore(Place.of(bad), Place.of(state), replace=True)
+    assert {file.name: file.read_bytes() for file in state.iterdir()} == before
+    assert good.collections is not None
+
+
+def test_rows_that_lie_elsewhere_are_saved_and_restored_too(tmp_path: Path) -> None:
+    served(tmp_path, lambda client: client.create_collection("numbers", int))
+    elsewhere = tmp_path / "elsewhere.db"
+    (tmp_path / "state" / "collections.db").rename(elsewhere)
+    assert save(Place.of(tmp_path / "state"), tmp_path / "half").collections is None
+    save(Place.of(tmp_path / "state", elsewhere), tmp_path / "whole")
+    restore(Place.of(tmp_path / "whole"), Place(tmp_path / "new" / "controller.db", tmp_path / "rows.db"))
+    with closing(SqliteCollections(tmp_path / "rows.db")) as rows:
+        World(state=ControllerState.open(tmp_path / "new" / "controller.db"), collections=rows).state.close()
+
+
+# --- restored by hand, under processes that run ------------------------------------
+
+
+def replaced_under_a_replica(folder: Path, replace: Callable[[Path, Path], None]) -> str:
+    """Why the replica ends, whose collections are those of an earlier moment at once."""
+
+    async def story() -> str:
+        file = folder / "state" / "collections.db"
+        there: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        options = ReplicaOptions(LOCAL, folder / "r1")
+        replica = asyncio.create_task(run_replica(options, there.set_result))
+        of_controller = Options(LOCAL, folder / "state", replicas={"r1": await there})
+        async with (
+            running(lambda ready: run_controller(of_controller, ready)) as address,
+            AsyncClient(address) as client,
+        ):
+            await client.create_view("totals", totals(), key="shop")
+            await client.insert("sales", [Sale("a", 1)])
+            await asyncio.to_thread(save, Place.of(folder / "state"), folder / "backup")
+            await client.insert("sales", [Sale("b", 2)])
+            assert await shown(client) == [("a", 1), ("b", 2)]
+            replace(folder / "backup" / "collections.db", file)
+            async with asyncio.timeout(PATIENCE):
+                with pytest.raises(StoreDamaged) as error:
+                    await replica
+        return str(error.value)
+
+    return asyncio.run(story())
+
+
+def test_a_replica_whose_file_was_replaced_says_so_and_ends(tmp_path: Path) -> None:
+    def replace(backup: Path, file: Path) -> None:
+        copy = file.with_name("copy.db")
+        shutil.copy(backup, copy)
+        copy.rename(file)
+
+    said = replaced_under_a_replica(tmp_path, replace)
+    assert "collections.db was replaced while this process had it open" in said
+    assert "penstock backup restore" in said
+
+
+def test_a_replica_whose_collections_went_back_says_so_and_ends(tmp_path: Path) -> None:
+    def replace(backup: Path, file: Path) -> None:
+        with closing(sqlite3.connect(backup)) as source, closing(sqlite3.connect(file)) as target:
+            source.backup(target)
+
+    said = replaced_under_a_replica(tmp_path, replace)
+    assert "has gone back from time" in said
+    assert "start this replica again" in said
+
+
+def test_a_controller_whose_state_was_replaced_changes_nothing_more(tmp_path: Path) -> None:
+    file = tmp_path / "controller.db"
+    world = World(state=ControllerState.open(file))
+    world.view()
+    shutil.copy(file, tmp_path / "copy")
+    (tmp_path / "copy").rename(file)
+    with pytest.raises(StoreDamaged, match="was replaced"):
+        world.state.check_epoch(world.controller.epoch)
+    with pytest.raises(StoreDamaged, match="was replaced"):
+        world.view("another")
+    world.state.close()
