@@ -74,6 +74,18 @@ def test_a_file_named_like_a_module_of_python_does_not_end_the_search(
     assert find("totals", '{"shop": "b", "total": 2}')["found"]
 
 
+def test_a_row_that_is_nested_too_deeply_is_told_in_a_sentence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", ENVIRONMENT["PYTHONPATH"])
+    find = why_process(["why", "--source=sales=in/1.json"], "flows:flow")
+    for deep in ("[" * 100_000, '{"shop": ' * 100_000):
+        said = find("totals", deep)["why_not"]
+        assert "is nested too deeply to be read" in said
+        assert "Traceback" not in said
+
+
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [

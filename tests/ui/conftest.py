@@ -75,7 +75,7 @@ def put(folder: Path, number: int, *sales: tuple[str, int], bad: str = "") -> No
 
 
 class Started:
-    """A command that serves a page. url: as it was printed."""
+    """A command that serves a page. url: as it was printed, with the token that the shell would put there."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -85,7 +85,8 @@ class Started:
         assert self.process.stderr is not None
         first = self.process.stderr.readline()
         assert first.startswith("open http://127.0.0.1:"), first + self.process.stderr.read()
-        self.url = first.split()[1]
+        assert TOKEN not in first
+        self.url = first.split()[1].replace("$PENSTOCK_UI_TOKEN", TOKEN)
         self.port = int(self.url.split(":")[2].split("/")[0])
 
     def end(self) -> None:

@@ -69,7 +69,7 @@ def test_replicas_views_and_their_rows_are_shown(served: tuple[str, Ask], tab: A
     tab.get_by_text("There is no view yet").wait_for()
     ask("view", "create", "flows.py:totals", "--key", "shop")
     ask("insert", "sales", "--row", '{"shop": "a", "price": 1}')
-    tab.get_by_role("cell", name="hydrated", exact=True).wait_for()
+    tab.get_by_role("cell", name="ready", exact=True).wait_for()
     tab.get_by_role("tab", name="Rows").click()
     tab.locator("#view").select_option("totals")
     cell = tab.locator("#rows tbody td")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -145,6 +146,21 @@ def test_markup_in_names_stays_text(name: str) -> None:
     for drawn in (read_mermaid(to_mermaid(picture)), read_dot(to_dot(picture))):
         assert drawn.boxes["n0"] == [f"source {name!r}"]
         assert drawn.boxes["n1"] == [f"sink {name!r}"]
+
+
+@pytest.mark.parametrize("name", ["</pre><script>x()</script>", "a & b", 'say "hi"', "\\n", "größer ✓ 漢"])
+def test_a_title_stays_text_too_wherever_the_picture_stands(name: str) -> None:
+    flow = ps.Flow(name)
+    flow.sink("seen", flow.source("numbers", int))
+    mermaid, dot = to_mermaid(picture_of(flow)), to_dot(picture_of(flow))
+    title = mermaid.splitlines()[1].removeprefix("title: ")
+    assert json.loads(title) == name
+    assert not set("<>&") & set(title)
+    for line in dot.splitlines()[:2]:
+        assert not set("<>") & set(line)
+    quoted = re.search(r'label="((?:[^"\\]|\\.)*)"', dot)
+    assert quoted is not None
+    assert html.unescape(re.sub(r"\\(.)", r"\1", quoted[1])) == name
 
 
 def test_the_kinds_of_edges_are_told_apart() -> None:

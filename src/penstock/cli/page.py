@@ -78,7 +78,10 @@ def why_process(command: Sequence[str], *arguments: str) -> Callable[[str, str],
         with suppress(ValueError):
             if isinstance(answer := json.loads(last), dict):
                 return answer
-        return {"why_not": done.stderr.strip()[-2000:] or f"The search ended with code {done.returncode}."}
+        said = done.stderr.strip()[-2000:]
+        if "Traceback (most recent call last)" in done.stderr:
+            said = f"The search failed: {said.rpartition(chr(10))[2]}"
+        return {"why_not": said or f"The search ended with code {done.returncode}."}
 
     return find
 

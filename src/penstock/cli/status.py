@@ -21,11 +21,7 @@ from penstock.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from penstock.compute.controller.status_types import (
-        ControllerStatus,
-        ViewReplicaStatus,
-        ViewStatus,
-    )
+    from penstock.compute.controller.status_types import ControllerStatus, ViewReplicaStatus
 
 
 def status(
@@ -121,18 +117,12 @@ def print_views(found: ControllerStatus) -> None:
         replicas = ", ".join(f"{on.replica} ({_progress(on)})" for on in each.replicas)
         reads = ", ".join(each.reads)
         key = ", ".join(each.key) or "whole row"
-        table.add_row(each.name, reads, key, _state(each), _upper(each.upper.time), replicas)
+        table.add_row(each.name, reads, key, each.state, _upper(each.upper.time), replicas)
     create_console().print(table if found.views else "none; create one: penstock view create FILE:FLOW")
 
 
 def _progress(on: ViewReplicaStatus) -> str:
     return on.failure or (f"{on.lag} ms" if on.hydrated else "hydrating")
-
-
-def _state(view: ViewStatus) -> str:
-    return view.failure or (
-        "ready" if view.hydrated else "hydrating" if view.scheduled else "waits for its inputs"
-    )
 
 
 def _upper(time: int | None) -> str:

@@ -110,6 +110,12 @@ def parse_row(text: str, schema: Schema) -> tuple[Any, ...]:
             why=f"Its columns are {schema}.",
             fix='give an object with these columns, in single quotes: \'{"shop": "a", "total": 3}\'',
         ) from error
+    except RecursionError:
+        raise BadInput(
+            f"the row {text.strip()[:200]} is nested too deeply to be read",
+            why=f"Its columns are {schema}.",
+            fix="look for the row by its keys in the sources",
+        ) from None
 
 
 def _print(found: Witness) -> None:

@@ -77,7 +77,7 @@ class ControllerPage:
                 ["Epoch", str(found.epoch)],
                 ["Last write", _moment(found.read_time)],
                 ["Replicas connected", f"{_connected(found)} of {len(found.replicas)}"],
-                ["Views hydrated", f"{sum(v.hydrated for v in found.views)} of {len(found.views)}"],
+                ["Views ready", f"{sum(v.hydrated for v in found.views)} of {len(found.views)}"],
                 ["Pending peeks", str(len(found.peeks))],
                 ["Subscriptions", str(len(found.subscriptions))],
             ],
@@ -126,7 +126,7 @@ def _picture(found: ControllerStatus) -> Picture:
             )
             for each in found.collections
         ),
-        *(Box(ids[each.name], (each.name, _view_state(each)), BoxRole.OPERATOR) for each in found.views),
+        *(Box(ids[each.name], (each.name, each.state), BoxRole.OPERATOR) for each in found.views),
     ]
     appended = {each.name for each in found.collections if each.append_only}
     kinds = {name: Kind.APPEND if name in appended else Kind.CHANGES for name in ids}
@@ -167,19 +167,13 @@ def _replica(replica: ReplicaStatus) -> Json:
     }
 
 
-def _view_state(view: ViewStatus) -> str:
-    return view.failure or (
-        "hydrated" if view.hydrated else "hydrating" if view.scheduled else "waits for its inputs"
-    )
-
-
 def _view(view: ViewStatus) -> Json:
     return {
         "name": view.name,
         "reads": list(view.reads),
         "key": list(view.key),
         "into": view.into,
-        "state": _view_state(view),
+        "state": view.state,
         "since": view.since.time,
         "upper": view.upper.time,
         "replicas": [

@@ -88,13 +88,15 @@ class Closing:
 
 @contextmanager
 def serving_page(page: Page, port: int = 0) -> Generator[str]:
-    """Serve a page inside this block; yields its URL with the token.
+    """Serve a page inside this block; yields its URL with the token, to be printed.
 
-    port: of 127.0.0.1; 0 picks a free one. The token is random, unless PENSTOCK_UI_TOKEN gives one.
+    port: of 127.0.0.1; 0 picks a free one. The token is random, unless PENSTOCK_UI_TOKEN gives one: that is
+        a lasting secret, and the URL has the name of the variable in its place, as a shell would read it.
 
     Raises `BadInput` if starlette or uvicorn is missing, the port is taken, or the given token is too short.
     """
-    token = _token()
+    given = os.environ.get(_TOKEN_VARIABLE)
+    token = secrets.token_urlsafe(24) if given is None else _checked(given)
     for package in ("starlette", "uvicorn"):
         require_package("the page", package, "ui")
     import uvicorn
@@ -111,7 +113,7 @@ def serving_page(page: Page, port: int = 0) -> Generator[str]:
     thread = threading.Thread(target=_serve, args=(server, listener, page), name="penstock page", daemon=True)
     thread.start()
     try:
-        yield f"http://{_LOOPBACK}:{port}/?token={token}"
+        yield f"http://{_LOOPBACK}:{port}/?token={token if given is None else f'${_TOKEN_VARIABLE}'}"
     finally:
         closing.end_streams()
         server.should_exit = True
@@ -164,10 +166,8 @@ async def _refresh(page: Page) -> None:
         await asyncio.sleep(_BETWEEN_LOOKS)
 
 
-def _token() -> str:
-    given = os.environ.get(_TOKEN_VARIABLE)
-    if given is None:
-        return secrets.token_urlsafe(24)
+def _checked(given: str) -> str:
+    """Return a token that was given. Raises `BadInput` for a weak one."""
     if len(given) < _LEAST_TOKEN or not given.isascii() or not given.replace("-", "").isalnum():
         raise BadInput(
             f"{_TOKEN_VARIABLE} is not a usable token",

@@ -76,5 +76,6 @@ def _quoted(*lines: str) -> str:
 
 def _escaped(text: str) -> str:
     # Graphviz reads HTML entities and backslash sequences in every label.
-    text = text.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")
+    text = text.replace("\\", "\\\\").replace('"', '\\"')
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text)

@@ -55,9 +55,7 @@ def to_mermaid(picture: Picture) -> str:
 
 
 def _lines(picture: Picture) -> Iterator[str]:
-    # The title is YAML, of which a JSON string is a one-line subset.
-    title = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", picture.title).split())
-    yield from ("---", f"title: {json.dumps(title, ensure_ascii=False)}", "---", "flowchart LR")
+    yield from ("---", f"title: {_title(picture.title)}", "---", "flowchart LR")
     boxes = {box.id: box for box in picture.boxes}
     for stratum in picture.strata:
         yield from _cluster(stratum, boxes, "  ")
@@ -69,6 +67,13 @@ def _lines(picture: Picture) -> Iterator[str]:
         drawn = [str(at) for at, arrow in enumerate(picture.arrows) if arrow.kind is kind]
         if drawn:
             yield f"  linkStyle {','.join(drawn)} stroke:{stroke}"
+
+
+def _title(text: str) -> str:
+    """Write a title as YAML, of which a JSON string is a one-line subset."""
+    line = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text).split())
+    # The text may stand in an HTML page. Entities would not be read in a title, but JSON's escapes are.
+    return re.sub(r"[<>&]", lambda m: f"\\u{ord(m.group()):04x}", json.dumps(line, ensure_ascii=False))
 
 
 def _cluster(cluster: Cluster, boxes: dict[str, Box], indent: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -219,6 +220,40 @@ def test_a_peek_that_nobody_waits_for_any_more_is_cancelled() -> None:
         while not controller.cancelled:
             await asyncio.sleep(0.001)
         assert not controller.held
+
+    with_client(test)
+
+
+def test_a_connection_that_is_cut_leaves_nothing_in_the_log() -> None:
+    """Of each request that was on its way asyncio would log that nobody has read its error."""
+
+    async def test(client: AsyncClient, controller: PaperController, served: Service) -> None:
+        logged: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: logged.append(context))
+        await client.describe("sales")
+        controller.hold_answers = True
+        line = client._conversation._line
+        assert line is not None
+        sent = [asyncio.create_task(client.peek("sales")) for _ in range(20)]
+        subscribed = asyncio.create_task(batches(client.subscribe("sales"), 2))
+        await until(lambda: len(controller.held) == 20 and controller.subscribers)
+        async with line._sending:  # as while the network takes nothing
+            kept = [asyncio.create_task(client.peek("sales")) for _ in range(20)]
+            lost = asyncio.create_task(client.peek("sales"))
+            await asyncio.sleep(0)
+            lost.cancel()
+            await served.kill()
+            await until(lambda: line.broken)
+            pass_time(10)
+        for result in await asyncio.gather(*sent, *kept, return_exceptions=True):
+            assert isinstance(result, ConnectionBroken | ReadTimeout)
+        subscribed.cancel()
+        await asyncio.gather(subscribed, lost, return_exceptions=True)
+        del sent, kept, subscribed, lost, result
+        gc.collect()
+        await asyncio.sleep(0)
+        gc.collect()
+        assert [context["message"] for context in logged] == []
 
     with_client(test)
 

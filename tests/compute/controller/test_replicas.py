@@ -200,6 +200,18 @@ def test_a_death_is_told_for_as_long_as_it_counts(world: World) -> None:
     assert world.replica_status("r1").deaths == 0
 
 
+def test_a_view_is_ready_only_with_a_replica_that_has_it(world: World) -> None:
+    world.view()
+    time = world.write("bids", (1, 2))
+    assert (world.view_status().state, world.view_status().hydrated) == ("no replica has it", False)
+    replica = world.replica("r1")
+    assert world.view_status().state == "hydrating"
+    replica.reports("u1", time + 1)
+    assert (world.view_status().state, world.view_status().hydrated) == ("ready", True)
+    replica.dies()
+    assert (world.view_status().state, world.view_status().hydrated) == ("no replica has it", False)
+
+
 def test_a_replica_is_ready_when_it_could_do_without_the_others_for_a_while(world: World) -> None:
     world.view()
     first, second = world.replica("r1"), world.replica("r2")
@@ -435,7 +447,7 @@ def test_the_same_problem_again_and_again_is_noted_once(world: World) -> None:
 
 def test_a_view_is_hydrated_where_one_replica_has_computed_its_start(world: World) -> None:
     world.view()
-    assert world.view_status().hydrated, "nobody is there to wait for"
+    assert not world.view_status().hydrated
     world.controller.add_replica("r1", "r1:1")
     world.controller.accept_connection("r1")
     assert not world.view_status().hydrated

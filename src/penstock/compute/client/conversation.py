@@ -240,7 +240,7 @@ class _Waiting:
         if self.whole.done():
             return
         if answer.WhichOneof("kind") == "problem":
-            self.whole.set_exception(error_of(problem_from_bytes(answer.problem)))
+            self._set_error(error_of(problem_from_bytes(answer.problem)))
             return
         self._answers.append(answer)
         if answer.rows.more:
@@ -250,4 +250,10 @@ class _Waiting:
 
     def fail(self, error: Exception) -> None:
         if not self.whole.done():
-            self.whole.set_exception(error)
+            self._set_error(error)
+
+    def _set_error(self, error: Exception) -> None:
+        self.whole.set_exception(error)
+        # Nobody may be waiting: whoever still sends the request gets its error from that. Without this,
+        # asyncio would log each such error with its stack.
+        self.whole.exception()

@@ -22,7 +22,6 @@ from penstock.compute.controller.status_types import (
 from penstock.compute.controller.subscriptions import Subscriptions
 from penstock.compute.controller.timestamps import TimestampOracle
 from penstock.compute.frontier import END
-from penstock.compute.hydration import is_hydrated_somewhere
 from penstock.compute.protocol.dataflow import Id
 
 
@@ -80,7 +79,6 @@ def _view(
     running = instance.running.get(view.id)
     connections = replicas.connections()
     progress = tuple(_on_replica(c, view.id, oracle) for c in connections if view.id in c.tracking.exports)
-    hydrated = {on.replica for on in progress if on.hydrated}
     names = {entry.id: entry.name for entry in (*catalog.collections.values(), *catalog.views.values())}
     return ViewStatus(
         name=view.name,
@@ -92,7 +90,7 @@ def _view(
         reads=tuple(names[id] for _, id in view.imports),
         into=names[view.into.collection] if view.into else None,
         scheduled=running is None or running.scheduled,
-        hydrated=running is None or is_hydrated_somewhere(c.replica in hydrated for c in connections),
+        hydrated=running is None or any(on.hydrated for on in progress),
         replicas=progress,
     )
 

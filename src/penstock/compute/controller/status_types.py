@@ -79,7 +79,10 @@ class ViewReplicaStatus:
 
 @dataclass(frozen=True, slots=True)
 class ViewStatus:
-    """Status of one view. since, upper: times readable on some replica. hydrated: on some replica."""
+    """Status of one view. since, upper: times readable on some replica.
+
+    hydrated: on some connected replica, or complete.
+    """
 
     name: str
     id: Id
@@ -98,6 +101,17 @@ class ViewStatus:
         """ "failed" or "broken" if no replica can answer from the view any more; else empty."""
         found = {on.failure for on in self.replicas} or {""}
         return "" if "" in found else min(found, key=("failed", "broken").index)
+
+    @property
+    def state(self) -> str:
+        """State of the view, in words."""
+        if self.failure:
+            return self.failure
+        if self.hydrated:
+            return "ready"
+        if not self.replicas:
+            return "no replica has it"
+        return "hydrating" if self.scheduled else "waits for its inputs"
 
 
 @dataclass(frozen=True, slots=True)
