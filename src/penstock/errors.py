@@ -78,6 +78,12 @@ class PenstockError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.what, self.where, self.why, self.fix, self.facts))
 
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows: the user's frames, ours on demand."""
+        from penstock.notebook_cells import rendered_traceback
+
+        return rendered_traceback(self)
+
     def _text(self) -> str:
         parts = [f"{self.code} {type(self).__name__}: {self.what}"]
         if self.where:

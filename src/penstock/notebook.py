@@ -5,7 +5,7 @@ A dataclass without a form of its own shows its fields.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import singledispatch
 from html import escape
@@ -31,6 +31,10 @@ from penstock.view.drawing import Drawing, draw
 SHOWN = 20
 """Rows of a table that are shown; below it stands how many there are."""
 
+_MONO = (
+    'style="font-family:ui-monospace,Menlo,Consolas,monospace;line-height:1.25;'
+    'white-space:pre;overflow-x:auto"'
+)
 _CELL = 'style="text-align:left;padding:2px 10px"'
 _COLOURS = {True: "#1e8449", False: "#c0392b"}
 
@@ -39,7 +43,7 @@ _COLOURS = {True: "#1e8449", False: "#c0392b"}
 def html_of(value: object) -> str:
     """Return the HTML by which a notebook shows a value."""
     if not is_dataclass(value):
-        return f"<pre>{escape(repr(value))}</pre>"
+        return f"<pre {_MONO}>{escape(repr(value))}</pre>"
     held = ((each.name, getattr(value, each.name)) for each in fields(value))
     lines = [
         f"<tr>{_cell(name.replace('_', ' '))}<td {_CELL}>{_held(found)}</td></tr>"
@@ -56,7 +60,7 @@ def _held(value: Any) -> str:
 
 @html_of.register
 def _(value: Text) -> str:
-    return f'<pre style="line-height:1.25">{escape(str(value))}</pre>'
+    return f"<pre {_MONO}>{escape(str(value))}</pre>"
 
 
 @html_of.register
@@ -157,6 +161,14 @@ def _changes(names: Sequence[str], changes: Iterable[tuple[Any, int]], count: in
         first = f'<th scope="row" style="color:{_COLOURS[weight > 0]}">{copies}</th>'
         lines.append(f"<tr>{first}{''.join(map(_cell, values_of(row)))}</tr>")
     return _whole(("", *names), lines, count)
+
+
+def live_html(table: Mapping[str, Any]) -> str:
+    """Return the HTML of what a live table shows, as it stands."""
+    rows: list[Any] = [row for row in table["rows"] if row["copies"]]
+    lines = [f"<tr>{''.join(map(_cell, row['cells']))}</tr>" for row in rows]
+    title, note = (f"<p>{escape(table[name])}</p>" for name in ("title", "note"))
+    return title + _whole(table["columns"], lines, 0) + note
 
 
 def _rows(rows: Sequence[Any]) -> str:

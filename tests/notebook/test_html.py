@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -179,3 +180,8 @@ def test_engines_and_tables_in_memory_print_what_they_are(flow: Flow) -> None:
     assert repr(engine) == "Engine('revenue <by> city', 1 ticks)"
     ps.run(flow, {"orders": [ps.insert(Order("bath", 5))]}, {"totals": totals})
     assert repr(totals) == "Memory(1 rows)"
+
+
+def test_an_explanation_is_in_a_monospaced_font_wherever_it_is_shown(flow: Flow) -> None:
+    html: str = ps.explain(flow)._repr_html_()  # type: ignore[attr-defined]
+    assert re.match(r'<pre style="font-family:[^"]*monospace;[^"]*white-space:pre', html)

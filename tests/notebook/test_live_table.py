@@ -22,6 +22,7 @@ from penstock.errors import BadInput
 from tests.browser import chromium
 from tests.golden import assert_golden
 from tests.notebook.execution import run_cells, text_of, without_line_numbers
+from tests.notebook.test_html import Seen
 
 SCRIPT = Path(ps.__file__).parent / "engine" / "live_table.js"
 
@@ -177,6 +178,16 @@ def test_a_table_that_cannot_be_drawn_costs_the_caller_no_changes(
     assert [record.getMessage() for record in caplog.records] == ["the live table of totals stopped"]
 
 
+def test_where_no_widgets_are_the_table_is_html(engine: ps.Engine) -> None:
+    table = engine.watch("totals")
+    engine.tick(orders=[ps.insert(Order("<b>bath</b>", 5000)), ps.insert(Order("york", 2))])
+    engine.tick(orders=[ps.insert(Order("york", 2))])
+    bundle = table._repr_mimebundle_()
+    data = bundle[0] if isinstance(bundle, tuple) else bundle
+    shown = Seen(data["text/html"]).texts
+    assert shown == ["totals, tick 2", "city", "cents", "<b>bath</b>", "5,000", "york", "4", "2 rows"]
+
+
 def test_a_rate_limit_without_a_loop_serves_every_request() -> None:
     served: list[int] = []
     throttle = RateLimited(lambda: served.append(1), 1e9)
@@ -208,6 +219,7 @@ def test_a_notebook_shows_the_widget_as_it_stands_after_the_last_tick(tmp_path: 
     )
     (output,) = made[1].outputs
     assert "application/vnd.jupyter.widget-view+json" in output.data
+    assert "no rows" in output.data["text/html"]
     assert text_of(made[3]) == "'997 rows, 2 shown'"
 
 

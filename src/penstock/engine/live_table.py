@@ -73,6 +73,20 @@ class LiveTable(anywidget.AnyWidget):  # type: ignore[misc]
         more = f", {shown:,} shown" if shown < self._rows.count else ""
         return rows + more + (f"; rows changed since tick {self._since:,}" if self._since else "")
 
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        """Add the table as it stands to the widget, for exports and wherever no widgets are."""
+        bundle: Any = super()._repr_mimebundle_(**options)
+        data = bundle[0] if isinstance(bundle, tuple) else bundle
+        if data is not None:
+            data["text/html"] = self._html()
+        return bundle
+
+    def _html(self) -> str:
+        from penstock.notebook import live_html
+
+        self._show.serve_waiting()
+        return live_html(self.table)
+
     def __repr__(self) -> str:
         self._show.serve_waiting()
         heading = "  ".join(self._columns)
