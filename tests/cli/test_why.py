@@ -31,6 +31,7 @@ def test_as_json_for_programs(penstock: Run) -> None:
         "why_not": "",
         "restriction": "shop = 'b'",
         "columns": ["shop", "price"],
+        "numbers": [False, True],
         "rows": [{"values": ["b", "2"], "weight": 1, "needed": True}],
         "possible": 1,
         "needed": 1,

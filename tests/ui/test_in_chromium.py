@@ -43,6 +43,17 @@ def test_rows_are_live_and_hostile_ones_are_text(start: Start, folder: Path, tab
     tab.get_by_text("No rows.").wait_for()
 
 
+def test_numbers_are_aligned_and_have_separators(start: Start, folder: Path, tab: Any) -> None:
+    put(folder, 2, ("a", 12345678901234567), ("c", -1234))
+    tab.goto(start(*RUN).url)
+    tab.get_by_role("tab", name="Rows").click()
+    wait_for_row(tab, "a", "12,345,678,901,234,571")
+    wait_for_row(tab, "c", "-1,234")
+    assert tab.locator("#rows tbody td.number", has_text="-1,234").count() == 1
+    assert tab.locator("#rows thead th.number", has_text="total").count() == 1
+    assert tab.locator("#rows thead th.number", has_text="shop").count() == 0
+
+
 def test_search_and_why_lead_to_the_source_rows(start: Start, folder: Path, tab: Any) -> None:
     put(folder, 2, (HOSTILE, 200), ("b", 7))
     tab.goto(start(*RUN).url)
@@ -82,7 +93,7 @@ def test_rows_are_asked_for_when_their_view_has_changed(start: Start, folder: Pa
     tab.clock.run_for(3000)
     assert asked == []
     put(folder, 3, ("a", 1000))
-    wait_for_row(tab, "a", "1000")
+    wait_for_row(tab, "a", "1,000")
     asked.clear()
     tab.evaluate("""() => {
         const search = document.getElementById("search");
@@ -127,6 +138,8 @@ def test_a_late_answer_does_not_replace_a_later_one(start: Start, folder: Path, 
     for shop in "ab":
         tab.get_by_role("button", name=re.compile(f'^Why is .*"{shop}"')).click()
         dialog.get_by_text("Reading the sources again").wait_for()
+        dialog.get_by_role("progressbar").wait_for()
+        dialog.get_by_text(re.compile(r"^\d+ s of at most 40 s$")).wait_for()
         if shop == "a":
             tab.get_by_role("button", name="Close").click()
     with tab.expect_event("requestfinished", lambda request: "/api/why" in request.url):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +19,10 @@ from penstock.engine.live_rows import CurrentRows
 from penstock.errors import FlowChanged
 from penstock.expr.row_classes import schema_of
 from penstock.io import Changelog, CsvChangelog, CsvDialect, JsonFiles, Print, TableFiles, parse_sink
+from penstock.state.inspection import SlotHeld
 from penstock.ui import CheckpointPage, RunPage, RunSubject, checkpoint_page, run_page
 from penstock.ui import view_rows as limits
+from penstock.ui.checkpoint_state import _labels
 from penstock.ui.flow_overview import flow_overview
 from penstock.ui.view_rows import MAX_ASKED, ViewRows
 
@@ -339,6 +342,30 @@ def test_values_that_javascript_would_round_are_text() -> None:
     assert view.page("", 0)["rows"][0]["values"] == ["a", "9007199254740993"]
 
 
+def test_columns_of_numbers_are_told() -> None:
+    page = page_of()
+    run(page)
+    found = page.rows("totals", "", 0)
+    assert (found["columns"], found["numbers"]) == (["shop", "total"], [False, True])
+
+
+def test_operators_of_one_kind_on_one_line_are_told_apart() -> None:
+    def slot(
+        name: str, what: str, called: str | None = None, operator: str | None = "join (on a)"
+    ) -> SlotHeld:
+        return SlotHeld(operator, called, "shop.py:3" if operator else None, name, what, {})
+
+    slots = [
+        slot("0a", "left"),
+        slot("0a", "right"),
+        slot("0b", "left"),
+        slot("0c", "x", "mine"),
+        slot("0d", "x", operator=None),
+    ]
+    join = "join at shop.py:3"
+    assert _labels(slots) == [join, join, f"{join} #2", "mine at shop.py:3", "0d"]
+
+
 # -- a checkpoint -----------------------------------------------------------------------------
 
 
@@ -349,7 +376,9 @@ def test_a_checkpoints_page_follows_its_commits(tmp_path: Path) -> None:
     run(page_of(), {"sales": [*SALES, Sale("c", 1)]}, checkpoint=tmp_path / "c", end=False)
     page.refresh()
     assert (page.status(0)["tick"], [slot["keys"] for slot in page.state()["slots"]]) == (3, [3])
-    operator = page.state()["slots"][0]["name"]
+    (slot,) = page.state()["slots"]
+    operator = slot["name"]
+    assert re.fullmatch(r"aggregate at .*\.py:\d+", slot["label"]), "no hash where there is a name"
     (value,) = page.state_of_key(operator, '"c"')["values"]
     assert (value["slot"], value["shard"]) == ("groups", 0)
     assert 1 in json.loads(value["value"])

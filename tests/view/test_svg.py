@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import combinations
+from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -15,7 +15,7 @@ from penstock import Flow
 from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
 from penstock.graph.node import FlowGraph
 from penstock.view import Picture, picture_of, to_svg
-from penstock.view.layout import layout_of
+from penstock.view.layout import Layout, layout_of, text_width
 from penstock.view.picture import Kind
 from tests.analysis import every_feature
 from tests.analysis.graphs import graphs
@@ -45,6 +45,34 @@ def assert_well_placed(picture: Picture) -> None:
         assert place.y + place.height / 2 <= layout.height + 1e-6
     for left, right in zip(layout.bands, layout.bands[1:], strict=False):
         assert left.right < right.left
+    assert_labels_are_clear(picture, layout)
+
+
+def assert_labels_are_clear(picture: Picture, layout: Layout) -> None:
+    """No label touches a box, the edge of a band, another label or a line, also not its own."""
+    forward = {n: arrow for n, arrow in enumerate(picture.arrows) if n not in layout.backward}
+    labels = [
+        (course.label - text_width(forward[n].label), course.label, course.y - 13, course.y - 3)
+        for n, course in layout.courses.items()
+        if forward[n].label
+    ]
+    for one, other in combinations(labels, 2):
+        assert one[1] <= other[0] or other[1] <= one[0] or one[3] <= other[2] or other[3] <= one[2]
+    for left, right, top, bottom in labels:
+        for place in layout.places.values():
+            across = left < place.right and place.left < right
+            assert not (across and top < place.y + place.height / 2 and bottom > place.y - place.height / 2)
+        for band in layout.bands:
+            assert all(not left < edge < right for edge in (band.left - 8, band.right + 8))
+        for n, arrow in forward.items():
+            course, source = layout.courses[n], layout.places[arrow.source]
+            straight = [(source.right, course.start, source.y)]
+            straight += [(bend.left, bend.right, bend.y) for bend in layout.bends[n]]
+            straight.append((course.end, layout.places[arrow.target].left, course.y))
+            for start, end, y in straight:
+                assert not (left < end and start < right and top < y < bottom)
+            for (_, begin, _), (end, _, _) in pairwise(straight):
+                assert end <= left + 1e-6 or begin >= right - 1e-6, "a line turns where a label stands"
 
 
 @settings(max_examples=50)

@@ -26,8 +26,7 @@ UiPort = Annotated[
     typer.Option("--ui-port", min=0, max=65535, help="Port of the page (default: a free one); implies --ui."),
 ]
 _WHY_SECONDS = 8.0
-_WHY_PATIENCE = 40.0
-"""Seconds until a search that does not end by itself is ended: loading and reading take time, too."""
+"""Seconds of searching, after the flow is loaded and the sources are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +62,18 @@ def why_process(command: Sequence[str], *arguments: str) -> Callable[[str, str],
     command: of `penstock`, with options. arguments: before the name of the view and the row.
     """
 
+    from penstock.ui.page import WHY_SECONDS
+
     def find(view: str, row: str) -> dict[str, Any]:
         # -P: a file of the user's named json.py, say, must not replace Python's own.
         penstock = [sys.executable, "-P", "-m", "penstock.cli"]
         try:
             done = subprocess.run(
                 [*penstock, *command, "--json", f"--seconds={_WHY_SECONDS}", "--", *arguments, view, "-"],
-                input=row, capture_output=True, text=True, timeout=_WHY_PATIENCE, check=False,
+                input=row, capture_output=True, text=True, timeout=WHY_SECONDS, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return {"why_not": f"The search took more than {_WHY_PATIENCE:.0f} seconds and was ended."}
+            return {"why_not": f"The search took more than {WHY_SECONDS} seconds and was ended."}
         # What a flow prints while it is loaded comes before the answer.
         last = done.stdout.strip().rpartition("\n")[2]
         with suppress(ValueError):

@@ -149,7 +149,7 @@ def witness_json(found: Witness) -> dict[str, Any]:
 
 
 def _source_json(name: str, read: SourceRead, found: Witness) -> dict[str, Any]:
-    from penstock.engine.live_rows import shown_json
+    from penstock.engine.live_rows import number_columns, shown_json
     from penstock.io.files.json_values import object_encoder
 
     encode = object_encoder(read.schema.fields)
@@ -170,6 +170,7 @@ def _source_json(name: str, read: SourceRead, found: Witness) -> dict[str, Any]:
         "why_not": read.why_not,
         "restriction": read.restriction,
         "columns": list(read.schema.names),
+        "numbers": number_columns(read.schema),
         "rows": rows,
         "possible": len(possible),
         "needed": sum(id(item) in needed for item in possible),

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from penstock.expr.types import DecimalType, Float64Type, Int32Type, Int64Type, Schema
+
 Row = tuple[Any, ...]
 
 
@@ -118,6 +120,12 @@ def _sorted(rows: dict[Row, int]) -> list[Row]:
         return sorted(rows)
     except TypeError:  # values of a column that cannot be compared
         return sorted(rows, key=repr)
+
+
+def number_columns(schema: Schema) -> list[bool]:
+    """Return for each column whether it holds numbers, which tables align by their last digit."""
+    numbers = Int32Type | Int64Type | Float64Type | DecimalType
+    return [isinstance(field.type, numbers) for field in schema.fields]
 
 
 def shown_json(value: Any) -> str | None:

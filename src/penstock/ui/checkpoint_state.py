@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,15 +46,27 @@ def _describe(held: CheckpointHeld) -> Json:
         "skipped": list(held.skipped),
         "positions": held.positions,
         "watermarks": held.watermarks,
-        "slots": [_slot(slot) for slot in held.slots],
+        "slots": [_slot(slot, label) for slot, label in zip(held.slots, _labels(held.slots), strict=True)],
     }
 
 
-def _slot(slot: SlotHeld) -> Json:
+def _labels(slots: Sequence[SlotHeld]) -> list[str]:
+    """Name the operators of slots by the user's name or their kind, and the line; else by the state."""
+    labels: dict[str, str] = {}
+    for slot in slots:
+        if slot.name not in labels:
+            name = slot.called or ("" if slot.operator is None else slot.operator.partition(" (")[0])
+            label = (f"{name} at {slot.place}" if slot.place else name) if name else slot.name
+            count = sum(other == label or other.startswith(f"{label} #") for other in labels.values())
+            labels[slot.name] = f"{label} #{count + 1}" if count else label
+    return [labels[slot.name] for slot in slots]
+
+
+def _slot(slot: SlotHeld, label: str) -> Json:
     return {
         "name": slot.called or slot.name,
+        "label": label,
         "operator": slot.operator or "removed from the flow",
-        "place": slot.place or "",
         "slot": slot.what,
         "keys": slot.whole.keys,
         "bytes": slot.whole.bytes,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.compute.client.dataclass_json import to_plain
 from penstock.ui.flow_overview import flow_description
-from penstock.ui.page import OneAtATime
+from penstock.ui.page import WHY_SECONDS, OneAtATime
 from penstock.ui.view_rows import ViewRows
 from penstock.view import to_svg
 from penstock.view.picture import Arrow, Box, BoxRole, Kind, Picture
@@ -54,7 +54,13 @@ class ControllerPage:
         return self._version
 
     def overview(self) -> Json:
-        return {"kind": "controller", "title": f"Controller at {self._address}", "sources": {}, "sinks": {}}
+        return {
+            "kind": "controller",
+            "title": f"Controller at {self._address}",
+            "why_seconds": WHY_SECONDS,
+            "sources": {},
+            "sinks": {},
+        }
 
     def flow(self, view: str) -> Json:
         if self._status is None:

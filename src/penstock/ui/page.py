@@ -9,6 +9,10 @@ from typing import Any, Protocol, TypeAlias
 Json: TypeAlias = "dict[str, Any]"
 
 
+WHY_SECONDS = 40
+"""Limit on the time of a question why a row is there: loading and reading take time, too."""
+
+
 class Page(Protocol):
     """Subject of a page: a run, a checkpoint, or a controller. The server calls it from its own threads."""
 

@@ -19,7 +19,7 @@ from penstock.io.source import dead_letter_folder
 from penstock.state.commit import CommitLog
 from penstock.ui.checkpoint_state import state_of, state_of_key
 from penstock.ui.flow_overview import flow_overview
-from penstock.ui.page import OneAtATime
+from penstock.ui.page import WHY_SECONDS, OneAtATime
 from penstock.ui.rows_read_back import (
     changes_of_tick,
     current_rows,
@@ -98,6 +98,7 @@ class RunPage:
             "kind": "run",
             "engine": subject.engine,
             "checkpoint": subject.checkpoint,
+            "why_seconds": WHY_SECONDS,
             **flow_overview(
                 subject.flow, subject.sources, subject.sinks, engine=subject.engine, shards=subject.shards
             ),

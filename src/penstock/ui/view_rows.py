@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from penstock.engine.live_rows import CurrentRows, Occurrence, shown_json
+from penstock.engine.live_rows import CurrentRows, Occurrence, number_columns, shown_json
 from penstock.expr.types import Schema
 from penstock.io.files.json_values import object_encoder
 
@@ -117,6 +117,7 @@ class ViewRows:
             rows = list(islice(found, offset, offset + PAGE_ROWS + 1))
         return {
             "columns": list(self.schema.names),
+            "numbers": number_columns(self.schema),
             "rows": [self._shown(row, occurrence) for row, occurrence in rows[:PAGE_ROWS]],
             "more": len(rows) > PAGE_ROWS,
             "total": len(listed),

@@ -22,6 +22,8 @@ Id: TypeAlias = str
 _LINE, _LETTER, _PADDING = 16.0, 6.7, 12.0
 _BOLD = 1.06
 _BESIDE, _BETWEEN, _ARROW = 24.0, 34.0, 14.0
+_BEFORE = 12.0
+"""Distance of a label from the column of its box, beyond the edge of a band."""
 _MOST_BENDS = 10_000
 _SWEEPS = 6
 
@@ -45,6 +47,20 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Course:
+    """Where an arrow runs straight beside its boxes: it turns between the columns, clear of boxes and labels.
+
+    start: x to which it runs straight from its source. end: x from which it runs straight to its target, at
+    height y; its label ends at x `label`.
+    """
+
+    start: float
+    end: float
+    y: float
+    label: float
+
+
+@dataclass(frozen=True, slots=True)
 class Band:
     """Columns of a stratum."""
 
@@ -57,13 +73,13 @@ class Band:
 class Layout:
     """Where the parts of a picture stand.
 
-    bends: of each arrow, by its number, from left to right. ends: height at which it meets its box. backward:
-    arrows that go round below instead, from right to left.
+    bends: of each arrow, by its number, from left to right. backward: arrows that go round below instead,
+    from right to left.
     """
 
     places: Mapping[Id, Place]
     bends: Mapping[int, Sequence[Place]]
-    ends: Mapping[int, float]
+    courses: Mapping[int, Course]
     backward: frozenset[int]
     bands: Sequence[Band]
     width: float
@@ -98,7 +114,8 @@ class _Columns:
         self._divide_long_arrows()
         columns = self._ordered()
         middles = self._middles(columns)
-        left = self._lefts(columns)
+        room = self._room()
+        left = self._lefts(columns, room)
         places = {
             id_: Place(left[at] + self._width(ids) / 2, middles[id_], *self.size[id_])
             for at, ids in enumerate(columns)
@@ -108,8 +125,11 @@ class _Columns:
         places = {id_: Place(p.x, p.y - top, p.width, p.height) for id_, p in places.items()}
         return Layout(
             {box.id: places[box.id] for box in self.picture.boxes},
-            {number: [places[id_] for id_ in chain] for number, chain in self.chains.items()},
-            self._ends(places),
+            {
+                number: [self._widened(places[id_], columns, left, room, self.column[id_]) for id_ in chain]
+                for number, chain in self.chains.items()
+            },
+            self._courses(places, columns, left, room),
             self.backward,
             [self._band(stratum, places) for stratum in self.picture.strata],
             max((each.right for each in places.values()), default=0.0),
@@ -228,12 +248,24 @@ class _Columns:
     def _width(self, ids: Sequence[Id]) -> float:
         return max((self.size[id_][0] for id_ in ids), default=0.0)
 
-    def _lefts(self, columns: list[list[Id]]) -> list[float]:
-        """Return where columns begin; between two is room for the arrows' labels."""
+    def _room(self) -> Mapping[int, float]:
+        """Return the room for labels before each column."""
         room: defaultdict[int, float] = defaultdict(float)
         for _, arrow in self._forward():
-            at = self.column[arrow.target]
-            room[at] = max(room[at], text_width(arrow.label))
+            if arrow.label:
+                at = self.column[arrow.target]
+                room[at] = max(room[at], text_width(arrow.label) + _BEFORE)
+        return room
+
+    def _widened(
+        self, bend: Place, columns: list[list[Id]], left: list[float], room: Mapping[int, float], at: int
+    ) -> Place:
+        """Let a bend pass the whole of its column, and the labels before it."""
+        start, end = left[at] - room[at], left[at] + self._width(columns[at])
+        return Place((start + end) / 2, bend.y, end - start, bend.height)
+
+    def _lefts(self, columns: list[list[Id]], room: Mapping[int, float]) -> list[float]:
+        """Return where columns begin; between two is room for the arrows' labels."""
         found, left = list[float](), 0.0
         for at, ids in enumerate(columns):
             left += room[at] if at else 0.0
@@ -241,16 +273,29 @@ class _Columns:
             left += self._width(ids) + _BETWEEN
         return found
 
-    def _ends(self, places: Mapping[Id, Place]) -> dict[int, float]:
+    def _courses(
+        self,
+        places: Mapping[Id, Place],
+        columns: list[list[Id]],
+        left: list[float],
+        room: Mapping[int, float],
+    ) -> dict[int, Course]:
         """Let the arrows to a box meet it one below the other, in the order in which they come."""
-        found: dict[int, float] = {}
+        found: dict[int, Course] = {}
         come: defaultdict[Id, list[tuple[float, int]]] = defaultdict(list)
         for number, arrow in self._forward():
             last = self.chains[number][-1] if self.chains[number] else arrow.source
             come[arrow.target].append((places[last].y, number))
         for target, arrows in come.items():
+            to = self.column[target]
             for at, (_, number) in enumerate(sorted(arrows)):
-                found[number] = places[target].y + (at - (len(arrows) - 1) / 2) * _ARROW
+                source = self.column[self.picture.arrows[number].source]
+                found[number] = Course(
+                    left[source] + self._width(columns[source]),
+                    left[to] - room[to],
+                    places[target].y + (at - (len(arrows) - 1) / 2) * _ARROW,
+                    left[to] - _BEFORE,
+                )
         return found
 
     def _band(self, stratum: Cluster, places: Mapping[Id, Place]) -> Band:

@@ -9,7 +9,7 @@ from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from penstock.view.layout import Band, Layout, Place, layout_of
+from penstock.view.layout import Band, Course, Layout, Place, layout_of
 from penstock.view.picture import FILLS, STROKES, BoxRole, Kind
 
 if TYPE_CHECKING:
@@ -92,8 +92,9 @@ def _arrow(arrow: Arrow, layout: Layout, number: int, below: int) -> Iterator[st
         tip = (target.x, target.y + target.height / 2)
         head = _head(*tip, up=True)
     else:
-        target = replace(target, y=layout.ends[number])
-        path, x, y = _through([source, *layout.bends[number], target])
+        course = layout.courses[number]
+        target = replace(target, y=course.y)
+        path, x, y = _through(source, layout.bends[number], course, target), course.label, course.y
         head = _head(target.left, target.y, up=False)
     width = _WIDE if arrow.kind is Kind.CHANGES else 1.3
     dash = ' stroke-dasharray="5 4"' if arrow.kind is Kind.DELAY else ""
@@ -117,17 +118,16 @@ def _head(x: float, y: float, *, up: bool) -> str:
     return f"M{x:.1f} {y:.1f}l-7 -4v8z"
 
 
-def _through(places: Sequence[Place]) -> tuple[str, float, float]:
-    """Return a curve from the right of the first place to the left of the last, and where a label ends."""
-    points = [(places[0].right, places[0].y)]
-    for bend in places[1:-1]:
-        points += [(bend.left, bend.y), (bend.right, bend.y)]
-    points.append((places[-1].left - 2, places[-1].y))
-    path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
-    for (x0, y0), (x1, y1) in pairwise(points):
+def _through(source: Place, bends: Sequence[Place], course: Course, target: Place) -> str:
+    """Return a line from the right of a box to the left of another, which turns between columns only."""
+    straight = [(source.right, course.start, source.y)]
+    straight += [(bend.left, bend.right, bend.y) for bend in bends]
+    straight.append((course.end, target.left - 2, target.y))
+    path = f"M{source.right:.1f} {source.y:.1f}H{course.start:.1f}"
+    for (_, x0, y0), (x1, end, y1) in pairwise(straight):
         half = (x1 - x0) / 2
-        path += f"C{x0 + half:.1f} {y0:.1f} {x1 - half:.1f} {y1:.1f} {x1:.1f} {y1:.1f}"
-    return path, points[-1][0] - 8, points[-1][1]
+        path += f"C{x0 + half:.1f} {y0:.1f} {x1 - half:.1f} {y1:.1f} {x1:.1f} {y1:.1f}H{end:.1f}"
+    return path
 
 
 def _round_below(source: Place, target: Place, depth: float) -> tuple[str, float, float]:

@@ -6,12 +6,13 @@ const RETRY = 1500;
 // Characters of a request's parameters. The server takes 64 KiB with all headers.
 const LONGEST = 60000;
 
-export async function ask(path, parameters = {}) {
+// patience: milliseconds after which an answer is not waited for any more; none: as long as it takes.
+export async function ask(path, parameters = {}, patience = null) {
   const asked = new URLSearchParams(parameters).toString();
   if (asked.length > LONGEST) {
     throw new Error(`The question is too long: ${whole(asked.length)} characters as an address, of ${whole(LONGEST)} at most.`);
   }
-  const answer = await fetch(`${path}?${asked}`);
+  const answer = await fetch(`${path}?${asked}`, patience === null ? {} : { signal: AbortSignal.timeout(patience) });
   if (answer.status === 403) throw new Error("The run has restarted. Open the address that it printed.");
   if (!answer.headers.get("content-type")?.startsWith("application/json")) {
     throw new Error(`The server refused the question: ${await answer.text()}`);

@@ -14,7 +14,7 @@ const COLLECTIONS = [{ title: "Collection" }, { title: "Columns" }, { title: "Wr
   { title: "Settled before", number: true }];
 const PROBLEMS = [{ title: "Last at" }, { title: "Where" }, { title: "Problem" }, { title: "Times", number: true }];
 
-const frontier = (time) => (time === null ? "the end" : String(time));
+const frontier = (time) => (time === null ? "the end" : whole(time));
 
 export function controllerPanel() {
   return {

@@ -1,5 +1,7 @@
 // Creation of elements. Text is only ever set as text: rows may hold markup.
 
+import { grouped } from "./format.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 export function element(name, attributes = {}, ...children) {
@@ -32,6 +34,15 @@ export function table(caption, columns, rows) {
       element("caption", {}, caption),
       element("thead", {}, element("tr", {}, ...head)),
       element("tbody", {}, ...body)));
+}
+
+// Columns and cells of rows that the server has sent, with numbers as such.
+export function dataColumns(found) {
+  return found.columns.map((title, at) => ({ title, number: found.numbers[at] }));
+}
+
+export function dataCells(found, values) {
+  return values.map((value, at) => (found.numbers[at] ? grouped(value) : value));
 }
 
 function dataCell(cell, column) {

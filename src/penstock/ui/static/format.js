@@ -6,6 +6,10 @@ const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumSignific
 export const whole = (n) => (n === null || n === undefined ? "" : WHOLE.format(n));
 export const short = (n) => (Number.isFinite(n) ? SHORT.format(n) : "");
 
+// A number as text, which may have more digits than JavaScript's numbers.
+export const grouped = (text) => text === null ? null
+  : text.replace(/^(-?)(\d+)/, (_, sign, digits) => sign + digits.replace(/\B(?=(\d{3})+$)/g, ","));
+
 export const counted = (n, one) => `${whole(n)} ${one}${n === 1 ? "" : "s"}`;
 
 export function duration(seconds) {

@@ -1,7 +1,7 @@
 // Watermarks, lag, late rows and dead letters.
 
 import { ask } from "./connection.js";
-import { element, note, table } from "./elements.js";
+import { dataCells, dataColumns, element, note, table } from "./elements.js";
 import { behind, clock, whole } from "./format.js";
 
 export function latePanel(overview) {
@@ -57,8 +57,8 @@ async function lateTable(view) {
     const found = await ask("api/rows", { view });
     if (found.why_not) return note(`${view}: ${found.why_not}`);
     if (!found.rows.length) return note(`${view}: no row was late.`);
-    const columns = [...found.columns.map((title) => ({ title })), { title: "Copies", number: true }, { title: "Tick", number: true }];
-    return table(`${view}: the latest late rows`, columns, found.rows.map((row) => [...row.values, whole(row.weight), whole(row.tick)]));
+    const columns = [...dataColumns(found), { title: "Copies", number: true }, { title: "Tick", number: true }];
+    return table(`${view}: the latest late rows`, columns, found.rows.map((row) => [...dataCells(found, row.values), whole(row.weight), whole(row.tick)]));
   } catch (error) {
     return note(error.message, "bad");
   }

@@ -1,7 +1,7 @@
 // Rows of a view, live, with search and the question why a row is there.
 
 import { ask } from "./connection.js";
-import { element, note, table } from "./elements.js";
+import { dataCells, dataColumns, element, note, table } from "./elements.js";
 import { counted, whole } from "./format.js";
 import { askWhy } from "./why_dialog.js";
 
@@ -56,11 +56,11 @@ export function rowsPanel(overview) {
     summary.textContent =
       `${whole(found.rows.length)} ${of}of ${kind}${changes}.` + since + (limit ? ` ${limit}.` : "");
     const newest = Math.max(0, ...found.rows.map((row) => row.tick));
-    const columns = [...found.columns.map((title) => ({ title })), { title: found.overflow ? "Change" : "Copies", number: true },
+    const columns = [...dataColumns(found), { title: found.overflow ? "Change" : "Copies", number: true },
       { title: "Changed in tick", number: true }, { title: "" }];
     const rows = found.rows.map((row) => ({
       class: row.tick && row.tick === newest ? "fresh" : null,
-      cells: [...row.values, whole(row.weight), row.tick ? whole(row.tick) : "", whyButton(row)],
+      cells: [...dataCells(found, row.values), whole(row.weight), row.tick ? whole(row.tick) : "", whyButton(row)],
     }));
     const focused = document.activeElement?.dataset?.row;
     body.replaceChildren(found.rows.length ? table(`Rows of ${view.value}`, columns, rows) : note("No rows."));
@@ -70,7 +70,7 @@ export function rowsPanel(overview) {
   function whyButton(row) {
     if (row.json === null) return ""; // too long to ask about
     return element("button", { type: "button", "data-row": row.json, "aria-label": `Why is ${row.json} here?`,
-      onclick: () => askWhy(view.value, row.json) }, "Why?");
+      onclick: () => askWhy(view.value, row.json, overview.why_seconds) }, "Why?");
   }
 
   const restart = () => { offset = 0; load(); };

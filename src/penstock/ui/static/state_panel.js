@@ -25,17 +25,19 @@ export function statePanel(follows) {
     event.preventDefault();
     try {
       const answer = await ask("api/key", { operator: operator.value, key: key.value });
-      found.replaceChildren(answer.why_not ? note(answer.why_not) : valueTable(operator.value, answer.values));
+      const label = operator.selectedOptions[0].textContent;
+      found.replaceChildren(answer.why_not ? note(answer.why_not) : valueTable(label, answer.values));
     } catch (error) {
       found.replaceChildren(note(error.message, "bad"));
     }
   }
 
-  function offer(names) {
-    lookUp.hidden = !names.length;
+  // labels: what to show of the operators, by the names that the server knows.
+  function offer(labels) {
+    lookUp.hidden = !labels.size;
     const chosen = operator.value;
-    operator.replaceChildren(...names.map((name) => element("option", { value: name }, name)));
-    if (names.includes(chosen)) operator.value = chosen;
+    operator.replaceChildren(...[...labels].map(([name, label]) => element("option", { value: name }, label)));
+    if (labels.has(chosen)) operator.value = chosen;
   }
 
   async function load() {
@@ -45,7 +47,7 @@ export function statePanel(follows) {
     try {
       const state = await ask("api/state");
       body.replaceChildren(...(state.why_not ? [note(state.why_not)] : described(state)));
-      offer([...new Set((state.slots ?? []).map((slot) => slot.name))]);
+      offer(new Map((state.slots ?? []).map((slot) => [slot.name, slot.label])));
     } catch (error) {
       body.replaceChildren(note(error.message, "bad"));
     }
@@ -94,10 +96,10 @@ function valueTable(operator, values) {
 }
 
 function slotTable(state) {
-  const columns = [{ title: "Name" }, { title: "Operator" }, { title: "At" }, { title: "Slot" },
+  const columns = [{ title: "Name" }, { title: "Operator" }, { title: "Slot" },
     { title: "Keys", number: true }, { title: "Bytes", number: true }, { title: "Keys by shard" }];
   const rows = state.slots.map((slot) => [
-    slot.name, slot.operator, slot.place, slot.slot, whole(slot.keys), bytes(slot.bytes),
+    slot.label, slot.operator, slot.slot, whole(slot.keys), bytes(slot.bytes),
     Object.entries(slot.shards).map(([shard, keys]) => `${shard}: ${whole(keys)}`).join("  "),
   ]);
   return rows.length ? table("State by operator", columns, rows) : note("It holds no state of operators.");

@@ -1,7 +1,7 @@
 // The source rows that a row came from, with the steps by which they were found.
 
 import { ask } from "./connection.js";
-import { element, note, table } from "./elements.js";
+import { dataCells, dataColumns, element, note, table } from "./elements.js";
 import { whole } from "./format.js";
 
 const dialog = document.getElementById("why");
@@ -17,17 +17,31 @@ let question = 0;
 
 const NOW = () => note("The search used the flow's file and the sources as they are now.");
 
-export async function askWhy(view, row) {
+// limit: seconds after which the server ends the search.
+export async function askWhy(view, row, limit) {
   asked = row;
   const number = ++question;
+  const bar = element("progress", { max: limit, value: 0, "aria-label": "Time of the search" });
+  const clock = element("span", { class: "note" });
   body.replaceChildren(element("pre", { tabindex: "0" }, row),
-    element("p", { role: "status" }, "Reading the sources again and running the flow on their rows…"));
+    element("p", { role: "status" }, "Reading the sources again and running the flow on their rows…"),
+    element("p", {}, bar, " ", clock));
+  const began = performance.now();
+  const show = () => {
+    const seconds = Math.floor((performance.now() - began) / 1000);
+    bar.value = seconds;
+    clock.textContent = `${seconds} s of at most ${limit} s`;
+  };
+  show();
+  const ticking = setInterval(show, 1000);
   dialog.showModal();
   try {
-    const found = await ask("api/why", { view, row });
+    const found = await ask("api/why", { view, row }, (limit + 10) * 1000);
     if (number === question) body.replaceChildren(element("pre", { tabindex: "0" }, row), ...described(found));
   } catch (error) {
     if (number === question) body.replaceChildren(note(error.message, "bad"));
+  } finally {
+    clearInterval(ticking);
   }
 }
 
@@ -50,10 +64,10 @@ function described(found) {
 function sourceRows(name, source, word) {
   if (source.why_not) return [element("h3", {}, name), note(source.why_not)];
   if (!source.rows.length) return [element("h3", {}, name), note("No row of this source is needed.")];
-  const columns = [...source.columns.map((title) => ({ title })), { title: "Copies", number: true }, { title: "" }];
+  const columns = [...dataColumns(source), { title: "Copies", number: true }, { title: "" }];
   const rows = source.rows.map((each) => ({
     class: each.needed ? null : "unneeded",
-    cells: [...each.values, whole(each.weight), each.needed ? word : ""],
+    cells: [...dataCells(source, each.values), whole(each.weight), each.needed ? word : ""],
   }));
   const chosen = source.restriction ? `with ${source.restriction}` : "that were read";
   const more = source.possible > source.rows.length ? `; the first ${source.rows.length}` : "";
