@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import anywidget
 import traitlets
@@ -75,11 +75,11 @@ class LiveTable(anywidget.AnyWidget):  # type: ignore[misc]
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         """Add the table as it stands to the widget, for exports and wherever no widgets are."""
-        bundle: Any = super()._repr_mimebundle_(**options)
-        data = bundle[0] if isinstance(bundle, tuple) else bundle
-        if data is not None:
-            data["text/html"] = self._html()
-        return bundle
+        shown = super()._repr_mimebundle_(**options)  # pyright: ignore
+        made = cast("tuple[dict[str, Any], dict[str, Any]] | None", shown)
+        if made is not None:
+            made[0]["text/html"] = self._html()
+        return made
 
     def _html(self) -> str:
         from penstock.notebook import live_html

@@ -245,11 +245,11 @@ def test_a_connection_that_is_cut_leaves_nothing_in_the_log() -> None:
             await served.kill()
             await until(lambda: line.broken)
             pass_time(10)
-        for result in await asyncio.gather(*sent, *kept, return_exceptions=True):
-            assert isinstance(result, ConnectionBroken | ReadTimeout)
+        results = await asyncio.gather(*sent, *kept, return_exceptions=True)
+        assert all(isinstance(result, ConnectionBroken | ReadTimeout) for result in results)
         subscribed.cancel()
         await asyncio.gather(subscribed, lost, return_exceptions=True)
-        del sent, kept, subscribed, lost, result
+        del sent, kept, subscribed, lost, results
         gc.collect()
         await asyncio.sleep(0)
         gc.collect()
