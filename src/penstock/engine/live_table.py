@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -82,10 +83,10 @@ class LiveTable(anywidget.AnyWidget):  # type: ignore[misc]
         return made
 
     def _html(self) -> str:
-        from penstock.notebook import live_html
-
         self._show.serve_waiting()
-        return live_html(self.table)
+        # As for all that notebooks show, by name: engines know nothing of notebooks.
+        html: str = import_module("penstock.notebook").live_html(self.table)
+        return html
 
     def __repr__(self) -> str:
         self._show.serve_waiting()
