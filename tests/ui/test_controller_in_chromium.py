@@ -16,7 +16,7 @@ pytest.importorskip("grpc", reason="grpcio is not installed")
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-from tests.ui.conftest import ENVIRONMENT, HOSTILE
+from tests.ui.conftest import ENVIRONMENT, HOSTILE, TOKEN
 
 pytestmark = pytest.mark.verify
 Ask = Callable[..., str]
@@ -47,7 +47,8 @@ def served(folder: Path) -> Iterator[tuple[str, Ask]]:
             f"r1={replica}", "--ui",
         )  # fmt: skip
         assert controller.stderr is not None
-        url = controller.stderr.readline().removeprefix("open ").strip()
+        printed = controller.stderr.readline().removeprefix("open ").strip()
+        url = printed.replace("$PENSTOCK_UI_TOKEN", TOKEN)
 
         def ask(*arguments: str) -> str:
             done = subprocess.run(
