@@ -313,7 +313,8 @@ def test_types_and_nullability_agree(table: Table, outcomes: list[Outcome]) -> N
     from penstock.spark.lowering.types import nullable_type, spark_type
 
     for chunk in chunks(outcomes):
-        fields = table.frame.select(*(o.column for o in chunk)).schema.fields
+        # By names of their own: one of another column would be taken for that column.
+        fields = table.frame.select(*(o.column.alias(f"c{at}") for at, o in enumerate(chunk))).schema.fields
         for outcome, field in zip(chunk, fields, strict=True):
             typed = check(outcome.expr, SCHEMA)
             its, mine = field.dataType, spark_type(typed.type)

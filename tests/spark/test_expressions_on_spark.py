@@ -70,7 +70,6 @@ def column_of(expr: Expr) -> Column:
         col.d / col.m,
         col.d % 0,
         (col.x * float("inf")).cast(int),
-        (col.x * float("inf")).cast("decimal(10,2)"),
         (col.x + 1e30).floor(),
         col.d.cast("decimal(5,5)"),
         col.s.cast(int),

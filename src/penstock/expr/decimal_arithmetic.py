@@ -81,6 +81,13 @@ def remainder(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
     return round_to_scale(WIDE.remainder(a, b), shape)
 
 
+def positive_remainder(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
+    if not b:
+        raise_zero_division()
+    rest = WIDE.remainder(a, b)
+    return round_to_scale(WIDE.remainder(WIDE.add(rest, b), b) if rest < 0 else rest, shape)
+
+
 def absolute(a: Decimal) -> Decimal:
     return a.copy_abs()
 
@@ -89,10 +96,10 @@ def negate(a: Decimal) -> Decimal:
     return a.copy_negate() if a else a
 
 
-def from_float(value: float, shape: DecimalSpec) -> Decimal:
-    """Convert a float to its shortest decimal, rounded to the scale. Raises for NaN and infinities."""
+def from_float(value: float, shape: DecimalSpec) -> Decimal | None:
+    """Convert a float to its shortest decimal, rounded to the scale; NaN and infinities to None, as Spark."""
     if value - value != 0.0:
-        raise_overflow(value, str(shape.type))
+        return None
     return round_to_scale(Decimal(repr(value)), shape)
 
 
@@ -109,6 +116,7 @@ NAMES: dict[str, Any] = {
     "x_decimal_multiply": multiply,
     "x_decimal_divide": divide,
     "x_decimal_modulo": remainder,
+    "x_decimal_pmod": positive_remainder,
     "x_decimal_abs": absolute,
     "x_decimal_negate": negate,
     "x_decimal_fit": round_to_scale,

@@ -142,7 +142,7 @@ class Emitter(Protocol):
 class StrictFunction(Function):
     """Function that is null if an argument is.
 
-    nullable: whether it can also be None for arguments that are not.
+    nullable: whether it can also be None for arguments that are not, for all calls or for a given one.
     python:   source of the value from non-null operands, each an atom or in brackets;
               `Emitter.name_value` binds one that is used twice.
     fallible: whether it can raise for some row, for all calls or for a given one.
@@ -154,7 +154,7 @@ class StrictFunction(Function):
     fallible: bool | Callable[[CallTerm], bool] = False
     keeps_nan: bool = False
     last_first: bool = False
-    nullable: bool = False
+    nullable: bool | Callable[[CallTerm], bool] = False
 
 
 Parameter: TypeAlias = DataType | type[DecimalType] | tuple["DataType | type[DecimalType]", ...]

@@ -164,7 +164,8 @@ class PythonEmitter(Emitter):
             function.name, GuardedSource(function.python(self, term, sources[::step]))
         ).source
         canonical = term.type != FLOAT64 or (function.keeps_nan and all(c.canonical for c in codes))
-        if function.nullable:
+        nullable = function.nullable
+        if nullable if isinstance(nullable, bool) else nullable(term):
             first, source = self.name_value(source)
             guards = (*guards, first)
         return GuardedSource(source, guards, canonical)

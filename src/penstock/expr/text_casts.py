@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import re
-from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import NAN, raise_overflow
 from penstock.expr.decimal_arithmetic import DecimalSpec, round_to_scale
+from penstock.expr.time_zones import to_utc, zone_of
 
-# Spark strips these: spaces and every control character.
-_BLANK = "".join(map(chr, range(33))) + "\x7f" + "".join(map(chr, range(0x80, 0xA0)))
 _JAVA_BLANK = "".join(map(chr, range(33)))
+# Spark strips these of all but floats, decimals and zones.
+_BLANK = f"{_JAVA_BLANK}\x7f"
 # Written so that there is one way to match a text: with two, a row of many digits takes the square of them.
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _FLOAT = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?", re.ASCII)
 _HEX_FLOAT = re.compile(r"([+-]?0[xX][0-9a-fA-F]*(?:\.[0-9a-fA-F]*)?[pP][+-]?[0-9]+)[dDfF]?", re.ASCII)
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+# Digits of any script, if Java has them in one character.
+_DIGITS = r"(?:(?![\U00010000-\U0010FFFF])\d)"
+_DECIMAL = re.compile(rf"[+-]?(?:{_DIGITS}+(?:\.{_DIGITS}*)?|\.{_DIGITS}+)(?:[eE][+-]?{_DIGITS}+)?")
 _SPECIAL = {
     "nan": NAN,
     "+nan": NAN,
@@ -31,11 +34,10 @@ _BOOLS = {
 }
 _DAY = re.compile(r"(?:\+(?!-))?(-?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
 # A zone is allowed only after seconds.
-_TIME = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?(?: *(Z|UTC|GMT|[+-][\d:]+))?)?)?"
-_MOMENT = re.compile(rf"\+?(\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T]{_TIME})?)?)?", re.ASCII)
-_ZONE = re.compile(r"(\d{1,2})(?::(\d{1,2})|:(\d{2}):(\d{2})|)", re.ASCII)
-_ZONE_OF_DIGITS = re.compile(r"(\d{2})(\d{2})(\d{2})?", re.ASCII)
-_MAX_ZONE = timedelta(hours=18)
+_TIME = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?([^.\d].*)?)?)?"
+_MOMENT = re.compile(
+    rf"\+?(\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T]{_TIME})?)?)?", re.ASCII | re.DOTALL
+)
 
 
 def malformed_error(text: str, type: str) -> NoReturn:
@@ -78,7 +80,7 @@ def to_float(text: str) -> float:
 
 def to_decimal(text: str, shape: DecimalSpec) -> Decimal:
     """Parse a decimal with optional exponent, rounded half up to the scale."""
-    stripped = text.strip(_BLANK)
+    stripped = text.strip(_JAVA_BLANK)
     if _DECIMAL.fullmatch(stripped):
         try:
             return round_to_scale(Decimal(stripped), shape)
@@ -108,7 +110,7 @@ def to_date(text: str) -> date:
 
 
 def to_timestamp(text: str) -> datetime:
-    """Parse ISO-8601 as Spark does: UTC by default, digits beyond microseconds dropped."""
+    """Parse ISO-8601 as Spark does: UTC without a zone, digits beyond microseconds dropped."""
     found = _MOMENT.fullmatch(text.strip(_BLANK))
     if found is not None:
         year, month, day, hour, minute, second, fraction, zone = found.groups()
@@ -124,26 +126,13 @@ def to_timestamp(text: str) -> datetime:
                 int(f"{fraction or '':0<6.6}"),
                 UTC,
             )
-            return moment - _offset(zone)
+            return moment if zone is None else to_utc(moment, zone_of(zone.strip(_JAVA_BLANK)))
         except ValueError:
             pass
-        except OverflowError:
-            raise_overflow(text, "timestamp")
+        except EvaluationError as error:
+            if error.facts.get("beyond_years"):
+                raise
     malformed_error(text, "timestamp")
-
-
-def _offset(zone: str | None) -> timedelta:
-    if zone is None or zone in ("Z", "UTC", "GMT"):
-        return timedelta()
-    found = _ZONE.fullmatch(zone, 1) or _ZONE_OF_DIGITS.fullmatch(zone, 1)
-    if found is None:
-        raise ValueError(zone)
-    hours, *rest = (int(part) for part in found.groups() if part is not None)
-    minutes, seconds = (*rest, 0, 0)[:2]
-    offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
-    if minutes > 59 or seconds > 59 or offset > _MAX_ZONE:
-        raise ValueError(zone)
-    return -offset if zone[0] == "-" else offset
 
 
 # -- values to text ------------------------------------------------------------------------

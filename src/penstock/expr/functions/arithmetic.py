@@ -216,7 +216,33 @@ def _float_remainder(a: float, b: float) -> float:
     return math.fmod(a, b)
 
 
+def _positive(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    a, b = operands
+    if isinstance(call.type, DecimalType):
+        return f"x_decimal_pmod({a}, {b}, {emitter.constant(decimal_spec(call.type))})"
+    if call.type == FLOAT64:
+        return f"x_float_pmod({a}, {b})"
+    return f"x_pmod({a}, {b}, {32 if call.type == INT32 else 64})"
+
+
+def _positive_remainder(a: int, b: int, bits: int) -> int:
+    """Return the remainder of a division, increased by the divisor if it is negative."""
+    rest = _signed_remainder(a, b)
+    if rest >= 0:
+        return rest
+    # The sum leaves the range of the type at its other end, as Spark's does.
+    total = rest + b
+    return _signed_remainder(total if total >= -(1 << bits - 1) else total + (1 << bits), b)
+
+
+def _positive_float_remainder(a: float, b: float) -> float:
+    rest = _float_remainder(a, b)
+    return _float_remainder(rest + b, b) if rest < 0 else rest
+
+
 NAMES: dict[str, Any] = {
+    "x_pmod": _positive_remainder,
+    "x_float_pmod": _positive_float_remainder,
     "x_div": _truncated_quotient,
     "x_modulo": _signed_remainder,
     "x_float_modulo": _float_remainder,
@@ -229,4 +255,13 @@ FUNCTIONS: tuple[Function, ...] = (
     StrictFunction("divide", _rule("/", _quotient_type), _divide, fallible=True, last_first=True),
     StrictFunction("div", _div_rule, _div, fallible=True, last_first=True),
     StrictFunction("modulo", _rule("%", _remainder_type), _modulo, fallible=True, last_first=True),
+    StrictFunction(
+        "pmod",
+        _rule("pmod", _remainder_type),
+        _positive,
+        fallible=True,
+        last_first=True,
+        arity=(2, 2),
+        meaning="Remainder, with the divisor added if it is negative.",
+    ),
 )

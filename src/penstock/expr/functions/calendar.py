@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import math
-import re
 from calendar import monthrange
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import EPOCH, raise_overflow
 from penstock.expr.function_bases import fixed
 from penstock.expr.functions.time import add_months, shift
 from penstock.expr.time_patterns import DAYS, MONTHS
+from penstock.expr.time_zones import from_utc, to_utc, zone_of
 from penstock.expr.types import BOOL, DATE, FLOAT64, INT32, INT64, STR, TIMESTAMP, DecimalType
 from penstock.expr.typing_rules import Function
 
 _MICROSECOND = timedelta(microseconds=1)
 _SECONDS_OF_31_DAYS = 31 * 86_400
-_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::(\d{2}))?", re.ASCII)
-_REGION = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*")
 
 # -- units ---------------------------------------------------------------------------------------
 
@@ -119,44 +116,6 @@ def weekday_of(name: str) -> int:
 
 def next_day(day: date, weekday: int) -> date:
     return shift(day, timedelta(days=(weekday - day.weekday() - 1) % 7 + 1))
-
-
-# -- zones -----------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=64)
-def zone_of(name: str) -> tzinfo:
-    """Return a time zone, by region or offset. Raises `EvaluationError` for an unknown one."""
-    if name in ("Z", "UTC", "GMT", "UT"):
-        return UTC
-    offset = _OFFSET.fullmatch(name)
-    if offset is not None:
-        sign, hours, minutes = offset[1], int(offset[2]), int(offset[3] or 0)
-        span = timedelta(hours=hours, minutes=minutes)
-        if minutes < 60 and span <= timedelta(hours=18):
-            return timezone(-span if sign == "-" else span)
-    elif _REGION.fullmatch(name):
-        try:
-            return ZoneInfo(name)
-        except (LookupError, ValueError, OSError):
-            pass
-    raise EvaluationError(f"the time zone {name!r}, which has no counterpart here")
-
-
-def from_utc(moment: datetime, zone: tzinfo) -> datetime:
-    """Return what a clock of the zone shows, as a time in UTC."""
-    try:
-        return moment.astimezone(zone).replace(tzinfo=UTC, fold=0)
-    except (OverflowError, ValueError):
-        raise_overflow(f"{moment} in {zone}", "timestamp")
-
-
-def to_utc(wall: datetime, zone: tzinfo) -> datetime:
-    """Return when a clock of the zone shows this, the first time if it does so twice."""
-    try:
-        return wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
-    except (OverflowError, ValueError):
-        raise_overflow(f"{wall} in {zone}", "timestamp")
 
 
 # -- numbers ---------------------------------------------------------------------------------------

@@ -106,11 +106,19 @@ def _is_castable(source: DataType, target: DataType) -> bool:
         return True
     if isinstance(source, MapType) and isinstance(target, MapType):
         castable = _is_castable(source.key, target.key) and _is_castable(source.value, target.value)
+        castable = castable and not _makes_null(source.key, target.key)
+        nullable = source.nullable or _makes_null(source.value, target.value)
     elif isinstance(source, ListType) and isinstance(target, ListType):
         castable = _is_castable(source.element, target.element)
+        nullable = source.nullable or _makes_null(source.element, target.element)
     else:
         return False
-    return castable and (target.nullable or not source.nullable)
+    return castable and (target.nullable or not nullable)
+
+
+def _makes_null(source: DataType, target: DataType) -> bool:
+    """Return whether a cast makes null of some value: of NaN and infinities, which no decimal is."""
+    return isinstance(source, Float64Type) and isinstance(target, DecimalType)
 
 
 def _instead(source: DataType) -> str:
@@ -129,7 +137,7 @@ def _rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
             f"{source} cannot be cast to {target}",
             fix=f"it can be cast to {', '.join(targets)}" if targets else _instead(source),
         )
-    return Signature((source,), target)
+    return Signature((source,), target, True if _makes_null(source, target) else None)
 
 
 def _cast(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
@@ -169,7 +177,8 @@ def _cast_entries(emitter: Emitter, call: CallTerm, entries: str) -> str:
 def _cast_variable(emitter: Emitter, name: str, source: DataType, target: DataType, nullable: bool) -> str:
     """Return the source of the cast of a variable of generated code."""
     variable = CallTerm(source, nullable, VARIABLE, (), (name,))
-    return emitter.value(CallTerm(target, nullable, CAST, (variable,), (target,)))
+    made = nullable or _makes_null(source, target)
+    return emitter.value(CallTerm(target, made, CAST, (variable,), (target,)))
 
 
 def _after(emitter: Emitter, values: str, made: Callable[[str], str]) -> str:
@@ -192,7 +201,14 @@ def _can_fail(source: DataType, target: DataType) -> bool:
     return entry is not None and entry.fallible
 
 
-CAST = StrictFunction("cast", _rule, _cast, fallible=_fallible, keeps_nan=True)
+CAST = StrictFunction(
+    "cast",
+    _rule,
+    _cast,
+    fallible=_fallible,
+    keeps_nan=True,
+    nullable=lambda call: _makes_null(call.arguments[0].type, call.type),
+)
 
 
 def int_of_float(value: float, bits: int) -> int:

@@ -1,6 +1,6 @@
 """Dates and timestamps in JSON texts, as `from_json` reads them: more forms than a cast takes.
 
-"GMT" may stand anywhere, times may have a zone by name, and whole numbers are days or seconds since 1970.
+"GMT" may stand anywhere, and whole numbers are days or seconds since 1970.
 """
 
 from __future__ import annotations
@@ -12,47 +12,12 @@ from typing import Any
 
 from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import EPOCH, raise_overflow
-from penstock.expr.functions.calendar import to_utc, zone_of
 from penstock.expr.text_casts import to_date, to_timestamp
 
 _WHOLE = re.compile(r"[+-]?\d+")
-_NAMED_ZONE = re.compile(r"(.*:\d{1,2}:\d{1,2}(?:\.\d*)?) *([A-Za-z](?:.*\S)?)\s*", re.ASCII | re.DOTALL)
 _TIME_ALONE = re.compile(r"(?:T(?=\d)|(?=\s*\d{1,2}:))(\s*\d{1,2}.*)", re.ASCII | re.DOTALL)
-_OFFSET = re.compile(r"(?:UTC|GMT|UT)([+-].*)", re.ASCII)
 _NEGATIVE = re.compile(r"\s*-(?=\d{4})", re.ASCII)
 _YEAR = re.compile(r"[+-]?\d+", re.ASCII)
-
-_SHORT_ZONES = {
-    "ACT": "Australia/Darwin",
-    "AET": "Australia/Sydney",
-    "AGT": "America/Argentina/Buenos_Aires",
-    "ART": "Africa/Cairo",
-    "AST": "America/Anchorage",
-    "BET": "America/Sao_Paulo",
-    "BST": "Asia/Dhaka",
-    "CAT": "Africa/Harare",
-    "CNT": "America/St_Johns",
-    "CST": "America/Chicago",
-    "CTT": "Asia/Shanghai",
-    "EAT": "Africa/Addis_Ababa",
-    "ECT": "Europe/Paris",
-    "IET": "America/Indiana/Indianapolis",
-    "IST": "Asia/Kolkata",
-    "JST": "Asia/Tokyo",
-    "MIT": "Pacific/Apia",
-    "NET": "Asia/Yerevan",
-    "NST": "Pacific/Auckland",
-    "PLT": "Asia/Karachi",
-    "PNT": "America/Phoenix",
-    "PRT": "America/Puerto_Rico",
-    "PST": "America/Los_Angeles",
-    "SST": "Pacific/Guadalcanal",
-    "VST": "Asia/Ho_Chi_Minh",
-    "EST": "-05:00",
-    "MST": "-07:00",
-    "HST": "-10:00",
-}
-"""Names of zones in old versions of Java."""
 
 _MAX_DAYS = 2**31
 _MAX_YEAR = 5_881_580
@@ -109,20 +74,7 @@ def _read_moment(text: str) -> datetime | None:
     negative = _NEGATIVE.match(shown)
     if negative is not None and _read_moment(shown[negative.end() :]) is not None:
         raise_overflow(shown, "timestamp")
-    found = _read(to_timestamp, text, _MAX_YEAR_OF_TIME)
-    named = _NAMED_ZONE.fullmatch(text) if found is None else None
-    if named is None:
-        return found
-    shown, name = named.groups()
-    offset = _OFFSET.fullmatch(name)
-    if offset is not None:
-        return _read(to_timestamp, shown + offset[1], _MAX_YEAR_OF_TIME)
-    try:
-        zone = zone_of(_SHORT_ZONES.get(name, name))
-    except EvaluationError:
-        return None
-    wall = _read(to_timestamp, shown, _MAX_YEAR_OF_TIME)
-    return None if wall is None else to_utc(wall, zone)
+    return _read(to_timestamp, text, _MAX_YEAR_OF_TIME)
 
 
 def _read(read: Callable[[str], Any], text: str, last: int) -> Any:

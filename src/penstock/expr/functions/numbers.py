@@ -7,7 +7,7 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
-from penstock.expr.code_runtime import NAN, raise_overflow, raise_zero_division
+from penstock.expr.code_runtime import NAN, raise_overflow
 from penstock.expr.decimal_arithmetic import WIDE, DecimalSpec, round_half_up, round_to_scale
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, fixed
 from penstock.expr.functions.arithmetic import RANGES, decimal_spec, overflow_checked
@@ -264,31 +264,12 @@ def square_root(value: float) -> float:
     return math.sqrt(value) if value >= 0 else NAN
 
 
-def positive_remainder(value: int, by: int) -> int:
-    """Return the remainder of a division, as many times increased by the divisor as makes it positive."""
-    if not by:
-        raise_zero_division()
-    rest = _remainder(value, by)
-    if rest >= 0:
-        return rest
-    # The sum leaves the range of 64 bits at its other end, as Spark's does.
-    total = rest + by
-    return _remainder(total if total >= -(2**63) else total + 2**64, by)
-
-
-def _remainder(value: int, by: int) -> int:
-    """Return the remainder of a division that is cut towards zero."""
-    rest = abs(value) % abs(by)
-    return rest if value >= 0 else -rest
-
-
 def sign(value: float) -> float:
     return value if value != value or not value else math.copysign(1.0, value)
 
 
 NAMES: dict[str, Any] = {
     "x_sign": sign,
-    "x_pmod": positive_remainder,
     "x_sqrt": square_root,
     "x_round_float": round_float,
     "x_round_int": round_int,
@@ -328,5 +309,4 @@ FUNCTIONS: tuple[Function, ...] = (
     fixed("bitwise_xor", "Bits set in exactly one.", (INT64, INT64), INT64, "({0} ^ {1})"),
     fixed("bitwise_not", "All bits inverted.", (INT64,), INT64, "(~{0})"),
     fixed("bit_count", "Number of set bits.", (INT64,), INT32, "({0} & 0xFFFFFFFFFFFFFFFF).bit_count()"),
-    fixed("pmod", "Non-negative remainder.", (INT64, INT64), INT64, "x_pmod({0}, {1})", fallible=True),
 )

@@ -194,7 +194,8 @@ def rpad(text: str, length: int, padding: str) -> str:
 
 def initcap(text: str) -> str:
     """Capitalize each word; words are divided by blanks."""
-    return " ".join(word[:1].title() + word[1:] for word in text.lower().split(" "))
+    # The rest of a word is in lower case as the whole of it: a sigma that ends it has a form of its own.
+    return " ".join(w[:1].title() + w.lower()[len(w[:1].lower()) :] for w in text.split(" "))
 
 
 def translate(text: str, search: str, by: str) -> str:

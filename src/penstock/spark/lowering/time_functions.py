@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 _DAY = 86_400_000_000
 _WIDTHS = {"second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000, "day": _DAY}
 # The texts that are read as moments: with a zone, which then decides, and without, in UTC. Spark would
-# read more (a time of today, zones by name), in ways that depend on the session.
-_BLANK = r"[\x00-\x20\x7f-\x9f]*"
+# read times of today, too.
+_BLANK = r"[\x00-\x20\x7f]*"
 _DATE = rf"^{_BLANK}\+?\d{{4,6}}-\d{{1,2}}-\d{{1,2}}"
-_ZONED = rf"{_DATE}[ T]\d{{1,2}}:\d{{1,2}}:\d{{1,2}}(\.\d*)? *(Z|UTC|GMT|[+-][\d:]+){_BLANK}$"
+_ZONED = rf"(?s){_DATE}[ T]\d{{1,2}}:\d{{1,2}}:\d{{1,2}}(\.\d*)?{_BLANK}[^.\d\x00-\x20\x7f].*$"
 _LOCAL = rf"({_DATE}([ T]\d[\d:.]*)?|^{_BLANK}\+?\d{{4,6}}(-\d{{1,2}})?){_BLANK}$"
 
 
