@@ -59,13 +59,25 @@ def assert_true(condition: Any, message: Any = None) -> Expr:
     return Call("when", (tested, Call("cast", (operand(None),), (STR,)), failed))
 
 
+def mask(
+    text: Any,
+    upper: str | None = "X",
+    lower: str | None = "x",
+    digit: str | None = "n",
+    other: str | None = None,
+) -> Expr:
+    """The text with letters and digits replaced. Takes a text, and what replaces each kind; None keeps it."""
+    return Call("mask", (operand(text),), (upper, lower, digit, other))
+
+
 def try_to_binary(text: Any, format: str = "hex") -> Expr:
     """As `to_binary`; null if the text doesn't fit. Takes a text, and hex, base64 or utf-8."""
     return Call("try_eval", (Call("to_binary", (operand(text), operand(format))),))
 
 
 _OTHERS = (
-    *("array_append", "array_prepend", "arrays_zip", "assert_true", "from_json", "size", "try_to_binary"),
+    *("array_append", "array_prepend", "arrays_zip", "assert_true", "from_json", "mask", "size"),
+    "try_to_binary",
 )
 
 

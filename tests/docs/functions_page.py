@@ -25,7 +25,7 @@ lists differences from Spark.
 """
 
 SECTIONS = {
-    "Numbers": ("numbers", "mathematics"),
+    "Numbers": ("arithmetic", "numbers", "mathematics"),
     "Text": ("strings", "formatting"),
     "Regular expressions": ("regular_expressions",),
     "Bytes and encodings": ("encodings",),
@@ -43,6 +43,7 @@ OF_SEVERAL_CALLS = {
     "size": "Lists",
     "assert_true": "Errors",
     "from_json": "JSON",
+    "mask": "Text",
     "try_to_binary": "Bytes and encodings",
 }
 """Sections of functions that have no entry of their own in the catalogue."""
@@ -75,6 +76,7 @@ ARGUMENTS = {
     "from_json": "str, type, mode",
     "get": "list, position",
     "json_tuple": "str, *names",
+    "mask": "str, upper, lower, digit, other",
     "map": "*keys_and_values",
     "map_concat": "*maps",
     "map_contains_key": "map, key",
@@ -85,6 +87,7 @@ ARGUMENTS = {
     "map_keys": "map",
     "map_values": "map",
     "map_zip_with": "map, map, function",
+    "pmod": "number, number",
     "raise_error": "str",
     "reverse": "list or str",
     "sequence": "first, last, step",
@@ -209,6 +212,7 @@ EXAMPLES = {
     "next_day": "date('2024-02-29'), 'Mon'",
     "octet_length": "'é'",
     "overlay": "'green tea', 'black', 1, 5",
+    "mask": "'Ab 12'",
     "pmod": "-7, 3",
     "power": "2.0, 10.0",
     "radians": "180.0",

@@ -262,6 +262,7 @@ for _function in CATALOGUE.values():
         _kinds = (_kind_of(_result),) if _result is not None else map(_kind_of, _function.takes[0])
         for _kind in _kinds:
             _FIXED.setdefault(_kind, []).append(_function)
+_ZONES = ("Z", " UTC+3", " Europe/Zurich", "PST", " -3:5", "GMT+04:30", " +0930", " utc", " UT-1 ", "X")
 _SMALL = st.integers(-5, 5)
 
 _PATTERNS = st.sampled_from(
@@ -280,6 +281,10 @@ _PATTERNS = st.sampled_from(
         *(r"[\p{Alpha}&-]", r"\Q.\E", r"(?:1|2){1,2}", r"\h", r"\R", r"(?=1)\d", r"[0-9]++", r"(\d)(?!\1)\S"),
     ]
 )
+_LETTERS = [
+    *("y", "yyyy", "yy", "M", "MM", "LLL", "d", "dd", "D", "DD", "H", "kk"),
+    *("K", "hh", "m", "ss", "S", "SSS", "a"),
+]
 _TIME_PATTERNS = st.sampled_from(
     [
         *(
@@ -290,9 +295,9 @@ _TIME_PATTERNS = st.sampled_from(
             "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
             "yyyy",
         ),
-        *("d MMM yyyy hh:mm a", "MMMM d, y", "yyyy DDD", "HHmmss", "k:m", "yyyy-MM"),
+        *("d MMM yyyy hh:mm a", "MMMM d, y", "yyyy DDD", "HHmmss", "k:m", "yyyy-MM", "dd-DDD", "yyyy[-MM]"),
     ]
-)
+) | st.lists(st.sampled_from(_LETTERS), min_size=1, max_size=4).map("-".join)
 _seeds = st.integers(0, 10_000).map(random.Random)
 # Half of a surrogate pair is something else in `json_tuple` on Spark.
 _JSON = _seeds.map(lambda choice: random_json.json_text(choice, 0.3).replace('\\ud83d"', '"'))
@@ -308,7 +313,10 @@ _PREPARED: dict[Any, st.SearchStrategy[Any]] = {
     unit_of: st.sampled_from(["microsecond", "SECOND", "hour", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR"]),
     weekday_of: st.sampled_from(["MO", "tue", "Sunday"]),
     zone_of: st.sampled_from(
-        ["UTC", "Europe/Zurich", "America/New_York", "Asia/Kolkata", "+02:30", "-11:00"]
+        [
+            *("UTC", "Europe/Zurich", "America/New_York", "Asia/Kolkata", "+02:30", "-11:00", "UTC+3", "PST"),
+            *("GMT-4:05", "+013007", "Etc/GMT+3"),
+        ]
     ),
 }
 
@@ -341,6 +349,11 @@ def lists(draw: st.DrawFn) -> Expr:
 def maps(draw: st.DrawFn) -> Expr:
     """A map from text to whole numbers, or what is made of one."""
     return draw(st.sampled_from((_Drawing.map, _Drawing.of_map)))(_Drawing(draw), 2)
+
+
+def modest(value: Expr) -> Expr:
+    """Floats without those that Java before 19 shows with a digit too many, by which they are rounded."""
+    return ps.when((value.abs() < 1e9) | ~(value.abs() < math.inf), value).otherwise(2.5)
 
 
 class _Drawing:
@@ -645,12 +658,11 @@ class _Drawing:
     def _arithmetic(self, kind: str, other: Any, d: int) -> list[Any]:
         """Operators of a kind with itself, or with `other` on the right."""
 
+        def number() -> Expr:
+            return modest(self.of(kind, d)) if kind == "float" else self.of(kind, d)
+
         def right() -> Any:
             return other() if self.draw(st.booleans()) else self.of(kind, d)
-
-        def modest(value: Expr) -> Expr:
-            # Floats round as they are shown, and Java before 19 shows some large ones with a digit too many.
-            return ps.when(value.abs() < 1e9, value).otherwise(2.5) if kind == "float" else value
 
         ways = [
             lambda: self.of(kind, d) + right(),
@@ -659,8 +671,9 @@ class _Drawing:
             lambda: self.of(kind, d) % right(),
             lambda: -self.of(kind, d),
             lambda: abs(self.of(kind, d)),
-            lambda: modest(self.of(kind, d)).round(self.pick(0, 1, 2, -1, -2)),
-            lambda: Call("bround", (modest(self.of(kind, d)),), (self.pick(0, 1, 2, -1, -2),)),
+            lambda: number().round(self.pick(0, 1, 2, -1, -2)),
+            lambda: Call("bround", (number(),), (self.pick(0, 1, 2, -1, -2),)),
+            lambda: F.pmod(self.of(kind, d), right()),
         ]
         tried = ["try_add", "try_subtract", "try_multiply", "try_modulo"]
         if kind in ("float", "decimal"):
@@ -686,6 +699,7 @@ class _Drawing:
             lambda: self.tried_cast(target, d, "int32", "int64", "decimal", "bool"),
             lambda: Column("number").cast(target),
             lambda: (self.of("int32", 0) / 8).cast(target),
+            lambda: modest(self.of("float", d)).cast(target),
             lambda: self.from_json(d, "d"),
             lambda: self.number_in_text(d),
         ]
@@ -708,6 +722,9 @@ class _Drawing:
             lambda: self.pick(Expr.upper, Expr.lower)(self.draw(_LEAVES["str"])),
             lambda: text().trim(),
             lambda: F.reverse(text()),
+            lambda: F.mask(
+                text(), self.pick("X", None, "é"), self.pick("x", None), "9", self.pick("*", None)
+            ),
             lambda: F.array_join(ps.array(text(), Column("s_")), ","),
             lambda: F.array_join(self.texts(d), text(), Column("s")),
             lambda: ps.concat(text(), self.pick("-", "", "é"), text()),
@@ -769,5 +786,6 @@ class _Drawing:
             lambda: self.of("timestamp", d).truncate(self.pick(*units)),
             lambda: self.of("date", d).to_timestamp(),
             lambda: Column("number").to_timestamp(),
+            lambda: ps.concat(self.of("timestamp", d).cast(str), self.pick(*_ZONES)).to_timestamp(),
             lambda: self.of("int32", d).cast(datetime),
         ]

@@ -266,8 +266,8 @@ def test_decimals_are_exact_and_too_many_digits_raise() -> None:
     assert str(value(col.d * -1, d=Decimal("0.00"))) == "0.00"
     with pytest.raises(EvaluationError, match=r"does not fit decimal\(4,2\)"):
         value(col.d.cast("decimal(4,2)"), d=Decimal("100.00"))
-    with pytest.raises(EvaluationError, match="nan does not fit decimal"):
-        value(col.x.cast("decimal(4,2)"), x=NAN)
+    for x in (NAN, math.inf, -math.inf):
+        assert value(col.x.cast("decimal(4,2)"), x=x) is None
 
 
 # -- null ------------------------------------------------------------------------------------
@@ -491,6 +491,7 @@ _OPTIONS: dict[str, tuple[object, ...]] = {
     "round_ceil": (1, -1),
     "field": ("x",),
     "from_json": ([ListType(INT64), "PERMISSIVE"], [StructType((Field("a", STR),)), "FAILFAST"]),
+    "mask": (["X", None, "n", "-"],),
     "struct": (("x",),),
     "shift": (timedelta(hours=1),),
     "tumble": (timedelta(hours=1),),

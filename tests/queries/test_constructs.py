@@ -100,6 +100,17 @@ QUERIES = {
     "stack": "SELECT s, stack(2, id, a, id) FROM items",
     "stack of types that differ in nulls": "SELECT id, x, y FROM items LATERAL VIEW stack(3, array('b'), 1,"
     " slice(array('b'), 1, 0), 2, if(a > 1, array('b'), slice(array('c'), 1, 0))) AS x, y",
+    "range": "SELECT r.id, a, s FROM range(1, 8, 2) r LEFT JOIN items i ON r.id = i.id",
+    "ranges, backwards and empty": "SELECT id FROM range(9, -2, -4) UNION ALL SELECT id FROM range(3, 3)"
+    " UNION ALL SELECT a FROM items",
+    "counts of a range": "SELECT count(*) AS n, sum(id) AS s FROM range(10000) WHERE id % 3 = 1",
+    "texts like any, like all": "SELECT id, s ILIKE ANY ('X%', '%y', NULL) AS a, s ILIKE ALL ('x%', 'X') AS b,"
+    " s NOT ILIKE ANY ('x', '_', 'y%') AS c, s NOT ILIKE ALL ('x_', 'Y') AS d, s LIKE ANY ('x', 'y') AS e,"
+    " s LIKE ALL ('_', '%x%', NULL) AS f, s NOT LIKE ALL ('x%', '_y') AS g FROM items",
+    "constants of bytes": "SELECT id, X'00FF' AS x, X'' AS y, coalesce(encode(s, 'utf-8'), X'0A') AS z,"
+    " concat(encode(s, 'utf-8'), X'41') = X'7841' AS u FROM items WHERE encode(s, 'utf-8') IN (X'78', X'79')",
+    "masks": "SELECT id, mask(concat(s, 'A-1é')) AS x, mask(s, 'Q', 'q', 'd', 'o') AS y,"
+    " mask('aB1-é😀ǅ٣ ß', NULL, 'y', NULL, 'o') AS z FROM items",
     "explode": "SELECT id, explode(array(a, id)) AS e FROM items",
     "posexplode": "SELECT posexplode(array(a, id)) FROM items",
     "inline": "SELECT id, t.* FROM items LATERAL VIEW OUTER"
@@ -119,6 +130,21 @@ def test_the_answer_of_a_query_is_that_of_spark(spark: SparkSession, name: str) 
     for seed in range(3):
         flow = ps.sql(text, tables=TABLES, spark=spark)
         check_answer(spark, flow, lambda _: spark.sql(text), TABLES, draw, seed)
+
+
+def test_columns_of_one_name_are_numbered(spark: SparkSession) -> None:
+    text = "SELECT id, a, id, a AS id_2, count(*) OVER (PARTITION BY id), s AS a FROM items"
+    names = ["id", "a", "id_3", "id_2", "count", "a_2"]
+    flow = ps.sql(text.replace("id)", "id) AS count"), tables=TABLES, spark=spark)
+    assert [change.row._fields for change in ps.Engine(flow).tick(items=[Item(1, 2, "x")])["answer"]] == [
+        tuple(names)
+    ]
+    check_answer(spark, flow, lambda _: spark.sql(text).toDF(*names), TABLES, draw, 1)
+
+
+def test_a_range_of_too_many_numbers_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(UnsupportedQuery, match="makes 2,000,000 rows itself"):
+        ps.sql("SELECT count(*) AS n FROM range(2000000)", spark=spark)
 
 
 # -- functions in Python -------------------------------------------------------------------------

@@ -50,7 +50,13 @@ PIVOT = "pivot values"
 """Field of a `PivotFirst`: the values with a column, in order."""
 
 CONSTANT = "internal value"
-"""Field of a `Literal` of a nested type."""
+"""Field of a `Literal` of a nested type, or of bytes."""
+
+RANGE = "numbers"
+"""Field of a `Range`: its first number, one after the last, and the step."""
+
+PATTERNS = "patterns"
+"""Field of `LikeAny` and its like: constant patterns, of which some may be null."""
 
 OPTIONS = "options by name"
 """Field of a `JsonToStructs`."""

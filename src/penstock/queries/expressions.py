@@ -30,6 +30,7 @@ from penstock.expr.types import (
 from penstock.queries.catalyst_plan import (
     CONSTANT,
     ESCAPE,
+    PATTERNS,
     CatalystNode,
     parse_type,
     refusals_of,
@@ -187,6 +188,27 @@ def _like(node: CatalystNode, scope: Scope) -> Expr:
     return text.like(pattern, escape=node.fields.get(ESCAPE, "\\"))
 
 
+_LIKES = {
+    "LikeAny": ("or", False),
+    "NotLikeAny": ("or", True),
+    "LikeAll": ("and", False),
+    "NotLikeAll": ("and", True),
+}
+
+
+@lowers(*_LIKES)
+def _like_several(node: CatalystNode, scope: Scope) -> Expr:
+    join, negated = _LIKES[node.kind]
+    text = scope.lower(node.children[0])
+    parts = [text.like(typed_constant(each, STR)) for each in node.fields[PATTERNS]]
+    parts = [~each for each in parts] if negated else parts
+    while len(parts) > 1:
+        # As a tree, whose depth Python can take.
+        pairs = [Call(join, tuple(pair)) for pair in zip(parts[::2], parts[1::2], strict=False)]
+        parts = pairs + parts[len(pairs) * 2 :]
+    return parts[0]
+
+
 @lowers("AttributeReference")
 def _attribute(node: CatalystNode, scope: Scope) -> Expr:
     return scope.columns[node.expr_id]
@@ -250,8 +272,6 @@ def constant(text: str | None, type: DataType) -> Expr:
             f"a constant of type {type} in the query",
             fix="write it as a cast of text, or put it into a table",
         )
-    if type == BYTES and text.startswith("[B@"):
-        raise UnsupportedQuery("a constant of bytes in the query", fix="write it as unhex of a column's text")
     if isinstance(type, DecimalType):
         return Call("cast", (Literal(Decimal(text)),), (type,))
     try:

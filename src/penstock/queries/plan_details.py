@@ -24,7 +24,9 @@ from penstock.queries.catalyst_plan import (
     FUNCTION,
     KIND,
     OPTIONS,
+    PATTERNS,
     PIVOT,
+    RANGE,
     ROWS,
     SESSION,
     TABLE,
@@ -120,6 +122,9 @@ def _relation(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
         if given.nodeName() == node.kind and _equal(same(leaf), same(given)):
             yield TABLE, name
             return
+    if node.kind == "Range":
+        yield RANGE, (leaf.start(), leaf.end(), leaf.step())
+        return
     if node.kind != "LocalRelation":
         raise UnsupportedQuery(
             f"the query reads {leaf.simpleString(25)}, which is none of its inputs",
@@ -153,7 +158,7 @@ def _projections(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]
 
 def _nested_constant(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
     type, value = node.fields["dataType"], node.fields["value"]
-    if isinstance(type, dict) and value is not None:
+    if (isinstance(type, dict) or type == "binary") and value is not None:
         yield CONSTANT, _internal(node.tree.value(), node.tree.dataType())
 
 
@@ -181,6 +186,11 @@ def _delay(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
     yield DELAY, watermarks.getDelayMs(node.tree.delay())
 
 
+def _patterns(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield the constant patterns that a text is compared with."""
+    yield PATTERNS, [None if each is None else each.toString() for each in items(node.tree.patterns())]
+
+
 def _options(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
     """Yield the options of a `from_json`."""
     pairs = node.tree.options().iterator()
@@ -205,6 +215,7 @@ _DETAILS: dict[str, Detail] = {
     "PivotFirst": _pivot_values,
     "Like": lambda node, inputs: iter([(ESCAPE, node.tree.escapeChar())]),
     "JsonToStructs": _options,
+    **dict.fromkeys(("LikeAll", "LikeAny", "NotLikeAll", "NotLikeAny"), _patterns),
 }
 
 

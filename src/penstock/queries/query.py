@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.errors import SourceLocation, UnsupportedQuery
@@ -48,7 +49,8 @@ def sql(
 
     tables:  relations whose rows may be taken back, by name: row classes or schemas.
     sources: relations whose rows are only added.
-    name:    of the flow's one sink. Its columns are those of the query; its rows have no order.
+    name:    of the flow's one sink. Its columns are those of the query; of two named `a`, one is `a_2`. Its
+             rows have no order.
     spark:   session that plans; by default the active one, or a local one. The flow does not need it.
 
     Parser, types, coercions and the meaning of functions are Spark's, with ANSI on. Raises `UnsupportedQuery`
@@ -171,17 +173,22 @@ def _flow_of(
         relation = planner.relation(plan)
     except RefusedNode as refused:
         raise planned.placed(refused, location) from None
-    columns: dict[str, Column] = {}
-    for wanted, expr_id in zip(planner.output_names(plan), output_of(plan), strict=True):
-        if wanted in columns:
-            raise UnsupportedQuery(
-                f"the query has two columns {wanted!r}",
-                where=[location],
-                fix="name one of them: ... AS other",
-            )
-        columns[wanted] = Column(relation.columns[expr_id])
+    names = _numbered(planner.output_names(plan))
+    columns = {
+        name: Column(relation.columns[expr_id]) for name, expr_id in zip(names, output_of(plan), strict=True)
+    }
     flow.sink(name, then(relation.stream.select(**columns)))
     return flow
+
+
+def _numbered(wanted: list[str]) -> list[str]:
+    """Return names that differ: of several columns of one name, the second is `name_2`."""
+    names: list[str] = []
+    for name in wanted:
+        numbers = (f"{name}_{number}" for number in count(2))
+        free = (each for each in numbers if each not in wanted and each not in names)
+        names.append(next(free) if name in names else name)
+    return names
 
 
 def _schema(rows: Any) -> Schema:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from penstock.errors import SourceLocation, UnsupportedQuery
 from penstock.expr.check import check
 from penstock.expr.tree import Call, Column, Expr, Literal, Ordering
-from penstock.expr.types import DataType
+from penstock.expr.types import INT64, DataType, Schema
 from penstock.expr.widening import wider_type
 from penstock.flow import aggregates
 from penstock.flow.flow import Flow
@@ -21,6 +21,7 @@ from penstock.flow.operators.source import TICK_TIME
 from penstock.flow.stream import Stream
 from penstock.flow.window_functions import row_number
 from penstock.queries.catalyst_plan import (
+    RANGE,
     ROWS,
     TABLE,
     UNREAD,
@@ -206,6 +207,17 @@ class Planner:
         whole = united(made)
         return whole if rows else whole.filter(Literal(False))
 
+    def numbers(self, name: str, numbers: range) -> AnyStream:
+        """A stream of a column of numbers, which are there from the first tick on."""
+        if len(numbers) > _MOST_NUMBERS:
+            raise UnsupportedQuery(
+                f"the query makes {len(numbers):,} rows itself", fix="give them as a table"
+            )
+        if not numbers:
+            return self.one_row().select(**{name: typed_constant(None, INT64)}).filter(Literal(False))
+        ends = tuple(typed_constant(each, INT64) for each in (numbers[0], numbers[-1], numbers.step))
+        return self.one_row().select(**{name: Call("sequence", ends)}).explode(name)
+
     def one_row(self) -> AnyStream:
         """A stream of one row, which is there from the first tick on, with one column."""
         return self.flow.initialize().select(one=Literal(1))
@@ -220,6 +232,7 @@ def _subqueries_in(expr: CatalystNode, known: Sequence[CatalystNode]) -> Iterato
 
 
 _MOST_CONSTANT_ROWS = 1_000
+_MOST_NUMBERS = 1_000_000
 _RESERVED = frozenset({"name", "window", "emit", "into", "lifetime", "nondet"})
 
 Lowering: TypeAlias = Callable[[CatalystNode, Planner], Relation]
@@ -297,6 +310,9 @@ def _table(node: CatalystNode, planner: Planner) -> Relation:
         stream = planner.inputs[node.fields[TABLE]]
         return Relation(stream, {a.expr_id: a.fields["name"] for a in attributes})
     columns = {a.expr_id: planner.name(a.expr_id, a.fields["name"]) for a in attributes}
+    if RANGE in node.fields:
+        (number,) = columns.values()
+        return Relation(planner.numbers(number, range(*node.fields[RANGE])), columns)
     types = [parse_type(a.fields["dataType"]) for a in attributes]
     return Relation(planner.constant_rows(tuple(columns.values()), types, node.fields[ROWS]), columns)
 

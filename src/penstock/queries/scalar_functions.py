@@ -115,6 +115,14 @@ _INVOKED = {
 _ARGUMENTS = {"base64": 1, "encode": 2, "decode": 2}
 
 
+@lowers("Mask")
+def _mask(node: CatalystNode, scope: Scope) -> Expr:
+    text, *by = node.children
+    if any(each.kind != "Literal" for each in by):
+        refuse("mask by what is no constant", "mask")
+    return Call("mask", (scope.lower(text),), tuple(each.fields["value"] for each in by))
+
+
 def refuse(what: str, function: str, fix: str = "") -> NoReturn:
     raise UnsupportedQuery(what, fix=fix or "express it by other functions", function=function)
 

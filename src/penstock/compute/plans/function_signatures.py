@@ -51,6 +51,10 @@ def _is_names(option: object) -> bool:
     return type(option) is tuple and all(map(_is_text, cast("tuple[object, ...]", option)))
 
 
+def _is_mask(option: object) -> bool:
+    return option is None or (_is_text(option) and len(cast("str", option)) == 1)
+
+
 def _is_span(option: object) -> bool:
     return type(option) is timedelta
 
@@ -78,6 +82,7 @@ SHAPES: Mapping[str, CallSignature] = MappingProxyType(
         **_of(3, None, "when", step=2),
         **{name: CallSignature(*function.arity) for name, function in CATALOGUE.items() if function.meaning},
         "from_json": CallSignature(1, 1, options=(_is_type, _is_text)),
+        "mask": CallSignature(1, 1, options=(_is_mask,) * 4),
         "lambda": CallSignature(1, 1, options=(_is_names,)),
         "variable": CallSignature(0, 0, options=(_is_text,)),
         "map": CallSignature(2, None, step=2),

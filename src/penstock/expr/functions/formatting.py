@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
@@ -258,9 +259,48 @@ def _of_format(name: str, meaning: str, parse: Callable[[NumberFormat], object],
     return StrictFunction(name, rule, python, fallible=True, arity=(2, 2), meaning=meaning, **how)
 
 
-NAMES: dict[str, Any] = {"x_format_number": format_number, "x_format_string": format_string}
+# -- masks -----------------------------------------------------------------------------------------
+
+
+def _mask_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    (text,) = arguments
+    if text.type not in (STR, NULL):
+        raise Mismatch(f"mask needs str, got {text.type}", fix="cast it: .cast(str)")
+    for each in options:
+        if each is not None and (not isinstance(each, str) or len(each) != 1 or each > "\uffff"):
+            raise Mismatch("what mask puts instead is one character, or None to keep those there are")
+    return Signature((STR,), STR)
+
+
+def _mask(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    return f"x_mask({operands[0]}, {emitter.constant(call.options)})"
+
+
+_KINDS = ("Lu", "Ll", "Nd")
+
+
+def mask(text: str, by: tuple[str | None, ...]) -> str:
+    """Replace letters of either case, digits and other characters, each kind by one or, if None, not."""
+    *known, other = by
+    kinds = dict(zip(_KINDS, known, strict=True))
+    shown: list[str] = []
+    for each in text:
+        if each > "\uffff":
+            # Two to Java, neither of which is a letter.
+            shown.append(each if other is None else other * 2)
+        else:
+            shown.append(kinds.get(unicodedata.category(each), other) or each)
+    return "".join(shown)
+
+
+NAMES: dict[str, Any] = {
+    "x_format_number": format_number,
+    "x_format_string": format_string,
+    "x_mask": mask,
+}
 
 FUNCTIONS: tuple[Function, ...] = (
+    StrictFunction("mask", _mask_rule, _mask),
     LazyFunction("format_string", _format_rule, _format),
     fixed(
         "format_number",

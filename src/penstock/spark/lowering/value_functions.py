@@ -14,8 +14,6 @@ from penstock.expr.types import (
     STR,
     BytesType,
     DataType,
-    DecimalType,
-    Float64Type,
     ListType,
     MapType,
     StrType,
@@ -144,25 +142,16 @@ def _try_eval(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
     return F.when(evaluated, value)
 
 
-def _decimal_of_float(value: Column, target: DataType) -> Column:
-    # Spark makes null of NaN and infinities even in ANSI mode; the norm here is that a bad cast raises.
-    finite = F.abs(value) < F.lit(float("inf"))
-    text = F.concat(F.lit("overflow: "), value.cast("string"), F.lit(f" does not fit {target}"))
-    failed = F.raise_error(text).cast(spark_type(target))
-    return F.when(value.isNull() | finite, value.cast(spark_type(target))).otherwise(failed)
-
-
 def _str_of_bytes(value: Column, target: DataType) -> Column:
     return F.validate_utf8(value.cast("string"))
 
 
 _CASTS: dict[tuple[type[DataType], type[DataType]], Callable[[Column, DataType], Column]] = {
-    (Float64Type, DecimalType): _decimal_of_float,
     (BytesType, StrType): _str_of_bytes,
     **TIME_CASTS,
 }
 
-_BY_NAME = ("concat_ws", "elt", "format_string", "to_number", "try_to_number")
+_BY_NAME = ("concat_ws", "elt", "format_string", "pmod", "to_number", "try_to_number")
 """Functions without fixed types that are Spark's."""
 
 VALUES: dict[str, Lowering] = {
@@ -236,6 +225,7 @@ VALUES: dict[str, Lowering] = {
         for name, function in CATALOGUE.items()
         if isinstance(function, FixedFunction) and not name.startswith(("btrim", "bitwise"))
     },
+    "mask": lambda call, arguments: F.mask(arguments[0], *map(F.lit, call.options)),
     "bround": lambda call, arguments: F.bround(arguments[0], _option(call)),
     **{name: _plain(partial(F.call_function, name)) for name in _BY_NAME},
 }
