@@ -26,6 +26,14 @@ from penstock.pipelines.sinks import check_sink
 from penstock.queries.current_time import reads_current_time
 from penstock.queries.plan_details import items, java_class, with_subqueries
 from penstock.queries.query import flow_over_leaves
+from penstock.queries.session_settings import (
+    ANSI,
+    ASSUMED,
+    TIME_ZONE,
+    UTC_NAMES,
+    refuse_other_settings,
+    refused_setting,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -240,21 +248,18 @@ def _check_can_change(table: Table, query: AnalysedQuery, spark: SparkSession) -
             )
     if WEIGHT in table.schema.fieldNames() or "tick" in table.schema.fieldNames():
         raise UnsupportedQuery(f"it has a column {WEIGHT!r} or 'tick'", fix="give the column another name")
-    for setting, value in _MEANING.items():
-        given = query.query.settings.get(setting, spark.conf.get(setting))
-        if given != value:
-            raise UnsupportedQuery(f"{setting} is {given}", fix=f"set it to {value}")
+    own = query.query.settings
+    refuse_other_settings(lambda name, assumed: own.get(name, spark.conf.get(name, assumed)))
+    zone = own.get(TIME_ZONE, spark.conf.get(TIME_ZONE))
+    if zone not in UTC_NAMES:
+        raise refused_setting(TIME_ZONE, f"{zone}")
 
 
-_MEANING = {
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
-}
-"""Settings without which a flow would mean something else than Spark."""
-
-_READING = ("spark.sql.caseSensitive", "spark.sql.legacy.timeParserPolicy", "spark.sql.storeAssignmentPolicy")
-"""Further settings that change what a query answers."""
+_READING = (
+    *(ANSI, TIME_ZONE, "spark.sql.mapKeyDedupPolicy", "spark.sql.caseSensitive"),
+    *("spark.sql.legacy.timeParserPolicy", "spark.sql.storeAssignmentPolicy"),
+)
+"""Settings that a fingerprint always names, of those that change what a query answers."""
 
 
 def _nodes_with_state(query: AnalysedQuery) -> list[str]:
@@ -312,7 +317,9 @@ def fingerprint_of(table: Table, names: Mapping[TableName, TableName], spark: Sp
     import pyspark
 
     parts = [pyspark.__version__, table.schema.json(), table.layout]
-    parts += [f"{setting}={spark.conf.get(setting)}" for setting in (*_MEANING, *_READING)]
+    parts += [f"{setting}={spark.conf.get(setting)}" for setting in _READING]
+    given = {each: spark.conf.get(each, value or None) for each, value in ASSUMED.items()}
+    parts += [f"{each}={given[each]}" for each, value in ASSUMED.items() if (given[each] or "") != value]
     for query in sorted(table.queries, key=lambda each: each.query.name):
         parts += [query.query.name, _canonical(query, names, spark), *_constants(query, spark)]
         parts += [f"{key}={value}" for key, value in sorted(query.query.settings.items())]

@@ -6,6 +6,7 @@ from penstock.expr.tree import Call, Expr
 from penstock.queries.catalyst_plan import OPTIONS, CatalystNode, parse_type
 from penstock.queries.expressions import Scope, lowers, lowers_plainly
 from penstock.queries.scalar_functions import refuse
+from penstock.queries.session_settings import TIME_ZONE, UTC_NAMES, refused_setting
 
 lowers_plainly({"GetJsonObject": "get_json_object"})
 
@@ -35,4 +36,7 @@ def _invoked(node: CatalystNode, scope: Scope) -> Expr:
     options, _, _ = called.removeprefix(_WRITER).partition("),")
     if options != "Map(":
         refuse(f"to_json with the options {options.partition('(')[2]}", "to_json", "leave them out")
+    _, _, zone = called.removesuffix("))").rpartition("Some(")
+    if "TimestampType" in called and zone not in UTC_NAMES:
+        raise refused_setting(TIME_ZONE, zone, "to_json is computed in that time zone.")
     return Call("to_json", scope.lower_all(tuple(arguments)))

@@ -36,6 +36,7 @@ from penstock.queries.catalyst_plan import (
 )
 from penstock.queries.plan_nodes import Fields, PlanNode, UnpairedNode, plan_nodes
 from penstock.queries.query_positions import located
+from penstock.queries.session_settings import ANSI, PRECISION, TIME_ZONE, UTC_NAMES, refused_setting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,13 +50,14 @@ class PlanInputs:
     """Context of planning.
 
     relations: the plan of each relation, by its name. text: of the query, if it has one. location: of the
-    caller.
+    caller. zone: the time zone of the user's session.
     """
 
     relations: Mapping[str, Any]
     session: SparkSession
     text: QueryText | None
     location: SourceLocation
+    zone: str
 
 
 def complete(listed: list[Fields], plan: Any, inputs: PlanInputs) -> None:
@@ -79,6 +81,7 @@ def _details(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
     detail = _DETAILS.get(node.kind)
     if detail is not None:
         yield from detail(node, inputs)
+    _refuse_other_settings(node, inputs)
     if _mode(node) == "TRY":
         if node.kind not in _TRIED:
             raise UnsupportedQuery(
@@ -97,6 +100,33 @@ def _mode(node: PlanNode) -> str:
     if "evalMode" in node.fields:
         return node.tree.evalMode().toString()
     return node.tree.evalContext().evalMode().toString() if "evalContext" in node.fields else ""
+
+
+def _refuse_other_settings(node: PlanNode, inputs: PlanInputs) -> None:
+    """Raise `UnsupportedQuery` for an expression that was made under another setting, which it keeps."""
+    precise = "evalContext" in node.fields and not node.tree.evalContext().allowDecimalPrecisionLoss()
+    lenient = _mode(node) == "LEGACY" and not (node.kind == "Cast" and _cannot_fail(node, inputs))
+    for name, other in ((ANSI, lenient), (PRECISION, precise)):
+        if other:
+            raise refused_setting(name, "false", f"{node.tree.sql()} was made under it.")
+    zone = inputs.zone if node.kind.startswith("PythonUD") else node.fields.get("timeZoneId")
+    if isinstance(zone, str) and zone not in UTC_NAMES and (node.kind != "Cast" or _needs_zone(node, inputs)):
+        raise refused_setting(TIME_ZONE, zone, f"{node.tree.sql()} is computed in that time zone.")
+
+
+def _needs_zone(cast: PlanNode, inputs: PlanInputs) -> bool:
+    return _casts(inputs).needsTimeZone(cast.tree.child().dataType(), cast.tree.dataType())
+
+
+def _cannot_fail(cast: PlanNode, inputs: PlanInputs) -> bool:
+    """Return whether a cast is the same in each mode. Spark makes some of these itself."""
+    source, target = cast.tree.child().dataType(), cast.tree.dataType()
+    of_time = (source.simpleString(), target.simpleString()) == ("timestamp", "date")
+    return of_time or _casts(inputs).canUpCast(source, target)
+
+
+def _casts(inputs: PlanInputs) -> Any:
+    return getattr(java_class(inputs.session, "org.apache.spark.sql.catalyst.expressions.Cast$"), "MODULE$")
 
 
 # -- relations ---------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from penstock.queries.catalyst_plan import parse_tree
 from penstock.queries.current_time import reads_current_time, with_tick_time
 from penstock.queries.plan_details import RELATIONS, PlanInputs, complete, java_class, java_session
 from penstock.queries.query_positions import PlannedQuery, QueryText
+from penstock.queries.session_settings import TIME_ZONE, refuse_other_settings, setting_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -31,11 +32,6 @@ if TYPE_CHECKING:
 
 _RULES = "org.apache.spark.sql.catalyst.optimizer."
 _CONFIGURATION = {
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
-    "spark.sql.jsonGenerator.ignoreNullFields": "true",
-    "spark.sql.columnNameOfCorruptRecord": "_corrupt_record",
     "spark.sql.optimizer.inSetConversionThreshold": str(2**31 - 1),
     "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
     "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
@@ -67,6 +63,7 @@ def plan_query(
     from penstock.spark.lowering.types import quoted, spark_schema
 
     inputs: dict[str, Any] = {}
+    refuse_other_settings(setting_of(spark), location)
     with _session(spark) as session:
         with _spark_errors(location):
             parsed = java_session(session).sessionState().sqlParser().parsePlan(query.text)
@@ -79,7 +76,7 @@ def plan_query(
             inputs[name] = placeholder.queryExecution().analyzed()
         with _spark_errors(location):
             analysed = _execution(session, parsed).analyzed()
-        return _optimised(analysed, PlanInputs(inputs, session, query, location))
+        return _optimised(analysed, PlanInputs(inputs, session, query, location, _zone_of(spark)))
 
 
 def plan_frame(frame: DataFrame, inputs: Mapping[str, DataFrame], location: SourceLocation) -> PlannedQuery:
@@ -103,9 +100,17 @@ def plan_over_leaves(
     frame: DataFrame, leaves: Mapping[str, Any], text: QueryText | None, location: SourceLocation
 ) -> PlannedQuery:
     """Plan a DataFrame over relations of its own plan. text: that it was made from, if any."""
-    with _session(frame.sparkSession) as session:
+    spark = frame.sparkSession
+    refuse_other_settings(setting_of(spark), location)
+    with _session(spark) as session:
         analysed = _java(frame).queryExecution().analyzed()
-        return _optimised(analysed, PlanInputs(leaves, session, text, location))
+        return _optimised(analysed, PlanInputs(leaves, session, text, location, _zone_of(spark)))
+
+
+def _zone_of(spark: SparkSession) -> str:
+    zone = spark.conf.get(TIME_ZONE)
+    assert zone is not None
+    return zone
 
 
 def _optimised(analysed: Any, inputs: PlanInputs) -> PlannedQuery:
@@ -123,6 +128,8 @@ def _optimised(analysed: Any, inputs: PlanInputs) -> PlannedQuery:
         relations = {**inputs.relations, TICK_TIME: _java(clock).queryExecution().analyzed()}
         inputs = replace(inputs, relations=relations)
         analysed = with_tick_time(analysed, session, location)
+    # What is in another zone is by now: constants here are in UTC.
+    session.conf.set(TIME_ZONE, "UTC")
     with _spark_errors(location):
         # Of its execution Spark gives no plan of a stream that was not started.
         plan = java_session(session).sessionState().optimizer().execute(analysed)

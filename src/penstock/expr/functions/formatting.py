@@ -276,21 +276,11 @@ def _mask(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     return f"x_mask({operands[0]}, {emitter.constant(call.options)})"
 
 
-_KINDS = ("Lu", "Ll", "Nd")
-
-
 def mask(text: str, by: tuple[str | None, ...]) -> str:
     """Replace letters of either case, digits and other characters, each kind by one or, if None, not."""
-    *known, other = by
-    kinds = dict(zip(_KINDS, known, strict=True))
-    shown: list[str] = []
-    for each in text:
-        if each > "\uffff":
-            # Two to Java, neither of which is a letter.
-            shown.append(each if other is None else other * 2)
-        else:
-            shown.append(kinds.get(unicodedata.category(each), other) or each)
-    return "".join(shown)
+    upper, lower, digit, other = by
+    kinds: dict[str, str | None] = {"Lu": upper, "Ll": lower, "Nd": digit}
+    return "".join(kinds.get(unicodedata.category(each), other) or each for each in text)
 
 
 NAMES: dict[str, Any] = {
