@@ -27,6 +27,20 @@ _PLAIN = (
     *("CASE WHEN b THEN s WHEN i > 2 THEN u END", "struct(i, s).s", "array(i, n)[0]", "size(ss)"),
     *("named_struct('p', n, 'q', array(s))", "coalesce(i, n, 1)", "timestamp_millis(n)", "year(t)"),
     "CASE WHEN i * 0 = 1 THEN raise_error(s) ELSE n END",
+    *(
+        "pmod(x, 2.5D)",
+        "pmod(d, 0.7)",
+        "pmod(i, 7)",
+        "CAST(x * 0 AS decimal(10,2))",
+        "mask(s)",
+        "mask(u, 'Q')",
+    ),
+    *("s ILIKE ANY ('%A%', '_1%', NULL)", "s NOT LIKE ALL ('%1%', '_', u)", "coalesce(r, X'00FF')"),
+    *(
+        "initcap(u)",
+        "try_cast(concat(day, ' 02:30:00 Europe/Berlin') AS timestamp)",
+        "to_timestamp('9', 'D')",
+    ),
 )
 """Calls that other tests hold, and operators."""
 

@@ -13,6 +13,12 @@ _OF_ARRAYS = ("sort_array", "array_distinct", "aggregate")
 depend on how many bins Spark gives a value."""
 
 
+_CONSTANTS = (
+    "(VALUES (1, 'a'), (2, NULL), (1, 'b'), (NULL, 'z')) AS c(k, u)",
+    "(SELECT id AS k, 'r' AS u FROM range(7, -3, -2)) AS c",
+)
+
+
 class QueryWriter(RelationWriter):
     """Writer of random queries."""
 
@@ -340,7 +346,7 @@ class QueryWriter(RelationWriter):
         how = self.pick("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN")
         return (
             f"SELECT * FROM (SELECT id, {self.pick('a', 's')} FROM l) AS one {how}"
-            " (VALUES (1, 'a'), (2, NULL), (1, 'b'), (NULL, 'z')) AS c(k, u) ON id = k"
+            f" {self.pick(*_CONSTANTS)} ON id = k"
         )
 
     def python(self) -> str:

@@ -162,6 +162,7 @@ class RelationWriter:
             f"regexp_extract({a}, '(a+)(b)', 2)",
             f"concat_ws('-', {a}, {self.pick(*relation.texts)})",
             f"hex({a})",
+            f"mask({a}, {self.pick(repr('X'), 'NULL')}, 'y')",
             f"soundex({a})",
             f"url_encode({a})",
             f"format_string('%s|%3d', {a}, {self.pick(*relation.numbers)})",
@@ -185,6 +186,7 @@ class RelationWriter:
             f"startswith({text}, 'a')",
             f"{text} RLIKE '^a?b$'",
             f"{text} ILIKE 'A%'",
+            f"{text} {self.pick('', 'NOT ')}ILIKE {self.pick('ANY', 'ALL')} ('A%', '_b', NULL)",
         ]
         if depth:
             one, other = (self.condition(relation, depth - 1) for _ in range(2))
