@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
@@ -209,6 +212,69 @@ def test_a_row_that_moves_from_a_key_alone_leaves_it(tmp_path: Path) -> None:
     memory = io.Memory()
     ps.run(versioned(), {"rows": io.Debezium(io.JsonFiles(tmp_path))}, {"out": memory})
     assert memory.rows() == [Versioned(2, "ann", 5)]
+
+
+@pytest.mark.parametrize("files", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("ops", "left"),
+    [("cdc", ["bob"]), ("cud", []), ("cduuu", ["dan"]), ("cdud", []), ("dc", ["amy"])],
+)
+def test_of_one_position_in_the_log_the_last_record_counts(
+    ops: str, left: list[str], files: int, tmp_path: Path
+) -> None:
+    names = ["ann", "amy", "bob", "cat", "dan"]
+    records = [
+        {
+            "before": None if op == "c" else {"id": 1},
+            "after": None if op == "d" else {"id": 1, "name": name},
+            "op": op,
+            "source": {"lsn": 7},
+        }
+        for op, name in zip(ops, names, strict=False)
+    ]
+    for at in range(files):
+        write(
+            tmp_path / f"{at}.json",
+            json_lines(records[len(ops) * at // files : len(ops) * (at + 1) // files]),
+        )
+    flow, memory = ps.Flow("f"), io.Memory()
+
+    class Positioned(NamedTuple):
+        id: int
+        name: str
+        lsn: int
+
+    flow.sink("out", flow.table("rows", Positioned, key="id", sequence="lsn", on_misfit="trust_key"))
+    source = io.Debezium(io.JsonFiles(tmp_path), columns={"lsn": "source.lsn"})
+    ps.run(flow, {"rows": source}, {"out": memory}, tick_rows=1 if files > 1 else None)
+    assert [row.name for row in memory.rows()] == left
+
+
+def test_an_overwritten_delta_table_keeps_its_rows(tmp_path: Path) -> None:
+    import deltalake
+
+    table, feed = tmp_path / "table", tmp_path / "feed"
+    settings = {"delta.enableChangeDataFeed": "true"}
+    for name in "ann", "amy", "eve":
+        rows = pa.table({"id": [1, 2], "name": ["bob", name]})
+        deltalake.write_deltalake(table, rows, mode="overwrite", configuration=settings)
+    changes = pa.table(deltalake.DeltaTable(table).load_cdf(0))
+    feed.mkdir()
+    pq.write_table(changes, feed / "1.parquet")
+
+    @dataclass(frozen=True)
+    class Committed:
+        id: int
+        name: str
+        _commit_version: int
+
+    flow = ps.Flow("f")
+    flow.sink("out", flow.table("rows", Committed, key="id", sequence="_commit_version"))
+    for tick_rows in None, 1:
+        memory = io.Memory()
+        source = io.DeltaChanges(io.ParquetFiles(feed))
+        ps.run(flow, {"rows": source}, {"out": memory}, tick_rows=tick_rows)
+        assert sorted((each.id, each.name) for each in memory.rows()) == [(1, "bob"), (2, "eve")]
 
 
 def test_equal_maps_are_one_key(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -120,6 +121,40 @@ def test_rows_with_a_sequence_come_in_any_order() -> None:
 def test_a_deletion_with_the_sequence_of_its_row_deletes_it() -> None:
     row = Dated("a", 1, 30, 5)
     assert weights(prices(), [row], [ps.delete(row)], [row]) == [[(*row, 1)], [(*row, -1)], []]
+
+
+OLD, NEW = Versioned(1, "ann", 0), Versioned(1, "amy", 1)
+
+
+@pytest.mark.parametrize("new", [NEW, OLD._replace(version=1)])
+@pytest.mark.parametrize("gone", [ps.delete(OLD._replace(version=1)), ps.delete_key(1, sequence=1)])
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("split", [False, True])
+def test_a_row_set_where_an_older_one_is_deleted_stays(new: Any, gone: Any, order: int, split: bool) -> None:
+    records = [gone, new][::order]
+    ticks = [[OLD], *([each] for each in records)] if split else [[OLD], records]
+    changes: Counter[Any] = Counter()
+    for tick in weights(versioned(), *ticks):
+        for *row, weight in tick:
+            changes[tuple(row)] += weight
+    assert +changes == Counter([tuple(new)])
+
+
+def test_a_deletion_that_names_the_row_of_its_sequence_deletes_it() -> None:
+    assert weights(versioned(), [OLD], [NEW], [ps.delete(NEW)], [NEW])[2:] == [[(*NEW, -1)], []]
+
+
+def test_a_changed_record_does_not_say_which_row_of_commits_is_older() -> None:
+    @dataclass(frozen=True)
+    class Committed:
+        id: int
+        name: str
+        _commit_version: int
+
+    flow = ps.Flow("f")
+    flow.sink("out", flow.table("rows", Committed, key="id", sequence="_commit_version"))
+    one = Committed(1, "ann", 5)
+    assert weights(flow, [one], [ps.delete(one)], [one]) == [[(1, "ann", 5, 1)], [], []]
 
 
 @pytest.mark.parametrize(

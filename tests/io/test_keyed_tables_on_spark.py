@@ -120,6 +120,33 @@ def test_a_dataframe_without_a_column_is_refused(spark: Any) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_row_wins_against_a_deletion_of_an_older_one_on_spark(mode: Any, order: int, spark: Any) -> None:
+    rows = [(1, "ann", 0, 1), (1, "amy", 1, 1), (1, "ann", 1, -1), (2, "bob", 5, 1), (2, "bob", 5, -1)]
+    given = spark.createDataFrame(rows[::order], "id long, name string, version long, weight long")
+    memory = io.Memory()
+    ps.spark.run(
+        versioned(), spark, sources={"rows": ps.spark.Frame(given)}, sinks={"out": memory}, mode=mode
+    )
+    assert memory.rows() == [(1, "amy", 1)]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+def test_of_one_position_in_the_log_the_last_record_counts_on_spark(
+    mode: Any, spark: Any, tmp_path: Path
+) -> None:
+    one, other = ({"id": key, "name": "ann", "version": 7} for key in (1, 2))
+    given = [("d", one, None), ("c", None, one), ("u", None, other), ("d", other, None)]
+    for number, each in enumerate(given):
+        write(tmp_path / f"{number}.json", json_lines([envelope(*each[:1], *each[1:])]))
+    memory, source = io.Memory(), io.Debezium(io.JsonFiles(tmp_path))
+    ps.spark.run(versioned(), spark, sources={"rows": source}, sinks={"out": memory}, mode=mode)
+    assert memory.rows() == [(1, "ann", 7)]
+
+
+@pytest.mark.spark
 def test_change_data_in_a_dataframe_is_refused(spark: Any) -> None:
     frame = io.Debezium(ps.spark.Frame(spark.range(3)))
     with pytest.raises(BadInput, match="is a table with a key, and cannot read Debezium"):

@@ -48,6 +48,25 @@ def test_a_version_ends_where_the_next_one_starts(backend: Backend) -> None:
     )
 
 
+def test_a_deletion_of_an_older_row_ends_no_version_of_its_sequence(backend: Backend) -> None:
+    check_ticks(
+        backend,
+        versions,
+        """
+        tick | records                        | out
+        1    | 1 Rome a 0 I; 2 Oslo b 0 I     | + 1 Rome a 0 null; + 2 Oslo b 0 null
+        2    | 1 Rome a 1 D; 1 Bonn a 1 I     | - 1 Rome a 0 null; + 1 Rome a 0 1; + 1 Bonn a 1 null
+        3    | 2 Oslo b 1 I                   |
+        4    | 2 Oslo b 1 D                   |
+        5    | 5 Rome a 0 I; 5 Bonn a 1 I; 5 Bonn a 1 D | + 5 Rome a 0 1
+        6    | 3 Paris c 5 I; 3 Paris c 5 D   |
+        7    | 3 Nice c 4 I                   | + 3 Nice c 4 5
+        8    | 3 Paris c 3 I                  | + 3 Paris c 3 4
+        9    | 4 Nice c 5 D; 4 Rome d 5 I; 4 Nice c 4 I | + 4 Nice c 4 5; + 4 Rome d 5 null
+    """,
+    )
+
+
 def test_columns_that_are_not_tracked_are_those_of_the_last_record(backend: Backend) -> None:
     check_ticks(
         backend,
@@ -109,6 +128,12 @@ def expected(records: list[Record], tracked: Any) -> Counter[Any]:
         own = {(r.at, r.op == "D"): r for r in sorted(records, key=lambda r: r[1:3]) if r.id == key}
         found: list[list[Any]] = []
         for (at, gone), record in sorted(own.items()):
+            row = own.get((at, False))
+            older = [r for (when, deletes), r in own.items() if when < at and not deletes]
+            if gone and row is not None and older:
+                before = max(older, key=lambda r: r.at)
+                if record[:3] != row[:3] or record[:3] == before[:3]:
+                    continue
             open_ = found[-1] if found and found[-1][-1] is None else None
             if not gone and open_ is not None and tracked(open_) == tracked(record):
                 open_[:3] = record[:3]

@@ -153,6 +153,55 @@ def test_of_trusted_records_the_greatest_row_counts(backend: Backend) -> None:
     )
 
 
+def test_a_row_wins_against_a_deletion_of_an_older_one(backend: Backend) -> None:
+    check_ticks(
+        backend,
+        lambda flow: rows(records(flow), sequence="at"),
+        """
+        tick | records                         | out
+        1    | 1 ann 0 I; 2 bob 0 I            | + 1 ann; + 2 bob
+        2    | 1 ann 1 D; 1 amy 1 I            | - 1 ann; + 1 amy
+        3    | 2 bob 1 I; 2 bob 1 D            |
+        4    | 1 amy 2 I                       |
+        5    | 1 amy 2 D                       |
+        6    | 1 eve 3 U                       | - 1 amy; + 1 eve
+        7    | 1 eve 3 D                       | - 1 eve
+        8    | 1 eve 3 U                       |
+        9    | 3 joe 5 D; 3 joe 5 I            |
+        10   | 3 kim 4 I                       |
+        11   | 3 joe 4 I                       | + 3 joe
+        12   | 4 null 7 D                      |
+        13   | 4 zoe 7 I                       |
+        14   | 4 lou 6 I                       | + 4 zoe
+    """,
+    )
+
+
+class Committed(NamedTuple):
+    id: int
+    name: str | None
+    version: int
+    op: str
+
+
+def test_in_a_commit_a_row_always_wins(backend: Backend) -> None:
+    def latest(flow: ps.Flow) -> AnyStream:
+        commits = flow.source("records", Committed).select("id", "name", "op", _commit_version=col.version)
+        return rows(commits, sequence="_commit_version")
+
+    check_ticks(
+        backend,
+        latest,
+        """
+        tick | records             | out
+        1    | 1 ann 7 D; 1 ann 7 I | + 1 ann
+        2    | 1 ann 7 D            |
+        3    | 1 ann 8 D            | - 1 ann
+        4    | 1 ann 8 I            | + 1 ann
+    """,
+    )
+
+
 def envelopes(**options: Any) -> ps.Engine:
     flow = ps.Flow("customers")
     given = flow.source("records", Envelope)
@@ -270,6 +319,28 @@ def test_misfits_are_of_an_upsert_that_sets_them_aside() -> None:
         rows(records(flow)).misfits()
 
 
+def by_the_rule(records: list[Any], value: Any) -> dict[int, Any]:
+    """The record that sets the row of each key, by the rule of ties, of all records with their keys.
+
+    value: what a row has beside its key.
+    """
+    held: dict[int, Any] = {}
+    for key in {record.id for record in records}:
+        own = [record for record in records if record.id == key]
+        top = max(record.at for record in own)
+        last, sets = [r for r in own if r.at == top], [r for r in own if r.op != "D"]
+        found = max((r for r in sets if r.at == top), key=value, default=None)
+        older = [r for r in sets if r.at < top]
+        before = [value(r) for r in older if r.at == max(r.at for r in older)]
+        deleted = [value(r) for r in last if r.op == "D"]
+        if found is not None and deleted:
+            is_named = value(found) in deleted and value(found) not in before
+            found = None if is_named or not older else found
+        if found is not None:
+            held[key] = found
+    return held
+
+
 class Tagged(NamedTuple):
     """A record whose row has parts with several forms of one value."""
 
@@ -313,13 +384,13 @@ def test_rows_of_equal_maps_are_those_of_a_dict(by_sequence: bool, ticks: list[l
     options: dict[str, Any] = {"sequence": "at", "on_misfit": "trust_key"} if by_sequence else {}
     engine, held, shown = tagged(**options), dict[int, Tagged](), Counter[Any]()
 
-    def order(record: Tagged) -> Any:
-        return record.at, record.op == "D", record.op != "D" and sorted(record.tags.items())
-
+    given_records: list[Tagged] = []
     for tick in ticks:
+        given_records += tick
         for record in tick:
-            if not by_sequence or record.id not in held or order(held[record.id]) <= order(record):
-                held[record.id] = record
+            held[record.id] = record
+        if by_sequence:
+            held = by_the_rule(given_records, lambda record: sorted(record.tags.items()))
         for id, tags, weight in engine.tick(records=tick)["out"].raw:
             shown[id, frozenset(tags)] += weight
         rows = [(record.id, frozenset(record.tags.items())) for record in held.values() if record.op != "D"]
@@ -330,6 +401,8 @@ def test_rows_of_equal_maps_are_those_of_a_dict(by_sequence: bool, ticks: list[l
 RECORDS = st.builds(
     Record, st.integers(1, 3), st.sampled_from(["a", "b"]), st.integers(0, 9), st.sampled_from("IUD")
 )
+TIES = st.builds(Record, st.just(1), st.sampled_from("abc"), st.integers(0, 2), st.sampled_from("IUDD"))
+"""Records of one key, of which most have a sequence that others have, too."""
 
 
 @given(st.lists(st.lists(RECORDS, max_size=4), max_size=6))
@@ -367,29 +440,54 @@ def test_no_order_and_no_copy_changes_what_a_sequence_says(
     assert once == answer(more, shuffled) == answer(sorted(shuffled), more, shuffled[:3], more)
 
 
+@given(ticks=st.lists(st.lists(TIES, max_size=4), max_size=6))
+def test_ties_are_those_of_the_rule(ticks: list[list[Record]]) -> None:
+    flow = ps.Flow("f")
+    flow.sink("out", rows(records(flow), sequence="at", on_misfit="trust_key"))
+    engine, shown = ps.Engine(flow), Counter[Any]()
+    so_far: list[Record] = []
+    for tick in ticks:
+        so_far += tick
+        for *row, weight in engine.tick(records=tick)["out"].raw:
+            shown[tuple(row)] += weight
+        expected = by_the_rule(so_far, lambda record: record.name)
+        assert +shown == Counter((each.id, each.name) for each in expected.values())
+
+
+@given(st.lists(TIES, max_size=8).flatmap(st.permutations), st.integers(0, 8))
+def test_no_order_changes_what_ties_mean(shuffled: list[Record], cut: int) -> None:
+    flow = ps.Flow("f")
+    flow.sink("out", rows(records(flow), sequence="at", on_misfit="trust_key"))
+
+    def answer(*ticks: list[Record]) -> Counter[Any]:
+        engine, shown = ps.Engine(flow), Counter[Any]()
+        for tick in ticks:
+            for *row, weight in engine.tick(records=tick)["out"].raw:
+                shown[tuple(row)] += weight
+        return +shown
+
+    assert answer(shuffled) == answer(sorted(shuffled)) == answer(shuffled[cut:], shuffled[:cut], shuffled)
+
+
 @given(ticks=st.lists(st.lists(RECORDS, max_size=4), max_size=8), kept=st.integers(0, 4))
 def test_deleted_keys_are_those_of_a_dict_that_forgets(ticks: list[list[Record]], kept: int) -> None:
     flow = ps.Flow("f")
     flow.sink("out", rows(records(flow), sequence="at", on_misfit="trust_key", tombstones=kept))
-    engine, held, shown = ps.Engine(flow), dict[int, Record](), Counter[Any]()
+    engine, shown = ps.Engine(flow), Counter[Any]()
+    known: dict[int, list[Record]] = {}
     highest = 0
     for tick in ticks:
         for record in tick:
             highest = max(highest, record.at)
-            before = held.get(record.id)
-            if before is None or order(before) <= order(record):
-                held[record.id] = record
-        for key, record in list(held.items()):
-            if record.op == "D" and record.at < highest - kept:
-                del held[key]
+            known.setdefault(record.id, []).append(record)
+        found = {key: by_the_rule(own, lambda record: record.name).get(key) for key, own in known.items()}
         for *row, weight in engine.tick(records=tick)["out"].raw:
             shown[tuple(row)] += weight
-        assert +shown == Counter((each.id, each.name) for each in held.values() if each.op != "D")
+        assert +shown == Counter((each.id, each.name) for each in found.values() if each is not None)
         assert min(shown.values(), default=0) >= 0
-
-
-def order(record: Record) -> tuple[Any, ...]:
-    return record.at, record.op == "D", record.name if record.op != "D" else ""
+        for key, record in found.items():
+            if record is None and max(each.at for each in known[key]) < highest - kept:
+                del known[key]
 
 
 class Timed(NamedTuple):

@@ -565,6 +565,32 @@ for name, properties in {"for_good": {}, "for_three": {"penstock.tombstones": "3
     assert project.rows("for_three") == Counter([(1, 1), (2, 6)])
 
 
+@pytest.mark.parametrize("sequence", ["at", "_commit_version"])
+def test_of_one_sequence_a_row_wins_against_a_deletion_of_an_older_one(
+    sequence: str, project: Project
+) -> None:
+    project.write("a.py", HEAD + f"""
+@dp.table
+def records():
+    return spark.readStream.schema("id INT, v INT, {sequence} INT, op STRING").json("in")
+
+for kind in 1, 2:
+    dp.create_streaming_table(f"type_{{kind}}")
+    dp.create_auto_cdc_flow(
+        f"type_{{kind}}", "records", ["id"], "{sequence}", apply_as_deletes="op = 'delete'",
+        column_list=["id", "v"], stored_as_scd_type=kind,
+    )
+""")  # fmt: skip
+    given = [(1, 5, 0, "insert"), (2, 5, 0, "insert")], [(1, 5, 1, "delete"), (1, 6, 1, "insert")]
+    rewritten = [(2, 5, 1, "insert"), (2, 5, 1, "delete")]
+    for number, records in enumerate((*given, rewritten), 1):
+        names = ("id", "v", sequence, "op")
+        project.add("in", number, (dict(zip(names, each, strict=True)) for each in records))
+        assert "FAILED" not in states(project.run()).values()
+    assert project.rows("type_1") == Counter([(1, 6), (2, 5)])
+    assert project.rows("type_2") == Counter([(1, 5, 0, 1), (1, 6, 1, None), (2, 5, 0, None)])
+
+
 def test_streams_with_state(project: Project) -> None:
     project.write("a.py", HEAD + """
 def read(folder):

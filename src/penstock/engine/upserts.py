@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import singledispatch
+from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from penstock.errors import EvaluationError, RecordMisfit
 from penstock.expr.expression_text import literal_text
 from penstock.expr.sort_keys import any_key
 from penstock.expr.types import DataType, ListType, MapType, StructType
+from penstock.state.codec import key_encoder
 
 Held: TypeAlias = list[Any]
-"""[row before the tick, row, sequence of the last record, that before the tick]; None where there is none."""
+"""[row before the tick, row] of a key whose records have no sequences; None where there is none."""
 
 
 @singledispatch
@@ -93,30 +95,134 @@ def upsert_in_order(held: Held, row: Any, before: Any, texts: MisfitTexts) -> st
     return None
 
 
-def upsert_by_sequence(held: Held, row: Any, sequence: Any, trust: bool, texts: MisfitTexts) -> str | None:
-    """Apply a record unless a later one was; return the reason if one of its sequence has another row.
+@dataclass(frozen=True, slots=True)
+class TieRule:
+    """How a row and a deletion of one sequence are ordered (see `UpsertRule`).
 
-    Of one sequence, a deletion is later than rows. trust: apply the record then if its row is greater.
+    version: position of the sequence in rows, if they have it. trust: of different rows, the greatest wins.
     """
-    if sequence is None:
-        raise EvaluationError(
-            "a record has no sequence",
-            why="Without one it is neither before nor after the other records of its key.",
-            fix="filter such records out before the upsert, or coalesce the sequence",
+
+    version: int | None
+    commits: bool
+    trust: bool
+
+    def digest(self, row: Any) -> bytes:
+        """Return what equal rows have in common, whatever their sequence."""
+        rest = row if self.version is None else (*row[: self.version], *row[self.version + 1 :])
+        return blake2b(_encode(rest), digest_size=8).digest()
+
+
+class Sequenced:
+    """The row of a key whose records have sequences, within a tick.
+
+    stored: (sequence, row or None), then the digests of the rows of the next older sequence, then the row,
+    the digests and the deletions of the last sequence; parts at the end that say nothing are left out.
+    before: row before the tick. shown: row now. place: of the last record that was applied in this tick.
+
+    Which row is shown depends on the set of the records alone, unless they have places.
+    """
+
+    __slots__ = ("_deletions", "_older", "_row", "_rows", "before", "place", "sequence", "shown", "stored")
+
+    def __init__(self, stored: tuple[Any, ...] | None) -> None:
+        self.stored = stored
+        self.sequence, self.shown = (None, None) if stored is None else stored[:2]
+        self.before = self._row = self.shown
+        self._older: tuple[Any, tuple[bytes, ...]] | None = None
+        self._rows: tuple[bytes, ...] = ()
+        self._deletions: tuple[bytes | None, ...] = ()
+        self.place: Any = None
+        if stored is not None and len(stored) > 2:
+            self._older = stored[2]
+        if stored is not None and len(stored) > 3:
+            self._row, self._rows, self._deletions = stored[3:]
+
+    def to_stored(self) -> tuple[Any, ...]:
+        """Return what to store of the key."""
+        if self._rows or self._deletions:
+            return self.sequence, self.shown, self._older, self._row, self._rows, self._deletions
+        return (
+            (self.sequence, self.shown) if self._older is None else (self.sequence, self.shown, self._older)
         )
-    _, now, last, _ = held
-    if last is not None and sequence <= last:
-        if sequence < last or now is None or row == now:
-            return None
-        if row is not None and not trust:
-            return texts.of_sequence(sequence, row, now)
-        held[1] = row if row is None else max(row, now, key=any_key)
+
+    def apply(
+        self, row: Any, sequence: Any, image: Any, place: Any, rule: TieRule, texts: MisfitTexts
+    ) -> str | None:
+        """Apply a record; return the reason if one of its sequence has another row.
+
+        image: the row that a deletion names. None: unknown.
+        """
+        if sequence is None:
+            raise EvaluationError(
+                "a record has no sequence",
+                why="Without one it is neither before nor after the other records of its key.",
+                fix="filter such records out before the upsert, or coalesce the sequence",
+            )
+        last = self.sequence
+        # Where position or kind decides, nothing has to be known of older rows.
+        alone = rule.commits or place is not None
+        if last is None or sequence > last:
+            if self._row is not None:
+                self._older = None if alone else (last, self._digests(rule))
+            self.sequence, self.place, self._row = sequence, place, row
+            self._rows = self._deletions = ()
+            if row is None and image is not None and not alone:
+                self._deletions = (rule.digest(image),)
+        elif sequence < last:
+            if row is None or alone:
+                return None
+            if self._older is None or sequence >= self._older[0]:
+                same = () if self._older is None or sequence > self._older[0] else self._older[1]
+                self._older = sequence, _with(same, rule.digest(row))
+        else:
+            reason = self._tie(row, image, place, rule, texts)
+            if reason is not None:
+                return reason
+        self.shown = self._row if not self._deletions or self._stays(rule) else None
         return None
-    held[1], held[2] = row, sequence
-    return None
+
+    def _tie(self, row: Any, image: Any, place: Any, rule: TieRule, texts: MisfitTexts) -> str | None:
+        """Apply a record of the last sequence; return the reason if it has another row."""
+        if row is not None and self.shown is not None and row != self.shown and not rule.trust:
+            return texts.of_sequence(self.sequence, row, self.shown)
+        if rule.commits:
+            if row is not None:
+                self._row = row if self._row is None else max(row, self._row, key=any_key)
+        elif place is not None:
+            # The records of earlier ticks stand before those of this one.
+            if self.place is None or place > self.place:
+                self.place, self._row, self._rows, self._deletions = place, row, (), ()
+        elif row is None:
+            if self._row is None and not self._deletions:
+                self._deletions = (None,)
+            self._deletions = _with(self._deletions, None if image is None else rule.digest(image))
+        elif self._row is None:
+            self._row, self._deletions = row, self._deletions or (None,)
+        elif row != self._row:
+            self._rows = _with(self._digests(rule), rule.digest(row))
+            self._row = max(row, self._row, key=any_key)
+        return None
+
+    def _digests(self, rule: TieRule) -> tuple[bytes, ...]:
+        return self._rows or (rule.digest(self._row),)
+
+    def _stays(self, rule: TieRule) -> bool:
+        """Return whether the row of the last sequence wins against the deletions of it."""
+        if self._row is None or self._older is None:
+            return False
+        own = rule.digest(self._row)
+        return own not in self._deletions or own in self._older[1]
+
+
+def _with(those: tuple[Any, ...], one: Any) -> tuple[Any, ...]:
+    """Return a set with a further element, as a tuple."""
+    return those if one in those else tuple(sorted((*those, one), key=lambda each: each or b""))
+
+
+_encode = key_encoder()
 
 
 RUNTIME: dict[str, Any] = {
     "x_upsert_in_order": upsert_in_order,
-    "x_upsert_by_sequence": upsert_by_sequence,
+    "x_sequenced": Sequenced,
 }

@@ -129,7 +129,8 @@ class Flow(MethodGuesses, Shown):
         key: columns by which rows are held. The source is then given records: a row sets the row of its key
              whatever it was before, a deletion needs no more than the key, and what is delivered again
              changes nothing.
-        sequence, on_misfit, tombstones: see `Stream.upsert`. Of one sequence, a deletion comes after a row.
+        sequence, on_misfit, tombstones: see `Stream.upsert`. Of one sequence, the record that stands later in
+             files counts; elsewhere a row wins against the deletion of an older one.
 
         Raises `UnknownColumn` and `WrongType` for columns that cannot be a key or a sequence.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
@@ -16,7 +17,7 @@ from penstock.flow.aggregates import max as greatest
 from penstock.flow.column_arguments import render_argument
 from penstock.flow.operators.keyed_source import KeyedSource
 from penstock.flow.operators.misfits import REASON, Misfits
-from penstock.flow.operators.upsert import SEQUENCE_TYPES, OnMisfit, Upsert, UpsertRule
+from penstock.flow.operators.upsert import COMMITS, SEQUENCE_TYPES, OnMisfit, Upsert, UpsertRule
 from penstock.flow.time_spans import TIME_TYPES, span_in_unit
 from penstock.flow.window_functions import lagged, lead
 from penstock.source_location import caller_at
@@ -115,8 +116,7 @@ def add_rows(
         sequence=None if keyed.sequence is None else Column("sequence"),
         on_misfit=on_misfit,
         tombstones=tombstones,
-        place=Column("place"),
-        table=source.name,
+        keyed=source,
         name=None,
         location=location,
     )
@@ -134,10 +134,12 @@ def add_upsert(
     name: str | None,
     location: SourceLocation,
     tombstones: GivenSpan | None = None,
-    place: Expr | None = None,
-    table: str | None = None,
+    keyed: KeyedSource | None = None,
 ) -> AnyStream:
-    """Add an upsert of the records of a stream. Raises `WrongType` for arguments that do not fit."""
+    """Add an upsert of the records of a stream. Raises `WrongType` for arguments that do not fit.
+
+    keyed: the source of the records, if they are those of a table.
+    """
     schema = stream.schema
     keys = _keys(by, schema, location)
     made, rows = _row(row, schema, location)
@@ -170,7 +172,16 @@ def add_upsert(
             inputs = (stream, cast("Any", stream).group_by().agg(highest=greatest(order)))
     elif tombstones is not None:
         raise _no_bound("records without a sequence", location)
-    rule = UpsertRule(keys, made, before, order, _policy(on_misfit, location), place, table, kept)
+    rule = UpsertRule(keys, made, before, order, _policy(on_misfit, location), tombstones=kept)
+    if keyed is not None:
+        rule = replace(rule, place=Column("place"), table=keyed.name)
+    if order is not None:
+        version = order.name if isinstance(order, Column) else None
+        image = None if deleted is None else _row(row, schema, location)[0]
+        if keyed is not None:
+            version, image = keyed.keyed.sequence, Column("before")
+        in_rows = version if any(version == f.name for f in rows.fields) else None
+        rule = replace(rule, image=image, version=in_rows, commits=version == COMMITS)
     output = Schema(rows.fields, schema.row_class if row is None else rows.row_class)
     return stream.flow.add(Upsert(rule), output, inputs, name, location)
 
@@ -223,7 +234,6 @@ def add_history(
             raise _wrong("row", name, "another name, since versions have that column", location, "rename it")
     gone = lit(False) if deleted is None else coalesce(deleted, lit(False))
     gone = gone | made.is_null()
-    # A deletion follows the rows of its sequence: they make a version without extent.
     records: Any = add_upsert(
         stream,
         [*keys.values(), at, gone],
@@ -237,6 +247,9 @@ def add_history(
     )
     value = struct(**{f"v_{n}": Column("row").field(name) for n, name in enumerate(tracked)})
     partition: Any = {"partition_by": list(keys), "order_by": ["at", "gone"]}
+    if deleted is not None or check(made, schema).nullable:
+        records = _without_lost_deletions(records, list(keys), [n for n in names if n != order], order)
+    # A deletion follows the row of its sequence, which makes a version without extent.
     beside = records.with_columns(value=when(~Column("gone"), value)).with_columns(
         before=lagged(Column("value")).over(**partition), after=lead(Column("value")).over(**partition)
     )
@@ -253,6 +266,30 @@ def add_history(
         **{name: Column("row").field(name) for name in names}, **{START: start, END: Column("at_after")}
     )
     return shown.filter(~Column(START).eq_null_safe(Column(END)))
+
+
+def _without_lost_deletions(records: Any, keys: list[str], names: list[str], order: str | None) -> Any:
+    """Leave out the deletions that lose against a row of their sequence, by the rule of `UpsertRule`.
+
+    names: columns of rows beside the sequence.
+    """
+    rest = (
+        struct(**{f"r_{n}": Column("row").field(name) for n, name in enumerate(names)}) if names else lit(0)
+    )
+    lost: Expr = lit(True)
+    records = records.with_columns(rest=when(~Column("row").is_null(), rest))
+    beside: Any = {"partition_by": keys, "order_by": ["at", "gone"]}
+    last = {each: lagged(Column(each)).over(**beside) for each in ("at", "gone", "rest")}
+    if order != COMMITS:
+        records = records.with_columns(
+            older=lagged(Column("rest")).over(partition_by=[*keys, "gone"], order_by="at")
+        )
+        last["older"] = lagged(Column("older")).over(**beside)
+        image, row, older = Column("rest"), Column("last_rest"), Column("last_older")
+        lost = ~older.is_null() & (~image.eq_null_safe(row) | image.eq_null_safe(older))
+    records = records.with_columns(**{f"last_{name}": value for name, value in last.items()})
+    is_tied = Column("at").eq_null_safe(Column("last_at")) & ~coalesce(Column("last_gone"), lit(True))
+    return records.filter(~(Column("gone") & is_tied & lost)).select(*keys, "at", "gone", "row")
 
 
 def add_misfits(stream: Output, name: str | None, location: SourceLocation) -> AnyStream:

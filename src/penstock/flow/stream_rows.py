@@ -56,7 +56,9 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         deleted:   condition of records that delete the row of their key.
         before:    the row that a record replaces, a struct like `row`, or null where it does not say.
         sequence:  column that orders the records of a key, in whatever order they come; by default they count
-                   in the order in which they come. Not together with `before`.
+                   in the order in which they come. Not together with `before`. With the sequence of a row, a
+                   deletion is of an older row if there is one, unless it names that row; called
+                   `_commit_version`, sequences are commits, whose deletions are always of older rows.
         on_misfit: what becomes of a record whose `before` is not the row held, or whose row differs from that
                    of a record with the same sequence. "error": `RecordMisfit` is raised. "dead_letter": it is
                    left out; `misfits()` has it. "trust_key": it is applied; of records with the same

@@ -13,6 +13,7 @@ from penstock.errors import SourceLocation
 from penstock.expr.constructors import struct
 from penstock.expr.tree import Column as Read
 from penstock.flow.keyed_tables import END, START
+from penstock.flow.operators.upsert import COMMITS
 from penstock.pipelines.errors import BadDefinition
 
 if TYPE_CHECKING:
@@ -94,19 +95,22 @@ class AutoCdc:
         row = struct(**{name: Read(name) for name in chosen})
         keys = _chosen("keys", _without_ours(records), self.keys, (), location)
 
+        # Commits of a Delta table are told by their name (see `UpsertRule`).
+        order = COMMITS if str(self.sequence).replace("`", "") == f"Column<'{COMMITS}'>" else SEQUENCE
+
         def upserted(stream: Any) -> Any:
             return stream.upsert(
                 keys,
                 row=row,
                 deleted=Read(DELETED),
-                sequence=SEQUENCE,
+                sequence=order,
                 on_misfit="trust_key",
                 tombstones=int(tombstones) if tombstones and tombstones.isdecimal() else tombstones,
             )
 
         def with_history(stream: Any) -> Any:
             versions = stream.history(
-                keys, sequence=SEQUENCE, row=row, deleted=Read(DELETED), track=tracked, on_misfit="trust_key"
+                keys, sequence=order, row=row, deleted=Read(DELETED), track=tracked, on_misfit="trust_key"
             )
             dated = {START_AT: Read(START), END_AT: Read(END)}
             return versions.select(**{name: Read(name) for name in chosen}, **dated)

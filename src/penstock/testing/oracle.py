@@ -41,7 +41,7 @@ from penstock.flow.operators.source import Source
 from penstock.flow.operators.temporal_filter import Presence, TemporalFilter
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
-from penstock.flow.operators.upsert import OnMisfit, Upsert
+from penstock.flow.operators.upsert import OnMisfit, Upsert, UpsertRule
 from penstock.graph.node import FlowGraph, Node, Operator
 from penstock.testing.oracle_aggregates import answer_of, rank
 
@@ -330,19 +330,46 @@ def _upsert(operator: Upsert, node: Node, inputs: _Inputs) -> Bag:
     [(schema, bag)] = inputs
     key, row = functions_of(rule.keys, schema), function_of(rule.row, schema)
     sequence = function_of(rule.sequence, schema)
-    rows: dict[Row, list[tuple[Any, Any]]] = {}
+    image, place = (
+        (lambda record: None) if each is None else function_of(each, schema)
+        for each in (rule.image, rule.place)
+    )
+    records: dict[Row, list[tuple[Any, Any, Any, Any]]] = {}
     for record in bag:
-        rows.setdefault(key(record), []).append((rank(sequence(record)), row(record)))
+        found = rank(sequence(record)), row(record), image(record), place(record)
+        records.setdefault(key(record), []).append(found)
     out: Bag = Counter()
-    for held in rows.values():
-        top = max(at for at, _ in held)
-        last = [each for at, each in held if at == top]
-        if None in last:
-            continue
-        if len(set(last)) > 1 and rule.on_misfit is not OnMisfit.TRUST_KEY:
+    for held in records.values():
+        top = max(at for at, *_ in held)
+        last = [record for record in held if record[0] == top]
+        rows = [found for _, found, *_ in last if found is not None]
+        if len(set(rows)) > 1 and rule.on_misfit is not OnMisfit.TRUST_KEY:
             raise NotOfBags("records of one sequence differ")
-        out[max(last, key=rank)] += 1
+        shown = max(rows, key=rank, default=None)
+        if not rule.commits and all(record[3] is not None for record in last):
+            _, shown, _, _ = max(last, key=lambda record: record[3])
+        elif not rule.commits and len(rows) < len(last) and not _outlives(shown, last, held, rule, node):
+            shown = None
+        if shown is not None:
+            out[shown] += 1
     return out
+
+
+def _outlives(
+    shown: Any, last: list[tuple[Any, ...]], held: list[tuple[Any, ...]], rule: UpsertRule, node: Node
+) -> bool:
+    """Return whether a row wins against the deletions among `last`, the records of its sequence."""
+    at = None if rule.version is None else node.schema.names.index(rule.version)
+
+    def named(row: Row) -> Row:
+        return row if at is None else (*row[:at], *row[at + 1 :])
+
+    older = [record for record in held if record[0] < last[0][0] and record[1] is not None]
+    if shown is None or not older:
+        return False
+    before = [named(record[1]) for record in older if record[0] == max(at for at, *_ in older)]
+    images = [named(image) for _, found, image, _ in last if found is None and image is not None]
+    return named(shown) not in images or named(shown) in before
 
 
 @answer_of_bags.register

@@ -8,7 +8,7 @@ from penstock.engine.row_codegen import Row
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, register_step
 from penstock.engine.steps.windows import WindowCalendar
-from penstock.engine.upserts import MisfitTexts
+from penstock.engine.upserts import MisfitTexts, TieRule
 from penstock.engine.window_runtime import watermark_function
 from penstock.expr.check import check
 from penstock.expr.tree import Call
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class KeyedRecordsStep(Step):
     """Base of the steps that hold the latest row of each key.
 
-    Slot: key -> its row, or with a sequence (sequence, row or None). Within a tick the keys of its records
-    have [row before the tick, row, sequence, sequence before the tick], without a sequence the first two.
+    Slot: key -> its row, or with a sequence what `Sequenced` stores: (sequence, row or None, ...). Within a
+    tick the keys of its records have [row before the tick, row], with a sequence a `Sequenced`.
     If tombstones are forgotten: highest, () -> the highest sequence of all keys, and a calendar of the
     sequences of deleted keys.
     """
@@ -40,6 +40,7 @@ class KeyedRecordsStep(Step):
         self.rule = self.operator.rule
         self.held = writer.node_variable("held", node.id)
         self.texts = writer.constant("misfits", self._texts())
+        self.ties = writer.constant("ties", self._ties())
         self._highest = writer.node_variable("highest", node.id)
         self._calendar = None if self.rule.tombstones is None else WindowCalendar(node, writer)
 
@@ -49,6 +50,13 @@ class KeyedRecordsStep(Step):
         rows = check(rule.row, schema).type
         assert isinstance(rows, StructType)
         return MisfitTexts(rule.table, keys, rows)
+
+    def _ties(self) -> TieRule:
+        rule, rows = self.rule, check(self.rule.row, self.input_schema()).type
+        assert isinstance(rows, StructType)
+        names = [field.name for field in rows.fields]
+        version = None if rule.version is None else names.index(rule.version)
+        return TieRule(version, rule.commits, rule.on_misfit is OnMisfit.TRUST_KEY)
 
     def slots(self) -> tuple[Slot, ...]:
         rows = Slot(f"{self.node.id}.rows")
@@ -80,15 +88,15 @@ class KeyedRecordsStep(Step):
         code.line(f"{own} = {self.held}.get({key})")
         with code.block(f"if {own} is None:"):
             code.line(f"{stored} = {self.slot_getter('rows')}({key})")
-            held = f"[{stored}, {stored}]"
-            if rule.sequence is not None:
-                old, last = f"{stored}[1]", f"{stored}[0]"
-                held = f"[None] * 4 if {stored} is None else [{old}, {old}, {last}, {last}]"
+            held = f"[{stored}, {stored}]" if rule.sequence is None else f"x_sequenced({stored})"
             code.line(f"{own} = {self.held}[{key}] = {held}")
         if rule.sequence is not None:
             sequence = writer.value(rule.sequence, schema, row.columns)
-            trust = rule.on_misfit is OnMisfit.TRUST_KEY
-            fits = f"x_upsert_by_sequence({own}, {new}, {sequence}, {trust}, {self.texts})"
+            image = "None" if rule.image is None else writer.representative(rule.image, schema, row.columns)
+            place = "None" if rule.place is None else writer.value(rule.place, schema, row.columns)
+            # Of a record that sets a row, the image is not looked at: most need not make one.
+            image = f"{image} if {new} is None else None"
+            fits = f"{own}.apply({new}, {sequence}, {image}, {place}, {self.ties}, {self.texts})"
         elif rule.before is not None and rule.on_misfit is not OnMisfit.TRUST_KEY:
             before = writer.representative(rule.before, schema, row.columns)
             fits = f"x_upsert_in_order({own}, {new}, {before}, {self.texts})"
@@ -100,7 +108,8 @@ class KeyedRecordsStep(Step):
         if rule.on_misfit is OnMisfit.ERROR:
             with code.block(f"if {reason} is not None:"):
                 place = "None" if rule.place is None else writer.value(rule.place, schema, row.columns)
-                code.line(f"raise {self.texts}.error({reason}, {key}, {own}[1], {place})")
+                held = f"{own}[1]" if rule.sequence is None else f"{own}.shown"
+                code.line(f"raise {self.texts}.error({reason}, {key}, {held}, {place})")
         else:
             self.take_misfit(row, reason)
 
@@ -111,13 +120,16 @@ class KeyedRecordsStep(Step):
         code, writer, slot = self.code, self.writer, self.slot("rows")
         key, own, before, after = (writer.fresh(n) for n in ("key", "own", "before", "after"))
         with code.block(f"for {key}, {own} in {self.held}.items():"):
-            code.line(f"{before}, {after} = {own}[:2]")
-            if self.rule.sequence is not None:
-                with code.block(f"if {own}[2] != {own}[3] or {before} != {after}:"):
-                    code.line(f"{slot}[{key}] = ({own}[2], {after})")
+            if self.rule.sequence is None:
+                code.line(f"{before}, {after} = {own}")
+            else:
+                kept = writer.fresh("kept")
+                code.line(f"{before}, {after}, {kept} = {own}.before, {own}.shown, {own}.to_stored()")
+                with code.block(f"if {kept} != {own}.stored:"):
+                    code.line(f"{slot}[{key}] = {kept}")
                     if self._calendar is not None:
                         with code.block(f"if {after} is None:"):
-                            self._calendar.schedule_end(f"{own}[2]", key)
+                            self._calendar.schedule_end(f"{own}.sequence", key)
             with code.block(f"if {before} != {after}:"):
                 if self.rule.sequence is None:
                     with code.block(f"if {after} is not None:"):

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from penstock.graph.node import Columns
     from penstock.graph.operator_declarations import SlotLayout, Unservable
 
+COMMITS = "_commit_version"
+"""Name of the column with the commit of a change in the change data feed of a Delta table."""
+
 SEQUENCE_TYPES = (Int32Type, Int64Type, DecimalType, DateType, TimestampType, StrType)
 """Types of values that may order the records of a key."""
 
@@ -49,7 +52,7 @@ class OnMisfit(Enum):
 
     ERROR:       raise `RecordMisfit`.
     DEAD_LETTER: leave the record out; `misfits` has it.
-    TRUST_KEY:   apply it. Of records with equal sequences, the greatest row wins.
+    TRUST_KEY:   apply it. Of rows with equal sequences, the later in files wins, elsewhere the greatest.
     """
 
     ERROR = "error"
@@ -69,10 +72,21 @@ class UpsertRule:
     place:    file of the record and its number in it, a struct, or null; for errors.
     table:    name of the table whose records these are; for errors.
     tombstones: how far behind the highest sequence of all keys that of a deleted key is kept; None: for good.
+    image:    of a record that deletes, the row that it names, a struct like `row`; null where unknown.
+    version:  column of `row` that is the sequence, if one is. Images are compared without it.
+    commits:  whether sequences are commits of a Delta table.
 
     With a sequence, a record below the last one applied to its key is passed over, also after a deletion, and
-    a record that is delivered again changes nothing. One with the same sequence and another row is a misfit;
-    but a deletion follows the rows of its sequence, since it may carry that of the row it deletes.
+    a record that is delivered again changes nothing. One with the same sequence and another row is a misfit.
+
+    Of a key's deletions and set rows with one sequence,
+
+    - the one that stands later in its source is the later one, if both have a `place`;
+    - otherwise the row wins, if an older row of the key was set before: the deletion is of that one;
+    - but the deletion wins if there is no older row, or if it names the row of its sequence and not the
+      older one: then it has the sequence of the row that it deletes.
+
+    Commits have no order within, and delete only rows of earlier ones: there, a row always wins.
     Without a sequence, a record whose row is already held changes nothing, and one whose `before` is another
     row than the held one is a misfit.
     With `tombstones`, the second input is a table of one row, the highest sequence of all records so far. At
@@ -88,6 +102,10 @@ class UpsertRule:
     place: Expr | None = None
     table: str | None = None
     tombstones: Span | None = field(default=None, metadata=ADDED_LATER)
+    # They follow from how the records are made, and the state of older checkpoints goes on with them.
+    image: Expr | None = field(default=None, compare=False)
+    version: str | None = field(default=None, compare=False)
+    commits: bool = field(default=False, compare=False)
 
     def check(self, context: CheckContext) -> StructType:
         """Return the type of the rows. Raises unless all expressions fit the input."""
@@ -98,6 +116,8 @@ class UpsertRule:
         if self.before is not None:
             context.require(context.type_of(self.before) == rows, "rows before and after differ in type")
             context.require(self.sequence is None, "rows before are compared in order of arrival only")
+        if self.image is not None:
+            context.require(context.type_of(self.image) == rows, "rows and those deleted differ in type")
         if self.sequence is not None:
             type_ = context.type_of(self.sequence)
             context.require(isinstance(type_, SEQUENCE_TYPES), f"{type_} is no sequence")
@@ -152,6 +172,8 @@ class UpsertRule:
             yield "before", self.before
         if self.sequence is not None:
             yield "sequence", self.sequence
+        if self.image is not None:
+            yield "image", self.image
         if self.place is not None:
             yield "place", self.place
 
@@ -202,7 +224,8 @@ class Upsert(KeyedRecords):
 
     State: the row of each key, and with a sequence that of its last record, which is kept when the row is
     deleted (a tombstone), so that an older record cannot bring it back: for good, or with `tombstones` until
-    the highest sequence of all keys is so far ahead of it. An empty tick emits nothing.
+    the highest sequence of all keys is so far ahead of it. For records without a place also a digest of the
+    row before, and the row that lost against a deletion of its sequence. An empty tick emits nothing.
 
     >>> from dataclasses import dataclass
     >>> import penstock as ps
