@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -248,6 +249,95 @@ def test_of_one_position_in_the_log_the_last_record_counts(
     source = io.Debezium(io.JsonFiles(tmp_path), columns={"lsn": "source.lsn"})
     ps.run(flow, {"rows": source}, {"out": memory}, tick_rows=1 if files > 1 else None)
     assert [row.name for row in memory.rows()] == left
+
+
+class Document(NamedTuple):
+    id: int
+    hits: int
+    body: str | None
+    scan: bytes | None
+    tags: list[str] | None
+    counts: list[int] | None
+    names: dict[str, str] | None
+    version: int
+
+
+FIRST = Document(1, 1, "long text", b"scan", ["a", "b"], [1, 2], {"a": "b"}, 1)
+
+
+def unchanged(text: str, **changes: Any) -> dict[str, Any]:
+    """What a connector sends of a document in place of its large values."""
+    large = {
+        "body": text,
+        "scan": b64encode(text.encode()).decode(),
+        "tags": [text],
+        "counts": list(text.encode()),
+        "names": {text: text},
+    }
+    return {**FIRST._asdict(), **large, **changes}
+
+
+def documents(**options: Any) -> ps.Flow:
+    flow = ps.Flow("f")
+    flow.sink("out", flow.table("documents", Document, **options))
+    return flow
+
+
+@pytest.mark.parametrize("options", [{}, {"sequence": "version"}, {"on_misfit": "trust_key"}])
+@pytest.mark.parametrize("text", [io.change_data.UNAVAILABLE, "not here"])
+@pytest.mark.parametrize("before", [None, {"id": 1}])
+def test_values_that_did_not_change_are_those_of_the_row_held(
+    options: Any, text: str, before: Any, tmp_path: Path
+) -> None:
+    first = {**FIRST._asdict(), "scan": b64encode(b"scan").decode()}
+    given = [
+        envelope("c", None, first),
+        envelope("u", before, unchanged(text, hits=2, version=2)),
+        envelope("u", before, unchanged(text, hits=3, version=3, body="new")),
+        envelope("u", before, unchanged(text, hits=4, version=4, tags=None)),
+    ]
+    for number, each in enumerate(given):
+        write(tmp_path / f"{number}.json", json_lines([each]))
+    source = io.Debezium(io.JsonFiles(tmp_path), unavailable=text)
+    for tick_rows in None, 1:
+        memory = io.Memory()
+        ps.run(documents(key="id", **options), {"documents": source}, {"out": memory}, tick_rows=tick_rows)
+        assert memory.rows() == [FIRST._replace(hits=4, version=4, body="new", tags=None)]
+
+
+@pytest.mark.parametrize("on_misfit", ["error", "trust_key"])
+def test_a_value_that_no_row_held_has_is_found(on_misfit: str, tmp_path: Path) -> None:
+    write(tmp_path / "1.json", json_lines([envelope("u", {"id": 1}, unchanged(io.change_data.UNAVAILABLE))]))
+    with pytest.raises(RecordMisfit, match="does not tell the value of 'body', which did not change"):
+        ps.run(
+            documents(key="id", on_misfit=on_misfit),
+            {"documents": io.Debezium(io.JsonFiles(tmp_path))},
+            {"out": io.Memory()},
+        )
+
+
+def test_a_value_that_no_row_held_has_is_set_aside(tmp_path: Path) -> None:
+    write(tmp_path / "1.json", json_lines([envelope("u", {"id": 1}, unchanged(io.change_data.UNAVAILABLE))]))
+    flow, memory = ps.Flow("f"), io.Memory()
+    held = flow.table("documents", Document, key="id", on_misfit="dead_letter")
+    flow.sink("out", held)
+    flow.sink("misfits", held.misfits().select("misfit"))
+    ps.run(flow, {"documents": io.Debezium(io.JsonFiles(tmp_path))}, {"out": io.Memory(), "misfits": memory})
+    ((reason,),) = memory.rows()
+    assert reason == "it does not tell the value of 'body', which did not change, but no row is held"
+
+
+def test_without_a_key_a_value_that_did_not_change_is_unreadable(tmp_path: Path) -> None:
+    after = unchanged(io.change_data.UNAVAILABLE, hits=2)
+    whole = {**FIRST._asdict(), "scan": b64encode(b"scan").decode()}
+    write(tmp_path / "1.json", json_lines([envelope("c", None, whole), envelope("u", whole, after)]))
+    memory, source = io.Memory(), io.Debezium(io.JsonFiles(tmp_path))
+    ps.run(documents(), {"documents": source}, {"out": memory})
+    assert memory.rows() == [FIRST._replace(hits=2)]
+    write(tmp_path / "2.json", json_lines([envelope("u", {**whole, "hits": 2, "body": None}, after)]))
+    with pytest.raises(BadRow, match="after: body: the record does not tell the value") as error:
+        ps.run(documents(), {"documents": source}, {"out": io.Memory()})
+    assert "key=" in (error.value.why or "")
 
 
 def test_an_overwritten_delta_table_keeps_its_rows(tmp_path: Path) -> None:

@@ -68,8 +68,8 @@ from penstock.state.rewind import rewind
         ),
         (r"in/a.csv?sep=\t&nullValue=", CsvFiles("in/a.csv", sep="\t", null="")),
         (
-            "debezium+json:in?epoch=micros&dead_letter=d",
-            Debezium(JsonFiles("in", dead_letter="d"), epoch="micros"),
+            "debezium+json:in?epoch=micros&unavailable=gone&dead_letter=d",
+            Debezium(JsonFiles("in", dead_letter="d"), epoch="micros", unavailable="gone"),
         ),
         ("upserts+json:in?files_per_tick=2", Upserts(JsonFiles("in", files_per_tick=2))),
         ("deltachanges+parquet:in?files_per_tick=2", DeltaChanges(ParquetFiles("in", files_per_tick=2))),
@@ -123,7 +123,11 @@ def test_sinks(uri: str, sink: object) -> None:
         (parse_source, "kafka:topic", "lacks servers or topic"),
         (parse_source, "delta:a?version=x", "version must be an integer of at least 0, not 'x'"),
         (parse_source, "debezium+json:a?epoch=days", "epoch is 'days'"),
-        (parse_source, "debezium+json:a?b=1", "known options: epoch, dead_letter, files_per_tick"),
+        (
+            parse_source,
+            "debezium+json:a?b=1",
+            "known options: epoch, unavailable, dead_letter, files_per_tick",
+        ),
         (parse_source, "operations+csv:a?insert=I", "has no option column"),
         (parse_source, "operations+csv:a?column=op", "defines no operation"),
         (parse_sink, "postgres://u:s3cret@h/d", "'postgres://u:***@h/d' has no option table"),

@@ -127,6 +127,35 @@ def test_a_record_of_a_dataframe_that_means_nothing_is_named(
     assert text in str(raised.value)
 
 
+def test_a_value_of_a_dataframe_that_did_not_change_is_that_of_before(spark: Any) -> None:
+    class Document(NamedTuple):
+        id: int
+        body: str | None
+        scan: bytes | None
+        tags: list[str] | None
+        counts: list[int] | None
+        names: dict[str, str] | None
+
+    whole = (1, "long", bytearray(b"scan"), ["a"], [1], {"a": "b"})
+    for text in io.change_data.UNAVAILABLE, "gone":
+        code = text.encode()
+        after = (1, text, bytearray(code), [text], list(code), {text: text})
+        image = (
+            "struct<id: long, body: string, scan: binary, tags: array<string>, counts: array<long>, "
+            "names: map<string, string>>"
+        )
+        schema = f"before {image}, after {image}, op string"
+        first = (None, whole, "c")
+        source = io.Debezium(frame(spark, [first, (whole, after, "u")], schema), unavailable=text)
+        expected = Document(1, "long", b"scan", ["a"], [1], {"a": "b"})
+        assert copied(spark, source, Document) == Counter([repr(expected)])
+        source = io.Debezium(
+            frame(spark, [first, ((*whole[:3], None, *whole[4:]), after, "u")], schema), unavailable=text
+        )
+        with pytest.raises(BadRow, match="after: tags: the record does not tell the value"):
+            copied(spark, source, Document)
+
+
 def test_operations_of_a_dataframe_become_weights(spark: Any) -> None:
     class Word(NamedTuple):
         word: str

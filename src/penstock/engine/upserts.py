@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from penstock.errors import EvaluationError, RecordMisfit
 from penstock.expr.expression_text import literal_text
+from penstock.expr.keyed_rows import Unavailable
 from penstock.expr.sort_keys import any_key
 from penstock.expr.types import DataType, ListType, MapType, StructType
 from penstock.state.codec import key_encoder
@@ -64,6 +65,12 @@ class MisfitTexts:
         """Return the reason of a record that replaces another row than the one that is held."""
         there = "none is" if held is None else f"{value_text(self.rows, held)} is"
         return f"it replaces {value_text(self.rows, before)}, but {there} held"
+
+    def fills(self, row: Any, held: Any, unavailable: Unavailable) -> Any:
+        """Return a row with the values that it does not tell from the one held; a text if none is."""
+        if held is None and row is not None and (unknown := unavailable.names(row)):
+            return f"it does not tell the value of {unknown[0]!r}, which did not change, but no row is held"
+        return unavailable.fill(row, held)
 
     def error(self, reason: str, key: Any, held: Any, place: tuple[str, int] | None) -> RecordMisfit:
         """Build the error for a record that does not fit."""

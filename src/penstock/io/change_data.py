@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 from penstock.errors import BadInput
+from penstock.expr.keyed_rows import Unavailable
 from penstock.expr.types import STR, DataType, Field, Schema, StructType
 from penstock.io.epoch_times import EPOCH_UNITS, EpochUnit, epoch_row_restorer, with_integer_times
 from penstock.io.files.file_source import Files
@@ -25,6 +26,8 @@ from penstock.io.source import Feed, Reader, Source, dead_letter_folder, open_so
 Row: TypeAlias = tuple[Any, ...]
 Decode: TypeAlias = Callable[[Row | None], list[Row]]
 Join: TypeAlias = Callable[[Iterator[Any], str], Iterator[Any]]
+UNAVAILABLE = "__debezium_unavailable_value"
+"""Placeholder of a connector, unless it is told another."""
 _ENVELOPE = ("before", "after", "op", "payload")
 
 
@@ -105,6 +108,11 @@ class Debezium(ChangeData):
     columns: columns of the rows that stand in the envelope, with their paths: `{"lsn": "source.lsn"}`. For
            tables with a key and a sequence only, since they are not known of the row before a change.
 
+    unavailable: text in place of large values that an update did not change, as set by the connector's
+           `unavailable.value.placeholder`; in its base64 for bytes, and as the only element of a list. The
+           value of `before` stands for it, else, in a table with a key, that of the row held. Without
+           either, the record is unreadable.
+
     c, r and u insert the row `after`; u and d delete the row `before`; m (a message) and a tombstone
     (null) are skipped. t (truncate) names no rows, so it is unreadable. Decimals must be written as text
     (`decimal.handling.mode=string`).
@@ -112,10 +120,18 @@ class Debezium(ChangeData):
 
     epoch: EpochUnit | None
     columns: tuple[tuple[str, str], ...]
+    unavailable: str
 
     def __init__(
-        self, records: Any, *, epoch: EpochUnit | None = None, columns: Mapping[str, str] | None = None
+        self,
+        records: Any,
+        *,
+        epoch: EpochUnit | None = None,
+        columns: Mapping[str, str] | None = None,
+        unavailable: str = UNAVAILABLE,
     ) -> None:
+        if type(cast("object", unavailable)) is not str or not unavailable:
+            raise BadInput(f"unavailable is {unavailable!r}", fix=f"give a text, such as {UNAVAILABLE!r}")
         if epoch is not None and epoch not in EPOCH_UNITS:
             raise BadInput(
                 f"epoch is {epoch!r}", fix=f"give {', '.join(map(repr, EPOCH_UNITS))}, or leave it out"
@@ -129,7 +145,7 @@ class Debezium(ChangeData):
                     f"column {name!r} is to be found at {path!r} of an envelope",
                     fix='give the names of fields of the envelope: columns={"lsn": "source.lsn"}',
                 )
-        set_fields(self, records=records, epoch=epoch, columns=given)
+        set_fields(self, records=records, epoch=epoch, columns=given, unavailable=unavailable)
 
 
 @dataclass(frozen=True)
@@ -241,7 +257,7 @@ def _value_at(fields: Sequence[Field], path: list[str]) -> Callable[[Row], Any]:
     return lambda row: None if row[at] is None else deeper(row[at])
 
 
-_OLD_ROWS = "the database must write whole old rows (PostgreSQL: REPLICA IDENTITY FULL)"
+OLD_ROWS = "the database must write whole old rows (PostgreSQL: REPLICA IDENTITY FULL)"
 IMAGES: dict[str, tuple[bool, bool]] = {
     "c": (False, True),
     "r": (False, True),
@@ -253,12 +269,18 @@ IMAGES: dict[str, tuple[bool, bool]] = {
 
 
 def envelope_reader(source: Debezium, rows: Schema) -> Callable[[Row], tuple[str, Row | None, Row | None]]:
-    """Build a function from an envelope to its operation and both images; it raises `Unfit`."""
+    """Build a function from an envelope to its operation and both images; it raises `Unfit`.
+
+    What an image does not tell is marked as `Unavailable` does.
+    """
     restore = epoch_row_restorer(rows.fields, source.epoch) if source.epoch else None
+    given_marks, marks = Unavailable.of(rows.fields, source.unavailable), Unavailable.of(rows.fields)
     fields = record_schema(source, rows).fields
     beside = [(rows.names.index(name), _value_at(fields, path.split("."))) for name, path in source.columns]
 
     def image(found: Row | None, envelope: Row) -> Row | None:
+        if found is not None:
+            found = given_marks.mark(found, marks)
         if found is not None and beside:
             values = list(found)
             for at, value_of in beside:
@@ -271,19 +293,33 @@ def envelope_reader(source: Debezium, rows: Schema) -> Callable[[Row], tuple[str
         before, after, op = envelope[:3]
         if op not in IMAGES:
             raise Unfit(f"op: {shortened(repr(op))} is not one of {', '.join(map(repr, IMAGES))}")
-        return op, image(before, envelope), image(after, envelope)
+        goes, comes = image(before, envelope), image(after, envelope)
+        # Of a row that is known by its key alone, all else is null.
+        return op, goes, comes if goes is None else _filled(comes, goes, marks)
 
     return read
 
 
+def _filled(after: Row | None, before: Row, marks: Unavailable) -> Row | None:
+    """Fill in the unknown values of an image from those that the one before has."""
+    known = marks.marks if after is not None else ()
+    return Unavailable(tuple(each for each in known if before[each[0]] is not None)).fill(after, before)
+
+
 @build_decoder.register
 def _(source: Debezium, rows: Schema) -> Decode:
-    read = envelope_reader(source, rows)
+    read, marks = envelope_reader(source, rows), Unavailable.of(rows.fields)
 
     def image(found: Row | None, name: str, op: str, weight: int) -> Row:
         if found is None:
-            why = f"; {_OLD_ROWS}" if weight < 0 else ""
+            why = f"; {OLD_ROWS}" if weight < 0 else ""
             raise Unfit(f"{name}: it is null or missing, but op {op!r} needs it{why}")
+        unknown = marks.names(found)
+        if unknown:
+            raise Unfit(
+                f"{name}: {unknown[0]}: the record does not tell the value ({source.unavailable}), which did not "
+                f"change; only a table with a key holds it, flow.table(..., key=...); else {OLD_ROWS}"
+            )
         return (*found, weight)
 
     def decode(record: Row | None) -> list[Row]:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from penstock.errors import BadInput
 from penstock.expr.dict_keys import has_representatives, key_function
-from penstock.expr.keyed_rows import KeyedRows
+from penstock.expr.keyed_rows import KeyedRows, Unavailable
 from penstock.expr.types import INT64, Field, Schema, StructType
 from penstock.io.change_data import (
     IMAGES,
@@ -60,6 +60,7 @@ class RecordBuilder:
     at: int | None
     others: tuple[int, ...]
     needed: tuple[tuple[int, Field], ...]
+    unavailable: Unavailable
 
     @classmethod
     def of(cls, keyed: KeyedRows) -> RecordBuilder:
@@ -75,6 +76,7 @@ class RecordBuilder:
             None if keyed.sequence is None else names.index(keyed.sequence),
             tuple(at for at in range(len(names)) if at not in places),
             tuple((at, f) for at, f in enumerate(keyed.rows.fields) if not f.nullable),
+            Unavailable.of(keyed.rows.fields),
         )
 
     def sets(self, row: Row) -> Row:
@@ -112,8 +114,10 @@ class RecordBuilder:
         return key, before, row, sequence
 
     def whole_or_none(self, row: Row) -> Row | None:
-        """Return a row unless it is known by its key alone, or lacks a column that is never null."""
+        """Return a row unless it is known by its key alone, or lacks a value that it must have."""
         if self.others and all(row[at] is None for at in self.others):
+            return None
+        if self.unavailable.names(row):
             return None
         return None if self._missing(row) else row
 

@@ -269,7 +269,9 @@ def _plain(uri: Uri, make: Make) -> Source:
 
 def _debezium(uri: Uri, make: Make) -> Source:
     epoch: Any = uri.take("epoch")
-    return Debezium(make(uri, ("epoch",)), epoch=epoch)
+    unavailable = uri.take("unavailable")
+    given = {} if unavailable is None else {"unavailable": unavailable}
+    return Debezium(make(uri, ("epoch", "unavailable")), epoch=epoch, **given)
 
 
 def _delta_changes(uri: Uri, make: Make) -> Source:

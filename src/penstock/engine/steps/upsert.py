@@ -11,6 +11,7 @@ from penstock.engine.steps.windows import WindowCalendar
 from penstock.engine.upserts import MisfitTexts, TieRule
 from penstock.engine.window_runtime import watermark_function
 from penstock.expr.check import check
+from penstock.expr.keyed_rows import Unavailable
 from penstock.expr.tree import Call
 from penstock.expr.types import StructType
 from penstock.flow.operators.misfits import Misfits
@@ -90,6 +91,12 @@ class KeyedRecordsStep(Step):
             code.line(f"{stored} = {self.slot_getter('rows')}({key})")
             held = f"[{stored}, {stored}]" if rule.sequence is None else f"x_sequenced({stored})"
             code.line(f"{own} = {self.held}[{key}] = {held}")
+        unknown = self._unavailable()
+        if unknown.marks:
+            told = f"{self.texts}.fills({new}, {own}{'[1]' if rule.sequence is None else '.shown'}, {{}})"
+            told = told.format(writer.constant("unavailable", unknown))
+            with code.block(f"if {self._is_last(own, row)}:"):
+                code.line(f"{new} = {told}")
         if rule.sequence is not None:
             sequence = writer.value(rule.sequence, schema, row.columns)
             image = "None" if rule.image is None else writer.representative(rule.image, schema, row.columns)
@@ -100,18 +107,35 @@ class KeyedRecordsStep(Step):
         elif rule.before is not None and rule.on_misfit is not OnMisfit.TRUST_KEY:
             before = writer.representative(rule.before, schema, row.columns)
             fits = f"x_upsert_in_order({own}, {new}, {before}, {self.texts})"
+        elif unknown.marks:
+            fits = f"x_upsert_in_order({own}, {new}, None, {self.texts})"
         else:
             code.line(f"{own}[1] = {new}")
             return
+        if unknown.marks:
+            fits = f"{new} if {new}.__class__ is str else {fits}"
         reason = writer.fresh("reason")
         code.line(f"{reason} = {fits}")
-        if rule.on_misfit is OnMisfit.ERROR:
+        if rule.on_misfit is not OnMisfit.DEAD_LETTER:
             with code.block(f"if {reason} is not None:"):
                 place = "None" if rule.place is None else writer.value(rule.place, schema, row.columns)
                 held = f"{own}[1]" if rule.sequence is None else f"{own}.shown"
                 code.line(f"raise {self.texts}.error({reason}, {key}, {held}, {place})")
         else:
             self.take_misfit(row, reason)
+
+    def _unavailable(self) -> Unavailable:
+        """Return the values that records may not tell: only those of change data for a table."""
+        rows = check(self.rule.row, self.input_schema()).type
+        assert isinstance(rows, StructType)
+        return Unavailable(()) if self.rule.table is None else Unavailable.of(rows.fields)
+
+    def _is_last(self, own: str, row: Row) -> str:
+        """Return the condition of a record that no later one has replaced."""
+        if self.rule.sequence is None:
+            return "True"
+        sequence = self.writer.value(self.rule.sequence, self.input_schema(), row.columns)
+        return f"{own}.sequence is None or {sequence} >= {own}.sequence"
 
     def take_misfit(self, row: Row, reason: str) -> None:
         """Write the code for a record that is left out, with the variable of the reason, None if it fits."""

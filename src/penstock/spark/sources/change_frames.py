@@ -6,9 +6,26 @@ from functools import reduce, singledispatch
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import WrongType
-from penstock.expr.keyed_rows import KeyedRows
-from penstock.expr.types import DataType, DateType, ListType, MapType, Schema, StructType, TimestampType
-from penstock.io.change_data import IMAGES, ChangeData, Debezium, Operations, record_schema, refuse_rows_only
+from penstock.expr.keyed_rows import KeyedRows, placeholder
+from penstock.expr.types import (
+    DataType,
+    DateType,
+    Field,
+    ListType,
+    MapType,
+    Schema,
+    StructType,
+    TimestampType,
+)
+from penstock.io.change_data import (
+    IMAGES,
+    OLD_ROWS,
+    ChangeData,
+    Debezium,
+    Operations,
+    record_schema,
+    refuse_rows_only,
+)
 from penstock.io.epoch_times import EpochUnit, with_integer_times
 from penstock.io.keyed_records import ORDERS, SET_OR_DELETE, record_source
 from penstock.io.source import WEIGHT
@@ -74,6 +91,10 @@ def _(source: Debezium, opening: Opening, schema: Schema) -> DataFrame:
     return to_weighted_rows(source, records, opening.name, schema)
 
 
+def _plain(mark: Any) -> Any:
+    return list(mark) if isinstance(mark, tuple) else mark
+
+
 def without_tombstones(records: DataFrame) -> DataFrame:
     """Drop tombstones: the records of a topic without a value.
 
@@ -122,9 +143,24 @@ def _(source: Debezium, records: DataFrame, name: str, schema: Schema) -> DataFr
     for part in ("before", "after"):
         _need(name, _names(held[part].dataType), schema.names, part)
 
+    def value(row: Column, x: Field, part: str) -> Column:
+        found = row[x.name]
+        mark = placeholder(x.type, source.unavailable)
+        if mark is None:
+            return found
+        text = "the record does not tell the value, because it did not change: "
+        unknown = _bad(name, f"{part}: {x.name}: {text}", found, f"; {OLD_ROWS}").cast(spark_type(x.type))
+        is_mark = lambda each: each.eqNullSafe(f.lit(_plain(mark)).cast(spark_type(x.type)))  # noqa: E731
+        if isinstance(x.type, MapType):
+            is_mark = lambda each: f.map_keys(each).eqNullSafe(f.lit([mark[0][0]]))  # noqa: E731
+        held = before[x.name]
+        known = f.when(held.isNull() | is_mark(held), unknown).otherwise(held)
+        return f.when(is_mark(found), known).otherwise(found)
+
     def image(row: Column, weight: int, part: str) -> Column:
         columns = [
-            integers_to_timestamps(x.type, row[x.name], source.epoch).alias(x.name) for x in schema.fields
+            integers_to_timestamps(x.type, value(row, x, part), source.epoch).alias(x.name)
+            for x in schema.fields
         ]
         made = f.array(f.struct(*columns, f.lit(weight).cast("long").alias(WEIGHT)))
         missing = _bad(name, f"{part}: it is null or missing, and op ", op, " needs it")
