@@ -27,6 +27,29 @@ def test_columns_are_found_by_name_and_others_ignored(tmp_path: Path) -> None:
     assert read(CsvFiles(tmp_path), feed(Point)) == [(1, "one"), (2, None), (3, None)]
 
 
+@pytest.mark.parametrize("header", ["x,Label", "x, label", "x,LABEL,labels", "x,l abel"])
+def test_a_missing_column_with_nearly_the_name_of_another_is_told_once(
+    header: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in "a.csv", "b.csv":
+        write(tmp_path / name, f"{header}\n1,one{',' * (header.count(',') - 1)}\n")
+    assert read(CsvFiles(tmp_path), feed(Point)) == [(1, None), (1, None)]
+    near = header.split(",")[1]
+    (record,) = caplog.records
+    assert record.getMessage().replace(str(tmp_path), "in") == (
+        f"source 'points': column 'label' is missing in in/a.csv, and null; the file has {near!r}; "
+        "later files are not reported"
+    )
+
+
+def test_a_missing_column_with_another_name_is_null_without_a_word(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path / "a.csv", "x,labels\n1,one\n")
+    assert read(CsvFiles(tmp_path), feed(Point)) == [(1, None)]
+    assert caplog.records == []
+
+
 def test_quotes_hold_commas_quotes_and_line_breaks(tmp_path: Path) -> None:
     write(tmp_path / "a.csv", '\ufefftext\n"a, ""b""\nc"\n\n"\\"\nd\n')
     assert read(CsvFiles(tmp_path), feed(Name)) == [('a, "b"\nc',), ("\\",), ("d",)]

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pytest
 
 import penstock as ps
-from penstock.errors import BadRow
+from penstock.errors import BadRow, UnreadableSource
 from penstock.expr.code_runtime import NAN
-from penstock.io import BadRecord, JsonFiles, Memory
+from penstock.io import BadRecord, CsvFiles, JsonFiles, Memory
 from tests.io.feeds import Everything, Point, batches, feed, read, write
 
 
@@ -42,9 +42,18 @@ def test_every_type_has_its_form(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["2001-12-31T01:02:03Z", "2001-12-31 01:02:03", "2001-12-31T02:02:03+0100", "2001-12-31 01:02:03.000"],
+    [
+        "2001-12-31T01:02:03Z",
+        "2001-12-31 01:02:03",
+        "2001-12-31T02:02:03+0100",
+        "2001-12-31 01:02:03.000",
+        "2001-12-31 01:02:03+00",
+        "2001-12-30 23:02:03-02",
+        "2001-12-31T01:02:03z",
+        "2001-12-31 02:02:03.0+01",
+    ],
 )
-def test_timestamps_without_a_zone_are_in_utc(tmp_path: Path, text: str) -> None:
+def test_timestamps_are_in_utc_unless_they_have_a_zone(tmp_path: Path, text: str) -> None:
     class Moment(NamedTuple):
         at: datetime
 
@@ -52,6 +61,40 @@ def test_timestamps_without_a_zone_are_in_utc(tmp_path: Path, text: str) -> None
     ((at,),) = read(JsonFiles(tmp_path), feed(Moment))  # type: ignore[misc]
     assert at == datetime(2001, 12, 31, 1, 2, 3, tzinfo=UTC)
     assert at.tzinfo is UTC
+
+
+@pytest.mark.parametrize("array", [False, True])
+def test_an_object_of_a_dict_with_a_key_twice_is_unreadable(tmp_path: Path, array: bool) -> None:
+    class Counted(NamedTuple):
+        n: int
+        counts: dict[str, int]
+
+    text = '{"n": 1, "n": 2, "counts": {"a": 1}, "other": {"x": 1, "x": 2}}'
+    write(tmp_path / "a.json", f"[{text}]" if array else text)
+    assert read(JsonFiles(tmp_path), feed(Counted)) == [(2, (("a", 1),))]
+    text = '{"n": 1, "counts": {"a": 1, "b": 2, "a": 1}}'
+    write(tmp_path / "a.json", f"[{text}]" if array else text)
+    with pytest.raises(BadRow, match="counts: expected an object with different keys, found 'a' twice"):
+        read(JsonFiles(tmp_path), feed(Counted))
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.json.gz", ""), ("a.csv.gz", ""), ("b.json", "")])
+def test_an_empty_file_is_truncated_if_it_is_compressed(tmp_path: Path, name: str, text: str) -> None:
+    class Counted(NamedTuple):
+        n: int
+
+    write(tmp_path / name, text)
+    source = (JsonFiles if "json" in name else CsvFiles)(tmp_path)
+    if name.endswith(".gz"):
+        with pytest.raises(UnreadableSource, match=f"{name}.*cannot be read") as error:
+            read(source, feed(Counted))
+        assert "truncated" in (error.value.why or "")
+        with gzip.open(tmp_path / name, "wb"):
+            pass
+        if "json" in name:
+            assert read(source, feed(Counted)) == []
+    else:
+        assert read(source, feed(Counted)) == []
 
 
 def test_numbers_that_are_none_are_read_as_words_and_as_literals(tmp_path: Path) -> None:

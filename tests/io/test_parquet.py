@@ -100,6 +100,16 @@ def test_narrower_columns_are_widened_and_told_once(tmp_path: Path, caplog: pyte
     ]
 
 
+def test_a_missing_column_with_nearly_the_name_of_another_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pq.write_table(pa.table({"x": [1], "Label": ["one"]}), tmp_path / "a.parquet")
+    assert read(ParquetFiles(tmp_path), feed(Point)) == [(1, None)]
+    (record,) = caplog.records
+    assert "column 'label' is missing in" in record.getMessage()
+    assert "the file has 'Label'" in record.getMessage()
+
+
 def told(column: str, found: str, declared: str) -> str:
     return (
         f"source 'points': column {column!r} is {found} in in/b.parquet, and was widened to {declared}; "

@@ -44,6 +44,7 @@ class Grouped(Groups, Generic[B]):
     @overload
     def agg(
         self,
+        /,
         *,
         into: type[R],
         lifetime: LifetimeName | Aggregation = "static",
@@ -54,13 +55,14 @@ class Grouped(Groups, Generic[B]):
     @overload
     def agg(
         self,
+        /,
         *,
         lifetime: LifetimeName | Aggregation = "static",
         nondet: str | Aggregation | None = None,
         name: str | Aggregation | None = None,
         **named: Aggregation,
     ) -> Stream[Any, B, Changes, NoOrder]: ...
-    def agg(self, *unnamed: Any, **named: Any) -> Stream[Any, B, Changes, NoOrder]:
+    def agg(self, /, *unnamed: Any, **named: Any) -> Stream[Any, B, Changes, NoOrder]:
         """Aggregate to one row per group: the keys, then the aggregates (see `operators.aggregate`).
 
         `into` and `name` are as in `Stream.select`. lifetime: "tick" aggregates each tick separately, to
@@ -101,11 +103,13 @@ class WindowGroups(Groups, Generic[B, G, O]):
 
     @overload
     def agg(
-        self, *, into: type[R], name: str | Aggregation | None = None, **named: Aggregation
+        self, /, *, into: type[R], name: str | Aggregation | None = None, **named: Aggregation
     ) -> Stream[R, B, G, O]: ...
     @overload
-    def agg(self, *, name: str | Aggregation | None = None, **named: Aggregation) -> Stream[Any, B, G, O]: ...
-    def agg(self, *unnamed: Any, **named: Any) -> Stream[Any, B, Any, Any]:
+    def agg(
+        self, /, *, name: str | Aggregation | None = None, **named: Aggregation
+    ) -> Stream[Any, B, G, O]: ...
+    def agg(self, /, *unnamed: Any, **named: Any) -> Stream[Any, B, Any, Any]:
         """Aggregate to one row per group and window: keys, `window_start`, `window_end`, aggregates.
 
         See `operators.window`. `into` and `name` are as in `Stream.select`.

@@ -148,13 +148,13 @@ class Stream(
 
     @overload
     def select(
-        self, *columns: Expr | str, into: type[U], name: str | Expr | None = None, **named: Expr
+        self, /, *columns: Expr | str, into: type[U], name: str | Expr | None = None, **named: Expr
     ) -> Stream[U, B, G, O]: ...
     @overload
     def select(
-        self, *columns: Expr | str, name: str | Expr | None = None, **named: Expr
+        self, /, *columns: Expr | str, name: str | Expr | None = None, **named: Expr
     ) -> Stream[Any, B, G, O]: ...
-    def select(self, *columns: Expr | str, **named: Any) -> Stream[Any, B, G, O]:
+    def select(self, /, *columns: Expr | str, **named: Any) -> Stream[Any, B, G, O]:
         """Compute new columns from expressions (see `operators.select`).
 
         Positional arguments are columns that keep their names. `into` is the row class of the result, whose
@@ -169,15 +169,15 @@ class Stream(
 
     @overload
     def with_columns(
-        self, *, into: type[U], name: str | Expr | None = None, **named: Expr
+        self, /, *, into: type[U], name: str | Expr | None = None, **named: Expr
     ) -> Stream[U, B, G, O]: ...
     @overload
-    def with_columns(self, *, name: str | Expr | None = None, **named: Expr) -> Stream[Any, B, G, O]: ...
+    def with_columns(self, /, *, name: str | Expr | None = None, **named: Expr) -> Stream[Any, B, G, O]: ...
     @overload
     def with_columns(
-        self, *, name: str | Expr | None = None, **named: Expr | Over
+        self, /, *, name: str | Expr | None = None, **named: Expr | Over
     ) -> Stream[Any, B, Changes, NoOrder]: ...
-    def with_columns(self, *unnamed: Any, **named: Any) -> Stream[Any, B, Any, Any]:
+    def with_columns(self, /, *unnamed: Any, **named: Any) -> Stream[Any, B, Any, Any]:
         """Replace or add columns (see `operators.select`), by window functions, too (see `operators.over`).
 
         `into` and `name` are as in `select`.
@@ -381,15 +381,15 @@ class Stream(
 
     @overload
     def group_by(
-        self, *keys: Expr | str, window: Windows, emit: Literal["close"] = "close", **named: Expr
+        self, /, *keys: Expr | str, window: Windows, emit: Literal["close"] = "close", **named: Expr
     ) -> WindowGroups[B, Append, O]: ...
     @overload
     def group_by(
-        self, *keys: Expr | str, window: Windows, emit: Literal["updates"], **named: Expr
+        self, /, *keys: Expr | str, window: Windows, emit: Literal["updates"], **named: Expr
     ) -> WindowGroups[B, Changes, NoOrder]: ...
     @overload
-    def group_by(self, *keys: Expr | str, **named: Expr) -> Grouped[B]: ...
-    def group_by(self, *keys: Expr | str, **named: Any) -> Grouped[B] | WindowGroups[B, Any, Any]:
+    def group_by(self, /, *keys: Expr | str, **named: Expr) -> Grouped[B]: ...
+    def group_by(self, /, *keys: Expr | str, **named: Any) -> Grouped[B] | WindowGroups[B, Any, Any]:
         """Group by expressions; follow with `.agg(...)` (see `operators.aggregate`).
 
         window: event-time windows such as `ps.tumbling(...)`, to group by key and window (see

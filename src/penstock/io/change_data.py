@@ -317,8 +317,8 @@ def _(source: Debezium, rows: Schema) -> Decode:
         unknown = marks.names(found)
         if unknown:
             raise Unfit(
-                f"{name}: {unknown[0]}: the record does not tell the value ({source.unavailable}), which did not "
-                f"change; only a table with a key holds it, flow.table(..., key=...); else {OLD_ROWS}"
+                f"{name}: {unknown[0]}: the record does not tell the value ({source.unavailable}), which "
+                f"did not change; only a table with a key holds it, flow.table(..., key=...); else {OLD_ROWS}"
             )
         return (*found, weight)
 

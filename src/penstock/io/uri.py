@@ -27,7 +27,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from penstock.errors import BadUri
-from penstock.io.change_data import Debezium, DeltaChanges, Operations, Upserts
+from penstock.io.change_data import UNAVAILABLE, Debezium, DeltaChanges, Operations, Upserts
 from penstock.io.delta import DeltaChangelog, DeltaRows, DeltaTable
 from penstock.io.files.changelog import Changelog
 from penstock.io.files.csv_changelog import CsvChangelog
@@ -270,8 +270,7 @@ def _plain(uri: Uri, make: Make) -> Source:
 def _debezium(uri: Uri, make: Make) -> Source:
     epoch: Any = uri.take("epoch")
     unavailable = uri.take("unavailable")
-    given = {} if unavailable is None else {"unavailable": unavailable}
-    return Debezium(make(uri, ("epoch", "unavailable")), epoch=epoch, **given)
+    return Debezium(make(uri, ("epoch", "unavailable")), epoch=epoch, unavailable=unavailable or UNAVAILABLE)
 
 
 def _delta_changes(uri: Uri, make: Make) -> Source:

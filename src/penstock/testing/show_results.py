@@ -12,7 +12,7 @@ from penstock.flow.flow import Flow
 from penstock.flow.stream import Stream
 
 
-def show(build: Callable[..., Stream[Any, Any, Any, Any]], **inputs: Sequence[Any]) -> None:
+def show(build: Callable[..., Stream[Any, Any, Any, Any]], /, **inputs: Sequence[Any]) -> None:
     """Print the changes of `build(*streams)` for `inputs` in one tick, one change per line.
 
     build:  maps the input streams, in order, to the stream to show.

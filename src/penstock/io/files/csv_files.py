@@ -27,6 +27,7 @@ from penstock.io.files.file_source import OF_OTHER_READERS, Files
 from penstock.io.files.json_files import checked_weight
 from penstock.io.files.text_blocks import WHOLE, Part, Position, line_blocks, line_parts, open_bytes
 from penstock.io.files.text_values import Unfit, parser_of, shortened
+from penstock.io.files.widening import near_miss
 from penstock.io.source import WEIGHT, BadRecord, Feed, printable, set_fields
 from penstock.near_names import nearest
 
@@ -294,6 +295,8 @@ class CsvFormat(FileFormat):
         if count == 1:
             return header.index(declared.name)
         if count == 0 and declared.nullable:
+            for missed in near_miss(self.feed.name, declared, header, str(path)):
+                self.widened.setdefault(missed.column, missed)
             return None
         problem = "no column" if count == 0 else f"{count} columns"
         text = self._dialect.sep.join(header)

@@ -21,7 +21,7 @@ from penstock.expr.types import INT64, DataType, DecimalType, Field, holds_maps,
 from penstock.io.declared_types import refuse_untyped
 from penstock.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable
 from penstock.io.files.file_source import Files
-from penstock.io.files.json_values import object_decoder
+from penstock.io.files.json_values import object_decoder, object_of
 from penstock.io.files.text_blocks import WHOLE, Part, Position, line_blocks, line_parts, open_bytes
 from penstock.io.files.text_values import Unfit, shortened
 from penstock.io.source import WEIGHT, BadRecord, Feed
@@ -41,11 +41,13 @@ class JsonFormat(FileFormat):
     def __init__(self, feed: Feed) -> None:
         super().__init__(feed)
         self._convert = row_converter(feed)
-        self._load = json.loads
-        self._decode = json.JSONDecoder().raw_decode
+        options: dict[str, Any] = {}
         if any(holds_decimal(f.type) for f in feed.schema.fields):
-            self._load = lambda text: json.loads(text, parse_float=Decimal)
-            self._decode = json.JSONDecoder(parse_float=Decimal).raw_decode
+            options["parse_float"] = Decimal
+        if any(holds_maps(f.type) for f in feed.schema.fields):
+            options["object_pairs_hook"] = object_of
+        self._load = partial(json.loads, **options)
+        self._decode = json.JSONDecoder(**options).raw_decode
 
     def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
         before = Position(begin=partial(_count, path, part.start) if part.start else None)

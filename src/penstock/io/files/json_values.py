@@ -59,6 +59,23 @@ Convert: TypeAlias = Callable[[Any], Any]
 # --- from JSON -----------------------------------------------------------------------------
 
 
+class RepeatedNames(dict[str, Any]):
+    """An object with a name twice, of which the last counts. repeated: the first such name."""
+
+    repeated: str
+
+
+def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object of its names and values, as `json` calls it. A map tells if a name is repeated."""
+    made = dict(pairs)
+    if len(made) == len(pairs):
+        return made
+    found = RepeatedNames(made)
+    names = [name for name, _ in pairs]
+    found.repeated = next(name for name in names if names.count(name) > 1)
+    return found
+
+
 @singledispatch
 def json_decoder(data_type: DataType) -> Convert:
     """Build a converter from non-null parsed JSON to internal values; it raises `Unfit`."""
@@ -186,6 +203,8 @@ def _(data_type: MapType) -> Convert:
     read_key, convert = _key_decoder(data_type.key), json_decoder(data_type.value)
 
     def mapping(value: Any) -> Any:
+        if type(value) is RepeatedNames:
+            raise Unfit(f"expected an object with different keys, found {value.repeated!r} twice")
         if type(value) is not dict:
             raise unfit("an object", value)
         named = cast("dict[str, Any]", value)
@@ -223,10 +242,10 @@ def object_decoder(fields: Sequence[Field], live: AbstractSet[str] | None = None
 
     live: the fields to look at, or None for all; the others are None.
     """
-    names: dict[str, Any] = {"unfit": unfit}
+    names: dict[str, Any] = {"unfit": unfit, "Repeated": RepeatedNames}
     lines = [
         "def row(value):",
-        "    if type(value) is not dict:",
+        "    if type(value) is not dict and type(value) is not Repeated:",
         "        raise unfit('an object', value)",
         "    get = value.get",
     ]

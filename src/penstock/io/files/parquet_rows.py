@@ -36,7 +36,7 @@ from penstock.io.files.file_reader import Block, FileFormat, Record, unreadable
 from penstock.io.files.json_files import checked_weight
 from penstock.io.files.text_blocks import WHOLE, Part, parts_from
 from penstock.io.files.text_values import Unfit, exact_decimal, shortened
-from penstock.io.files.widening import Widened
+from penstock.io.files.widening import Widened, near_miss
 from penstock.io.source import BadRecord, Feed
 
 _ROWS = 1 << 16
@@ -57,6 +57,10 @@ def blocks(file_format: FileFormat, path: Path, part: Part) -> Iterator[Block]:
         present = check_columns(feed.name, path, file_format.fields, file.schema_arrow)
         for each in widened_columns(feed.name, path, present, file.schema_arrow):
             file_format.widened.setdefault(each.column, each)
+        for field in file_format.fields:
+            if field not in present:
+                for missed in near_miss(feed.name, field, file.schema_arrow.names, str(path)):
+                    file_format.widened.setdefault(missed.column, missed)
         groups = range(file.num_row_groups)[part.start : part.stop]
         row = sum(file.metadata.row_group(group).num_rows for group in range(part.start))
         try:

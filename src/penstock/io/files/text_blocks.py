@@ -48,7 +48,12 @@ def parts_from(starts: list[int]) -> list[Part]:
 
 
 def open_bytes(path: Path) -> Any:
-    """Open a file behind its byte order mark, decompressed if its name ends in .gz."""
+    """Open a file behind its byte order mark, decompressed if its name ends in .gz.
+
+    Raises `EOFError` for a compressed file without a byte, which `gzip` takes for an empty one.
+    """
+    if path.suffix == ".gz" and not path.stat().st_size:
+        raise EOFError("the compressed file is truncated: it has not even its header")
     file: Any = gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # noqa: SIM115
     try:
         if file.read(len(BOM)) != BOM:

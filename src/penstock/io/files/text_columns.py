@@ -34,7 +34,7 @@ _DECIMAL = b"0123456789-+."
 _DECIMAL_DIGITS = 38
 _NUMBER = _DECIMAL + b"eE"
 _HOUR = len("2001-12-31T23")
-_ZONED_TIME = r"^.{10}[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:?\d\d)$"
+_ZONED_TIME = r"^.{10}[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d(:?\d\d)?)$"
 
 
 def typed_column(texts: pa.Array, data_type: DataType) -> pa.Array:

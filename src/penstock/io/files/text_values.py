@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
-    r"(?:[T ]([0-9]{2}:[0-9]{2})(:[0-9]{2})?(\.[0-9]+)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+    r"(?:[T ]([0-9]{2}:[0-9]{2})(:[0-9]{2})?(\.[0-9]+)?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
 )
 # Timestamps that `datetime.fromisoformat` parses correctly after a missing zone is added.
 _PLAIN_TIMESTAMP = re.compile(
@@ -179,7 +179,10 @@ def _(data_type: DateType) -> Callable[[str], Any]:
 
 @parser_of.register
 def _(data_type: TimestampType) -> Callable[[str], Any]:
-    """Parse ISO 8601 with "T" or a space; no zone means UTC; digits beyond microseconds are dropped."""
+    """Parse ISO 8601 with "T" or a space; no zone means UTC; digits beyond microseconds are dropped.
+
+    A zone may be an hour alone, "+00", as PostgreSQL and DuckDB write it.
+    """
 
     def instant(text: str) -> datetime:
         if _PLAIN_TIMESTAMP.fullmatch(text):
@@ -194,7 +197,7 @@ def _(data_type: TimestampType) -> Callable[[str], Any]:
         micros = fraction[:7].ljust(7, "0") if fraction else ""
         iso = f"{day}T{minutes or '00:00'}{seconds or ''}{micros}"
         try:
-            moment = datetime.fromisoformat(iso + (zone or "Z"))
+            moment = datetime.fromisoformat(iso + (zone or "Z").upper())
             return moment.astimezone(UTC)
         except (ValueError, OverflowError):
             raise Unfit(f"{text} is not a valid time") from None

@@ -1,14 +1,16 @@
-"""Columns of files that are narrower than declared: their values are widened, with one warning per column.
+"""Columns of files that are narrower than declared, or are missing beside one with nearly their name.
 
-Widening never changes a value: an integer beyond 2**53 is no float64, and its row is unreadable.
+Values are widened, or null, with one warning per column. Widening never changes a value: an integer beyond
+2**53 is no float64, and its row is unreadable.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from penstock.expr.types import Field
 from penstock.io.source import printable
 
 log = logging.getLogger("penstock.files")
@@ -16,19 +18,40 @@ log = logging.getLogger("penstock.files")
 
 @dataclass(frozen=True, slots=True)
 class Widened:
-    """A column of a file that is widened. found: its type in the file."""
+    """A column of a file that is widened. found: its type in the file.
+
+    near: a column of the file whose name differs by case or blanks alone, if this one is missing and null.
+    """
 
     source: str
     column: str
     found: str
     declared: str
     file: str
+    near: str = ""
 
     def __str__(self) -> str:
+        if self.near:
+            return (
+                f"source {self.source!r}: column {self.column!r} is missing in {printable(self.file)}, "
+                f"and null; the file has {printable(repr(self.near))}; later files are not reported"
+            )
         return (
             f"source {self.source!r}: column {self.column!r} is {self.found} in {printable(self.file)}, "
             f"and was widened to {self.declared}; later files are not reported"
         )
+
+
+def near_miss(source: str, declared: Field, there: Iterable[str], file: str) -> Iterator[Widened]:
+    """Yield a missing column, if a file has one whose name differs by case or blanks alone."""
+    name = _folded(declared.name)
+    near = next((each for each in there if _folded(each) == name), None)
+    if near is not None:
+        yield Widened(source, declared.name, "", str(declared.type), file, near)
+
+
+def _folded(name: str) -> str:
+    return "".join(name.casefold().split()).strip("\ufeff")
 
 
 @dataclass(slots=True)
