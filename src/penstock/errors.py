@@ -279,6 +279,13 @@ class InputChanged(PenstockError):
     origin = Origin.PROCESS
 
 
+class DiskFull(PenstockError):
+    """A disk that a run writes to has no space left."""
+
+    code = "P305"
+    origin = Origin.PROCESS
+
+
 class FlowChanged(PenstockError):
     """A checkpoint was written by another flow, or by an incompatible version of this flow."""
 

@@ -7,6 +7,7 @@ import signal
 from penstock.errors import (
     BadRow,
     CheckpointDamaged,
+    DiskFull,
     DuplicateKey,
     EngineStopped,
     EvaluationError,
@@ -23,6 +24,7 @@ CANNOT_TELL = 3
 _FAILURES = (
     BadRow,
     CheckpointDamaged,
+    DiskFull,
     DuplicateKey,
     EngineStopped,
     EvaluationError,

@@ -16,6 +16,7 @@ from penstock.engine.queue import PerSource, check_limits
 from penstock.engine.started_run import RunOptions, StartedRun
 from penstock.errors import BadInput, LoopRunsAlready
 from penstock.expr.call_errors import explains_calls
+from penstock.full_disk import telling_full_disk
 from penstock.graph.node import graph_of
 from penstock.pull.argument_checks import check_confirm_within
 from penstock.pull.pipeline_run import CONFIRM_WITHIN
@@ -105,6 +106,7 @@ def run(
     if any(map(is_async, sources.values())) and running_loop() is not None:
         raise _loop_runs()
     with (
+        telling_full_disk(checkpoint),
         serving_metrics(metrics, flow.name) as registered,
         run_display(progress, flow.name) as display,
         Interrupt() as interrupt,
@@ -148,6 +150,7 @@ async def arun(
     check_observers(on_tick, observer, progress)
     check_confirm_within("arun", confirm_within)
     with (
+        telling_full_disk(checkpoint),
         serving_metrics(metrics, flow.name) as registered,
         run_display(progress, flow.name) as display,
         ExitStack() as closing,

@@ -30,6 +30,7 @@ from penstock.engine.prometheus import Metrics, serving_metrics
 from penstock.engine.run import RunResult
 from penstock.errors import BadInput, NotOnSpark
 from penstock.flow.operators.source import Source as SourceOperator
+from penstock.full_disk import telling_full_disk
 from penstock.graph.node import graph_of
 from penstock.io.delivery.atomic_files import subfolder_for
 from penstock.path_or_url import local_path
@@ -143,6 +144,7 @@ def run(
 
         spark = _session(spark)
         with (
+            telling_full_disk(None),
             serving_metrics(metrics, flow.name) as registered,
             run_display(progress, flow.name) as display,
             told_deaths(spark, lambda: None),
@@ -151,7 +153,7 @@ def run(
             return run_batch(
                 flow, spark, sources=sources, sinks=sinks or {}, on_tick=on_tick, loop_rows=loop_rows
             )
-    with ExitStack() as closing:
+    with telling_full_disk(checkpoint), ExitStack() as closing:
         registered = closing.enter_context(serving_metrics(metrics, flow.name))
         display = closing.enter_context(run_display(progress, flow.name))
         on_tick = combine_observers(registered and registered.observe, on_tick, display)

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import lmdb  # pyright: ignore[reportMissingTypeStubs]
 from xxhash import xxh3_64_digest as _seal
 
+from penstock.full_disk import allocate, full_disk_error
 from penstock.state.chain import Chain, Version
 from penstock.state.codec import decode, key_encoder, value_encoder
 from penstock.state.lazy_slots import LazySlot, Thaw
@@ -46,6 +47,8 @@ _LARGEST = 1 << 38
 A process has 128 TB, and a loop keeps all of its shards open at once.
 """
 _READERS = 512
+_LOCK_BYTES = 1 << 16
+"""Size of the table of readers, which is mapped into memory: LMDB needs 64 bytes for each, and a header."""
 _OPEN_STORES = 64
 """Number of stores that a process keeps open between ticks."""
 
@@ -110,6 +113,8 @@ class WorkingCopy:
         self._store = _store(self._path)
         try:
             self._transaction = self._store.at_version(self._checkpoint, self._chain)
+        except _lmdb.DiskError as error:
+            raise full_disk_error(self._path) from error
         except (_lmdb.Error, AlteredCopy):
             # It is only a copy.
             _throw_away(self._path)
@@ -159,6 +164,8 @@ class WorkingCopy:
         """
         try:
             self._store.put(changes, self._chain, version)
+        except _lmdb.DiskError as error:
+            raise full_disk_error(self._path) from error
         except _lmdb.Error:
             self.rebuild()
 
@@ -212,6 +219,7 @@ class _Store:
 
     def __init__(self, path: Path) -> None:
         self.inode = path.stat().st_ino if path.exists() else 0
+        allocate(_lock_file(path), _LOCK_BYTES)
         self._environment = _lmdb.open(
             str(path),
             subdir=False,
@@ -355,6 +363,8 @@ def _opened(path: Path) -> _Store:
         begun.write_text(mark, encoding="utf-8")
     try:
         return _Store(path)
+    except _lmdb.DiskError as error:
+        raise full_disk_error(path) from error
     except _lmdb.Error:
         _remove(path)
         return _Store(path)
@@ -367,8 +377,12 @@ def _throw_away(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    for file in (path, path.with_name(f"{path.name}-lock")):
+    for file in (path, _lock_file(path)):
         file.unlink(missing_ok=True)
+
+
+def _lock_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}-lock")
 
 
 def _is_file(path: Path, inode: int) -> bool:
@@ -422,13 +436,16 @@ class SpillFile:
 
     def write(self, slot: int, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Write values; None deletes one."""
-        with self._environment.begin(write=True) as transaction:
-            prefix = _prefix(slot)
-            for key, value in entries:
-                if value is None:
-                    transaction.delete(prefix + _stored_key(key))
-                else:
-                    transaction.put(prefix + _stored_key(key), _sealed(key, value))
+        prefix = _prefix(slot)
+        try:
+            with self._environment.begin(write=True) as transaction:
+                for key, value in entries:
+                    if value is None:
+                        transaction.delete(prefix + _stored_key(key))
+                    else:
+                        transaction.put(prefix + _stored_key(key), _sealed(key, value))
+        except _lmdb.DiskError as error:
+            raise full_disk_error(Path(self._environment.path())) from error
 
 
 def _close_scratch(environment: Any, folder: tempfile.TemporaryDirectory[str]) -> None:
