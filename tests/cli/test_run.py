@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import signal
 import subprocess
 import sys
@@ -43,7 +44,9 @@ def test_a_checkpoint_makes_the_next_run_go_on(penstock: Run, folder: Path) -> N
         "run", "flows.py:totals", "--source", "sales=json:in", "--sink", "totals=table:out?key=shop",
         "--checkpoint", "state",
     )  # fmt: skip
-    assert penstock(*command).returncode == 0
+    done = penstock(*command)
+    assert done.returncode == 0
+    assert re.fullmatch(r"1 tick in [0-9.]+ s: 3 rows read, 2 changes written\n", done.stderr)
     assert current(folder) == [("a", 4), ("b", 2)]
     (folder / "in" / "2.json").write_text('{"shop": "a", "price": 10}\n')
     assert penstock(*command).returncode == 0
@@ -60,16 +63,16 @@ def test_the_end_tells_which_rows_of_which_source_were_taken_back_and_never_ther
     (folder / "in" / "1.json").write_text("\n".join([gone[0], '{"shop": "a", "price": 1}']))
     done = penstock(*command, "--checkpoint", "state")
     assert done.returncode == 0
-    assert done.stderr.splitlines() == [
+    assert done.stderr.splitlines()[1:] == [
         "source 'sales': 1 row was retracted more often than inserted; sink 'stock' holds it back:",
         "  -1 Sale(shop='c0', price=1)",
     ]
     (folder / "in" / "2.json").write_text("\n".join(gone[1:]))
-    told = penstock(*command, "--checkpoint", "state").stderr.splitlines()
+    told = penstock(*command, "--checkpoint", "state").stderr.splitlines()[1:]
     assert told[0].startswith("source 'sales': 12 rows were retracted more often than inserted; ")
     assert (len(told), told[-1]) == (12, "  and 2 more")
     (folder / "in" / "3.json").write_text("\n".join(gone).replace("-1", "1"))
-    assert penstock(*command, "--checkpoint", "state").stderr == ""
+    assert len(penstock(*command, "--checkpoint", "state").stderr.splitlines()) == 1
     assert current(folder) == [("a", 1)]
 
 
@@ -90,6 +93,36 @@ def test_rows_that_are_set_aside_are_mentioned(penstock: Run, folder: Path) -> N
     done = penstock("run", "flows:flow", "--source", "sales=json:in?dead_letter=dead", "--sink", "totals=-")
     assert (done.returncode, done.stderr) == (0, "1 row could not be read and was set aside\n")
     assert len(list((folder / "dead").iterdir())) == 1
+
+
+def test_a_run_into_files_ends_with_a_summary(penstock: Run, folder: Path) -> None:
+    (folder / "in" / "2.json").write_text('?\n{"shop": "a", "price": 1, "minute": 0}\n')
+    done = penstock(
+        "run", "flows.py:minutes", "--source", "sales=json:in?dead_letter=dead", "--sink", "minutes=csv:out"
+    )
+    assert done.returncode == 0
+    assert done.stdout == ""
+    assert re.fullmatch(
+        r"2 ticks in [0-9.]+ s: 4 rows read, 2 changes written; 1 row unreadable and set aside; "
+        r"1 row late so far\n",
+        done.stderr,
+    )
+
+
+def test_metrics_of_a_run_that_ends_are_written_to_a_file(penstock: Run, folder: Path) -> None:
+    command = ("run", "flows:flow", "--source", "sales=json:in", "--metrics-file", "run.prom")
+    assert penstock(*command).returncode == 0
+    text = (folder / "run.prom").read_text()
+    assert 'penstock_rows_total{flow="totals",source="sales"} 3.0' in text
+    assert 'penstock_run_succeeded{flow="totals"} 1.0' in text
+    (folder / "in" / "2.json").write_text("?\n")
+    assert penstock(*command).returncode == 1
+    assert 'penstock_run_succeeded{flow="totals"} 0.0' in (folder / "run.prom").read_text()
+    done = penstock(*command, "--metrics", "0")
+    assert "--metrics and --metrics-file are given" in done.stderr
+    (folder / "in" / "2.json").unlink()
+    done = penstock(*command[:-1], "nonesuch/run.prom")
+    assert "metrics cannot be written to nonesuch/run.prom" in done.stderr
 
 
 def test_messages_come_after_the_rows_through_a_pipe(folder: Path) -> None:

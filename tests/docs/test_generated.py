@@ -9,6 +9,7 @@ import pytest
 
 import penstock as ps
 from tests.docs import commands_page, errors_page, functions_page, operators_page
+from tests.docs.extras import extras_of
 from tests.docs.pages import DOCS, ROOT
 from tests.golden import assert_golden
 from tests.operators.examples import EXAMPLES
@@ -32,6 +33,13 @@ def test_every_error_has_a_code_of_its_own_and_a_way_out() -> None:
     bases = {c for c in classes if c.code.endswith("00")}
     messages = errors_page.messages()
     assert [c.__name__ for c in classes - bases if "Fix: " not in messages.get(c.code, "")] == []
+
+
+def test_the_page_on_installing_names_the_extras_of_each_tutorial() -> None:
+    rows = re.findall(r"\(\.\./tutorials/(\S+)\) \| (.*) \|", (DOCS / "how-to/install.md").read_text("utf-8"))
+    told = {name: sorted(re.findall(r"`(\w+)`", extras)) for name, extras in rows}
+    pages = (DOCS / "tutorials").glob("*.md")
+    assert told == {page.name: sorted(extras_of(page) or ()) for page in pages}
 
 
 def test_every_function_has_an_example() -> None:

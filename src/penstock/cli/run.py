@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ class RunOptions:
     max_iterations: int | None
     end: bool | None
     shards: int | None
-    metrics: str | None
+    metrics: str | Path | None
     observer: Observer | None
 
 
@@ -93,12 +94,19 @@ def run(
             help="Serve Prometheus metrics during the run; a port alone listens on this machine only.",
         ),
     ] = None,
+    metrics_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.prom",
+            help="Write Prometheus metrics at the end of the run, for node_exporter's textfile collector.",
+        ),
+    ] = None,
     progress: Annotated[
         bool | None,
         typer.Option(
             "--progress/--no-progress",
-            help="A line per tick on standard error, or none. Default: a block that changes on a "
-            "terminal, and elsewhere a line every half minute.",
+            help="A line per tick on standard error, or none, and no summary. Default: a block that "
+            "changes on a terminal, and elsewhere a line every half minute.",
             show_default=False,
         ),
     ] = None,
@@ -128,6 +136,8 @@ def run(
     from penstock.engine.progress_display import progress_reporter
     from penstock.io import parse_sink, parse_source
 
+    if metrics_file is not None and metrics is not None:
+        raise BadInput("--metrics and --metrics-file are given", fix="give one of them")
     loaded = load_flow(flow)
     uris = parse_named_uris("source", source or ())
     sources = {name: parse_source(uri) for name, uri in uris.items()}
@@ -149,6 +159,7 @@ def run(
         )
 
     shown = subject if ui or ui_port is not None else None
+    summary = _Summary()
     with serving_run_page(shown, ui_port or 0) as page, progress_reporter(progress) as on_tick:
         result = _RUNS[on](
             loaded,
@@ -157,16 +168,43 @@ def run(
             RunOptions(
                 checkpoint,
                 follow,
-                combine_observers(page.on_tick, on_tick),
+                combine_observers(page.on_tick, on_tick, summary.observe),
                 limits,
                 max_iterations,
                 end,
                 shards,
-                metrics,
+                metrics if metrics_file is None else Path(metrics_file),
                 page.observer,
             ),
         )
-    report_and_exit(result, checkpoint, follow=follow)
+    # Rows on standard output say enough.
+    is_silent = progress is not False and any(uri != "-" for uri in given_sinks.values())
+    report_and_exit(result, checkpoint, follow=follow, summary=summary if is_silent else None)
+
+
+class _Summary:
+    """A run in one line."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._late = 0
+
+    def observe(self, progress: Progress) -> None:
+        self._late = sum(progress.late.values())
+
+    def text(self, result: Any) -> str:
+        """Return the line. Late rows are counted over all runs of a checkpoint."""
+        seconds = time.monotonic() - self._begun
+        done = (
+            f"{_count(result.ticks, 'tick')} in {seconds:,.1f} s: {_count(result.rows_in, 'row')} read, "
+            f"{_count(result.changes_out, 'change')} written"
+        )
+        amiss = {"unreadable and set aside": result.set_aside, "late so far": self._late}
+        return "; ".join((done, *(f"{_count(n, 'row')} {what}" for what, n in amiss.items() if n)))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def following(uris: Mapping[str, str], checkpoint: str | None) -> str:
@@ -256,13 +294,17 @@ def _run_on_spark(
 _RUNS = {Engine.HERE: _run_here, Engine.SPARK: _run_on_spark}
 
 
-def report_and_exit(result: Any, checkpoint: str | None, *, follow: bool = False) -> None:
+def report_and_exit(
+    result: Any, checkpoint: str | None, *, follow: bool = False, summary: _Summary | None = None
+) -> None:
     """Print closing messages, and exit with the code of the signal that ended the run, if any."""
     from penstock.cli.exit_codes import signal_code
     from penstock.io.delivery.negative_rows import report_lines
 
     sys.stdout.flush()  # Through a pipe, the rows would otherwise follow these messages.
-    if result.set_aside:
+    if summary is not None and result.ticks:
+        typer.echo(summary.text(result), err=True)
+    elif result.set_aside:
         rows, were = ("1 row", "was") if result.set_aside == 1 else (f"{result.set_aside:,} rows", "were")
         typer.echo(f"{rows} could not be read and {were} set aside", err=True)
     for line in report_lines(result.held_back):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from penstock.errors import BadInput
 
@@ -21,8 +22,9 @@ LOOPBACK = "127.0.0.1"
 # A tick in this process takes microseconds, one on Spark a tenth of a second, a large one minutes.
 _TICK_SECONDS = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
-Metrics: TypeAlias = "int | str | Any"
-"""Where to publish metrics: a port of this machine, "HOST:PORT", or a `CollectorRegistry` served elsewhere.
+Metrics: TypeAlias = "int | str | PathLike[str] | Any"
+"""Where to publish metrics: a port of this machine, "HOST:PORT", a `CollectorRegistry` served elsewhere, or a
+path (`pathlib.Path`) of a file that is written at the end of the run, for node_exporter's textfile collector.
 """
 
 
@@ -157,6 +159,10 @@ def serving_metrics(metrics: Metrics | None, flow: str) -> Generator[RunMetrics 
     if metrics is None:
         yield None
         return
+    if isinstance(metrics, PathLike):
+        with _written_at_the_end(cast("PathLike[str]", metrics), flow) as found:
+            yield found
+        return
     if not isinstance(metrics, int | str):
         found = RunMetrics(_checked(metrics), flow)
         try:
@@ -175,6 +181,39 @@ def serving_metrics(metrics: Metrics | None, flow: str) -> Generator[RunMetrics 
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def _written_at_the_end(path: PathLike[str], flow: str) -> Generator[RunMetrics]:
+    """Write the metrics of a run that ends, whether it succeeds or not. Raises `BadInput` if it cannot."""
+    client = _client()
+    registry = client.CollectorRegistry()
+    found = RunMetrics(registry, flow)
+    succeeded = client.Gauge(
+        "penstock_run_succeeded", "Whether the run ended without an error.", ("flow",), registry=registry
+    )
+    ended = client.Gauge(
+        "penstock_run_end_timestamp_seconds", "When the run ended, since 1970.", ("flow",), registry=registry
+    )
+    outcome = 0
+    try:
+        yield found
+        outcome = 1
+    finally:
+        succeeded.labels(flow).set(outcome)
+        ended.labels(flow).set_to_current_time()
+        _write(fspath(path), registry)
+
+
+def _write(path: str, registry: Any) -> None:
+    try:
+        _client().write_to_textfile(path, registry)
+    except OSError as error:
+        raise BadInput(
+            f"metrics cannot be written to {path}",
+            why=error.strerror or str(error),
+            fix="name a file in a folder that exists and may be written",
+        ) from error
 
 
 def _client() -> Any:

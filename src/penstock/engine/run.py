@@ -73,7 +73,8 @@ def run(
 
     confirm_within: seconds that a source or sink may take to confirm its end; None for no limit.
     metrics:    where to serve Prometheus metrics during the run: a port of this machine, "HOST:PORT", or a
-                `prometheus_client.CollectorRegistry` that is served elsewhere.
+                `prometheus_client.CollectorRegistry` that is served elsewhere; or a `pathlib.Path` of a file
+                to write at the end.
     observer:   receives each tick's changes and samples the time of regions; see `Observer`.
 
     All endpoints are pull-streams: a tick begins when every sink has asked for more, so a slow sink holds

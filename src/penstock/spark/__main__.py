@@ -6,12 +6,17 @@ from penstock.spark.local.class_archive import archive_of, build_archive
 from penstock.spark.local.java import find_java
 
 
+def _tell(step: str) -> None:
+    sys.stderr.write(f"{step} ...\n")
+
+
 def main() -> int:
     existing = archive_of(find_java())
     if existing.is_file():
         sys.stdout.write(f"there already: {existing}\n")
         return 0
-    made = build_archive()
+    sys.stderr.write("this takes about half a minute, once\n")
+    made = build_archive(_tell)
     sys.stdout.write(
         f"made {made}\n" if made else "this Java writes no class archive; starts stay as they are\n"
     )

@@ -105,7 +105,8 @@ def run(
                 notebooks, as a bar (`penstock[notebook]`); True also on a terminal (`penstock[cli]`) or as
                 lines in a log.
     metrics:    where to serve Prometheus metrics during the run: a port of this machine, "HOST:PORT", or a
-                `prometheus_client.CollectorRegistry` that is served elsewhere.
+                `prometheus_client.CollectorRegistry` that is served elsewhere; or a `pathlib.Path` of a file
+                to write at the end.
     way:        how a tick runs: in "one task", in "stages" with shuffles between them, or "auto", which
                 decides by the number of rows in the previous tick. The results are the same.
     loops:      where a loop runs: on "one shard" (the default), which must hold all its rows, or partitioned

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +65,10 @@ def options_to_make(java: Java, archive: Path) -> Sequence[str]:
     return (f"-XX:{name}={archive}",)
 
 
-def build_archive() -> Path | None:
+def build_archive(tell: Callable[[str], object] = lambda step: None) -> Path | None:
     """Build the archive by running a typical workload on Spark; None if the JVM wrote none.
+
+    tell: called with the name of each step before it begins.
 
     Only for a process without a Spark session. Raises `SparkUnavailable` if Spark does not start.
     """
@@ -78,11 +80,14 @@ def build_archive() -> Path | None:
     # Renamed into place when it is whole: a start meanwhile sees all of it or nothing.
     unfinished = final.with_name(f"{final.name}.{os.getpid()}")
     try:
+        tell("starting Spark")
         spark = session(jvm_options=options_to_make(java, unfinished), class_archive=False)
         gateway: Any = spark.sparkContext._gateway
         process = gateway.proc
+        tell("running joins, groups, Python and a stream, so that their classes are loaded")
         with tempfile.TemporaryDirectory() as folder:
             _work(spark, Path(folder))
+        tell("writing the classes, some 200 MB")
         spark.stop()
         process.stdin.close()
         process.wait()
