@@ -78,15 +78,15 @@ def test_an_object_of_a_dict_with_a_key_twice_is_unreadable(tmp_path: Path, arra
         read(JsonFiles(tmp_path), feed(Counted))
 
 
-@pytest.mark.parametrize(("name", "text"), [("a.json.gz", ""), ("a.csv.gz", ""), ("b.json", "")])
-def test_an_empty_file_is_truncated_if_it_is_compressed(tmp_path: Path, name: str, text: str) -> None:
+@pytest.mark.parametrize("name", ["a.json.gz", "a.csv.gz", "b.json"])
+def test_an_empty_file_is_truncated_if_it_is_compressed(tmp_path: Path, name: str) -> None:
     class Counted(NamedTuple):
         n: int
 
-    write(tmp_path / name, text)
+    write(tmp_path / name, "")
     source = (JsonFiles if "json" in name else CsvFiles)(tmp_path)
     if name.endswith(".gz"):
-        with pytest.raises(UnreadableSource, match=f"{name}.*cannot be read") as error:
+        with pytest.raises(UnreadableSource, match=f"cannot read .*{name}") as error:
             read(source, feed(Counted))
         assert "truncated" in (error.value.why or "")
         with gzip.open(tmp_path / name, "wb"):

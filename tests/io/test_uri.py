@@ -126,7 +126,7 @@ def test_sinks(uri: str, sink: object) -> None:
         (
             parse_source,
             "debezium+json:a?b=1",
-            "known options: epoch, unavailable, dead_letter, files_per_tick",
+            "known options: epoch, unavailable, dead_letter, files_per_tick, max_value_bytes",
         ),
         (parse_source, "operations+csv:a?insert=I", "has no option column"),
         (parse_source, "operations+csv:a?column=op", "defines no operation"),

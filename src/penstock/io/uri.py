@@ -204,9 +204,11 @@ def _files(kind: type[Files], take: Callable[[Uri], dict[str, Any]], *names: str
 
     def make(uri: Uri, known: tuple[str, ...]) -> Source:
         dead_letter, per_tick = uri.take("dead_letter"), uri.number("files_per_tick")
+        limit = uri.number("max_value_bytes", 1 << 20)
         options = take(uri)
-        uri.refuse_rest(*known, *names, "dead_letter", "files_per_tick")
-        return kind(uri.need_path(), dead_letter=dead_letter, files_per_tick=per_tick, **options)
+        uri.refuse_rest(*known, *names, "dead_letter", "files_per_tick", "max_value_bytes")
+        path = uri.need_path()
+        return kind(path, dead_letter=dead_letter, files_per_tick=per_tick, max_value_bytes=limit, **options)
 
     return make
 

@@ -83,11 +83,14 @@ class CsvFiles(Files):
         null: str | Iterable[str] | None = None,
         dead_letter: str | os.PathLike[str] | None = None,
         files_per_tick: int | None = None,
+        max_value_bytes: int | None = None,
     ) -> None:
         null = () if null is None else null
         is_one = isinstance(null, str) or not isinstance(null, Iterable)
         words: tuple[Any, ...] = (null,) if is_one else tuple(null)
-        super().__init__(path, dead_letter=dead_letter, files_per_tick=files_per_tick)
+        super().__init__(
+            path, dead_letter=dead_letter, files_per_tick=files_per_tick, max_value_bytes=max_value_bytes
+        )
         form = CsvDialect(sep, quote, escape, encoding, header, words)
         set_fields(self, **{name: getattr(form, name) for name in CsvDialect.__slots__})
 
@@ -124,8 +127,8 @@ class _Header:
 
 
 class CsvFormat(FileFormat):
-    def __init__(self, feed: Feed, dialect: CsvDialect) -> None:
-        super().__init__(feed)
+    def __init__(self, feed: Feed, dialect: CsvDialect, max_value_bytes: int | None = None) -> None:
+        super().__init__(feed, max_value_bytes)
         self._dialect = dialect
         declared = {f.name: f for f in (*feed.schema.fields, *self.fields)}
         null = frozenset(dialect.null)
@@ -134,15 +137,17 @@ class CsvFormat(FileFormat):
     def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
         before = Position(begin=partial(self._count, path, part.start) if part.start else None)
         with self._open(path) as file:
-            first = file.readline()
+            first = self._first_line(file)
             if not self._dialect.is_header(first):
-                yield self._records(path, before, chain([first], line_blocks(file)))
+                yield self._records(
+                    path, before, chain([first], line_blocks(file, WHOLE, self.max_value_bytes))
+                )
                 return
             header = self._header(path, next(self._dialect.reader([first])))
             is_data = not (self._dialect.header or part.start)
             before.line = 0 if part.start or is_data else 1
             lines = first if is_data else b""
-            blocks = line_blocks(file, part)
+            blocks = line_blocks(file, part, self.max_value_bytes)
             for more in blocks:
                 lines += more
                 whole = self._dialect.quoting(lines)
@@ -172,6 +177,14 @@ class CsvFormat(FileFormat):
         with self._open(path) as file:
             divisible = form.is_header(file.readline()) and all(map(form.is_plain, line_blocks(file)))
         return line_parts(path, size) if divisible else [WHOLE]
+
+    def _first_line(self, file: Any) -> bytes:
+        """Read the first line. Raises `OSError` if it has more than `max_value_bytes`."""
+        limit = self.max_value_bytes
+        first: bytes = file.readline(-1 if limit is None else limit + 1)
+        if limit is not None and len(first) > limit:
+            raise OSError(f"a line has more than max_value_bytes={limit:,}")
+        return first
 
     def _open(self, path: Path) -> Any:
         return self._dialect.in_utf8(open_bytes(path))
@@ -371,4 +384,4 @@ def field_parser(source: str, declared: Field, null: frozenset[str]) -> FromText
 @open_format.register
 def _(source: CsvFiles, feed: Feed) -> FileFormat:
     refuse_untyped(feed.schema, f"source {feed.name!r}, CSV files")
-    return CsvFormat(feed, source.dialect)
+    return CsvFormat(feed, source.dialect, source.max_value_bytes)

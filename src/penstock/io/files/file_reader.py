@@ -44,11 +44,15 @@ _PATIENCE = 8
 
 
 class FileFormat(ABC):
-    """File format bound to one feed. fields: those that are read, with the weight of a table source."""
+    """File format bound to one feed.
 
-    def __init__(self, feed: Feed) -> None:
+    fields: those that are read, with the weight of a table source. max_value_bytes: see `Files`.
+    """
+
+    def __init__(self, feed: Feed, max_value_bytes: int | None = None) -> None:
         feed.refuse_weight_column()
         self.feed = feed
+        self.max_value_bytes = max_value_bytes
         weight = [] if feed.append else [Field(WEIGHT, INT64, nullable=True)]
         self.fields = [*feed.live_fields, *weight]
         self.widened: dict[str, Widened] = {}

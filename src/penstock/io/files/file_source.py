@@ -39,6 +39,7 @@ _CLOCK_GRAIN = 2 * 10**9
 """Nanoseconds after which a further change of a folder certainly shows in its time of modification."""
 
 
+_LEAST_LIMIT = 1 << 20
 _ROW_CLASS = "columns and their types are those of the row class: flow.source(name, RowClass)"
 OF_OTHER_READERS = {
     **dict.fromkeys(("dtype", "dtypes", "schema", "names", "columns", "usecols", "inferSchema"), _ROW_CLASS),
@@ -60,11 +61,15 @@ class Files(Source):
     dead_letter:    a folder for unreadable rows as JSON lines, one file per tick: row, reason, file and
                     number. Without it, an unreadable row ends the run.
     files_per_tick: number of whole files per tick, however many rows they have.
+    max_value_bytes: size from which on a line (JSON, CSV) or a page of a column (Parquet) makes a file
+                    unreadable, before memory is taken for it: a few bytes may decompress to gigabytes. At
+                    least 1 MiB, since pages of ordinary files are as large; by default there is no limit.
     """
 
     path: str
     dead_letter: str | None
     files_per_tick: int | None
+    max_value_bytes: int | None
 
     @explains_calls(elsewhere=OF_OTHER_READERS)
     def __init__(
@@ -73,12 +78,23 @@ class Files(Source):
         *,
         dead_letter: str | os.PathLike[str] | None = None,
         files_per_tick: int | None = None,
+        max_value_bytes: int | None = None,
     ) -> None:
+        if max_value_bytes is not None and max_value_bytes < _LEAST_LIMIT:
+            raise BadInput(
+                f"max_value_bytes is {max_value_bytes}", fix=f"give {_LEAST_LIMIT} or more, or leave it out"
+            )
         if files_per_tick is not None and files_per_tick < 1:
             raise BadInput(f"files_per_tick is {files_per_tick}", fix="give 1 or more, or leave it out")
         what = type(self).__name__
         letters = None if dead_letter is None else local_path(dead_letter, f"dead_letter of {what}")
-        set_fields(self, path=local_path(path, what), dead_letter=letters, files_per_tick=files_per_tick)
+        set_fields(
+            self,
+            path=local_path(path, what),
+            dead_letter=letters,
+            files_per_tick=files_per_tick,
+            max_value_bytes=max_value_bytes,
+        )
 
 
 @dead_letter_folder.register

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cached_property, partial
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from penstock.io.declared_types import refuse_untyped
 from penstock.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable
 from penstock.io.files.file_source import Files
 from penstock.io.files.json_values import object_decoder, object_of
-from penstock.io.files.text_blocks import WHOLE, Part, Position, line_blocks, line_parts, open_bytes
+from penstock.io.files.text_blocks import BLOCK, WHOLE, Part, Position, line_blocks, line_parts, open_bytes
 from penstock.io.files.text_values import Unfit, shortened
 from penstock.io.source import WEIGHT, BadRecord, Feed
 
@@ -38,8 +38,8 @@ class JsonFiles(Files):
 
 
 class JsonFormat(FileFormat):
-    def __init__(self, feed: Feed) -> None:
-        super().__init__(feed)
+    def __init__(self, feed: Feed, max_value_bytes: int | None = None) -> None:
+        super().__init__(feed, max_value_bytes)
         self._convert = row_converter(feed)
         options: dict[str, Any] = {}
         if any(holds_decimal(f.type) for f in feed.schema.fields):
@@ -52,10 +52,10 @@ class JsonFormat(FileFormat):
     def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
         before = Position(begin=partial(_count, path, part.start) if part.start else None)
         with open_bytes(path) as file:
-            blocks = line_blocks(file, part)
+            blocks = line_blocks(file, part, self.max_value_bytes)
             for lines in blocks:
                 if not (part.start or before.row) and lines.lstrip().startswith(b"["):
-                    yield self._array(path, b"".join((_from_text(lines), *blocks)))
+                    yield self._array(path, self._whole(chain([_from_text(lines)], blocks)))
                     return
                 ends = lines.count(b"\n")
                 found = self.parsed(lines, partial(self._table, lines, ends))
@@ -70,8 +70,20 @@ class JsonFormat(FileFormat):
 
     def parts(self, path: Path, size: int) -> list[Part]:
         with open_bytes(path) as file:
-            first = next((line for line in file if line.strip()), b"")
+            first = b" "
+            while first and not first.strip():
+                first = file.read(BLOCK)
         return [WHOLE] if first.lstrip().startswith(b"[") else line_parts(path, size)
+
+    def _whole(self, blocks: Iterable[bytes]) -> bytes:
+        """Join the blocks of an array. Raises `OSError` if they have more than `max_value_bytes`."""
+        limit, parts, size = self.max_value_bytes, list[bytes](), 0
+        for block in blocks:
+            parts.append(block)
+            size += len(block)
+            if limit is not None and size > limit:
+                raise OSError(f"an array, which is read as a whole, has more than max_value_bytes={limit:,}")
+        return b"".join(parts)
 
     @cached_property
     def _columns(self) -> JsonColumns:
@@ -176,4 +188,4 @@ def holds_decimal(data_type: DataType) -> bool:
 @open_format.register
 def _(source: JsonFiles, feed: Feed) -> FileFormat:
     refuse_untyped(feed.schema, f"source {feed.name!r}, JSON files")
-    return JsonFormat(feed)
+    return JsonFormat(feed, source.max_value_bytes)

@@ -27,9 +27,9 @@ class ParquetFiles(Files):
 
 
 class ParquetFormat(FileFormat):
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed, max_value_bytes: int | None = None) -> None:
         require_arrow(f"source {feed.name!r}")
-        super().__init__(feed)
+        super().__init__(feed, max_value_bytes)
 
     def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
         # Not at the top, because Arrow is expensive to import, and tasks that read JSON do not need it.
@@ -46,4 +46,4 @@ class ParquetFormat(FileFormat):
 @open_format.register
 def _(source: ParquetFiles, feed: Feed) -> FileFormat:
     refuse_untyped(feed.schema, f"source {feed.name!r}, Parquet files")
-    return ParquetFormat(feed)
+    return ParquetFormat(feed, source.max_value_bytes)

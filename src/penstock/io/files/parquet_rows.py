@@ -34,6 +34,7 @@ from penstock.expr.types import (
 from penstock.io.arrow import arrow_field, arrow_type, column_to_values, entries_of, is_valid
 from penstock.io.files.file_reader import Block, FileFormat, Record, unreadable
 from penstock.io.files.json_files import checked_weight
+from penstock.io.files.parquet_pages import large_pages
 from penstock.io.files.text_blocks import WHOLE, Part, parts_from
 from penstock.io.files.text_values import Unfit, exact_decimal, shortened
 from penstock.io.files.widening import Widened, near_miss
@@ -63,6 +64,9 @@ def blocks(file_format: FileFormat, path: Path, part: Part) -> Iterator[Block]:
                     file_format.widened.setdefault(missed.column, missed)
         groups = range(file.num_row_groups)[part.start : part.stop]
         row = sum(file.metadata.row_group(group).num_rows for group in range(part.start))
+        if file_format.max_value_bytes is not None:
+            names = {f.name for f in present}
+            _check_pages(feed.name, file, path, groups, names, file_format.max_value_bytes)
         try:
             for batch in file.iter_batches(_ROWS, [*groups], columns=[f.name for f in present]):
                 block = file_format.block_of(whole_table(batch, file_format.fields))
@@ -70,6 +74,22 @@ def blocks(file_format: FileFormat, path: Path, part: Part) -> Iterator[Block]:
                 row += batch.num_rows
         except pa.ArrowException as error:
             raise unreadable(feed.name, path, f"after row {row}: {error}") from error
+
+
+def _check_pages(
+    source: str, file: pq.ParquetFile, path: Path, groups: range, names: set[str], limit: int
+) -> None:
+    """Raise `UnreadableSource` for a page that is too large to be decompressed."""
+    try:
+        for name, size in large_pages(file, path, groups, names, limit):
+            raise unreadable(
+                source,
+                path,
+                f"a page of its column {name!r} has {size:,} bytes, more than max_value_bytes={limit:,}",
+                "replace the file, move it out of the source's folder, or raise max_value_bytes",
+            )
+    except ValueError as error:
+        raise unreadable(source, path, str(error)) from error
 
 
 def parts(path: Path, size: int) -> list[Part]:

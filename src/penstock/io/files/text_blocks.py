@@ -64,20 +64,25 @@ def open_bytes(path: Path) -> Any:
     return file
 
 
-def line_blocks(file: Any, part: Part = WHOLE) -> Iterator[bytes]:
+def line_blocks(file: Any, part: Part = WHOLE, limit: int | None = None) -> Iterator[bytes]:
     """Yield an open file in blocks of whole lines, from where it is or from the start of a later part.
 
     If reading fails, as in a truncated `.gz` file, the lines before the failure are yielded first.
+    Raises `OSError` for a line of more than `limit` bytes, which is at least `BLOCK`.
     """
     if part.start:
         file.seek(part.start)
     begun: list[bytes] = []
+    size = 0
     for chunk in _chunks(file, None if part.stop is None else part.stop - file.tell()):
         end = chunk.rfind(b"\n") + 1
         if end:
             yield b"".join((*begun, chunk[:end]))
-            begun = []
+            begun, size = [], 0
         begun.append(chunk[end:])
+        size += len(chunk) - end
+        if limit is not None and size > limit:
+            raise OSError(f"a line has more than max_value_bytes={limit:,}")
     if last := b"".join(begun):
         yield last
 
