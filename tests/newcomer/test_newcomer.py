@@ -113,4 +113,5 @@ def answer(command: str, folder: Path) -> str:
     runner = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"})
     done = runner.invoke(app, shlex.split(command))
     text = "\n".join(line.rstrip() for line in done.output.replace(str(folder), ".").splitlines())
+    text = re.sub(r" in [0-9.]+ s: ", " in ... s: ", text)
     return f"{text}\n[{done.exit_code}]\n"
