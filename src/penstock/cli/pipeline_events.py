@@ -45,11 +45,11 @@ def _done(event: Event) -> str:
     """Return what an update did."""
     updated = event.updated
     assert updated is not None
-    if not event.changed:
-        return f"{updated.entry.rows:,} rows, nothing changed"
     read = "" if updated.rows_in is None else f", {updated.rows_in:,} rows read"
     why = f" ({updated.why})" if updated.why else ""
-    return f"{updated.entry.rows:,} rows, {updated.method.value}{read}{why}"
+    if event.changed:
+        return f"{updated.entry.rows:,} rows, {updated.method.value}{read}{why}"
+    return f"{updated.entry.rows:,} rows, nothing changed{f'{read}{why}' if updated.whole else ''}"
 
 
 def json_lines(event: Event) -> None:
@@ -70,6 +70,7 @@ def _facts(event: Event) -> dict[str, Any]:
     if event.updated is not None:
         facts |= {
             "method": event.updated.method.value,
+            "from_all_rows": event.updated.whole,
             "why": event.updated.why,
             "changed": event.changed,
             "rows": event.updated.entry.rows,

@@ -8,6 +8,7 @@
     <storage>/tables/<database>/<table>/<version>   the rows of a version
     <storage>/changes/<database>/<table>/<version>  what changed from the version before, with weights
     <storage>/state/<database>/<table>/<generation> state of an incremental table
+    <storage>/inputs                            contents of input files (`input_files`)
     <storage>/delta/<database>/<table>          Delta table to which versions are delivered
     <storage>/changelog/<database>/<table>      changelog to which versions are delivered
 
@@ -63,6 +64,7 @@ class TableEntry:
     generation:  of its state; 0 without one. tick: of the state, whose changes are in the version.
     positions:   of its flows, by name: how far each input was read, by its key.
     costs:       what its last updates took (`costs.Costs`).
+    parts:       of what the fingerprint was made (`fingerprints`).
     """
 
     version: int
@@ -74,6 +76,7 @@ class TableEntry:
     tick: int = 0
     positions: Mapping[str, Mapping[str, Position]] = field(default_factory=dict[str, Mapping[str, Position]])
     costs: Mapping[str, list[float]] = field(default_factory=dict[str, list[float]])
+    parts: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Catalog:
@@ -277,6 +280,15 @@ class Catalog:
                     if isinstance(position, int):
                         least[key] = min(position, least.get(key, position))
         return least
+
+    def files_read(self) -> Iterator[tuple[str, list[int]]]:
+        """Yield the input files that tables were made from, with their marks."""
+        for entries in (self.published, self.entries):
+            for entry in entries.values():
+                for positions in entry.positions.values():
+                    for position in positions.values():
+                        if isinstance(position, dict):
+                            yield from position.items()
 
     def _of(self, kind: str, name: TableName) -> Path:
         return self.storage / kind / _escaped(name)

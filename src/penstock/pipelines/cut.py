@@ -12,6 +12,7 @@ from penstock.pipelines.definitions import TableName
 from penstock.pipelines.delta_inputs import DeltaInputs
 from penstock.pipelines.errors import PipelineError, QueryRefused
 from penstock.pipelines.graph import AnalysedQuery, Graph, Table, no_rows
+from penstock.pipelines.input_files import InputFiles
 from penstock.pipelines.leaves import (
     ConstantLeaf,
     DeltaLeaf,
@@ -22,9 +23,11 @@ from penstock.pipelines.leaves import (
     relation_of_files,
     rows_of_files,
 )
+from penstock.pipelines.snapshots import can_be_grouped
 from penstock.pipelines.versions import (
     adds_only,
     check_rows,
+    difference,
     has_removals,
     read_changes,
     read_rows,
@@ -42,12 +45,24 @@ Positions: TypeAlias = Mapping[str, "Position | None"]
 """How far the inputs of a query are read, by their keys; None where that cannot be said."""
 
 
+@dataclass(frozen=True, slots=True)
+class FileChanges:
+    """Files of an input that came since a position, and those that went, each with the mark of its content.
+
+    A file that has another content is among both. A file that has another name only is in neither.
+    """
+
+    came: frozenset[str]
+    gone: frozenset[tuple[str, int, int]]
+
+
 @dataclass(slots=True)
 class Cut:
     """The inputs of one run, the same for all its tables.
 
     entries: tables as far as the run has come. listings: the files of each input that is files.
-    folders: what was in each folder when the run first looked.
+    folders: what was in each folder when the run first looked. inputs: contents of these files.
+    differences: of inputs that are files, some of which were changed or are gone, with their numbers of rows.
     counting: of inputs whose files do not tell how many rows they hold, what counts them as they are read.
     """
 
@@ -58,10 +73,21 @@ class Cut:
     listings: dict[str, dict[str, list[int]]] = field(default_factory=dict[str, dict[str, list[int]]])
     folders: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     counting: dict[str, Observation] = field(default_factory=dict[str, "Observation"])
+    differences: dict[tuple[str, FileChanges], tuple[DataFrame, int]] = field(
+        default_factory=dict[tuple[str, "FileChanges"], "tuple[DataFrame, int]"]
+    )
     delta: DeltaInputs = field(init=False)
+    inputs: InputFiles = field(init=False)
 
     def __post_init__(self) -> None:
         self.delta = DeltaInputs(self.spark)
+        self.inputs = InputFiles.open(self.catalog.storage)
+
+    def close(self) -> None:
+        """Release the differences that were computed."""
+        for rows, _ in self.differences.values():
+            rows.unpersist()
+        self.differences.clear()
 
     def position(self, leaf: Leaf) -> Position | None:
         """Return how far an input goes in this run; None if that cannot be said.
@@ -92,7 +118,23 @@ class Cut:
                     os.path.join(at, name) for at, _, names in os.walk(folder) for name in names
                 )
             known |= self.folders[folder]
-        return {path: mark for path, mark in files_there(leaf).items() if path in known}
+        found = {path: mark for path, mark in files_there(leaf).items() if path in known}
+        # A stream reads no file twice.
+        return found if leaf.streaming or leaf.incomparable else self.inputs.marks(found)
+
+    def keep(self, leaves: Iterable[Leaf]) -> None:
+        """Keep the contents of the files of inputs, to compare later ones with."""
+        for leaf in leaves:
+            if isinstance(leaf, FilesLeaf) and not leaf.streaming and not leaf.incomparable:
+                found = self.position(leaf)
+                assert isinstance(found, dict)
+                self.inputs.keep(found)
+
+    def check(self, leaves: Iterable[Leaf]) -> None:
+        """Look at the files of inputs once more, after they were read: what has changed is not compared."""
+        for leaf in leaves:
+            if isinstance(leaf, FilesLeaf) and not leaf.streaming and leaf.exact in self.listings:
+                self.inputs.check(self.listings[leaf.exact])
 
     def positions(self, query: AnalysedQuery) -> dict[str, Position | None]:
         return {leaf.key: self.position(leaf) for leaf in query.leaves}
@@ -115,25 +157,93 @@ class Cut:
         now = self.position(leaf)
         if isinstance(leaf, TableLeaf) and isinstance(before, int) and isinstance(now, int):
             return self._table_changes(leaf, before, now)
-        if isinstance(leaf, FilesLeaf) and isinstance(before, dict) and isinstance(now, dict):
-            if any(now.get(path) != mark for path, mark in before.items()):
-                return None  # What stood in a file that has changed, or is gone, nobody knows.
-            return weighted(self._new_files(leaf, now, before), 1)
+        if isinstance(leaf, FilesLeaf) and isinstance(before, dict):
+            found = self.file_changes(leaf, before)
+            if leaf.streaming and any(
+                self.listings[leaf.exact].get(path) != mark for path, mark in before.items()
+            ):
+                return None  # A stream has read what nobody has kept.
+            if not found.gone:
+                return weighted(self._new_files(leaf, found.came), 1)
+            return None if self._why_not_compared(leaf, found) else self._difference(leaf, found)[0]
         if isinstance(leaf, DeltaLeaf) and isinstance(before, str):
             return self.delta.changes(leaf, before)
         if isinstance(leaf, ConstantLeaf) and before == now:
             return weighted(frame_of_plan(leaf.node, self.spark).limit(0), 1)
         return None
 
+    def why_unknown(self, leaf: Leaf, before: Position | None) -> str:
+        """Return why it is not known what changed in an input since a position."""
+        if before is None:
+            return f"{leaf.key} was not read before"
+        if isinstance(leaf, FilesLeaf) and isinstance(before, dict):
+            return self._why_not_compared(leaf, self.file_changes(leaf, before))
+        if isinstance(leaf, TableLeaf):
+            return f"what changed in {leaf.name} since its version {before} is not kept"
+        if isinstance(leaf, DeltaLeaf):
+            return f"the log of {leaf.path} does not tell what changed"
+        return f"{leaf.key} has changed"
+
+    def holds_the_same(self, leaf: Leaf, before: Position | None) -> bool:
+        """Return whether an input is known to have the rows that it had at a position."""
+        if not isinstance(leaf, FilesLeaf) or not isinstance(before, dict):
+            return before is not None and before == self.position(leaf)
+        found = self.file_changes(leaf, before)
+        known = self.differences.get((leaf.exact, found))
+        return not (found.came or found.gone) or (known is not None and not known[1])
+
+    def file_changes(self, leaf: FilesLeaf, before: Position | None) -> FileChanges:
+        """Return the files that came, went or changed since a position; all came without one."""
+        now = self.position(leaf)
+        assert isinstance(now, dict)
+        was = before if isinstance(before, dict) else {}
+        if leaf.streaming:
+            return FileChanges(frozenset(now.keys() - was), frozenset())
+        came = {path for path, mark in now.items() if was.get(path) != mark}
+        gone = {path for path, mark in was.items() if now.get(path) != mark}
+        moved = {(os.path.dirname(path), self.inputs.digest(path, now[path])): path for path in came}
+        for path in sorted(gone):
+            digest = self.inputs.digest(path, was[path])
+            at = moved.pop((os.path.dirname(path), digest), None) if digest else None
+            if at is not None:
+                came.remove(at)
+                gone.remove(path)
+        return FileChanges(frozenset(came), frozenset((path, *was[path]) for path in gone))
+
+    def _why_not_compared(self, leaf: FilesLeaf, found: FileChanges) -> str:
+        """Return why the files that went cannot be compared with those that came; empty if they can."""
+        for path, *mark in sorted(found.gone):
+            what = f"{path} {'has changed' if path in found.came else 'is gone'}"
+            if leaf.incomparable:
+                return f"{what}, and {leaf.incomparable}"
+            if self.inputs.kept(path, mark) is None:
+                return f"{what}, and its rows before are not kept"
+            if not can_be_grouped(frame_of_plan(leaf.node, self.spark).schema):
+                return f"{what}, and its rows cannot be compared"
+        return ""
+
+    def _difference(self, leaf: FilesLeaf, found: FileChanges) -> tuple[DataFrame, int]:
+        """Return what files that came have else than those that went, and how many rows that is."""
+        key = leaf.exact, found
+        if key not in self.differences:
+            kept = {path: self.inputs.kept(path, mark) for path, *mark in found.gone}
+            root = next(iter(leaf.roots))
+            held = relation_of_files(
+                leaf, sorted(map(str, kept.values())), self.spark, self.inputs.base(root)
+            )
+            old, new = frame_of_plan(held, self.spark), self._files(leaf, found.came)
+            rows = difference(old, new).persist()
+            self.differences[key] = rows, rows.count()
+        rows, count = self.differences[key]
+        return rows.select("*"), count  # Readers may persist and release theirs.
+
     def unread(self, leaf: Leaf, before: Position | None, table: Table) -> DataFrame:
         """Return the rows that a stream into `table` has not read since a position; all without one.
 
         Raises `PipelineError` if rows that it has read were taken back.
         """
-        now = self.position(leaf)
         if isinstance(leaf, FilesLeaf):
-            assert isinstance(now, dict)
-            return self._new_files(leaf, now, before)
+            return self._new_files(leaf, self.file_changes(leaf, before).came, count=before is not None)
         if before is None:
             return self.whole(leaf)
         changes = self.changes(leaf, before)
@@ -158,7 +268,7 @@ class Cut:
             return all(map(adds_only, folders))
         if isinstance(leaf, DeltaLeaf) and isinstance(before, str):
             return self.delta.adds_only(leaf, before)
-        return True
+        return not isinstance(leaf, FilesLeaf) or not self.file_changes(leaf, before).gone
 
     def _table_changes(self, leaf: TableLeaf, before: int, now: int) -> DataFrame | None:
         folders = [self.catalog.changes(leaf.name, version) for version in range(before + 1, now + 1)]
@@ -190,9 +300,12 @@ class Cut:
                 return sum(rows_in(self.catalog.changes(leaf.name, at)) for at in range(before + 1, now + 1))
             case FilesLeaf() if leaf.exact in self.counting:
                 return _counted(self.counting.pop(leaf.exact))
-            case FilesLeaf() if isinstance(now, dict):
-                paths = _new(now, before)
-                return rows_of_files(paths) if leaf.knows_its_rows or not paths else None
+            case FilesLeaf():
+                found = self.file_changes(leaf, before)
+                if found.gone:
+                    _, count = self.differences.get((leaf.exact, found), (None, None))
+                    return count
+                return rows_of_files(found.came) if leaf.knows_its_rows or not found.came else None
             case DeltaLeaf() if before is None:
                 return self.delta.rows(leaf)
             case DeltaLeaf() if isinstance(before, str):
@@ -200,16 +313,15 @@ class Cut:
             case _:
                 return None
 
-    def _new_files(self, leaf: FilesLeaf, now: Mapping[str, Any], before: Position | None) -> DataFrame:
-        """Return the rows of files that came since a position; of all without one."""
+    def _new_files(self, leaf: FilesLeaf, paths: Collection[str], *, count: bool = True) -> DataFrame:
+        """Return the rows of files that came. count: those of files that do not tell how many they are."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
-        paths = _new(now, before)
         rows = self._files(leaf, paths)
         self.counting.pop(leaf.exact, None)
         # Counting breaks Spark's generated code in two: of many rows, as in a first run, that is noticed.
-        if not paths or before is None or leaf.knows_its_rows:
+        if not paths or not count or leaf.knows_its_rows:
             return rows
         self.counting[leaf.exact] = counting = Observation()
         return rows.observe(counting, f.count(f.lit(1)))
@@ -237,11 +349,6 @@ class Cut:
                 dataset=str(name),
             )
         return self.entries[name]
-
-
-def _new(now: Mapping[str, Any], before: Position | None) -> set[str]:
-    """Return the files that are not in a position; all without one."""
-    return now.keys() - (before if isinstance(before, dict) else {})
 
 
 def _counted(counting: Observation) -> int | None:

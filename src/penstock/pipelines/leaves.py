@@ -7,16 +7,18 @@ version of a table, or by some of the files of a folder, which Spark reads with 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import BadUri
 from penstock.path_or_url import local_path
 from penstock.pipelines.definitions import TableName
 from penstock.pipelines.delta_source import DeltaTable, index_of_files, table_of_relation, table_of_stream
+from penstock.pipelines.input_files import FileMark, mark_of
 from penstock.pipelines.unversioned import (
     Identity,
     identity_of,
@@ -37,9 +39,6 @@ from penstock.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-FileMark: TypeAlias = list[int]
-"""Size and time of change of a file, in nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +80,17 @@ class FilesLeaf(Leaf):
         """Whether the files tell how many rows they hold."""
         return self.reading.startswith("Parquet ")
 
+    @property
+    def incomparable(self) -> str:
+        """Why a content cannot be compared with one that lies elsewhere; empty if it can."""
+        if "_metadata#" in self.node.output().toString():
+            return "the query reads _metadata"
+        if self.reading.startswith("BinaryFile "):
+            return "the rows of the format binaryFile tell the time of the file"
+        if self.relation.partitionSchema().size() and self.relation.options().contains("basePath"):
+            return "it is read with the option basePath"
+        return ""
+
 
 @dataclass(frozen=True, slots=True)
 class DeltaLeaf(Leaf):
@@ -116,24 +126,75 @@ def leaves_of(plan: Any, datasets: Mapping[TableName, TableName], session: Spark
     return list(found.values())
 
 
-def text_of(plan: Any, datasets: Mapping[TableName, TableName], session: SparkSession) -> str:
-    """Return a plan as text in which a relation is what it reads, wherever that happens to lie."""
-    return "\n".join(line for each in with_subqueries(plan) for line in _lines(each, datasets, session, ""))
+def text_of(
+    plan: Any, datasets: Mapping[TableName, TableName], session: SparkSession
+) -> list[tuple[int, str, str]]:
+    """Return a plan as lines of depth, name and text. A relation is what it reads, wherever that lies.
+
+    Columns of files that the query does not read are left out.
+    """
+    read = _numbers_read(plan)
+    return [line for each in with_subqueries(plan) for line in _lines(each, datasets, session, read, depth=0)]
 
 
 def _lines(
-    node: Any, datasets: Mapping[TableName, TableName], session: SparkSession, indent: str
-) -> Iterator[str]:
+    node: Any,
+    datasets: Mapping[TableName, TableName],
+    session: SparkSession,
+    read: Set[str] | None,
+    depth: int,
+) -> Iterator[tuple[int, str, str]]:
     leaf = None if node.children().size() else _leaf(node, datasets, session)
-    if node.nodeName() == "LocalRelation":
-        yield f"{indent}{_digest_of_rows(node)} {node.output().toString()}"
+    kind: str = node.nodeName()
+    if kind == "LocalRelation":
+        yield depth, kind, f"{_digest_of_rows(node)} {node.output().toString()}"
     elif leaf is None:
-        yield indent + node.simpleString(_MOST_FIELDS)
+        yield depth, kind, node.simpleString(_MOST_FIELDS)
+    elif isinstance(leaf, FilesLeaf):
+        form = leaf.reading.removesuffix(leaf.relation.schema().json())
+        yield depth, f"input {leaf.key}", f"{leaf.key} {form} {_columns_read(node, read)}"
     else:
-        reading = leaf.reading if isinstance(leaf, FilesLeaf) else ""
-        yield f"{indent}{leaf.key} {reading} {node.output().toString()}"
+        yield depth, f"input {leaf.key}", f"{leaf.key} {node.output().toString()}"
     for child in items(node.children()):
-        yield from _lines(child, datasets, session, f"{indent} ")
+        yield from _lines(child, datasets, session, read, depth + 1)
+
+
+_BY_REFERENCE = frozenset(
+    {"Project", "Filter", "Aggregate", "Join", "Window", "Sort", "SubqueryAlias", "View", "GlobalLimit"}
+    | {"LocalLimit", "Deduplicate", "ResolvedHint", "Repartition", "RepartitionByExpression"}
+    | {"EventTimeWatermark"}
+)
+"""Operators that read no columns of their inputs but those that their expressions name."""
+
+_ID = re.compile(r"#(\d+)")
+
+
+def _numbers_read(plan: Any) -> Set[str] | None:
+    """Return the numbers of the attributes that a query reads; None for all."""
+    if plan.subqueriesAll().size():
+        return None
+    found = set(_ID.findall(plan.output().toString()))
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        children = items(node.children())
+        waiting += children
+        if node.nodeName() in _BY_REFERENCE:
+            found.update(_ID.findall(node.references().toSeq().toString()))
+        else:
+            found.update(*(_ID.findall(child.output().toString()) for child in children))
+    return found
+
+
+def _columns_read(node: Any, read: Set[str] | None) -> list[str]:
+    """Return the columns of a relation that a query reads, with their types."""
+    columns = [str(attribute.toString()) for attribute in items(node.output())]
+    types = [field["type"] for field in json.loads(node.schema().json())["fields"]]
+    return [
+        f"{column} {json.dumps(type)}"
+        for column, type in zip(columns, types, strict=True)
+        if read is None or _ID.findall(column)[-1] in read
+    ]
 
 
 _MOST_FIELDS = 100_000
@@ -269,8 +330,7 @@ def files_there(leaf: FilesLeaf) -> dict[str, FileMark]:
     found: dict[str, FileMark] = {}
     for uri in leaf.relation.location().inputFiles():
         path = local_path(uri, "files")
-        stat = os.stat(path)
-        found[path] = [stat.st_size, stat.st_mtime_ns]
+        found[path] = mark_of(os.stat(path))
     return found
 
 
@@ -287,13 +347,20 @@ def rows_of_files(paths: Iterable[str]) -> int | None:
 # -- other rows for a leaf -------------------------------------------------------------------------
 
 
-def relation_of_files(leaf: FilesLeaf, paths: Iterable[str], session: SparkSession) -> Any:
-    """Return a leaf over some of the files, with the columns, options and attributes of `leaf`."""
+def relation_of_files(
+    leaf: FilesLeaf, paths: Iterable[str], session: SparkSession, base: str | None = None
+) -> Any:
+    """Return a leaf over some of the files, with the columns, options and attributes of `leaf`.
+
+    base: folder of partitions; that of `leaf`, if None.
+    """
     package = java_class(session, "org.apache.hadoop.fs")
     datasources = java_class(session, "org.apache.spark.sql.execution.datasources")
     relation, java = leaf.relation, java_session(session)
     listed = [package.Path(f"file:{path}") for path in paths]
-    index = index_of_files(listed, _with_base_path(relation, leaf), relation.schema(), session)
+    index = index_of_files(
+        listed, _with_base_path(relation, base or leaf.roots[0]), relation.schema(), session
+    )
     made = relation.copy(
         index,
         relation.partitionSchema(),
@@ -307,12 +374,12 @@ def relation_of_files(leaf: FilesLeaf, paths: Iterable[str], session: SparkSessi
     return datasources.LogicalRelation(made, leaf.node.output(), none, False, none)
 
 
-def _with_base_path(relation: Any, leaf: FilesLeaf) -> Any:
+def _with_base_path(relation: Any, base: str) -> Any:
     """Return the options by which some files of a relation have the columns of its partitions."""
     options = relation.options()
     if options.contains("basePath") or not relation.partitionSchema().size():
         return options
-    return options.updated("basePath", leaf.roots[0])
+    return options.updated("basePath", base)
 
 
 def relation_like(node: Any, frame: DataFrame, session: SparkSession) -> Any:

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import pickle
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from penstock.analysis import analyse
-from penstock.analysis.canonical_data import to_canonical_data
 from penstock.errors import PenstockError, Step, UnsupportedQuery
 from penstock.io.source import WEIGHT
 from penstock.pipelines.auto_cdc import TOMBSTONES
 from penstock.pipelines.definitions import Dataset, Kind, TableName
 from penstock.pipelines.errors import BadDefinition, NotIncremental, Report, reporting
 from penstock.pipelines.event_order import why_refused
+from penstock.pipelines.fingerprints import digest_of, parts_of
 from penstock.pipelines.graph import AnalysedQuery, Graph, Table
-from penstock.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, text_of
+from penstock.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, UnversionedLeaf
 from penstock.pipelines.policy import POLICY, Policy, parse_policy
 from penstock.pipelines.sinks import check_sink
 from penstock.queries.current_time import reads_current_time
-from penstock.queries.plan_details import items, java_class, with_subqueries
+from penstock.queries.plan_details import items, with_subqueries
 from penstock.queries.query import flow_over_leaves
-from penstock.queries.session_settings import (
-    ANSI,
-    ASSUMED,
-    TIME_ZONE,
-    UTC_NAMES,
-    refuse_other_settings,
-    refused_setting,
-)
+from penstock.queries.session_settings import TIME_ZONE, UTC_NAMES, refuse_other_settings, refused_setting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,6 +57,7 @@ class TablePlan:
     flow:    of an incremental table, over `inputs`: its leaves by the names of the flow's sources.
     fingerprint: of what is computed. stable: whether the same inputs give the same rows.
     chooses: whether it may be made from all rows where that is estimated to cost less.
+    parts: of what the fingerprint is made.
     """
 
     table: Table
@@ -79,6 +69,7 @@ class TablePlan:
     flow: Flow | None = None
     inputs: Mapping[str, Leaf] | None = None
     chooses: bool = False
+    parts: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def plan_tables(
@@ -118,7 +109,11 @@ def _plan(
             fix="leave the property out",
             dataset=str(table.name),
         )
-    fingerprint = fingerprint_of(table, names, spark)
+    parts = parts_of(table, names, spark)
+    return replace(_planned(table, policy, digest_of(parts), spark), parts=parts)
+
+
+def _planned(table: Table, policy: Policy, fingerprint: str, spark: SparkSession) -> TablePlan:
     stable = all(_is_stable(query, spark) for query in table.queries)
     check_sink(table)
     if table.dataset.kind in (Kind.STREAMING_TABLE, Kind.SINK):
@@ -255,13 +250,6 @@ def _check_can_change(table: Table, query: AnalysedQuery, spark: SparkSession) -
         raise refused_setting(TIME_ZONE, f"{zone}")
 
 
-_READING = (
-    *(ANSI, TIME_ZONE, "spark.sql.mapKeyDedupPolicy", "spark.sql.caseSensitive"),
-    *("spark.sql.legacy.timeParserPolicy", "spark.sql.storeAssignmentPolicy"),
-)
-"""Settings that a fingerprint always names, of those that change what a query answers."""
-
-
 def _nodes_with_state(query: AnalysedQuery) -> list[str]:
     """Return the operators of a stream that do not compute rows one by one.
 
@@ -310,55 +298,3 @@ def _is_stable(query: AnalysedQuery, spark: SparkSession) -> bool:
     plan: Any = query.plan
     known = all(each.deterministic() for each in with_subqueries(plan))
     return known and not reads_current_time(plan, spark)
-
-
-def fingerprint_of(table: Table, names: Mapping[TableName, TableName], spark: SparkSession) -> str:
-    """Return what changes whenever the rows of a table would be computed otherwise."""
-    import pyspark
-
-    parts = [pyspark.__version__, table.schema.json(), table.layout]
-    parts += [f"{setting}={spark.conf.get(setting)}" for setting in _READING]
-    given = {each: spark.conf.get(each, value or None) for each, value in ASSUMED.items()}
-    parts += [f"{each}={given[each]}" for each, value in ASSUMED.items() if (given[each] or "") != value]
-    for query in sorted(table.queries, key=lambda each: each.query.name):
-        parts += [query.query.name, _canonical(query, names, spark), *_constants(query, spark)]
-        parts += [f"{key}={value}" for key, value in sorted(query.query.settings.items())]
-        if (cdc := query.query.cdc) is not None:
-            parts += [repr((cdc.keys, cdc.included, cdc.excluded, cdc.versions, cdc.tracked, cdc.untracked))]
-            parts += [each for each in (table.dataset.properties.get(TOMBSTONES),) if each is not None]
-    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
-
-
-_NUMBER = re.compile(
-    r"#\d+|(?<=CTERelationDef )\d+|(?<=CTERelationRef )\d+|(?<=EventTimeWatermark )[0-9a-f-]{36}"
-)
-"""Numbers of expressions, common table expressions and watermarks, which Spark makes anew in each session."""
-
-
-def _canonical(query: AnalysedQuery, names: Mapping[TableName, TableName], spark: SparkSession) -> str:
-    """Return the text of a plan without the numbers that Spark gives anew each time."""
-    text, numbers = text_of(query.plan, names, spark), dict[str, str]()
-    return _NUMBER.sub(lambda found: numbers.setdefault(found[0], f"#{len(numbers)}"), text)
-
-
-def _constants(query: AnalysedQuery, spark: SparkSession) -> Iterator[str]:
-    """Yield what the text of a plan does not tell for sure: constants, and the code of Python functions."""
-    patterns = java_class(spark, "org.apache.spark.sql.catalyst.trees.TreePattern")
-    byte = java_class(spark, "scala.reflect.ClassTag").Byte()
-    wanted = (patterns.PYTHON_UDF(), patterns.LITERAL())
-    plans = with_subqueries(query.plan)
-    for expression in (e for plan in plans for node in _nodes(plan) for e in items(node.expressions())):
-        if any(map(expression.containsPattern, wanted)):
-            for each in _nodes(expression):
-                if each.nodeName() == "Literal":
-                    yield each.sql()
-                elif each.nodeName() in ("PythonUDF", "PythonUDAF", "PythonUDTF"):
-                    command = pickle.loads(bytes(each.func().command().toArray(byte)))
-                    yield _code_of(command[0] if isinstance(command, tuple) else command)
-
-
-def _code_of(function: Any) -> str:
-    """Return what tells a function from one with other code, or with other constants of its module."""
-    named = getattr(function, "__globals__", {})
-    read = {name: to_canonical_data(named[name]) for name in sorted(named) if not name.startswith("__")}
-    return json.dumps([to_canonical_data(function), read], sort_keys=True)

@@ -243,12 +243,16 @@ class _Run:
             self._report(Event(table.dataset, State.QUEUED if chosen else State.EXCLUDED))
         self._deliver(last=False)
         cut = Cut(self.catalog, self.graph, self.spark, dict(self.catalog.entries))
-        for table in self.graph.tables:
-            if table.name in self.selected:
-                self._update(table, cut)
+        try:
+            for table in self.graph.tables:
+                if table.name in self.selected:
+                    self._update(table, cut)
+        finally:
+            cut.close()
         published = self._to_publish(cut.entries)
         if published != self.catalog.published:
             self.catalog.commit(published, cut.entries)
+        cut.inputs.clean(self.catalog.files_read())
         self._deliver(last=True)
         return RunReport(self.events)
 
@@ -290,6 +294,7 @@ class _Run:
         except Exception as error:
             self._report(Event(table.dataset, State.FAILED, error=error, seconds=perf_counter() - start))
             return
+        cut.check(leaf for query in table.queries for leaf in query.leaves)
         before = cut.entries.get(table.name)
         cut.entries[table.name] = updated.entry
         if updated.entry != before:

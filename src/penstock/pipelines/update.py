@@ -18,6 +18,7 @@ from penstock.pipelines.cut import Cut, Positions
 from penstock.pipelines.definitions import RESERVED, Kind
 from penstock.pipelines.errors import PipelineError
 from penstock.pipelines.event_order import in_time_order
+from penstock.pipelines.fingerprints import changes_between
 from penstock.pipelines.graph import AnalysedQuery, Table, no_rows, settings
 from penstock.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, with_leaves
 from penstock.pipelines.plans import ANSWER, Method, TablePlan
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 SHARD_ROWS = 2_000_000
 """Rows of the inputs for each shard of state, where that makes more shards than tasks run at a time."""
 
-_FROM_ALL_ROWS = "from all rows"
+_FROM_ALL_ROWS = "from all rows: "
 
 DELIVERY = f"{RESERVED}delivery"
 """Flow by whose position a delivery is behind its table."""
@@ -50,7 +51,8 @@ class Updated:
     """What an update did.
 
     rows_in: rows of changes and streams that were read; None where that is not known, as of whole inputs that
-             Spark has read. whole: whether it was made from all rows.
+             Spark has read. whole: whether it was made from all rows, and `why` says why.
+    estimated: because that was estimated to cost less.
     """
 
     entry: TableEntry
@@ -58,6 +60,7 @@ class Updated:
     rows_in: int | None
     why: str = ""
     whole: bool = False
+    estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,8 @@ class Updater:
         """Make the next version of the table, if anything changed. Raises the errors of its query."""
         start = perf_counter()
         try:
+            if self.plan.method in (Method.STATELESS, Method.INCREMENTAL):
+                self.cut.keep(leaf for query in self._table.queries for leaf in query.leaves)
             with settings(self.cut.spark, self._settings):
                 updated = _METHODS[self.plan.method](self)
         except (PipelineError, UnreadableSource) as error:
@@ -107,8 +112,7 @@ class Updater:
     def _measured(self, updated: Updated, seconds: float) -> Updated:
         (query,) = self._table.queries
         rows = self.cut.rows_of(query.leaves) if updated.whole else updated.rows_in
-        estimated = updated.whole and updated.why != _FROM_ALL_ROWS
-        costs = self._costs.after(seconds, rows, whole=updated.whole, estimated=estimated)
+        costs = self._costs.after(seconds, rows, whole=updated.whole, estimated=updated.estimated)
         return replace(updated, entry=replace(updated.entry, costs=costs.to_entry()))
 
     def _why_whole(self, query: AnalysedQuery, read: Positions) -> str:
@@ -144,24 +148,51 @@ class Updater:
             generation,
             tick,
             known,
+            parts=self.plan.parts,
         )
 
     def _is_current(self, positions: Positions, before: Positions) -> bool:
         """Return whether the inputs are those that the table was made from."""
         return self.plan.stable and None not in positions.values() and dict(positions) == dict(before)
 
+    def _hold_the_same(self, query: AnalysedQuery, read: Positions) -> bool:
+        """Return whether the inputs are known to have the rows that they had at positions."""
+        return self.plan.stable and all(
+            self.cut.holds_the_same(leaf, read.get(leaf.key)) for leaf in query.leaves
+        )
+
+    def _why_anew(self, before: TableEntry | None) -> str:
+        """Return why nothing of the version before can be gone on with; empty if it can."""
+        if before is None:
+            return "first run"
+        if self.anew:
+            return "--full-refresh"
+        if before.fingerprint != self.plan.fingerprint:
+            return changes_between(before.parts, self.plan.parts)
+        return ""
+
+    def _why_unknown(self, query: AnalysedQuery, read: Positions) -> str:
+        """Return why it is not known what changed in the inputs since positions."""
+        unknown = (leaf for leaf in query.leaves if self.cut.changes(leaf, read.get(leaf.key)) is None)
+        return ", ".join(self.cut.why_unknown(leaf, read.get(leaf.key)) for leaf in unknown)
+
     # -- by Spark, from the whole inputs --
 
     def recompute(self) -> Updated:
         (query,) = self._table.queries
         now, before = self.cut.positions(query), self._before
-        same = before is not None and before.fingerprint == self.plan.fingerprint and not self.anew
-        if same and before is not None and self._is_current(now, before.positions.get(query.query.name, {})):
-            return Updated(before, Method.RECOMPUTE, 0, self.plan.why)
+        if before is not None and not self._why_anew(before):
+            read = before.positions.get(query.query.name, {})
+            if self._is_current(now, read):
+                return Updated(before, Method.RECOMPUTE, 0, self.plan.why)
+            if self._hold_the_same(query, read):
+                return Updated(
+                    self._entry(before.version, {query.query.name: now}), Method.RECOMPUTE, 0, self.plan.why
+                )
         rows = self._over(query, self._whole(query))
         version = self._writer.replace(rows)
         entry = self._entry(version, {query.query.name: now})
-        return Updated(entry, Method.RECOMPUTE, None, self.plan.why)
+        return Updated(entry, Method.RECOMPUTE, None, self.plan.why, whole=True)
 
     def _whole(self, query: AnalysedQuery) -> dict[str, Callable[[], DataFrame]]:
         """Return all rows of the inputs as they are in this run."""
@@ -234,17 +265,20 @@ class Updater:
     def stateless(self) -> Updated:
         (query,) = self._table.queries
         name, now, before = query.query.name, self.cut.positions(query), self._before
-        same = before is not None and before.fingerprint == self.plan.fingerprint and not self.anew
-        read = before.positions.get(name, {}) if before is not None and same else {}
+        anew = self._why_anew(before)
+        read = before.positions.get(name, {}) if before is not None and not anew else {}
         if before is not None and read and self._is_current(now, read):
             return Updated(before, self.plan.method, 0)
-        why = self._why_whole(query, read)
+        estimated = self._why_whole(query, read)
         changes = {leaf.exact: self.cut.changes(leaf, read.get(leaf.key)) for leaf in query.leaves}
         known = {key: rows for key, rows in changes.items() if rows is not None}
-        if why or len(known) < len(changes):
+        if estimated or len(known) < len(changes):
             version = self._writer.replace(self._over(query, self._whole(query)))
             made, rows = self._entry(version, {name: now}), self.cut.rows_changed(query.leaves, {})
-            return Updated(made, self.plan.method, rows, why or _FROM_ALL_ROWS, whole=True)
+            why = estimated or _FROM_ALL_ROWS + (anew or self._why_unknown(query, read))
+            return Updated(made, self.plan.method, rows, why, whole=True, estimated=bool(estimated))
+        if before is not None and self._hold_the_same(query, read):
+            return Updated(self._entry(before.version, {name: now}), self.plan.method, 0)
         version = self._applied(query, known, read)
         changed = self.cut.rows_changed(query.leaves, read)
         return Updated(self._entry(version, {name: now}), self.plan.method, changed)
@@ -283,28 +317,37 @@ class Updater:
         (query,) = self._table.queries
         before, name = self._before, query.query.name
         now = self._furthest(query, before.positions.get(name, {}) if before and not self.anew else {})
-        if before is not None and (
-            self.anew or before.fingerprint != self.plan.fingerprint or not before.generation
-        ):
-            return self._from_scratch(before.generation + 1, now)
         if before is None:
-            return self._from_scratch(1, now)
+            return self._from_scratch(1, now, "first run")
+        generation = before.generation + 1
+        if why := self._why_anew(before):
+            return self._from_scratch(generation, now, why)
+        if not before.generation:
+            return self._from_scratch(generation, now, "it was made without state before")
         state = TableState(self.cut.catalog.state(self._table.name, before.generation))
         state.forget_before(before.tick)
         read = state.positions(before, name)
         if read is None:
-            return self._from_scratch(before.generation + 1, now)
+            return self._from_scratch(generation, now, "its state is missing")
         changed = 0
         if not self._is_current(now, read):
             if why := self._why_whole(query, read):
-                return self._from_scratch(before.generation + 1, now, why)
+                return replace(self._from_scratch(generation, now), why=why, estimated=True)
             changes = self._all_changes(read)
             if changes is None:
-                return self._from_scratch(before.generation + 1, now)
-            try:
-                changed = self._tick(state, changes, now)
-            except (FlowChanged, CheckpointDamaged):
-                return self._from_scratch(before.generation + 1, now)
+                return self._from_scratch(generation, now, self._why_unknown(query, read))
+            if state.last_tick != before.tick and not all(
+                self.cut.adds_only(leaf, read.get(leaf.key))
+                for leaf in query.leaves
+                if isinstance(leaf, FilesLeaf)
+            ):
+                # Nobody has looked whether the files stayed the same while the run that died has read them.
+                return self._from_scratch(generation, now, "the run before died, and files have changed")
+            if not self._hold_the_same(query, read):
+                try:
+                    changed = self._tick(state, changes, now)
+                except (FlowChanged, CheckpointDamaged) as error:
+                    return self._from_scratch(generation, now, error.what)
         ticks = state.ticks_after(before.tick)
         version = before.version
         if ticks:
@@ -331,7 +374,7 @@ class Updater:
         (query,) = self._table.queries
         return in_time_order(rows, query, leaf, self.cut.spark) if leaf.streaming else rows
 
-    def _from_scratch(self, generation: int, now: Positions, why: str = _FROM_ALL_ROWS) -> Updated:
+    def _from_scratch(self, generation: int, now: Positions, why: str = "") -> Updated:
         assert self.plan.inputs is not None
         (query,) = self._table.queries
         if self._before is not None and not self.anew:
@@ -347,7 +390,7 @@ class Updater:
         else:
             version = self._writer.replace(no_rows(self._table.schema, self.cut.spark))
         made = self._entry(version, {query.query.name: now}, generation, state.last_tick)
-        return Updated(made, Method.INCREMENTAL, changed, why, whole=True)
+        return Updated(made, Method.INCREMENTAL, changed, _FROM_ALL_ROWS + why, whole=True)
 
     def _shards(self, query: AnalysedQuery) -> int:
         """Return the number of state shards: a task holds the rows of one in memory."""
