@@ -136,6 +136,78 @@ def test_a_run_that_goes_on(project: Project, monkeypatch: pytest.MonkeyPatch) -
     ]
 
 
+def test_an_error_in_the_project_does_not_end_a_run_that_goes_on(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = SQL.partition(";")[2]
+    steps = iter([
+        lambda: project.write("c.sql", "CREATE MATERIALIZED VIEW more AS SELEKT 1;"),
+        lambda: project.add("in", 2, [{"id": 9, "v": 1}]),
+        lambda: project.write("b.sql", right.replace("count(*)", "count(*, missing)")),
+        lambda: project.write("a.py", EVENTS.replace("return", "retrun")),
+        lambda: project.write("a.py", EVENTS),
+        lambda: (project.write("b.sql", right), project.write("c.sql", "")),
+    ])  # fmt: skip
+
+    def paused(_: float) -> None:
+        step = next(steps, None)
+        if step is None:
+            raise KeyboardInterrupt
+        step()
+
+    monkeypatch.setattr(commands, "sleep", paused)
+    ended = penstock("run", "--continuous")
+    assert ended.exit_code == 130
+    said = [line.partition(": ")[2] for line in shown(ended.stdout, project).splitlines() if "TIME: " in line]
+    news = said[said.index("The project has an ERROR; what it concerns stays as it is.") :]
+    done = [line.partition(",")[0] for line in news]
+    assert done[:5] == [
+        "The project has an ERROR; what it concerns stays as it is.",
+        "Flow spark_catalog.default.events has COMPLETED: 8 rows",
+        "Flow spark_catalog.default.counts has COMPLETED: 3 rows",
+        "Flow spark_catalog.default.sketch has COMPLETED: 1 rows",
+        "The project has an ERROR; what it concerns stays as it is.",
+    ]
+    assert set(done[5:]) == {done[0]}
+    for part in ("SELEKT", "missing", "retrun"):
+        assert part in ended.stdout
+    assert "ORPHANED" not in ended.stdout
+    assert project.rows("counts").total() == 3
+
+
+def test_tables_that_are_no_longer_defined_are_listed_and_removed(project: Project) -> None:
+    project.write("c.sql", "CREATE MATERIALIZED VIEW more USING CHANGELOG AS SELECT id FROM events;")
+    assert "ORPHANED" not in penstock("run").stdout
+    project.write(
+        "b.sql",
+        SQL.partition(";")[2].replace("VIEW counts", "VIEW numbers").replace("FROM counts", "FROM numbers"),
+    )
+    project.write("c.sql", "")
+    run = penstock("run", "--log-format", "json").stdout.splitlines()
+    lines = [json.loads(line) for line in run]
+    assert [line["table"] for line in lines if line.get("state") == "ORPHANED"] == [
+        "spark_catalog.default.counts", "spark_catalog.default.more",
+    ]  # fmt: skip
+    assert lines[-1]["run"] == "COMPLETED"
+    for arguments, said in {
+        ("numbers",): "P802 BadDefinition: spark_catalog.default.numbers is defined in the project",
+        ("nope",): "P803 UnknownDataset: the storage has no table 'nope' that the project does not define",
+        (): "give either names of tables or --orphans",
+    }.items():
+        refused = penstock("drop", *arguments)
+        assert refused.exit_code == 2
+        assert said in refused.output
+    assert penstock("drop", "More").exit_code == 2
+    assert penstock("drop", "default.more").stdout == "spark_catalog.default.more is removed\n"
+    assert penstock("drop", "--orphans").stdout == "spark_catalog.default.counts is removed\n"
+    assert penstock("drop", "--orphans").stdout == "no table is orphaned\n"
+    left = {each.name for kind in ("tables", "changes", "state", "changelog")
+            for each in (project.root / "storage" / kind).glob("default/*")}  # fmt: skip
+    assert not left & {"counts", "more"}
+    assert project.rows("numbers").total() == 3
+    assert "ORPHANED" not in penstock("run").stdout
+
+
 def test_a_dry_run_writes_nothing(project: Project) -> None:
     dry = penstock("dry-run")
     assert dry.exit_code == 0

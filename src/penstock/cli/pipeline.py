@@ -13,12 +13,13 @@ import typer
 
 from penstock.cli.exit_codes import FAILED, signal_code
 from penstock.cli.inspect_flow import Format, drawing_of
+from penstock.errors import BadInput, PenstockError
 from penstock.pipelines.policy import Policy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.pipelines.run import Event, Observer, RunReport
+    from penstock.pipelines.run import Observer, RunReport
     from penstock.pipelines.spec import PipelineSpec
 
 pipeline = typer.Typer(
@@ -66,8 +67,10 @@ def run(
     """Bring the tables of a pipeline up to date, and publish all of them at once.
 
     A table that fails keeps its rows, and so do those that read it; the exit code is 1 then. With
-    --continuous it is tried again, as files of the project are read again, and only what changes is shown.
+    --continuous it is tried again, as files of the project are read again, and only what changes is shown. A
+    file with an error then leaves its tables as they are, and the others go on.
     """
+    from penstock.cli.pipeline_events import JSON_PRINTER, TEXT_PRINTER, News
     from penstock.pipelines.run import Selection, run_pipeline
     from penstock.pipelines.update import Stopped
 
@@ -78,24 +81,45 @@ def run(
             selection = Selection((*selection.refresh, *selection.full))
             if continuous:
                 typer.echo(f"following all inputs, every {every:g} seconds; Ctrl-C stops", err=True)
+            news = News(observer, report, JSON_PRINTER if log_format is LogFormat.JSON else TEXT_PRINTER)
+            if continuous:
+                news.report(report)
             while continuous:
                 sleep(every)
-                run_pipeline(project, spark, selection, policy=refresh_policy, observer=_only_news(observer))
+                try:
+                    report = run_pipeline(
+                        project,
+                        spark,
+                        selection,
+                        policy=refresh_policy,
+                        observer=news.event,
+                        without_wrong=True,
+                    )
+                    news.report(report)
+                except PenstockError as error:
+                    news.errors([error])
     except Stopped as stopped:
         typer.echo("stopped: all tables are as the last run left them", err=True)
         raise typer.Exit(signal_code(stopped.signal)) from None
     _finish(report, log_format)
 
 
-def _only_news(observer: Observer) -> Observer:
-    """Show tables that changed, and those that could not be brought up to date."""
-    from penstock.pipelines.run import State
+@pipeline.command()
+def drop(
+    tables: Annotated[list[str] | None, typer.Argument(metavar="TABLE...", help="Tables to remove.")] = None,
+    orphans: Annotated[
+        bool, typer.Option("--orphans", help="Remove all tables that the project does not define.")
+    ] = False,
+    spec: Spec = None,
+) -> None:
+    """Remove tables that the project no longer defines, with rows, state and what was delivered of them."""
+    from penstock.pipelines.maintenance import drop as remove
 
-    def observed(event: Event) -> None:
-        if event.changed or event.state in (State.FAILED, State.SKIPPED):
-            observer(event)
-
-    return observed
+    if bool(tables) == orphans:
+        raise BadInput("give either names of tables or --orphans", fix="penstock pipeline drop TABLE")
+    with _session(spec) as (project, spark):
+        removed = remove(project, spark, _names(tables), orphans=orphans)
+    typer.echo("\n".join(f"{name} is removed" for name in removed) or "no table is orphaned")
 
 
 @pipeline.command()
@@ -172,8 +196,8 @@ def _observer(log_format: LogFormat) -> Generator[Observer]:
 
 
 def _finish(report: RunReport, log_format: LogFormat) -> None:
-    from penstock.cli.pipeline_events import json_end, text_end
+    from penstock.cli.pipeline_events import JSON_PRINTER, TEXT_PRINTER
 
-    {LogFormat.JSON: json_end, LogFormat.TEXT: text_end}[log_format](report)
+    (JSON_PRINTER if log_format is LogFormat.JSON else TEXT_PRINTER).end(report)
     if report.failed:
         raise typer.Exit(FAILED)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence, Set
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import typer
 
+from penstock.errors import PenstockError
 from penstock.pipelines.definitions import TableName
 from penstock.pipelines.graph import message_of
 from penstock.pipelines.run import Event, Observer, RunReport, State
@@ -36,11 +38,6 @@ def _sentence(event: Event) -> str:
             return f"Flow {event.dataset.title} is {event.state.value}."
 
 
-def text_end(report: RunReport) -> None:
-    nothing = "" if report.events else " The project defines no tables."
-    typer.echo(f"{_now()}: Run {'has FAILED' if report.failed else 'is COMPLETED'}.{nothing}")
-
-
 def _done(event: Event) -> str:
     """Return what an update did."""
     updated = event.updated
@@ -57,8 +54,78 @@ def json_lines(event: Event) -> None:
     typer.echo(json.dumps(_facts(event)))
 
 
-def json_end(report: RunReport) -> None:
-    typer.echo(json.dumps({"at": _stamp(), "run": "FAILED" if report.failed else "COMPLETED"}))
+@dataclass(frozen=True, slots=True)
+class Printer:
+    """Printer of what is not about one table of the project."""
+
+    orphan: Callable[[TableName], str]
+    error: Callable[[PenstockError], str]
+    last: Callable[[RunReport], str]
+
+    def end(self, report: RunReport) -> None:
+        for name in report.orphans:
+            typer.echo(self.orphan(name))
+        typer.echo(self.last(report))
+
+
+def _outcome(report: RunReport) -> str:
+    nothing = "" if report.events else " The project defines no tables."
+    return f"{_now()}: Run {'has FAILED' if report.failed else 'is COMPLETED'}.{nothing}"
+
+
+TEXT_PRINTER = Printer(
+    lambda name: (
+        f"{_now()}: Table {name} is ORPHANED: the project does not define it, and no run refreshes it. "
+        f"To remove it: penstock pipeline drop {name.database}.{name.table}"
+    ),
+    lambda error: f"{_now()}: The project has an ERROR; what it concerns stays as it is.\nError: {error}",
+    _outcome,
+)
+
+JSON_PRINTER = Printer(
+    lambda name: json.dumps({"at": _stamp(), "table": str(name), "state": "ORPHANED"}),
+    lambda error: json.dumps({"at": _stamp(), "error": message_of(error)}),
+    lambda report: json.dumps({"at": _stamp(), "run": "FAILED" if report.failed else "COMPLETED"}),
+)
+
+
+class News:
+    """What is new in a run after others: tables that changed, and failures and orphans that were not there.
+
+    report: of the run before.
+    """
+
+    def __init__(self, observer: Observer, report: RunReport, printer: Printer) -> None:
+        self._observer = observer
+        self._printer = printer
+        self._failures = {name: _trouble(event) for name, event in report.events.items()}
+        self._errors: Set[str] = set()
+        self._orphans = set[TableName]()
+
+    def event(self, event: Event) -> None:
+        if event.state not in (State.COMPLETED, State.FAILED, State.SKIPPED):
+            return
+        trouble = _trouble(event)
+        if event.changed or (trouble and trouble != self._failures.get(event.table)):
+            self._observer(event)
+        self._failures[event.table] = trouble
+
+    def report(self, report: RunReport) -> None:
+        self.errors(report.errors)
+        if not report.errors:
+            for name in sorted(set(report.orphans) - self._orphans):
+                typer.echo(self._printer.orphan(name))
+            self._orphans = set(report.orphans)
+
+    def errors(self, errors: Sequence[PenstockError]) -> None:
+        said = {str(error): error for error in errors}
+        for text in (each for each in said if each not in self._errors):
+            typer.echo(self._printer.error(said[text]))
+        self._errors = said.keys()
+
+
+def _trouble(event: Event) -> str:
+    return f"{event.state} {event.error}" if event.state in (State.FAILED, State.SKIPPED) else ""
 
 
 def _facts(event: Event) -> dict[str, Any]:

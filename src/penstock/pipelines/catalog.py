@@ -20,7 +20,7 @@ has changed nothing but the state of tables, which is ahead then: the next run t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -201,6 +201,18 @@ class Catalog:
         self._current, self.published, self.entries = run, dict(published), dict(entries)
         (self._folder / _UNPUBLISHED).unlink(missing_ok=True)
         self._clean()
+
+    def drop(self, names: Collection[TableName]) -> None:
+        """Remove tables, with all that is kept of them. Raises `PipelineInUse` like `commit`."""
+        published, entries = (
+            {name: entry for name, entry in of.items() if name not in names}
+            for of in (self.published, self.entries)
+        )
+        self.commit(published, entries)
+        for name in names:
+            for kind in ("tables", "changes", "state", "delta", "changelog"):
+                remove_folder(self._of(kind, name))
+                remove_empty(self._of(kind, name).parent)
 
     def _link(self, run: int) -> None:
         """Make the catalogue of a run the one that readers find."""

@@ -208,7 +208,7 @@ class Cut:
             if at is not None:
                 came.remove(at)
                 gone.remove(path)
-        return FileChanges(frozenset(came), frozenset((path, *was[path]) for path in gone))
+        return FileChanges(frozenset(came), frozenset((path, was[path][0], was[path][1]) for path in gone))
 
     def _why_not_compared(self, leaf: FilesLeaf, found: FileChanges) -> str:
         """Return why the files that went cannot be compared with those that came; empty if they can."""

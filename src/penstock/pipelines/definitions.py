@@ -123,6 +123,14 @@ def places(dataset: Dataset, queries: Iterable[Query]) -> list[SourceLocation]:
     return list(dict.fromkeys([dataset.location, *(query.location for query in queries)]))
 
 
+def name_of_text(text: str, database: str) -> TableName:
+    """Return the table that a name on the command line means. database: of a name without one."""
+    *before, table = (part.strip("`") for part in text.split("."))
+    if len(before) > 1 and before[0].lower() == CATALOG:
+        del before[0]
+    return TableName(".".join(before) or database, table)
+
+
 @dataclass(slots=True)
 class Definitions:
     """Datasets and queries of a pipeline, as its files bring them. database: of names without one."""
@@ -175,11 +183,7 @@ class Definitions:
 
     def find(self, text: str) -> Dataset:
         """Return the dataset of a name on the command line. Raises `UnknownDataset`."""
-        parts = [part.strip("`") for part in text.split(".")]
-        found = None
-        if len(parts) < 3 or parts[0].lower() == CATALOG:
-            database = parts[-2] if len(parts) > 1 else self.database
-            found = self.datasets.get(TableName(database, parts[-1]).folded)
+        found = self.datasets.get(name_of_text(text, self.database).folded)
         if found is None or not found.kind.is_stored:
             known = ", ".join(sorted(str(d.name) for d in self.datasets.values() if d.kind.is_stored))
             raise UnknownDataset(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from penstock.errors import SourceLocation
+from penstock.errors import PenstockError, SourceLocation
 from penstock.pipelines.catalog import Catalog, TableEntry
 from penstock.pipelines.cut import Cut
-from penstock.pipelines.definitions import Dataset, TableName
+from penstock.pipelines.definitions import SNAPSHOTS, Dataset, TableName
 from penstock.pipelines.delta_source import register_delta
 from penstock.pipelines.errors import BadDefinition, BadSpec, Report
 from penstock.pipelines.graph import Graph, Table, analysed, message_of, read_definitions
@@ -88,13 +88,19 @@ Observer: TypeAlias = Callable[[Event], object]
 
 @dataclass(frozen=True, slots=True)
 class RunReport(Shown):
-    """What a run did: the last event of each table."""
+    """What a run did: the last event of each table.
+
+    orphans: tables of the storage that the project does not define. errors: of files, statements and tables
+    that were left out, if the run was to go on without them.
+    """
 
     events: Mapping[TableName, Event]
+    orphans: Sequence[TableName] = ()
+    errors: Sequence[PenstockError] = ()
 
     @property
     def failed(self) -> bool:
-        return any(event.state is State.FAILED for event in self.events.values())
+        return bool(self.errors) or any(event.state is State.FAILED for event in self.events.values())
 
 
 @contextmanager
@@ -182,8 +188,11 @@ def run_pipeline(
     *,
     policy: Policy | None = None,
     observer: Observer = lambda event: None,
+    without_wrong: bool = False,
 ) -> RunReport:
     """Bring the tables of a pipeline up to date and publish them.
+
+    without_wrong: leave out files, statements and tables with errors, instead of raising these.
 
     A table that fails, and those that read it, keep their rows; so do those that are not selected. Whatever
     ends the run before it publishes leaves all tables as they were.
@@ -192,11 +201,38 @@ def run_pipeline(
     """
     from pyspark.sql import SparkSession
 
-    with Catalog.open(spec.storage) as catalog, planned(spec, spark, policy) as (graph, plans):
+    errors: list[PenstockError] = []
+    report = errors.append if without_wrong else None
+    with Catalog.open(spec.storage) as catalog, planned(spec, spark, policy, report) as (graph, plans):
+        graph = _with_plans(graph, plans)
         selected, anew = _selected(graph, selection or Selection())
         session = SparkSession.getActiveSession()
         assert session is not None
-        return _Run(catalog, graph, plans, session, selected, anew, observer).run()
+        done = _Run(catalog, graph, plans, session, selected, anew, observer).run()
+        # What is left out of the project only because of an error is no orphan.
+        orphans = () if errors else orphans_of(catalog, graph)
+        return replace(done, orphans=orphans, errors=errors)
+
+
+def _with_plans(graph: Graph, plans: Mapping[TableName, TablePlan]) -> Graph:
+    """Return a graph without the tables that cannot be planned, and those that read them."""
+    kept: dict[TableName, Table] = {}
+    for table in graph.tables:
+        if table.name in plans and table.reads <= kept.keys():
+            kept[table.name] = table
+    return replace(graph, tables=tuple(kept.values()))
+
+
+def orphans_of(catalog: Catalog, graph: Graph) -> list[TableName]:
+    """Return the tables of a storage that its project does not define: renamed, or removed.
+
+    Also kept snapshots that nothing reads. Of a table whose source cannot be reached, nobody knows which it
+    would read.
+    """
+    defined = {table.name for table in graph.tables}
+    if any(table.failure is not None for table in graph.tables):
+        defined |= {name for name in catalog.entries if name.database == SNAPSHOTS}
+    return sorted(catalog.entries.keys() - defined)
 
 
 def default_policy(spec: PipelineSpec) -> Policy:
