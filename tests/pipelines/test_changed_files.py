@@ -208,3 +208,17 @@ def test_the_reason_of_what_is_made_from_all_rows(tmp_path: Path, spark: SparkSe
     spec = project.root / "spark-pipeline.yml"
     spec.write_text(spec.read_text() + "configuration: {spark.sql.legacy.timeParserPolicy: LEGACY}\n")
     assert "spark.sql.legacy.timeParserPolicy is LEGACY, was CORRECTED" in why(project.run(), "sums")
+
+
+def test_a_column_of_files_that_a_query_does_not_read_may_come_and_go(project: Project) -> None:
+    project.write("a.py", PYTHON.replace("land STRING", "land STRING, note STRING"))
+    project.add("shops", 2, [{"shop": 0, "land": "it", "note": "n"}])
+    report = project.run()
+    assert "its columns have changed (note is new)" in why(report, "big")
+    assert (why(report, "sums"), rows_read(report, "sums")) == ("", 1)
+    assert project.rows("sums") == Counter({("de", 30): 1, ("fr", 20): 1, ("it", 10): 1})
+    project.write("a.py", PYTHON)
+    project.add("shops", 3, [{"shop": 1, "land": "it"}])
+    report = project.run()
+    assert (why(report, "sums"), rows_read(report, "sums")) == ("", 1)
+    assert project.rows("sums") == Counter({("de", 30): 1, ("fr", 20): 1, ("it", 20): 1})

@@ -506,6 +506,21 @@ def run_best(spark: Any, checkpoint: Path, flow: Flow | None = None) -> Any:
     return run(flow or best_bids(), spark, sources=sources, sinks={}, checkpoint=checkpoint, shards=2)
 
 
+class Noted(NamedTuple):
+    auction: int
+    note: str | None
+    price: int
+
+
+def test_a_column_that_nobody_reads_may_come(spark: Any, tmp_path: Path) -> None:
+    started(spark, tmp_path / "checkpoint")
+    changed = Flow("best bids")
+    bids = changed.source("bids", Noted)
+    changed.sink("best", bids.group_by(col.auction).agg(best=ps.max(col.price), n=ps.count()))
+    (tmp_path / "in" / "2.json").write_text(json.dumps({"auction": 0, "note": "n", "price": 10_000}) + "\n")
+    assert run_best(spark, tmp_path / "checkpoint", changed).rows_in == 1
+
+
 def test_a_changed_flow_on_an_old_checkpoint_is_refused(spark: Any, tmp_path: Path) -> None:
     started(spark, tmp_path / "checkpoint")
     changed = Flow("best bids")

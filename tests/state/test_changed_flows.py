@@ -160,6 +160,75 @@ def test_two_operators_that_do_the_same_keep_each_its_own_state(tmp_path: Path, 
     assert run(build, tmp_path, BIDS)["0"] == Counter({("a", 8): 1, ("b", 7): 1, ("a", 2): -1, ("b", 3): -1})
 
 
+# -- columns that nobody reads -----------------------------------------------------------------------
+
+
+class Noted(NamedTuple):
+    item: str
+    note: str | None
+    price: int
+    more: int | None = None
+
+
+def over(kind: Any, then: Callable[[Any], Any]) -> Build:
+    """A flow over bids of a kind, with the same columns of it read."""
+    return lambda flow: flow.sink("best", then(flow.source("bids", kind)))
+
+
+READERS: dict[str, Callable[[Any], Any]] = {
+    "aggregate": lambda bids: bids.group_by(col.item).agg(best=ps.max(col.price)),
+    "filter": lambda bids: bids.filter(col.price > 1).group_by(col.item).agg(best=ps.max(col.price)),
+    "computed": lambda bids: bids.select(col.item, p=col.price * 2).group_by(col.item).agg(s=ps.sum(col.p)),
+    "selected": lambda bids: bids.select(col.item, col.price).distinct(),
+    "join": lambda bids: bids.join(bids.select(col.item, p=col.price + 1), on="item").select(col.item, col.p),
+    "two": lambda bids: bids.select(col.item).distinct().join(
+        bids.group_by(col.item).agg(n=ps.count()), on="item"
+    ),
+}  # fmt: skip
+
+
+def noted(rows: list[Bid]) -> list[Noted]:
+    return [Noted(row.item, f"note {row.price}", row.price) for row in rows]
+
+
+def tables_of(build: Build, folder: Path, rows: Any, out: Path) -> Counter[Any]:
+    """Run to the end of `rows` with a table as sink; its rows."""
+    import pyarrow.parquet as pq
+
+    ps.run(flow_of(build), {"bids": rows}, {"best": TableFiles(out)}, checkpoint=folder, tick_rows=2)
+    return Counter(tuple(row.values()) for row in pq.read_table(out / "current").to_pylist())
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_columns_that_nobody_reads_may_come_and_go(tmp_path: Path, reader: str) -> None:
+    before, after = over(Bid, READERS[reader]), over(Noted, READERS[reader])
+    whole = tables_of(before, tmp_path / "whole", BIDS, tmp_path / "all")
+    tables_of(before, tmp_path / "c", BIDS[:3], tmp_path / "out")
+    tables_of(after, tmp_path / "c", noted(BIDS[:6]), tmp_path / "out")
+    assert tables_of(before, tmp_path / "c", BIDS, tmp_path / "out") == whole
+
+
+@pytest.mark.parametrize("reads", [lambda bids: bids.distinct(), lambda bids: bids.filter(lambda bid: True)])
+def test_columns_that_are_read_with_the_rest_count(tmp_path: Path, reads: Any) -> None:
+    then: Any = lambda bids: reads(bids).group_by(col.item).agg(n=ps.count())  # noqa: E731
+    run(over(Bid, then), tmp_path, BIDS[:3])
+    with pytest.raises(FlowChanged, match="note is new"):
+        run(over(Noted, then), tmp_path, noted(BIDS))  # type: ignore[arg-type]
+
+
+def test_a_manifest_of_a_time_when_all_columns_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unread = over(Noted, READERS["aggregate"])
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.engine.resume.add_live_columns", lambda description, graph: description)
+        tables_of(unread, tmp_path / "c", noted(BIDS[:3]), tmp_path / "out")
+    for rows in (BIDS[:5], BIDS):
+        found = tables_of(unread, tmp_path / "c", noted(rows), tmp_path / "out")
+    assert found == Counter({("a", 8): 1, ("b", 7): 1})
+    tables_of(over(Bid, READERS["aggregate"]), tmp_path / "c", BIDS, tmp_path / "out")
+
+
 # -- refused ----------------------------------------------------------------------------------------
 
 

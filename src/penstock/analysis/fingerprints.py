@@ -8,12 +8,17 @@ import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.analysis.canonical_data import Json, dataclass_parameters, without_display_parts
+from penstock.analysis.column_liveness import live_columns
 from penstock.analysis.flow_diff import fingerprinted_part, render_flow_diff
 from penstock.analysis.node_labels import user_name
+from penstock.expr.tree import Column
+from penstock.flow.operators.select import Select
+from penstock.flow.operators.source import Source
 from penstock.graph.graph_algorithms import adjacency_lists, strongly_connected_components
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from penstock.expr.types import Schema
     from penstock.graph.node import FlowGraph, Node
@@ -71,14 +76,52 @@ Description: TypeAlias = "dict[str, Any]"
 """Description of a node, as made by `describe_nodes`."""
 
 
+def add_live_columns(description: Sequence[Description], graph: FlowGraph) -> list[Description]:
+    """Add to a description which columns matter, so that others may come and go.
+
+    live:    columns of a node that its readers depend on, if its rows do not depend on the others; else None.
+    narrows: columns of a node that only leaves out others; else None.
+    """
+    return [
+        {
+            **described,
+            "live": _ordered(node.schema, live) if _is_independent(node) else None,
+            "narrows": _narrowed(node),
+        }
+        for described, node, live in zip(description, graph.nodes, live_columns(graph), strict=True)
+    ]
+
+
+def _is_independent(node: Node) -> bool:
+    """Return whether the columns of a node are computed without its other columns."""
+    return isinstance(node.operator, Source) or node.operator.row_by_row
+
+
+def _ordered(schema: Schema, columns: AbstractSet[str]) -> list[str]:
+    return [name for name in schema.names if name in columns]
+
+
+def _narrowed(node: Node) -> list[str] | None:
+    if not isinstance(node.operator, Select) or node.schema.scalar:
+        return None
+    same = all(isinstance(value, Column) and value.name == name for name, value in node.operator.columns)
+    return list(node.schema.names) if same else None
+
+
 def node_identities(description: Sequence[Description]) -> list[str]:
-    """Return the identity of each node, in order."""
+    """Return the identity of each node, in order.
+
+    Columns that nobody reads are no part of it, where the description tells which these are.
+    """
     own = [_hash(_alone(node)) for node in description]
     found: list[str] = [""] * len(own)
     reads = [(source, at) for at, node in enumerate(description) for source in node["inputs"]]
     # In reverse topological order, so that readers come first.
     for group in reversed(strongly_connected_components(adjacency_lists(len(own), reads))):
         inside = set(group)
+        if (source := _narrowed_input(description, group)) is not None:
+            found[group[0]] = found[source]
+            continue
         now = {at: own[at] for at in group}
         # In a loop, nodes depend on their readers: as many rounds as it has members distinguish them.
         for _ in group:
@@ -91,8 +134,22 @@ def node_identities(description: Sequence[Description]) -> list[str]:
     return found
 
 
+def _narrowed_input(description: Sequence[Description], group: Sequence[int]) -> int | None:
+    """Return the input of a node that leaves out just those columns of it that nobody reads."""
+    node = description[group[0]]
+    if len(group) > 1 or node.get("narrows") is None or group[0] in node["inputs"]:
+        return None
+    (source,) = node["inputs"]
+    return source if description[source].get("live") == node["narrows"] else None
+
+
 def _alone(node: Description) -> list[Any]:
-    return without_display_parts([node[key] for key in ("kind", "parameters", "schema")])
+    kind, parameters, schema = (node[key] for key in ("kind", "parameters", "schema"))
+    if (live := node.get("live")) is not None:
+        schema = {**schema, "columns": [column for column in schema["columns"] if column[0] in live]}
+        if kind == Source.kind:
+            parameters = {**parameters, "schema": schema}
+    return without_display_parts([kind, parameters, schema])
 
 
 def _hash(value: Any) -> str:

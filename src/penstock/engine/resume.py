@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.analysis.canonical_data import to_canonical_data
-from penstock.analysis.fingerprints import describe_nodes, fingerprint, node_identities
+from penstock.analysis.fingerprints import add_live_columns, describe_nodes, fingerprint, node_identities
 from penstock.analysis.state_compatibility import (
     Kept,
     ResumedDescription,
@@ -55,17 +55,22 @@ class ResumeBinding:
 
     def __call__(self, folder: Path, last: Manifest | None, tick: int) -> Manifest:
         here = self._description()
+        carried = None
         if last is None:
             described = name_new_state(here)
         else:
-            carried = carry_over_state_names(last.description, here, tick)
+            # A manifest without them was written when all columns counted.
+            counts_all = any("live" not in node for node in last.description)
+            compared = [without_live_columns(node) for node in here] if counts_all else here
+            carried = carry_over_state_names(last.description, compared, tick)
             # Another engine keeps state in another form: that is the reason to give, and not this.
             check_engine(folder, last, self.layout(read_state_names(carried.description)))
             if carried.missing:
                 raise self._changed(folder, last, here, carried)
             if self.shards is not None:
                 check_shards(folder, last, self.shards)
-            described = carried.description
+            states = (node["state"] for node in carried.description)
+            described = [{**node, "state": state} for node, state in zip(here, states, strict=True)]
         manifest = Manifest(
             fingerprint(self.graph),
             described,
@@ -73,13 +78,14 @@ class ResumeBinding:
             self.layout(read_state_names(described)),
             accumulating_sinks(self.graph, described, self.sinks),
         )
-        if last is not None:
+        if last is not None and carried is not None:
             check_layout(folder, last, manifest)
-            check_sinks(folder, last, manifest, tick)
+            sinks = accumulating_sinks(self.graph, carried.description, self.sinks)
+            check_sinks(folder, last, sinks, tick)
         return manifest
 
     def _description(self) -> list[dict[str, Any]]:
-        described = add_kept_state(describe_nodes(self.graph), self.keeps)
+        described = add_kept_state(add_live_columns(describe_nodes(self.graph), self.graph), self.keeps)
         places = (str(node.location) for node in self.graph.nodes)
         return [{**node, "place": location} for node, location in zip(described, places, strict=True)]
 
@@ -100,6 +106,10 @@ class ResumeBinding:
             checkpoint=str(folder),
             diff=difference,
         )
+
+
+def without_live_columns(node: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in node.items() if key not in ("live", "narrows")}
 
 
 def kept_by_node(slots: Iterable[Slot]) -> dict[int, Kept]:
@@ -172,9 +182,9 @@ def accumulating_sinks(
     return found
 
 
-def check_sinks(folder: Path, last: Manifest, now: Manifest, tick: int) -> None:
+def check_sinks(folder: Path, last: Manifest, sinks: Iterable[Mapping[str, Any]], tick: int) -> None:
     """Raise `FlowChanged` for a sink whose content would miss earlier changes."""
-    for sink in now.sinks:
+    for sink in sinks:
         # The place tells what is in it; a place that is new may be the old one under another name.
         same = [s for s in last.sinks if s["target"] == sink["target"]] or [
             s for s in last.sinks if s["name"] == sink["name"]

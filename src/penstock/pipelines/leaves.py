@@ -148,6 +148,8 @@ def _lines(
     kind: str = node.nodeName()
     if kind == "LocalRelation":
         yield depth, kind, f"{_digest_of_rows(node)} {node.output().toString()}"
+    elif kind == "Project":
+        yield depth, kind, f"{[text for text in _texts(node.projectList()) if _is_read(text, read)]}"
     elif leaf is None:
         yield depth, kind, node.simpleString(_MOST_FIELDS)
     elif isinstance(leaf, FilesLeaf):
@@ -160,7 +162,7 @@ def _lines(
 
 
 _BY_REFERENCE = frozenset(
-    {"Project", "Filter", "Aggregate", "Join", "Window", "Sort", "SubqueryAlias", "View", "GlobalLimit"}
+    {"Filter", "Aggregate", "Join", "Window", "Sort", "SubqueryAlias", "View", "GlobalLimit"}
     | {"LocalLimit", "Deduplicate", "ResolvedHint", "Repartition", "RepartitionByExpression"}
     | {"EventTimeWatermark"}
 )
@@ -174,26 +176,39 @@ def _numbers_read(plan: Any) -> Set[str] | None:
     if plan.subqueriesAll().size():
         return None
     found = set(_ID.findall(plan.output().toString()))
+    # A parent comes before its children: what it reads of them is known then.
     waiting = [plan]
     while waiting:
         node = waiting.pop()
         children = items(node.children())
         waiting += children
-        if node.nodeName() in _BY_REFERENCE:
+        if node.nodeName() == "Project":
+            made = [text for text in _texts(node.projectList()) if _is_read(text, found)]
+            found.update(*map(_ID.findall, made))
+        elif node.nodeName() in _BY_REFERENCE:
             found.update(_ID.findall(node.references().toSeq().toString()))
         else:
             found.update(*(_ID.findall(child.output().toString()) for child in children))
     return found
 
 
+def _texts(expressions: Any) -> list[str]:
+    return [str(each.toString()) for each in items(expressions)]
+
+
+def _is_read(text: str, read: Set[str] | None) -> bool:
+    """Return whether what a named expression makes, whose number is its last one, is read."""
+    return read is None or not (numbers := _ID.findall(text)) or numbers[-1] in read
+
+
 def _columns_read(node: Any, read: Set[str] | None) -> list[str]:
     """Return the columns of a relation that a query reads, with their types."""
-    columns = [str(attribute.toString()) for attribute in items(node.output())]
+    columns = _texts(node.output())
     types = [field["type"] for field in json.loads(node.schema().json())["fields"]]
     return [
         f"{column} {json.dumps(type)}"
         for column, type in zip(columns, types, strict=True)
-        if read is None or _ID.findall(column)[-1] in read
+        if _is_read(column, read)
     ]
 
 
