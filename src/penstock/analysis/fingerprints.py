@@ -139,12 +139,13 @@ def _narrowed_input(description: Sequence[Description], group: Sequence[int]) ->
     node = description[group[0]]
     if len(group) > 1 or node.get("narrows") is None or group[0] in node["inputs"]:
         return None
-    (source,) = node["inputs"]
-    return source if description[source].get("live") == node["narrows"] else None
+    source: int = node["inputs"][0]
+    read: Description = description[source]
+    return source if read.get("live") == node["narrows"] else None
 
 
 def _alone(node: Description) -> list[Any]:
-    kind, parameters, schema = (node[key] for key in ("kind", "parameters", "schema"))
+    kind, parameters, schema = node["kind"], node["parameters"], node["schema"]
     if (live := node.get("live")) is not None:
         schema = {**schema, "columns": [column for column in schema["columns"] if column[0] in live]}
         if kind == Source.kind:

@@ -123,6 +123,28 @@ def drop(
 
 
 @pipeline.command()
+def compact(
+    erase: Annotated[
+        bool, typer.Option("--erase", help="Remove everything that was taken back, at once.")
+    ] = False,
+    spec: Spec = None,
+) -> None:
+    """Write state and output anew, so that no file of the storage holds values that no current row has.
+
+    Exit code 1 if something stays, which is printed. Readers of the tables' earlier version lose its files.
+    """
+    from penstock.pipelines.maintenance import erase as erase_storage
+    from penstock.pipelines.spec import find_spec, read_spec
+
+    if not erase:
+        raise BadInput("penstock pipeline compact needs --erase", fix="penstock pipeline compact --erase")
+    stays = erase_storage(read_spec(spec or find_spec(Path.cwd())))
+    typer.echo("\n".join(f"not erased: {each}" for each in stays) or "erased")
+    if stays:
+        raise typer.Exit(FAILED)
+
+
+@pipeline.command()
 def dry_run(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
     """Read and analyse a pipeline without running it."""
     from penstock.pipelines.run import planned

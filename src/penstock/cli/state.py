@@ -1,4 +1,4 @@
-"""`penstock state`: show the contents of a checkpoint, also while its flow runs."""
+"""`penstock state`: show the contents of a checkpoint, or erase what it no longer holds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from penstock.cli.text_tables import create_console, create_table
 from penstock.errors import BadInput
@@ -17,7 +18,53 @@ if TYPE_CHECKING:
 Folder = Annotated[str, typer.Argument(help="The folder of a checkpoint.")]
 
 
-def state(
+class _ShowsByDefault(TyperGroup):
+    """Group in which `penstock state FOLDER` is short for `penstock state show FOLDER`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        known = args and (args[0] in self.commands or args[0] == "--help")
+        return super().parse_args(ctx, args if known or not args else ["show", *args])
+
+
+state = typer.Typer(
+    name="state",
+    cls=_ShowsByDefault,
+    no_args_is_help=True,
+    help="Show a checkpoint (penstock state FOLDER), or erase what it no longer holds.",
+)
+
+
+@state.command()
+def compact(
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLACE",
+            help="Folder of a checkpoint, changelog or table sink; or a store of collections.",
+        ),
+    ],
+    erase: Annotated[
+        bool, typer.Option("--erase", help="Give up earlier ticks, and everything that was taken back.")
+    ] = False,
+) -> None:
+    """Write state or output anew, so that no file holds values that no current row has.
+
+    Flows that use it must not be running; a store of collections may be in use.
+    """
+    from penstock.cli.erasure import erase_place
+
+    if not erase:
+        raise BadInput(
+            "penstock state compact needs --erase",
+            why="Runs merge files by themselves. This gives up the ticks that a rewind would go back to.",
+            fix=f"penstock state compact --erase {place}",
+        )
+    for line in erase_place(place):
+        typer.echo(line)
+
+
+@state.command()
+def show(
     folder: Folder,
     operator: Annotated[
         str | None, typer.Option("--operator", "-o", help="Show only this operator, shard by shard.")

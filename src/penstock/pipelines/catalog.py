@@ -214,6 +214,18 @@ class Catalog:
                 remove_folder(self._of(kind, name))
                 remove_empty(self._of(kind, name).parent)
 
+    def forget_earlier(self) -> None:
+        """Remove what only the catalogue before names. Readers of its tables lose their files."""
+        for run in self._runs():
+            if run != self._current:
+                remove_folder(self._folder / str(run))
+        self._clean()
+
+    def forget_changes(self) -> None:
+        """Remove the changes between versions, which no table has to read any more."""
+        for name in self.entries:
+            remove_folder(self._of("changes", name))
+
     def _link(self, run: int) -> None:
         """Make the catalogue of a run the one that readers find."""
         link = self._folder / f".{_CURRENT}.tmp"

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from penstock.pipelines.catalog import Catalog
-from penstock.pipelines.definitions import TableName, name_of_text
+from penstock.io.delivery.atomic_files import published_ticks
+from penstock.io.files.compaction import erase as erase_changelog
+from penstock.pipelines.catalog import Catalog, TableEntry
+from penstock.pipelines.definitions import CHANGELOG, DELTA, TableName, name_of_text
 from penstock.pipelines.errors import BadDefinition, UnknownDataset
 from penstock.pipelines.graph import Graph
+from penstock.pipelines.input_files import InputFiles
 from penstock.pipelines.run import orphans_of, planned
+from penstock.pipelines.table_state import TableState
+from penstock.pipelines.update import DELIVERY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +36,47 @@ def drop(spec: PipelineSpec, spark: SparkSession, names: Sequence[str], *, orpha
         if wanted:
             catalog.drop(wanted)
         return sorted(wanted)
+
+
+def erase(spec: PipelineSpec) -> list[str]:
+    """Remove from a storage all values that no current row has; return what stays nevertheless.
+
+    Changes stay where a table has not read them. Raises `PipelineInUse`, `CatalogDamaged` and
+    `CheckpointDamaged`.
+    """
+    with Catalog.open(spec.storage) as catalog:
+        stays = [
+            f"{name} has not read all changes of what it reads: run the pipeline, or drop the table"
+            for name, entry in catalog.entries.items()
+            if _is_behind(entry, catalog)
+        ]
+        if catalog.published != catalog.entries:
+            stays.append("a run has not published all that it made: run the pipeline")
+        catalog.forget_earlier()
+        if not stays:
+            catalog.forget_changes()
+        InputFiles.open(spec.storage).clean(catalog.files_read())
+        for name, entry in catalog.entries.items():
+            if entry.generation:
+                TableState(catalog.state(name, entry.generation)).erase(entry.tick)
+            changelog, delta = (
+                catalog.delivery_folder(spec.storage, kind, name) for kind in (CHANGELOG, DELTA)
+            )
+            if published_ticks(changelog):
+                erase_changelog(changelog)
+            if delta.is_dir():
+                stays.append(f"{delta} is a Delta table: VACUUM it without retention")
+        return stays
+
+
+def _is_behind(entry: TableEntry, catalog: Catalog) -> bool:
+    versions = {key: each.version for name, each in catalog.entries.items() for key in name.keys}
+    return any(
+        isinstance(position, int) and position < versions.get(key, position)
+        for flow, positions in entry.positions.items()
+        if flow != DELIVERY
+        for key, position in positions.items()
+    )
 
 
 def _found(text: str, orphans: Sequence[TableName], graph: Graph) -> TableName:

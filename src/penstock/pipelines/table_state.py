@@ -11,6 +11,7 @@ from penstock.io.files import changelog
 from penstock.pipelines.catalog import TableEntry
 from penstock.pipelines.cut import Positions
 from penstock.state.commit import CommitLog, read_checked, write_checked
+from penstock.state.erasure import erase
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,15 @@ class TableState:
                 break
             self._begun(each).unlink()
 
+    def erase(self, tick: int) -> None:
+        """Remove all values that the state does not hold. tick: up to which its changes are in versions."""
+        self.forget_before(tick)
+        if self.last_tick == tick:
+            # The sink expects the folder of its last tick; what was in it is in a version.
+            for file in (self.sink / tick_folder(tick)).glob("*"):
+                _empty(file)
+        erase(self.checkpoint)
+
     def positions(self, entry: TableEntry, flow: str) -> Positions | None:
         """Return how far the state has read its inputs; None if there is no state."""
         last = self.last_tick
@@ -71,3 +81,13 @@ class TableState:
     def ticks_after(self, tick: int) -> list[Path]:
         """Return the folders of later ticks that changed something."""
         return [self.sink / tick_folder(each) for each in published_ticks(self.sink) if each > tick]
+
+
+def _empty(file: Path) -> None:
+    """Replace a file of Parquet by one without rows."""
+    import pyarrow.parquet as pq
+
+    columns = pq.read_schema(file).empty_table()
+    aside = file.with_name(f".{file.name}.tmp")
+    pq.write_table(columns, aside)
+    aside.replace(file)

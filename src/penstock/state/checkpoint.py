@@ -167,6 +167,22 @@ class Checkpoint:
         self._sweep()
         return moved
 
+    def rewrite(self, chains: Mapping[int, Chain], sources: Chain) -> Commit:
+        """Atomically replace all commits with the last one, whose state is in other files.
+
+        Raises `CheckpointInUse` if another driver has taken over.
+        """
+        assert self.last is not None, "there is something to rewrite"
+        self.check_lease()
+        made = replace(
+            self.last, fence=self._lease.number, oldest=self.tick, chains=dict(chains), sources=sources
+        )
+        self._log.replace(made, self.check_lease)
+        self.last = made
+        self._forget_old()
+        self._sweep()
+        return made
+
     def _manifest(self) -> FileRef:
         if self._bound is None:
             self._bound = (self.manifest, self.manifest.write(self.folder, durable=self._durable))

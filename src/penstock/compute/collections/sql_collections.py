@@ -135,6 +135,12 @@ def sweep(tx: Transaction) -> None:
         tx.run("UPDATE penstock_collections SET merged = next WHERE number = $1", number)
 
 
+def _has_history(bounds: Bounds) -> bool:
+    """Return whether a collection can be read as of several times."""
+    since, upper = bounds.since.time, bounds.upper.time
+    return since is not None and upper is not None and since + 1 < upper
+
+
 class SqlCollections(Collections):
     """Implementation of collections common to all databases."""
 
@@ -225,6 +231,28 @@ class SqlCollections(Collections):
                 merge_next_slice(tx, there, since, self._key)
             sweep(tx)
         self._database.tidy()
+
+    def erase(self) -> dict[Id, Bounds]:
+        for id in (*self.all(), None):
+            while self._merge_some(id):
+                pass
+        self._database.erase_deleted()
+        ids = list(self.all())
+        found = dict(zip(ids, self.bounds(ids), strict=True))
+        return {id: bounds for id, bounds in found.items() if not bounds.since.ended and _has_history(bounds)}
+
+    def _merge_some(self, id: Id | None) -> bool:
+        """Merge a slice of a collection, or sweep one of those dropped; return whether that did anything."""
+        with self._database.write_transaction() as tx:
+            if id is None:
+                before = tx.run("SELECT count(*) FROM penstock_updates")
+                sweep(tx)
+                return before != tx.run("SELECT count(*) FROM penstock_updates")
+            there = find_collection(tx, id)
+            if there.since.ended:
+                return False
+            merge_next_slice(tx, there, there.since, self._key)
+            return find_collection(tx, id).merged > there.merged
 
     # -- reading --------------------------------------------------------------------------------
 

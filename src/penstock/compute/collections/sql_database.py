@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
+from penstock.errors import BadInput
+
 Stored: TypeAlias = tuple[int, int, int, int, bytes]
 """Record of the table `penstock_updates`: place, time, weight, hash, row."""
 
@@ -63,6 +65,15 @@ class Database(ABC):
     def tidy(self) -> None:
         """Do what keeps the storage small, unless others are at work."""
         return
+
+    def erase_deleted(self) -> None:
+        """Remove all bytes of deleted rows from disk. Raises `BadInput` where the database has to do it."""
+        raise BadInput(
+            f"Penstock cannot erase what was deleted in {self.location}",
+            why="The database keeps deleted rows in its files and logs.",
+            fix="let its administrator do it: in PostgreSQL, VACUUM FULL penstock_updates, and "
+            "archived logs and backups",
+        )
 
     @abstractmethod
     def wait(self, seconds: float) -> bool:

@@ -182,6 +182,19 @@ class SqliteDatabase(Database):
         with self._write_lock, self._translated_errors():
             cut_log(self._writer, self.location)
 
+    def erase_deleted(self) -> None:
+        """Write the file anew without the pages of deleted rows, and empty its log."""
+        with self._write_lock, self._translated_errors():
+            self._writer.execute("PRAGMA secure_delete = ON")
+            self._writer.execute("VACUUM")
+            ((busy, _, _),) = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if busy:
+            raise StoreUnavailable(
+                f"the log of {self.location} cannot be emptied",
+                why="Somebody is reading the collections, and the log holds what was deleted.",
+                fix="try again, or stop the replicas first",
+            )
+
     def close(self) -> None:
         for connection in (self._writer, self._reader, *self._idle):
             with suppress(sqlite3.Error):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from penstock.compute.frontier import START, Frontier
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Update
+from penstock.errors import BadInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,17 @@ class Collections(ABC):
     def check(self, *, thorough: bool = False) -> None:
         """Raise `StoreDamaged` if the storage is damaged. thorough: read all rows to tell."""
         return
+
+    def erase(self) -> dict[Id, Bounds]:
+        """Remove from disk what was deleted up to the since of each collection.
+
+        Returns the collections that can be read as of earlier times, for which rows stay that are deleted
+        since. Raises `BadInput` where the store cannot do it, and `StoreUnavailable` while it is read.
+        """
+        raise BadInput(
+            "this store of collections cannot erase what was deleted",
+            fix="erase it by other means: of a Delta table, by VACUUM without retention",
+        )
 
     @abstractmethod
     def wait(self, seconds: float) -> bool:

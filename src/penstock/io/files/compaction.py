@@ -42,6 +42,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 import warnings
 from collections import deque
@@ -104,16 +105,17 @@ class Compacted:
     unmerged: tuple[int, ...]
 
 
-def compact(folder: str | os.PathLike[str], keep: int = KEEP) -> Compacted:
+def compact(folder: str | os.PathLike[str], keep: int = KEEP, *, everything: bool = False) -> Compacted:
     """Compact the changelog in `folder`, which no run may be writing.
 
     keep: number of the latest ticks that stay as they are. A checkpoint cannot be rewound to a tick that is
           older, so give at least the run's `keep_ticks`.
+    everything: see `erase`.
 
     Raises `BadInput` if the folder holds no changelog, is in use, or cannot be exchanged atomically.
     """
     path = Path(os.path.realpath(folder))
-    if keep < 1:
+    if keep < 1 and not everything:
         raise BadInput(f"keep is {keep}", fix="keep at least the last tick")
     require_arrow("a compaction")
     if not published_ticks(path):
@@ -140,12 +142,21 @@ def compact(folder: str | os.PathLike[str], keep: int = KEEP) -> Compacted:
     with lock:
         check_can_compact(lock)
         try:
-            done = _compact(lock, keep, durable=True)
-            if done.merged:
+            done = _compact(lock, keep, durable=True, everything=everything)
+            if done.merged and not everything:
                 time.sleep(LISTING_SECONDS)
         finally:
             remove_folder(aside(path))
     return done
+
+
+def erase(folder: str | os.PathLike[str]) -> Compacted:
+    """Merge all ticks of the changelog in `folder`, so that no file holds rows that were taken back.
+
+    Neither a run nor a reader may be at work: unlike `compact`, this moves rows to folders that a reader may
+    have visited. The whole sum is held in memory. Raises like `compact`.
+    """
+    return compact(folder, 0, everything=True)
 
 
 class Compactor:
@@ -314,19 +325,21 @@ def tick_to_merge_into(group: Sequence[TickDirectory], listed: Sequence[str]) ->
 # --- merging -------------------------------------------------------------------------
 
 
-def _compact(lock: FolderLock, keep: int, *, durable: bool) -> Compacted:
+def _compact(lock: FolderLock, keep: int, *, durable: bool, everything: bool = False) -> Compacted:
     """Merge what is due in an exclusively locked changelog. The replaced folder goes to `aside`."""
     path, new = lock.path, aside(lock.path)
     folders = _tick_folders(path)
-    groups = due_groups(folders, keep, time.time())
+    groups = [folders] if everything else due_groups(folders, keep, time.time())
     gone = {folder.tick for group in groups for folder in group}
     if groups:
         new.mkdir(mode=0o700)
         listed = os.listdir(path)
         for group in groups:
-            target = new / tick_folder(tick_to_merge_into(group, listed))
+            tick = group[-1].tick if everything else tick_to_merge_into(group, listed)
+            target = new / tick_folder(tick)
             target.mkdir()
-            _merge(group, target / f"merged-{group[0].first}-{group[-1].last}.parquet", durable=durable)
+            file = target / f"merged-{group[0].first}-{group[-1].last}.parquet"
+            _merge(group, file, durable=durable, memory=sys.maxsize if everything else MEMORY_BYTES)
         take_over_folder(path, new, without=frozenset(map(tick_folder, gone)))
         if durable:
             # The folders in it, too: file systems that exchange folders write a journal of all their changes.
@@ -338,7 +351,9 @@ def _compact(lock: FolderLock, keep: int, *, durable: bool) -> Compacted:
     return Compacted(len(gone), len(groups), unmerged)
 
 
-def _merge(group: Sequence[TickDirectory], target: Path, *, durable: bool) -> None:
+def _merge(
+    group: Sequence[TickDirectory], target: Path, *, durable: bool, memory: int = MEMORY_BYTES
+) -> None:
     """Write the sum of the group's files to a new file, a part of it in memory at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -354,10 +369,10 @@ def _merge(group: Sequence[TickDirectory], target: Path, *, durable: bool) -> No
             for batch in _batches(file, schema, files[0]):
                 held.append(batch)
                 size += batch.nbytes
-                if size > MEMORY_BYTES:
+                if size > memory:
                     table = _added_up(pa.Table.from_batches(held, schema))
                     held, size = table.to_batches(), table.nbytes
-                    if size > MEMORY_BYTES // 2:
+                    if size > memory // 2:
                         out.write_table(table)
                         held, size = [], 0
         out.write_table(_added_up(pa.Table.from_batches(held, schema)))

@@ -66,6 +66,16 @@ Row = tuple[Any, ...]
 Rows = Sequence[Row]
 
 
+def erase_earlier(path: str | os.PathLike[str]) -> int:
+    """Remove all versions of a table but the current one, and return how many. No run may be at work."""
+    current = os.path.realpath(Path(path, "current"))
+    others = [each for each in Path(path, "versions").iterdir() if os.path.realpath(each) != current]
+    for each in others:
+        remove_folder(each)
+    remove_folder(Path(path, STAGING))
+    return len(others)
+
+
 @dataclass(frozen=True)
 class TableFiles(SinkTarget):
     """Sink with the current rows of a stream, exactly once with a checkpoint.

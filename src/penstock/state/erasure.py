@@ -1,0 +1,61 @@
+"""Erasure: a checkpoint is written anew, so that none of its files holds values that its state has not.
+
+A tick adds a file, and what it took back stays in the files before until they are merged. Erasure merges all
+files of all shards and gives up what a rewind would go back to. Working copies are removed: LMDB does not
+overwrite pages that it frees.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from penstock.path_or_url import local_path
+from penstock.state.chain import Chain, Link, Version, entries_of
+from penstock.state.checkpoint import Checkpoint
+from penstock.state.manifest import as_it_is
+from penstock.state.sorted_files import make_durable, write_entries
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """Result of an erasure. tick: the last one, now the only one. before, after: bytes of state files."""
+
+    tick: int
+    before: int
+    after: int
+
+
+def erase(checkpoint: str | PathLike[str]) -> Erased:
+    """Erase all values that the state as of the last tick does not hold. The flow must not be running.
+
+    If interrupted, the checkpoint is as before, or erased but for files that the next erasure removes.
+
+    Raises `CheckpointInUse`, `CheckpointDamaged`; `FlowChanged` where there is no checkpoint.
+    """
+    folder = Path(local_path(checkpoint, "checkpoint")).absolute()
+    # A folder without a checkpoint is not to become one.
+    if not (folder / "commit").is_dir():
+        as_it_is(folder, None, 0)
+    with Checkpoint.open(folder, as_it_is) as held:
+        last = held.last
+        assert last is not None
+        chains = {shard: _anew(folder, f"{shard:03d}", chain) for shard, chain in last.chains.items()}
+        made = held.rewrite(chains, _anew(folder, "sources", last.sources))
+        shutil.rmtree(folder / "work", ignore_errors=True)
+    return Erased(made.tick, last.state_bytes, made.state_bytes)
+
+
+def _anew(folder: Path, shard: str, chain: Chain) -> Chain:
+    """Write the entries of a shard to one file; return the chain that has no other."""
+    if chain.version is None:
+        return chain
+    version = Version(chain.version.tick, uuid.uuid4().hex[:8])
+    file = write_entries(
+        folder, f"state/{shard}/{version.tick:012d}-{version.attempt}", entries_of(folder, chain)
+    )
+    make_durable([folder / file.name])
+    return Chain((Link(file, version.tick),), (version,))

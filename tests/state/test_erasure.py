@@ -1,0 +1,127 @@
+"""Erasure: no byte of a value that was taken back is left in any file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import penstock as ps
+from penstock import Flow, col
+from penstock.cli.main import app
+from penstock.compute.collections.sqlite import SqliteCollections
+from penstock.compute.collections.store import Append
+from penstock.compute.frontier import Frontier
+from penstock.errors import BadInput
+from penstock.io import Changelog, TableFiles
+from penstock.state.erasure import erase
+
+SECRET = "ann.example@nowhere"
+
+
+class Person(NamedTuple):
+    id: int
+    mail: str
+
+
+PEOPLE = [Person(at, f"p{at}@somewhere") for at in range(50)] + [Person(50, SECRET)]
+
+
+def files_with(folder: Path, value: str = SECRET) -> list[str]:
+    """Files with a value in their bytes, or in the values of their Parquet columns."""
+    found: list[str] = []
+    for file in sorted(each for each in folder.rglob("*") if each.is_file()):
+        content = file.read_bytes()
+        if file.suffix == ".parquet":
+            content += repr(pq.ParquetFile(file).read().to_pylist()).encode()
+        if value.encode() in content:
+            found.append(file.relative_to(folder).as_posix())
+    return found
+
+
+def held(flow: Flow, folder: Path, ticks: list[list[Any]]) -> None:
+    engine_ticks = ps.io.Rows(ticks)
+    ps.run(
+        flow,
+        {"people": engine_ticks},
+        {"rows": Changelog(folder / "log"), "table": TableFiles(folder / "table")},
+        checkpoint=folder / "state",
+    )
+
+
+def people() -> Flow:
+    flow = Flow("people")
+    rows = flow.table("people", Person)
+    joined = rows.join(rows.select(col.id, also=col.mail), on="id")
+    flow.sink("rows", joined)
+    flow.sink("table", joined)
+    return flow
+
+
+TICKS: list[list[Any]] = [
+    [ps.insert(person) for person in PEOPLE],
+    [ps.delete(PEOPLE[-1])],
+]
+
+
+def test_a_deleted_row_is_in_no_file_of_a_run(tmp_path: Path) -> None:
+    held(people(), tmp_path, TICKS)
+    assert {name.partition("/")[0] for name in files_with(tmp_path)} == {"log", "state", "table"}
+    for place in ("state", "log", "table"):
+        done = CliRunner().invoke(app, ["state", "compact", "--erase", str(tmp_path / place)])
+        assert done.exit_code == 0, done.output
+    assert files_with(tmp_path) == []
+    # The run goes on where it was.
+    held(people(), tmp_path, [*TICKS, [ps.insert(Person(60, "new@somewhere"))]])
+    rows = pq.read_table(tmp_path / "table" / "current").to_pylist()
+    assert Counter(row["id"] for row in rows) == Counter([*range(50), 60])
+    log: Counter[int] = Counter()
+    for file in (tmp_path / "log").glob("tick=*/*.parquet"):
+        for row in pq.ParquetFile(file).read().to_pylist():
+            log[row["id"]] += row["weight"]
+    assert +log == Counter([*range(50), 60])
+
+
+def test_an_erasure_is_repeated_and_refused_elsewhere(tmp_path: Path) -> None:
+    held(people(), tmp_path, TICKS)
+    first = erase(tmp_path / "state")
+    assert (first.tick, erase(tmp_path / "state").after) == (2, first.after)
+    for arguments, said in {
+        ("compact", str(tmp_path / "state")): "needs --erase",
+        ("compact", "--erase", str(tmp_path / "nowhere")): "is not there",
+        ("compact", "--erase", str(tmp_path)): "is not a changelog",
+    }.items():
+        refused = CliRunner().invoke(app, ["state", *arguments])
+        assert refused.exit_code == 2
+        assert said in refused.output
+
+
+def test_a_deleted_row_is_in_no_page_of_a_store(tmp_path: Path) -> None:
+    file = tmp_path / "collections.db"
+    store = SqliteCollections(file)
+    store.create("people", b"")
+    rows = [(tuple(person), 0, 1) for person in PEOPLE]
+    store.append([Append("people", Frontier(0), Frontier(1), rows)])
+    store.append([Append("people", Frontier(1), Frontier(2), [(tuple(PEOPLE[-1]), 1, -1)])])
+    # As long as readers may ask for an earlier time, the row stays, and that is said.
+    assert set(store.erase()) == {"people"}
+    assert files_with(tmp_path)
+    store.compact("people", Frontier(1))
+    assert store.erase() == {}
+    assert files_with(tmp_path) == []
+    found = [row for rows in store.snapshot("people", 1) for row, _ in rows]
+    assert Counter(found) == Counter(map(tuple, PEOPLE[:-1]))
+    store.close()
+    done = CliRunner().invoke(app, ["state", "compact", "--erase", f"sqlite:{file}"])
+    assert done.stdout == "what was deleted is erased\n"
+
+
+def test_a_store_that_cannot_erase_says_so() -> None:
+    from penstock.compute.collections.memory import MemoryCollections
+
+    with pytest.raises(BadInput, match="cannot erase"):
+        MemoryCollections().erase()
