@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from penstock.errors import SourceLocation, UnsupportedQuery
 from penstock.expr.check import check
 from penstock.expr.tree import Call, Column, Expr, Literal, Ordering
-from penstock.expr.types import INT64, DataType, Schema
+from penstock.expr.types import INT64, DataType
 from penstock.expr.widening import wider_type
 from penstock.flow import aggregates
 from penstock.flow.flow import Flow
