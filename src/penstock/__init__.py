@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.engine.engine import Engine
     from penstock.engine.run import arun, run
     from penstock.errors import PenstockError
-    from penstock.expr.annotations import Int32
+    from penstock.expr.annotations import Int8, Int16, Int32
     from penstock.expr.constructors import (
         array,
         coalesce,
@@ -97,7 +97,7 @@ _NAMES_OF = {
     "penstock.engine.engine": "Engine",
     "penstock.engine.run": "arun run",
     "penstock.errors": "PenstockError",
-    "penstock.expr.annotations": "Int32",
+    "penstock.expr.annotations": "Int8 Int16 Int32",
     "penstock.expr.constructors": (
         "array coalesce col concat date greatest hash least left lit right struct timestamp when"
     ),
@@ -167,6 +167,8 @@ __all__ = [
     "Engine",
     "Expr",
     "Flow",
+    "Int8",
+    "Int16",
     "Int32",
     "NoOrder",
     "Ordered",

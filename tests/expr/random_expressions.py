@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.expr.annotations import Int32
+from penstock.expr.annotations import Int8, Int16, Int32
 from penstock.expr.constructors import lit
 from penstock.expr.dict_keys import nested_key
 from penstock.expr.function_bases import FixedFunction
@@ -35,12 +35,16 @@ from penstock.expr.types import (
     BYTES,
     DATE,
     FLOAT64,
+    INT8,
+    INT16,
     INT32,
     INT64,
+    INTEGERS,
     STR,
     TIMESTAMP,
     DataType,
     DecimalType,
+    IntegerType,
     ListType,
     MapType,
 )
@@ -81,6 +85,10 @@ class Wide(NamedTuple):
     day_: date | None
     t: datetime
     t_: datetime | None
+    tiny: Int8
+    tiny_: Int8 | None
+    small: Int16
+    small_: Int16 | None
     inner: Inner
     inner_: Inner | None
     ns: list[int]
@@ -93,6 +101,7 @@ class Read(NamedTuple):
     """What is read from JSON."""
 
     a: Int32
+    tiny: Int8
     b: str | None
     c: list[int]
     x: float
@@ -142,6 +151,10 @@ int64s = st.one_of(
 int32s = st.one_of(
     st.integers(-10, 10), st.sampled_from([MIN32, MAX32, 46341, 65536]), st.integers(MIN32, MAX32)
 )
+int16s = st.one_of(
+    st.integers(-10, 10), st.sampled_from([-(2**15), 2**15 - 1, 182]), st.integers(-(2**15), 2**15 - 1)
+)
+int8s = st.one_of(st.integers(-10, 10), st.sampled_from([-128, 127, 12]), st.integers(-128, 127))
 floats = st.one_of(
     st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 2.5, 1.005, math.nan, math.inf, -math.inf]),
     st.sampled_from([1e300, -1e300, 5e-324, 1e16, 0.1, 9.2e18, 2.0**63, -(2.0**63), 2.0**31]),
@@ -198,6 +211,8 @@ _VALUES = {
     "r": st.binary(max_size=40),
     "day": dates,
     "t": timestamps,
+    "tiny": int8s,
+    "small": int16s,
     "inner": inners,
     "ns": st.lists(int64s, max_size=3),
     "xs": st.lists(st.none() | floats, max_size=3),
@@ -231,6 +246,8 @@ def _literals(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Expr]:
 
 _LEAVES: dict[str, st.SearchStrategy[Expr]] = {
     "bool": _columns("b", "b_") | _literals(st.booleans()) | st.just(lit(None, bool)),
+    "int8": _columns("tiny", "tiny_") | int8s.map(lambda v: lit(v, Int8)),
+    "int16": _columns("small", "small_") | int16s.map(lambda v: lit(v, Int16)),
     "int32": _columns("i", "i_") | int32s.map(lambda v: lit(v, Int32)),
     "int64": _columns("n", "n_", "m_", "n") | _literals(int64s),
     "float": _columns("x", "x_", "y_") | _literals(floats),
@@ -241,9 +258,11 @@ _LEAVES: dict[str, st.SearchStrategy[Expr]] = {
     "timestamp": _columns("t", "t_") | _literals(timestamps),
 }
 KINDS = tuple(_LEAVES)
-_NUMBERS = ("int32", "int64", "float", "decimal")
+_INTEGERS = ("int8", "int16", "int32", "int64")
+_NUMBERS = (*_INTEGERS, "float", "decimal")
 _KIND_OF = {
-    BOOL: "bool", INT32: "int32", INT64: "int64", FLOAT64: "float", STR: "str", BYTES: "bytes", DATE: "date",
+    BOOL: "bool", **{each: str(each) for each in INTEGERS}, FLOAT64: "float", STR: "str", BYTES: "bytes",
+    DATE: "date",
     TIMESTAMP: "timestamp",
 }  # fmt: skip
 _FIXED: dict[str, list[FixedFunction]] = {}
@@ -589,6 +608,21 @@ class _Drawing:
             lambda: self.pick(F.exists, F.forall)(self.list(d), lambda x: self.condition(x, d)),
         ]
 
+    def _int8(self, d: int) -> list[Any]:
+        return [*self._narrow_integer(INT8, d), lambda: self.from_json(d, "tiny")]
+
+    def _int16(self, d: int) -> list[Any]:
+        return [*self._narrow_integer(INT16, d), lambda: self.of("int16", d) + self.of("int8", d)]
+
+    def _narrow_integer(self, type: IntegerType, d: int) -> list[Any]:
+        others = [kind for kind in (*_NUMBERS, "bool") if kind != str(type)]
+        return [
+            *self._arithmetic(str(type), lambda: self.draw(_SMALL), d),
+            lambda: self.of(self.pick(*others), d).cast(type),
+            lambda: self.tried_cast(type, d, *others),
+            lambda: Column("number").cast(type),
+        ]
+
     def _int32(self, d: int) -> list[Any]:
         kind = self.pick(*KINDS)
 
@@ -604,8 +638,9 @@ class _Drawing:
             *map(day_field, ("year", "quarter", "month", "day", "day_of_week", "weekday", "day_of_year")),
             *map(time_field, ("hour", "minute", "second", "microsecond")),
             lambda: self.of("date", d).days_since(self.of("date", d)),
-            lambda: self.of(self.pick("int64", "float", "decimal", "bool"), d).cast(Int32),
-            lambda: self.tried_cast(INT32, d, "int64", "float", "decimal", "bool"),
+            lambda: self.of("int32", d) + self.of(self.pick("int8", "int16"), d),
+            lambda: self.of(self.pick("int8", "int16", "int64", "float", "decimal", "bool"), d).cast(Int32),
+            lambda: self.tried_cast(INT32, d, "int8", "int64", "float", "decimal", "bool"),
             lambda: Column("number").cast(Int32),
             lambda: self.pick(Column("ns"), Column("xs_")).length(),
             lambda: self.texts(d).length(),
@@ -621,13 +656,14 @@ class _Drawing:
             *self._arithmetic("int64", lambda: self.of("int32", d), d),
             *self._arithmetic("int64", lambda: self.draw(_SMALL), d),
             lambda: self.of("int64", d) // self.of("int64", d),
+            lambda: self.of(self.pick(*_INTEGERS), d) // self.of(self.pick(*_INTEGERS), d),
             lambda: self.of("int64", d) // self.pick(3, 7, -2, MAX64),
-            lambda: self.of(self.pick("int32", "float", "decimal", "bool", "timestamp"), d).cast(int),
+            lambda: self.of(self.pick("int8", "int32", "float", "decimal", "bool", "timestamp"), d).cast(int),
             lambda: self.tried_cast(INT64, d, "int32", "float", "decimal", "bool", "timestamp"),
             lambda: Column("number").cast(int),
             lambda: ps.hash(*(self.of(self.pick(*KINDS), d) for _ in range(self.pick(1, 2, 3)))),
             lambda: ps.hash(*(Column(n) for n in ("inner_", "ns", "xs_", "e_"))),
-            lambda: self.pick(Expr.floor, Expr.ceil)(self.of(self.pick("float", "int32"), d)),
+            lambda: self.pick(Expr.floor, Expr.ceil)(self.of(self.pick("float", "int8", "int32"), d)),
             lambda: self.of("timestamp", d).micros_since(self.of(self.pick("timestamp", "date"), d)),
             lambda: Column("inner_").field("n"),
             lambda: Column("ns")[self.draw(_SMALL)],
@@ -645,7 +681,7 @@ class _Drawing:
             lambda: self.of("int64", d) / self.of("int32", d),
             lambda: Call("try_divide", (self.of("int64", d), self.of("int32", d))),
             lambda: self.tried_cast(FLOAT64, d, "int32", "int64", "decimal", "bool"),
-            lambda: self.of(self.pick("int32", "int64", "decimal", "bool"), d).cast(float),
+            lambda: self.of(self.pick(*_INTEGERS, "decimal", "bool"), d).cast(float),
             lambda: Column("number").cast(float),
             lambda: self.of("timestamp", d).seconds_since(self.of("timestamp", d)),
             lambda: Column("inner").field("x"),
@@ -687,7 +723,7 @@ class _Drawing:
 
     def _decimal(self, d: int) -> list[Any]:
         target = self.pick(DecimalType(10, 2), DecimalType(5, 0), DecimalType(38, 10), DecimalType(12, 12))
-        whole = self.pick("int32", "int64")
+        whole = self.pick(*_INTEGERS)
         return [
             *self._arithmetic("decimal", lambda: self.pick(3, -7, 100), d),
             *self._arithmetic("decimal", lambda: self.of(whole, d), d),
@@ -695,8 +731,8 @@ class _Drawing:
             lambda: self.pick(Expr.floor, Expr.ceil)(
                 self.of(self.pick("decimal", whole), d), self.pick(0, 1, 2, 7, -1, -2, -9)
             ),
-            lambda: self.of(self.pick("int32", "int64", "decimal", "bool"), d).cast(target),
-            lambda: self.tried_cast(target, d, "int32", "int64", "decimal", "bool"),
+            lambda: self.of(self.pick(*_INTEGERS, "decimal", "bool"), d).cast(target),
+            lambda: self.tried_cast(target, d, *_INTEGERS, "decimal", "bool"),
             lambda: Column("number").cast(target),
             lambda: (self.of("int32", 0) / 8).cast(target),
             lambda: modest(self.of("float", d)).cast(target),
@@ -734,7 +770,7 @@ class _Drawing:
                 self.pick("a", ",", "", "ß", Column("s_")), self.pick("", "xx", Column("s"))
             ),
             lambda: text().split_part(self.pick(",", "", " ", "b,"), position()),
-            lambda: self.of(self.pick("bool", "int32", "int64", "decimal", "date", "timestamp"), d).cast(str),
+            lambda: self.of(self.pick("bool", *_INTEGERS, "decimal", "date", "timestamp"), d).cast(str),
             lambda: (self.of("int32", 0) / 8).cast(str),
             lambda: text().cast(bytes).cast(str),
             lambda: Column("inner_").field("s"),
@@ -743,7 +779,8 @@ class _Drawing:
             lambda: Call("elt", (self.draw(st.integers(1, 2).map(lit)), text(), text())),
             lambda: self.formatted(d),
             lambda: self.from_json(d, "b"),
-            lambda: F.json_tuple(self.json(d), "a", text()).field(self.pick("c0", "c1")),
+            # Where there is no object, Spark evaluates no name here.
+            lambda: F.json_tuple(self.json(d), "a", self.draw(_LEAVES["str"])).field(self.pick("c0", "c1")),
             lambda: F.to_json(
                 self.pick(self.list(d), self.map(d), ps.struct(s=text(), day=Column("day_"), e=Column("e_")))
             ),
@@ -751,14 +788,15 @@ class _Drawing:
 
     def formatted(self, d: int) -> Expr:
         number, directive = self.pick(
-            ("int64", "%,d|"), ("int32", "%08d %x"), ("float", "%.3f"), ("float", "%12.2e"), ("str", "%-9s!"),
+            ("int64", "%,d|"), ("int32", "%08d %x"), ("int8", "%d %x"), ("int16", "%o %X"),
+            ("float", "%.3f"), ("float", "%12.2e"), ("str", "%-9s!"),
             ("bool", "%b %%"), ("int64", "%+d%n"),
         )  # fmt: skip
         value = self.of(number, d)
         if number == "float":
             # Java before 19 shows some large ones with a digit too many, and 5e-324 as 4.9e-324.
             value = ps.when(value.abs().between(1e-300, 1e9), value).otherwise(2.5)
-        values = (value, value) if "x" in directive else (value,)
+        values = (value, value) if " %" in directive else (value,)
         return Call("format_string", (lit(f"{directive} %s"), *values, self.of("str", d)))
 
     def _bytes(self, d: int) -> list[Any]:

@@ -74,7 +74,7 @@ _WRONG: dict[str, Callable[[], Any]] = {
     "chained comparison": lambda: 1 < col.id < 5,
     "in": lambda: "x" in col.note,
     "iteration": lambda: list(col.items_),
-    "no type of that name": lambda: col.id.cast("int16"),
+    "no type of that name": lambda: col.id.cast("int128"),
     "digits of a text": lambda: col.price.round("2"),  # pyright: ignore[reportArgumentType]
     "digits beyond count": lambda: col.price.round(10**20),
     "no span": lambda: col.at.tumble("ten seconds"),

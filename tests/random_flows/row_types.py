@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from penstock.expr.annotations import Int32
+from penstock.expr.annotations import Int8, Int16, Int32
 
 COLUMNS: tuple[Any, ...] = (int, float, str, bool, datetime, Decimal)
 
@@ -25,7 +25,17 @@ class Nested(NamedTuple):
     q: float | None
 
 
-_RARE: tuple[Any, ...] = (date, bytes, Int32, Nested, list[int], list[float | None], list[Nested])
+_RARE: tuple[Any, ...] = (
+    date,
+    bytes,
+    Int8,
+    Int16,
+    Int32,
+    Nested,
+    list[int],
+    list[float | None],
+    list[Nested],
+)
 
 
 @st.composite

@@ -210,9 +210,9 @@ def _inside(schema: Schema, row: Any) -> tuple[Any, ...]:
 
 
 def _head(name: str, data_type: object) -> str:
-    from penstock.expr.types import DecimalType, Float64Type, Int32Type, Int64Type
+    from penstock.expr.types import DecimalType, Float64Type, IntegerType
 
-    return f">{name}" if isinstance(data_type, Int32Type | Int64Type | Float64Type | DecimalType) else name
+    return f">{name}" if isinstance(data_type, IntegerType | Float64Type | DecimalType) else name
 
 
 def read_lines(path: str) -> Iterator[str]:

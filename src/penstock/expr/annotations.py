@@ -18,14 +18,16 @@ from penstock.expr.types import (
     BYTES,
     DATE,
     FLOAT64,
-    INT32,
     INT64,
+    INTEGERS,
     STR,
     TIMESTAMP,
     AnyType,
     DataType,
     DecimalType,
     Field,
+    Int8Type,
+    Int16Type,
     Int32Type,
     ListType,
     MapType,
@@ -34,6 +36,8 @@ from penstock.expr.types import (
     holds_maps,
 )
 
+Int8: TypeAlias = Annotated[int, Int8Type()]
+Int16: TypeAlias = Annotated[int, Int16Type()]
 Int32: TypeAlias = Annotated[int, Int32Type()]
 
 _PLAIN: dict[object, DataType] = {
@@ -51,8 +55,7 @@ _PLAIN: dict[object, DataType] = {
 _NAMES: dict[str, DataType] = {
     "bool": BOOL,
     "int": INT64,
-    "int32": INT32,
-    "int64": INT64,
+    **{str(each): each for each in INTEGERS},
     "float": FLOAT64,
     "float64": FLOAT64,
     "str": STR,
@@ -185,7 +188,7 @@ def _unknown(what: str, name: str) -> UnknownRowType:
     return UnknownRowType(
         f"{what} (column {name!r})" if name else what,
         where=[SourceLocation.of_caller()],
-        why="Columns are bool, int, Int32, float, Decimal, str, bytes, date, datetime, lists of these,\n"
-        "maps (dict[str, int]), and nested NamedTuples or dataclasses.",
+        why="Columns are bool, int, Int8, Int16, Int32, float, Decimal, str, bytes, date, datetime,\n"
+        "lists of these, maps (dict[str, int]), and nested NamedTuples or dataclasses.",
         fix="for a null write `T | None`; for digits `Annotated[Decimal, DecimalType(12, 2)]`",
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from penstock.errors import EvaluationError
-from penstock.expr.types import FLOAT64, INT32, INT64, STR, DataType, DecimalType
+from penstock.expr.types import FLOAT64, STR, DataType, DecimalType, IntegerType
 from penstock.expr.typing_rules import (
     NULL,
     Arguments,
@@ -165,7 +165,7 @@ Parameter: TypeAlias = DataType | type[DecimalType] | tuple["DataType | type[Dec
 class FixedFunction(StrictFunction):
     """Strict function of fixed types, whose name and meaning are Spark's; `ps.functions` has it.
 
-    takes: the argument types; int32 parameters accept integers of any width, float64 ones any number.
+    takes: the argument types; parameters of integers accept those of any width, float64 ones any number.
     result: None: the type of the first argument.
     prepared: by position, how a value becomes what the function works with, such as a compiled pattern: once
               for a constant, for a row's value if that was not seen lately. Raises `EvaluationError`.
@@ -223,7 +223,7 @@ def fixed(
                 found[at] = emitter.constant(make(given.value))
             else:
                 found[at] = f"{emitter.constant(make)}({found[at]})"
-        return source.format(*found, bits=32 if call.type == INT32 else 64)
+        return source.format(*found, bits=call.type.bits if isinstance(call.type, IntegerType) else 64)
 
     def may_fail(call: CallTerm) -> bool:
         return fallible or any(not isinstance(call.arguments[at], LiteralTerm) for at in prepare)
@@ -255,8 +255,9 @@ def fitting_type(name: str, found: DataType, parameter: Parameter) -> DataType:
     if DecimalType in wanted and isinstance(found, DecimalType):
         return found
     for want in wanted:
-        if want in (INT32, INT64) and is_integer(found):
-            return INT32 if INT32 in wanted and INT64 not in wanted else INT64
+        if is_integer(want) and isinstance(found, IntegerType):
+            widths = sorted((w for w in wanted if isinstance(w, IntegerType)), key=lambda width: width.bits)
+            return next((width for width in widths if width.bits >= found.bits), widths[-1])
         if (want == FLOAT64 or isinstance(want, DecimalType)) and is_number(found):
             assert isinstance(want, DataType)
             return want

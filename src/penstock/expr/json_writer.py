@@ -16,14 +16,13 @@ from penstock.expr.code_runtime import EPOCH
 from penstock.expr.json_reader import JsonReader, Token
 from penstock.expr.text_casts import of_bool, of_float
 from penstock.expr.types import (
+    INTEGERS,
     BoolType,
     BytesType,
     DataType,
     DateType,
     DecimalType,
     Float64Type,
-    Int32Type,
-    Int64Type,
     ListType,
     MapType,
     StrType,
@@ -192,6 +191,7 @@ def _timestamp(value: datetime) -> str:
     return f'"{value.replace(tzinfo=None).isoformat(timespec="milliseconds")}Z"'
 
 
+_INTEGER_TEXTS: dict[type[DataType], _ToText] = {type(each): str for each in INTEGERS}
 _WRITERS: dict[type[DataType], _ToText] = {
     BoolType: of_bool,
     BytesType: lambda value: f'"{base64.b64encode(value).decode()}"',
@@ -199,8 +199,7 @@ _WRITERS: dict[type[DataType], _ToText] = {
     # Java shows a decimal as Python does, with an exponent where it is small.
     DecimalType: str,
     Float64Type: float_text,
-    Int32Type: str,
-    Int64Type: str,
+    **_INTEGER_TEXTS,
     StrType: quoted,
     TimestampType: _timestamp,
 }
@@ -210,8 +209,7 @@ _NAMES: dict[type[DataType], _ToText] = {
     DateType: lambda value: str((value - EPOCH.date()).days),
     DecimalType: str,
     Float64Type: of_float,
-    Int32Type: str,
-    Int64Type: str,
+    **_INTEGER_TEXTS,
     StrType: str,
     TimestampType: lambda value: str((value - EPOCH) // timedelta(microseconds=1)),
 }

@@ -11,12 +11,12 @@ from penstock.expr.types import (
     BYTES,
     DATE,
     FLOAT64,
-    INT32,
     INT64,
     STR,
     TIMESTAMP,
     DataType,
     DecimalType,
+    IntegerType,
 )
 from penstock.expr.typing_rules import NULL
 
@@ -94,7 +94,7 @@ def fit_number(value: object, type: DataType) -> object:
         wanted = Decimal(value)
         shown = Decimal(f"{wanted:.{type.scale}f}")
         return shown if shown == wanted and abs(shown) < 10 ** (type.precision - type.scale) else None
-    if type not in (INT32, INT64) or not isinstance(value, int):
+    if not isinstance(type, IntegerType) or not isinstance(value, int):
         return None
-    bits = 32 if type == INT32 else 64
-    return value if -(1 << bits - 1) <= value < 1 << bits - 1 else None
+    low, high = type.range
+    return value if low <= value <= high else None

@@ -15,8 +15,7 @@ from penstock.expr.tree import Expr
 from penstock.expr.types import (
     DATE,
     FLOAT64,
-    INT32,
-    INT64,
+    INTEGERS,
     TIMESTAMP,
     DataType,
     DecimalType,
@@ -46,7 +45,7 @@ class Monotonicity(Enum):
 
 CONSTANT, INCREASING, DECREASING, UNKNOWN = Monotonicity
 _FLIPPED = {INCREASING: DECREASING, DECREASING: INCREASING}
-_ORDERED = (INT32, INT64, FLOAT64, DATE, TIMESTAMP)
+_ORDERED = (*INTEGERS, FLOAT64, DATE, TIMESTAMP)
 
 
 def monotonicity(expr: Expr, schema: Schema, column: str) -> Monotonicity:

@@ -30,8 +30,7 @@ from penstock.expr.types import (
     DecimalType,
     Field,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     Schema,
     StrType,
     TimestampType,
@@ -106,7 +105,7 @@ def _trusting_source(schema: Schema, *, weighted: bool) -> str:
     return f"def convert(rows):\n    return [({fields}, weight) for row, weight in {weights} if weight]\n"
 
 
-_TESTED_INLINE = (BoolType, BytesType, Float64Type, Int32Type, Int64Type, StrType)
+_TESTED_INLINE = (BoolType, BytesType, Float64Type, IntegerType, StrType)
 
 
 def exact_test(field: Field, variable: str) -> str | None:
@@ -198,14 +197,10 @@ def _any(type: AnyType, v: str) -> str:
     return f"type({v}) in plain"
 
 
-@_exact.register(Int32Type)
-def _int32(type: Int32Type, v: str) -> str:
-    return f"type({v}) is int and {-(2**31)} <= {v} <= {2**31 - 1}"
-
-
-@_exact.register(Int64Type)
-def _int64(type: Int64Type, v: str) -> str:
-    return f"type({v}) is int and {-(2**63)} <= {v} <= {2**63 - 1}"
+@_exact.register(IntegerType)
+def _integer(type: IntegerType, v: str) -> str:
+    low, high = type.range
+    return f"type({v}) is int and {low} <= {v} <= {high}"
 
 
 @_exact.register(Float64Type)

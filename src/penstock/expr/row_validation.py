@@ -22,8 +22,7 @@ from penstock.expr.types import (
     DecimalType,
     Field,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     ListType,
     MapType,
     Schema,
@@ -206,17 +205,8 @@ def _any(type: AnyType, value: object) -> object:
     return NAN if isinstance(value, float) and value != value else value
 
 
-@_convert.register(Int32Type)
-def _int32(type: Int32Type, value: object) -> object:
-    return _integer(value, 32)
-
-
-@_convert.register(Int64Type)
-def _int64(type: Int64Type, value: object) -> object:
-    return _integer(value, 64)
-
-
-def _integer(value: object, bits: int) -> int:
+@_convert.register(IntegerType)
+def _integer(type: IntegerType, value: object) -> object:
     if not isinstance(value, int) or isinstance(value, bool):
         raise _Refused(
             *(
@@ -225,8 +215,9 @@ def _integer(value: object, bits: int) -> int:
                 else ()
             )
         )
-    if not -(1 << bits - 1) <= value < 1 << bits - 1:
-        raise _Refused(f"It does not fit {bits} bits.")
+    low, high = type.range
+    if not low <= value <= high:
+        raise _Refused(f"It does not fit {type.bits} bits.")
     return int(value)
 
 

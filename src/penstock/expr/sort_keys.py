@@ -17,8 +17,7 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     ListType,
     MapType,
     StructType,
@@ -60,7 +59,7 @@ def order_key(type: DataType, nullable: bool, descending: bool = False) -> Key |
 
     None if the values need no key.
     """
-    if nullable and isinstance(type, Int32Type | Int64Type):
+    if nullable and isinstance(type, IntegerType):
         # Numbers are compared several times faster than tuples are.
         return _int_or_last if descending else _int_or_first
     key = _reversed(type) if descending else _key(type)
@@ -88,9 +87,8 @@ def _reversed(type: DataType) -> Key:
     return Descending if key is None else lambda value: Descending(key(value))
 
 
-@_reversed.register(Int32Type)
-@_reversed.register(Int64Type)
-def _(type: Int32Type | Int64Type) -> Key:
+@_reversed.register(IntegerType)
+def _(type: IntegerType) -> Key:
     return neg
 
 

@@ -8,7 +8,7 @@ and timestamps are aware `datetime`s in UTC.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.shown import Shown
 
@@ -30,16 +30,44 @@ class BoolType(DataType):
     __slots__ = ()
 
 
-class Int32Type(DataType):
-    """Column type of `int` values in [-2**31, 2**31). Overflow is an error."""
+class IntegerType(DataType):
+    """Base of the column types of `int` values of a width in `bits`, with a sign. Overflow is an error."""
 
     __slots__ = ()
+    bits: ClassVar[int]
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The least and the greatest value."""
+        return -(1 << self.bits - 1), (1 << self.bits - 1) - 1
 
 
-class Int64Type(DataType):
-    """Column type of `int` values in [-2**63, 2**63). Overflow is an error."""
+class Int8Type(IntegerType):
+    """Column type of `int` values in [-128, 128): Spark's TINYINT."""
 
     __slots__ = ()
+    bits = 8
+
+
+class Int16Type(IntegerType):
+    """Column type of `int` values in [-2**15, 2**15): Spark's SMALLINT."""
+
+    __slots__ = ()
+    bits = 16
+
+
+class Int32Type(IntegerType):
+    """Column type of `int` values in [-2**31, 2**31): Spark's INT."""
+
+    __slots__ = ()
+    bits = 32
+
+
+class Int64Type(IntegerType):
+    """Column type of `int` values in [-2**63, 2**63): Spark's BIGINT."""
+
+    __slots__ = ()
+    bits = 64
 
 
 class Float64Type(DataType):
@@ -183,8 +211,11 @@ class Schema(Shown):
 
 
 BOOL = BoolType()
+INT8 = Int8Type()
+INT16 = Int16Type()
 INT32 = Int32Type()
 INT64 = Int64Type()
+INTEGERS: tuple[IntegerType, ...] = (INT8, INT16, INT32, INT64)
 FLOAT64 = Float64Type()
 STR = StrType()
 BYTES = BytesType()

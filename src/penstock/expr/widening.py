@@ -1,8 +1,8 @@
 """Implicit widening of types to a common type, as in Spark ANSI.
 
-int32 -> int64 -> float64; an integer combined with a decimal becomes a decimal of its digits, a decimal
-combined with a float becomes a float, and a date combined with a timestamp becomes a timestamp. A bare int
-constant takes the type of the other operand. Strings are never converted implicitly.
+int8 -> int16 -> int32 -> int64 -> float64; an integer combined with a decimal becomes a decimal of its
+digits, a decimal combined with a float becomes a float, and a date combined with a timestamp becomes a
+timestamp. A bare int constant takes the type of the other operand. Strings are never converted implicitly.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from collections.abc import Iterable
 from penstock.expr.types import (
     DATE,
     FLOAT64,
-    INT32,
     INT64,
+    INTEGERS,
     TIMESTAMP,
     AnyType,
     DataType,
     DecimalType,
     Field,
+    IntegerType,
     ListType,
     MapType,
     StructType,
@@ -27,15 +28,16 @@ from penstock.expr.typing_rules import NULL, LiteralTerm, Mismatch, Term
 
 MAX_PRECISION = 38
 _MIN_SCALE_KEPT = 6
-_DIGITS: dict[DataType, int] = {INT32: 10, INT64: 20}
+_DIGITS: dict[int, int] = {8: 3, 16: 5, 32: 10, 64: 20}
+"""Decimal digits of integers, by their bits, as Spark counts them."""
 
 
 def is_number(type: DataType) -> bool:
-    return type in (INT32, INT64, FLOAT64) or isinstance(type, DecimalType)
+    return type == FLOAT64 or isinstance(type, IntegerType | DecimalType)
 
 
 def is_integer(type: DataType) -> bool:
-    return type in (INT32, INT64)
+    return isinstance(type, IntegerType)
 
 
 def common_type(terms: Iterable[Term]) -> DataType:
@@ -55,9 +57,15 @@ def common_type(terms: Iterable[Term]) -> DataType:
 def _constant_type(number: int, beside: DataType) -> DataType:
     if isinstance(beside, DecimalType):
         return DecimalType(len(str(abs(number))), 0)
-    if beside == INT32 and -(2**31) <= number < 2**31:
-        return INT32
+    if isinstance(beside, IntegerType):
+        return smallest_integer(number, beside)
     return FLOAT64 if beside == FLOAT64 else INT64
+
+
+def smallest_integer(number: int, least: IntegerType) -> IntegerType:
+    """Return the narrowest type of at least the width of `least` that holds a number; int64 if none does."""
+    wide = [each for each in INTEGERS if each.bits >= least.bits]
+    return next((each for each in wide if each.range[0] <= number <= each.range[1]), INT64)
 
 
 def wider_type(a: DataType, b: DataType) -> DataType:
@@ -126,12 +134,15 @@ def _wider_number(a: DataType, b: DataType) -> DataType:
         whole = max(left.precision - left.scale, right.precision - right.scale)
         precision = min(whole + scale, MAX_PRECISION)
         return DecimalType(precision, min(scale, max(precision - whole, 0)))
-    return INT64
+    return max(a, b, key=lambda type: type.bits if isinstance(type, IntegerType) else 0)
 
 
 def exact_as_decimal(type: DataType) -> DecimalType:
     """Return the decimal type that holds every value of an exact number type."""
-    return type if isinstance(type, DecimalType) else DecimalType(_DIGITS[type], 0)
+    if isinstance(type, DecimalType):
+        return type
+    assert isinstance(type, IntegerType)
+    return DecimalType(_DIGITS[type.bits], 0)
 
 
 def decimal_of(term: Term) -> DecimalType:

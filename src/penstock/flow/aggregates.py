@@ -16,7 +16,6 @@ from penstock.expr.constructors import struct, when
 from penstock.expr.tree import operand
 from penstock.expr.types import (
     FLOAT64,
-    INT32,
     INT64,
     DataType,
     DecimalType,
@@ -24,6 +23,7 @@ from penstock.expr.types import (
     ListType,
     Schema,
 )
+from penstock.expr.widening import is_number
 from penstock.flow.window_functions import WindowFunction
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class _ByOrder(Aggregation):
 def number_field(function: str, expr: Expr, schema: Schema) -> Field:
     """Return the type of a numeric argument. Raises `WrongType` for others."""
     typed = check(expr, schema)
-    if typed.type not in (INT32, INT64, FLOAT64) and not isinstance(typed.type, DecimalType):
+    if not is_number(typed.type):
         raise WrongType(
             f"{function} needs numbers, got {typed.type}: {expr}",
             where=[SourceLocation.of_caller()],

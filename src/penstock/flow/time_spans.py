@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from penstock.errors import WrongType
 from penstock.expr.durations import UNITS, duration, format_duration, too_long_error
-from penstock.expr.types import FLOAT64, INT32, INT64, TIMESTAMP, DataType
+from penstock.expr.types import FLOAT64, INT64, INTEGERS, TIMESTAMP, DataType
 from penstock.flow.column_arguments import render_argument
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ GivenSpan: TypeAlias = "timedelta | str | int | float"
 """Time span as written by users: "10s", a timedelta, or a number of seconds or of a numeric column's unit."""
 Unit: TypeAlias = Literal["us", "ms", "s", "m", "h", "d", "w"]
 
-TIME_TYPES: tuple[DataType, ...] = (TIMESTAMP, INT64, INT32, FLOAT64)
+TIME_TYPES: tuple[DataType, ...] = (TIMESTAMP, *INTEGERS, FLOAT64)
 """Types of columns that may hold event time."""
 _MAX_INT64 = 2**63 - 1
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.check import check, check_ordered
 from penstock.expr.tree import Expr, Ordering
-from penstock.expr.types import FLOAT64, INT32, INT64, STR, Field, ListType, StructType
+from penstock.expr.types import FLOAT64, STR, Field, ListType, StructType
+from penstock.expr.widening import is_integer
 from penstock.flow.aggregates import Aggregation, number_field, of_distinct
 from penstock.flow.window_functions import orderings_of
 
@@ -45,7 +46,7 @@ class Percentile(Aggregation):
         check_parts(self.at if isinstance(self.at, tuple) else (self.at,))
         each: DataType = FLOAT64
         counted = None if self.frequency is None else check(self.frequency, schema)
-        if counted is not None and counted.type not in (INT32, INT64):
+        if counted is not None and not is_integer(counted.type):
             raise WrongType(
                 f"a frequency is an integer, got {counted.type}: {self.frequency}",
                 where=[SourceLocation.of_caller()],
@@ -83,7 +84,7 @@ class Histogram(Aggregation):
     def field(self, name: str, schema: Schema) -> Field:
         check_bins(self.bins)
         typed = check(self.expr, schema)
-        if typed.type not in (INT32, INT64, FLOAT64):
+        if typed.type != FLOAT64 and not is_integer(typed.type):
             raise WrongType(
                 f"histogram_numeric needs integers or floats, got {typed.type}: {self.expr}",
                 where=[SourceLocation.of_caller()],
@@ -159,7 +160,7 @@ class Bits(Aggregation):
 
     def field(self, name: str, schema: Schema) -> Field:
         typed = check(self.expr, schema)
-        if typed.type not in (INT32, INT64):
+        if not is_integer(typed.type):
             raise WrongType(
                 f"bit_{self.operation.value} needs integers, got {typed.type}: {self.expr}",
                 where=[SourceLocation.of_caller()],

@@ -25,8 +25,7 @@ from penstock.expr.types import (
     DecimalType,
     Field,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
 )
 from penstock.expr.types import TimestampType as _TimestampType
 from penstock.shown import Shown
@@ -216,7 +215,7 @@ class Over:
 
 
 _OFFSETS: tuple[tuple[tuple[type[DataType], ...], tuple[type, ...]], ...] = (
-    ((Int32Type, Int64Type), (int,)),
+    ((IntegerType,), (int,)),
     ((Float64Type,), (int, float)),
     ((DecimalType,), (int, Decimal)),
     ((DateType,), (int, timedelta, Months)),

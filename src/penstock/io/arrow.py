@@ -25,6 +25,8 @@ from penstock.expr.types import (
     DecimalType,
     Field,
     Float64Type,
+    Int8Type,
+    Int16Type,
     Int32Type,
     Int64Type,
     ListType,
@@ -51,6 +53,8 @@ def arrow_type(data_type: DataType) -> pa.DataType:
 
 _PLAIN: dict[type[DataType], pa.DataType] = {
     BoolType: pa.bool_(),
+    Int8Type: pa.int8(),
+    Int16Type: pa.int16(),
     Int32Type: pa.int32(),
     Int64Type: pa.int64(),
     Float64Type: pa.float64(),

@@ -19,6 +19,8 @@ from penstock.expr.types import (
     BYTES,
     DATE,
     FLOAT64,
+    INT8,
+    INT16,
     INT32,
     INT64,
     STR,
@@ -249,6 +251,8 @@ def same_expression(one: CatalystNode, other: CatalystNode) -> bool:
 
 _TYPES: dict[str, DataType] = {
     "boolean": BOOL,
+    "byte": INT8,
+    "short": INT16,
     "integer": INT32,
     "long": INT64,
     "double": FLOAT64,

@@ -17,8 +17,7 @@ from penstock.expr.types import (
     BYTES,
     DATE,
     FLOAT64,
-    INT32,
-    INT64,
+    INTEGERS,
     STR,
     TIMESTAMP,
     DataType,
@@ -287,8 +286,7 @@ def _moment(text: str) -> datetime:
 
 _CONSTANTS: dict[Any, Callable[[str], Any]] = {
     BOOL: lambda text: text == "true",
-    INT32: int,
-    INT64: int,
+    **dict.fromkeys(INTEGERS, int),
     FLOAT64: lambda text: NAN if text == "NaN" else float(text),
     STR: str,
     DATE: date.fromisoformat,

@@ -14,8 +14,7 @@ from penstock.expr.types import (
     BoolType,
     DataType,
     Field,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     ListType,
     MapType,
     Schema,
@@ -104,7 +103,7 @@ def _user_value(type: DataType) -> Callable[[tuple[Any]], Any]:
 
 # -- nulls -------------------------------------------------------------------------------------
 
-_CHANGED_BY_NULLS = BoolType | Int32Type | Int64Type
+_CHANGED_BY_NULLS = BoolType | IntegerType
 """In pandas, one null makes a series of integers one of floats, and one of booleans one of objects."""
 
 

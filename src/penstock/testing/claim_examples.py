@@ -21,8 +21,7 @@ from penstock.expr.types import (
     DecimalType,
     Field,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     ListType,
     MapType,
     Schema,
@@ -81,9 +80,8 @@ def values(type_: DataType, kind: Pool) -> Pool:
     raise NotImplementedError(f"no values to try of {type_}")
 
 
-@values.register(Int32Type)
-@values.register(Int64Type)
-def _int(type_: DataType, kind: Pool) -> Pool:
+@values.register
+def _int(type_: IntegerType, kind: Pool) -> Pool:
     return _INTEGERS
 
 

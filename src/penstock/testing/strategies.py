@@ -23,8 +23,7 @@ from penstock.expr.types import (
     DecimalType,
     Field,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     ListType,
     MapType,
     Schema,
@@ -45,9 +44,8 @@ def _bool(type_: BoolType) -> st.SearchStrategy[Any]:
     return st.booleans()
 
 
-@values.register(Int32Type)
-@values.register(Int64Type)
-def _int(type_: DataType) -> st.SearchStrategy[Any]:
+@values.register
+def _int(type_: IntegerType) -> st.SearchStrategy[Any]:
     return st.integers(-2, 3)
 
 

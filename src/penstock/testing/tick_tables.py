@@ -37,8 +37,7 @@ from penstock.expr.types import (
     DecimalType,
     Field,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     ListType,
     Schema,
     StrType,
@@ -209,12 +208,7 @@ def _bool(type_: BoolType, word: str) -> Any:
 
 
 @read_value.register
-def _int32(type_: Int32Type, word: str) -> Any:
-    return int(word)
-
-
-@read_value.register
-def _int64(type_: Int64Type, word: str) -> Any:
+def _integer(type_: IntegerType, word: str) -> Any:
     return int(word)
 
 

@@ -25,8 +25,7 @@ from penstock.expr.types import (
     BYTES,
     DATE,
     FLOAT64,
-    INT32,
-    INT64,
+    INTEGERS,
     STR,
     TIMESTAMP,
     DataType,
@@ -39,7 +38,7 @@ from penstock.expr.types import (
 )
 
 PLAIN_TYPES: dict[str, DataType] = {
-    str(each): each for each in (BOOL, INT32, INT64, FLOAT64, STR, BYTES, DATE, TIMESTAMP, ANY)
+    str(each): each for each in (BOOL, *INTEGERS, FLOAT64, STR, BYTES, DATE, TIMESTAMP, ANY)
 }
 _DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)

@@ -13,7 +13,7 @@ from penstock.compute.errors import BadMessage
 from penstock.compute.protocol.commands import Finishing
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.expr.sort_keys import order_key
-from penstock.expr.types import Field, Int32Type, Int64Type, Schema
+from penstock.expr.types import Field, IntegerType, Schema
 
 RUN = 4096
 """Number of rows sorted at a time, which takes a few milliseconds."""
@@ -206,7 +206,7 @@ def _part(field: Field, at: int, down: bool, keys: dict[str, Any]) -> str:
     key = order_key(field.type, field.nullable, down)
     if key is None:
         return f"row[{at}]"
-    if not field.nullable and isinstance(field.type, Int32Type | Int64Type):
+    if not field.nullable and isinstance(field.type, IntegerType):
         return f"-row[{at}]"
     keys[f"key{at}"] = key
     return f"key{at}(row[{at}])"

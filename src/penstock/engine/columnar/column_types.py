@@ -16,8 +16,7 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     StrType,
     TimestampType,
 )
@@ -41,14 +40,12 @@ def _bool(type: BoolType) -> pl.DataType:
     return pl.Boolean()
 
 
-@polars_type.register(Int32Type)
-def _int32(type: Int32Type) -> pl.DataType:
-    return pl.Int32()
+@polars_type.register(IntegerType)
+def _integer(type: IntegerType) -> pl.DataType:
+    return _OF_BITS[type.bits]()
 
 
-@polars_type.register(Int64Type)
-def _int64(type: Int64Type) -> pl.DataType:
-    return pl.Int64()
+_OF_BITS: dict[int, type[pl.DataType]] = {8: pl.Int8, 16: pl.Int16, 32: pl.Int32, 64: pl.Int64}
 
 
 @polars_type.register(Float64Type)

@@ -21,8 +21,7 @@ from penstock.expr.types import (
     DataType,
     DateType,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     Schema,
     StrType,
     TimestampType,
@@ -125,9 +124,8 @@ def _accepted(type: DataType, series: pl.Series) -> pl.Series | None:
     return series if series.dtype == dtype_of(type) else None
 
 
-@_accepted.register(Int32Type)
-@_accepted.register(Int64Type)
-def _integers(type: DataType, series: pl.Series) -> pl.Series | None:
+@_accepted.register(IntegerType)
+def _integers(type: IntegerType, series: pl.Series) -> pl.Series | None:
     # A value that does not fit raises.
     return series.cast(dtype_of(type)) if series.dtype.is_integer() else None
 

@@ -8,7 +8,7 @@ from penstock.engine.row_codegen import Row
 from penstock.engine.slot import Slot, thaw_dict
 from penstock.engine.steps.step import Step, register_step
 from penstock.engine.window_runtime import time_lower_bound, watermark_function
-from penstock.expr.types import FLOAT64, INT32, INT64, TIMESTAMP, Field, Schema
+from penstock.expr.types import FLOAT64, INTEGERS, TIMESTAMP, Field, Schema
 from penstock.flow.operators.late_rows import LateRows
 from penstock.flow.operators.least_watermark import LeastWatermark
 from penstock.flow.operators.on_time import OnTime
@@ -70,7 +70,7 @@ class WatermarkWriter:
         passed, every = f"{time} - {self._clock.lateness!r}", self._clock.every
         if self._field.type != TIMESTAMP and every is None:
             return passed
-        if self._field.type in (INT32, INT64):
+        if self._field.type in INTEGERS:
             return f"({passed}) // {every!r} * {every!r}"
         return f"{self._writer.constant('mark', watermark_function(self._clock, self._field.type))}({time})"
 

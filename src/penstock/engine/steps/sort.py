@@ -17,7 +17,7 @@ from penstock.engine.steps.user_rows import user_form
 from penstock.expr.check import check
 from penstock.expr.sort_keys import order_key
 from penstock.expr.tree import Ordering
-from penstock.expr.types import Int32Type, Int64Type
+from penstock.expr.types import IntegerType
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.sort import Sort
 from penstock.flow.operators.top_k import TopK
@@ -35,7 +35,7 @@ def comparable(
     writer: StepWriter, source: str, of: TypeAndNullability | Field, *, descending: bool = False
 ) -> str:
     """Return the source of the sort key for a value with the type and nullability of `of`."""
-    if descending and not of.nullable and isinstance(of.type, Int32Type | Int64Type):
+    if descending and not of.nullable and isinstance(of.type, IntegerType):
         return f"-({source})"
     key = order_key(of.type, of.nullable, descending)
     return source if key is None else f"{writer.constant('order', key)}({source})"

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.expr.code_runtime import NAN, raise_overflow, raise_zero_division
 from penstock.expr.decimal_arithmetic import DecimalSpec
 from penstock.expr.function_bases import Emitter, StrictFunction
-from penstock.expr.types import FLOAT64, INT32, INT64, STR, DataType, DecimalType
+from penstock.expr.types import FLOAT64, INT64, INTEGERS, STR, DataType, DecimalType
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature
 from penstock.expr.widening import (
     MAX_PRECISION,
@@ -24,7 +24,7 @@ from penstock.expr.widening import (
     limit_decimal_digits,
 )
 
-RANGES: dict[DataType, tuple[int, int]] = {INT32: (-(2**31), 2**31 - 1), INT64: (-(2**63), 2**63 - 1)}
+RANGES: dict[DataType, tuple[int, int]] = {each: each.range for each in INTEGERS}
 
 
 def overflow_checked(emitter: Emitter, source: str, type: DataType) -> str:
@@ -106,7 +106,7 @@ def _plain(symbol: str, helper: str) -> Callable[[Emitter, CallTerm, tuple[str, 
             if not _loses_digits(symbol, *(argument.type for argument in call.arguments)):
                 return _exact_decimal(emitter, symbol, a, b)
             return f"{helper}({a}, {b}, {emitter.constant(decimal_spec(call.type))})"
-        if call.type in (INT32, INT64):
+        if is_integer(call.type):
             return overflow_checked(emitter, f"{a} {symbol} {b}", call.type)
         return f"({a} {symbol} {b})"
 

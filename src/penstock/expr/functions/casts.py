@@ -18,6 +18,7 @@ from penstock.expr.functions.arithmetic import decimal_spec, overflow_checked
 from penstock.expr.functions.higher_order import VARIABLE
 from penstock.expr.functions.maps import map_source
 from penstock.expr.types import (
+    INTEGERS,
     AnyType,
     BoolType,
     BytesType,
@@ -25,8 +26,8 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Float64Type,
-    Int32Type,
     Int64Type,
+    IntegerType,
     ListType,
     MapType,
     StrType,
@@ -51,8 +52,6 @@ class _Cast:
 _SAME = _Cast("{v}")
 _Pairs = dict[tuple[type[DataType], type[DataType]], _Cast]
 _WITHOUT_INTEGERS: _Pairs = {
-    (Int32Type, Int64Type): _SAME,
-    (Int64Type, Int32Type): _Cast("{v}", fallible=True, checked=True),
     (Float64Type, DecimalType): _Cast("x_decimal_of_float({v}, {shape})", fallible=True),
     (Float64Type, BoolType): _Cast("({v} != 0.0)"),
     (Float64Type, StrType): _Cast("x_str_of_float({v})"),
@@ -76,10 +75,12 @@ _WITHOUT_INTEGERS: _Pairs = {
     (TimestampType, DateType): _Cast("{v}.date()"),
     (TimestampType, Int64Type): _Cast("x_seconds_of_timestamp({v})"),
 }
+_NARROWED = _Cast("{v}", fallible=True, checked=True)
 
 
-def _of_integer(integer: type[DataType]) -> _Pairs:
+def _of_integer(integer: type[IntegerType]) -> _Pairs:
     return {
+        **{(integer, type(each)): _SAME if each.bits >= integer.bits else _NARROWED for each in INTEGERS},
         (integer, Float64Type): _Cast("float({v})"),
         (integer, DecimalType): _Cast("x_decimal_of_int({v}, {shape})", fallible=True),
         (integer, BoolType): _Cast("({v} != 0)"),
@@ -92,7 +93,9 @@ def _of_integer(integer: type[DataType]) -> _Pairs:
     }
 
 
-_TABLE: _Pairs = {**_WITHOUT_INTEGERS, **_of_integer(Int32Type), **_of_integer(Int64Type)}
+_TABLE: _Pairs = dict(_WITHOUT_INTEGERS)
+for _integer in INTEGERS:
+    _TABLE |= _of_integer(type(_integer))
 
 
 def _entry(source: DataType, target: DataType) -> _Cast | None:
@@ -146,7 +149,7 @@ def _cast(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
         of_maps = isinstance(call.type, MapType)
         return (_cast_entries if of_maps else _cast_elements)(emitter, call, operands[0])
     shape = emitter.constant(decimal_spec(call.type)) if isinstance(call.type, DecimalType) else ""
-    bits = 32 if isinstance(call.type, Int32Type) else 64
+    bits = call.type.bits if isinstance(call.type, IntegerType) else 64
     source = entry.source.format(v=operands[0], shape=shape, bits=bits)
     return overflow_checked(emitter, source, call.type) if entry.checked else source
 

@@ -14,7 +14,7 @@ from penstock.errors import EvaluationError
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, fixed
 from penstock.expr.number_formats import NumberFormat, number_format, number_writer
 from penstock.expr.text_casts import of_float
-from penstock.expr.types import BOOL, FLOAT64, INT32, INT64, STR, DecimalType
+from penstock.expr.types import BOOL, FLOAT64, INT32, INT64, INTEGERS, STR, DecimalType, IntegerType
 from penstock.expr.typing_rules import (
     NULL,
     Arguments,
@@ -30,12 +30,12 @@ _DIRECTIVE = re.compile(r"%(?:(\d+)\$)?([-#+ 0,(]*)(\d+)?(?:\.(\d+))?([a-zA-Z%])
 _EXACT = 1e15
 _WIDE = Context(prec=2_000, Emax=999_999, Emin=-999_999)
 _TAKES = {
-    "s": (STR, INT32, INT64, FLOAT64, BOOL, NULL),
-    "S": (STR, INT32, INT64, FLOAT64, BOOL, NULL),
-    "d": (INT32, INT64, NULL),
-    "x": (INT32, INT64, NULL),
-    "X": (INT32, INT64, NULL),
-    "o": (INT32, INT64, NULL),
+    "s": (STR, *INTEGERS, FLOAT64, BOOL, NULL),
+    "S": (STR, *INTEGERS, FLOAT64, BOOL, NULL),
+    "d": (*INTEGERS, NULL),
+    "x": (*INTEGERS, NULL),
+    "X": (*INTEGERS, NULL),
+    "o": (*INTEGERS, NULL),
     "f": (FLOAT64, NULL),
     "e": (FLOAT64, NULL),
     "E": (FLOAT64, NULL),
@@ -148,7 +148,7 @@ def _format(emitter: Emitter, call: CallTerm) -> GuardedSource:
     pattern, *values = call.arguments
     assert isinstance(pattern, LiteralTerm)
     assert isinstance(pattern.value, str)
-    bits = tuple(32 if a.type == INT32 else 64 for a in values)
+    bits = tuple(a.type.bits if isinstance(a.type, IntegerType) else 64 for a in values)
     constant = emitter.constant((parse_format(pattern.value), bits))
     return GuardedSource(f"x_format_string({', '.join((constant, *map(emitter.value, values)))})")
 

@@ -29,8 +29,7 @@ from penstock.expr.types import (
     BOOL,
     DATE,
     FLOAT64,
-    INT32,
-    INT64,
+    INTEGERS,
     STR,
     TIMESTAMP,
     DataType,
@@ -399,8 +398,7 @@ def _kept(read: Callable[[], T | None], reader: _Reader) -> T | None:
 
 _CONVERTERS: dict[DataType, tuple[Any, ...]] = {
     BOOL: (_bool, Token.TRUE, Token.FALSE),
-    INT32: (partial(_int, 32), Token.INTEGER),
-    INT64: (partial(_int, 64), Token.INTEGER),
+    **{each: (partial(_int, each.bits), Token.INTEGER) for each in INTEGERS},
     FLOAT64: (_float, *_NUMBERS, Token.STRING),
     STR: (_str, *_NUMBERS, Token.STRING, Token.TRUE, Token.FALSE, Token.START_OBJECT, Token.START_ARRAY),
     DATE: (_date, Token.STRING),

@@ -26,8 +26,7 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     ListType,
     StrType,
     StructType,
@@ -67,14 +66,9 @@ def _bool(type: BoolType) -> Hash:
     return hash_int
 
 
-@hash_of.register(Int32Type)
-def _int32(type: Int32Type) -> Hash:
-    return hash_int
-
-
-@hash_of.register(Int64Type)
-def _int64(type: Int64Type) -> Hash:
-    return hash_long
+@hash_of.register(IntegerType)
+def _integer(type: IntegerType) -> Hash:
+    return hash_long if type.bits == 64 else hash_int
 
 
 @hash_of.register(Float64Type)

@@ -98,7 +98,7 @@ def round_int(value: int, digits: int, greatest: int) -> int:
     step = 10**digits
     rounded = (abs(value) + step // 2) // step * step
     if rounded > greatest:
-        raise_overflow(rounded, "int32" if greatest < 2**31 else "int64")
+        raise_overflow(rounded, f"int{greatest.bit_length() + 1}")
     return rounded if value >= 0 else -rounded
 
 

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.check import check
-from penstock.expr.types import DATE, INT32, INT64, TIMESTAMP
+from penstock.expr.types import DATE, INTEGERS, TIMESTAMP
 from penstock.graph.node import Operator, identity_lineage
 from penstock.graph.operator_declarations import (
     EverywhereSlot,
@@ -51,7 +51,7 @@ class Presence(Enum):
         return self in (Presence.SINCE, Presence.BEFORE)
 
 
-MOMENTS = (TIMESTAMP, DATE, INT64, INT32)
+MOMENTS = (TIMESTAMP, DATE, *INTEGERS)
 """Types of a moment and of a clock."""
 
 

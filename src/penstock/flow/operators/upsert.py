@@ -11,8 +11,7 @@ from penstock.expr.keyed_rows import PLACE
 from penstock.expr.types import (
     DateType,
     DecimalType,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     StrType,
     StructType,
     TimestampType,
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 COMMITS = "_commit_version"
 """Name of the column with the commit of a change in the change data feed of a Delta table."""
 
-SEQUENCE_TYPES = (Int32Type, Int64Type, DecimalType, DateType, TimestampType, StrType)
+SEQUENCE_TYPES = (IntegerType, DecimalType, DateType, TimestampType, StrType)
 """Types of values that may order the records of a key."""
 
 

@@ -22,8 +22,7 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     Schema,
     StrType,
     TimestampType,
@@ -87,8 +86,7 @@ def text_of(data_type: DataType) -> Callable[[Any], str]:
     raise TypeError(f"{data_type} cannot be written as text")
 
 
-@text_of.register(Int32Type)
-@text_of.register(Int64Type)
+@text_of.register(IntegerType)
 @text_of.register(StrType)
 @text_of.register(DateType)
 def _(data_type: DataType) -> Callable[[Any], str]:

@@ -35,8 +35,7 @@ from penstock.expr.types import (
     DecimalType,
     Field,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     ListType,
     MapType,
     StrType,
@@ -104,13 +103,8 @@ def _whole(bits: int) -> Convert:
 
 
 @json_decoder.register
-def _(data_type: Int32Type) -> Convert:
-    return _whole(32)
-
-
-@json_decoder.register
-def _(data_type: Int64Type) -> Convert:
-    return _whole(64)
+def _(data_type: IntegerType) -> Convert:
+    return _whole(data_type.bits)
 
 
 @json_decoder.register
@@ -292,13 +286,9 @@ def _(data_type: BoolType) -> str:
 
 
 @needs_conversion.register
-def _(data_type: Int32Type) -> str:
-    return f"type({{0}}) is not int or not {-(2**31)} <= {{0}} < {2**31}"
-
-
-@needs_conversion.register
-def _(data_type: Int64Type) -> str:
-    return f"type({{0}}) is not int or not {-(2**63)} <= {{0}} < {2**63}"
+def _(data_type: IntegerType) -> str:
+    low, high = data_type.range
+    return f"type({{0}}) is not int or not {low} <= {{0}} <= {high}"
 
 
 @needs_conversion.register

@@ -23,8 +23,7 @@ from penstock.expr.types import (
     DecimalType,
     Field,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     ListType,
     MapType,
     StrType,
@@ -131,9 +130,7 @@ def _as_declared(column: Any, data_type: DataType) -> Any:
     wanted = arrow_type(data_type)
     if column.type == wanted:
         return column
-    is_number = isinstance(data_type, Int32Type | Int64Type | Float64Type) and _HOLDS[type(data_type)](
-        column.type
-    )
+    is_number = isinstance(data_type, IntegerType | Float64Type) and _holds(data_type)(column.type)
     is_text = isinstance(data_type, StrType) and _HOLDS[StrType](column.type)
     if not (is_number or is_text):
         return None
@@ -195,10 +192,8 @@ def widened_columns(source: str, path: Path, fields: list[Field], found: pa.Sche
 def _is_narrower(data_type: DataType, arrow: pa.DataType) -> bool:
     arrow = plain(arrow)
     match data_type:
-        case Int32Type() | Int64Type():
-            return types.is_integer(arrow) and arrow.bit_width < (
-                32 if isinstance(data_type, Int32Type) else 64
-            )
+        case IntegerType(bits=bits):
+            return types.is_integer(arrow) and arrow.bit_width < bits
         case Float64Type():
             return types.is_integer(arrow) or (types.is_floating(arrow) and arrow.bit_width < 64)
         case DecimalType():
@@ -230,8 +225,7 @@ def plain(arrow: pa.DataType) -> pa.DataType:
 
 _HOLDS: dict[type[DataType], Callable[[pa.DataType], bool]] = {
     BoolType: types.is_boolean,
-    Int32Type: types.is_integer,
-    Int64Type: types.is_integer,
+    IntegerType: types.is_integer,
     Float64Type: lambda t: types.is_floating(t) or types.is_integer(t),
     DecimalType: lambda t: types.is_decimal(t) or types.is_integer(t),
     StrType: lambda t: types.is_string(t) or types.is_large_string(t) or types.is_string_view(t),
@@ -249,10 +243,14 @@ _HOLDS: dict[type[DataType], Callable[[pa.DataType], bool]] = {
 }
 
 
+def _holds(data_type: DataType) -> Callable[[pa.DataType], bool]:
+    return next(holds for kind, holds in _HOLDS.items() if isinstance(data_type, kind))
+
+
 @singledispatch
 def fits(data_type: DataType, arrow: pa.DataType) -> bool:
     """Check whether an Arrow type can hold values of a column type."""
-    return types.is_null(arrow) or _HOLDS[type(data_type)](plain(arrow))
+    return types.is_null(arrow) or _holds(data_type)(plain(arrow))
 
 
 @fits.register

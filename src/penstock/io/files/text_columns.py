@@ -20,8 +20,7 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     StrType,
     TimestampType,
 )
@@ -75,9 +74,8 @@ def _(data_type: BoolType, texts: pa.Array) -> pa.Array | None:
     return true if _all(_compute.or_(true, _compute.equal(lower, "false"))) else None
 
 
-@cast_text.register(Int32Type)
-@cast_text.register(Int64Type)
-def _(data_type: DataType, texts: pa.Array) -> pa.Array | None:
+@cast_text.register
+def _(data_type: IntegerType, texts: pa.Array) -> pa.Array | None:
     return texts.cast(arrow_type(data_type)) if _consists_of(_INTEGER, texts) else None
 
 

@@ -21,8 +21,7 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     StrType,
     TimestampType,
 )
@@ -94,13 +93,9 @@ def in_range(value: int, bits: int) -> int:
 
 
 @parser_of.register
-def _(data_type: Int32Type) -> Callable[[str], Any]:
-    return lambda text: whole_number(text, 32)
-
-
-@parser_of.register
-def _(data_type: Int64Type) -> Callable[[str], Any]:
-    return lambda text: whole_number(text, 64)
+def _(data_type: IntegerType) -> Callable[[str], Any]:
+    bits = data_type.bits
+    return lambda text: whole_number(text, bits)
 
 
 @parser_of.register

@@ -8,6 +8,7 @@ from functools import singledispatchmethod
 from typing import Any
 
 from penstock.expr.types import (
+    INT64,
     BoolType,
     BytesType,
     DataType,
@@ -15,8 +16,7 @@ from penstock.expr.types import (
     DecimalType,
     Field,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     ListType,
     MapType,
     StrType,
@@ -42,7 +42,10 @@ def row_class_text(name: str, fields: Sequence[Field]) -> str:
 
 
 _MODULES = ("datetime", "decimal", "typing", "penstock")
-_TAKEN = ("None", "True", "False", "NamedTuple", "Annotated", "Decimal", "DecimalType", "Int32")
+_TAKEN = (
+    *("None", "True", "False", "NamedTuple", "Annotated", "Decimal", "DecimalType"),
+    *("Int8", "Int16", "Int32"),
+)
 """Names that a class cannot have, because they are keywords or imported for its columns."""
 
 
@@ -82,13 +85,13 @@ class _Classes:
     def _of(self, type: Any, name: str) -> str:
         raise TypeError(type)
 
-    @_of.register(BoolType | Int64Type | StrType | BytesType | Float64Type)
+    @_of.register(BoolType | StrType | BytesType | Float64Type)
     def _(self, type: DataType, name: str) -> str:
         return str(type).rstrip("0123456789")
 
     @_of.register
-    def _(self, type: Int32Type, name: str) -> str:
-        return self._import("penstock", "Int32")
+    def _(self, type: IntegerType, name: str) -> str:
+        return "int" if type == INT64 else self._import("penstock", str(type).title())
 
     @_of.register
     def _(self, type: DateType, name: str) -> str:

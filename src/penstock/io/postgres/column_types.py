@@ -16,6 +16,8 @@ from penstock.expr.types import (
     DecimalType,
     Field,
     Float64Type,
+    Int8Type,
+    Int16Type,
     Int32Type,
     Int64Type,
     ListType,
@@ -51,6 +53,8 @@ def sql_type(data_type: DataType) -> str:
 
 for _class, _name in {
     BoolType: "boolean",
+    Int8Type: "smallint",
+    Int16Type: "smallint",
     Int32Type: "integer",
     Int64Type: "bigint",
     Float64Type: "double precision",

@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 
 from penstock.errors import NotOnSpark
 from penstock.expr.check import check
-from penstock.expr.types import FLOAT64, INT32, INT64, DecimalType, Field
+from penstock.expr.types import FLOAT64, INT64, DecimalType, Field
 from penstock.flow.aggregates import (
     Aggregation,
     Collect,
@@ -195,7 +195,7 @@ def _(aggregation: Sum, to: AggregateArguments) -> NativeAggregates:
     column, kind = to.columns[0], to.types[0]
     if kind == FLOAT64:
         return NativeAggregates((to.values(),), exact_sums.float_sum)
-    if kind == INT32 or isinstance(kind, DecimalType):
+    if kind != INT64:
         return NativeAggregates((to.sql("sum({of} {0})"),), _as_it_is)
     if to.distinct:
         return NativeAggregates((to.sql(_SUM_OF_DISTINCT),), _as_it_is)

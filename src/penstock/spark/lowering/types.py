@@ -14,8 +14,7 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     ListType,
     MapType,
     Schema,
@@ -59,14 +58,17 @@ def _bool(type: BoolType) -> spark.DataType:
     return spark.BooleanType()
 
 
-@spark_type.register(Int32Type)
-def _int32(type: Int32Type) -> spark.DataType:
-    return spark.IntegerType()
+@spark_type.register(IntegerType)
+def _integer(type: IntegerType) -> spark.DataType:
+    return _OF_BITS[type.bits]()
 
 
-@spark_type.register(Int64Type)
-def _int64(type: Int64Type) -> spark.DataType:
-    return spark.LongType()
+_OF_BITS: dict[int, type[spark.DataType]] = {
+    8: spark.ByteType,
+    16: spark.ShortType,
+    32: spark.IntegerType,
+    64: spark.LongType,
+}
 
 
 @spark_type.register(Float64Type)

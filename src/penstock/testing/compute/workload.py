@@ -28,8 +28,7 @@ from penstock.expr.types import (
     DecimalType,
     Field,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     ListType,
     MapType,
     Schema,
@@ -181,7 +180,7 @@ def _value(type_: DataType, random: random.Random) -> Any:
     match type_:
         case BoolType():
             return random.random() < 0.5
-        case Int32Type() | Int64Type():
+        case IntegerType():
             return random.randint(0, 3)
         case Float64Type():
             return random.choice([-1.5, 0.0, 0.1, 0.2, 1e16])

@@ -7,7 +7,7 @@ from functools import reduce
 
 import polars as pl
 
-from penstock.engine.columnar.column_types import NotLowered
+from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.lowered_expression import (
     Bounds,
     LoweredExpression,
@@ -18,7 +18,7 @@ from penstock.engine.columnar.lowered_expression import (
     lower_bounded_integer,
 )
 from penstock.expr.functions.arithmetic import RANGES
-from penstock.expr.types import FLOAT64, INT32, INT64, STR, DecimalType
+from penstock.expr.types import FLOAT64, INT64, STR, DecimalType
 from penstock.expr.typing_rules import CallTerm
 
 _MIN64, _MAX64 = RANGES[INT64]
@@ -32,20 +32,19 @@ def _no_decimals(call: CallTerm) -> None:
 
 
 def _wide(call: CallTerm, arguments: Sequence[LoweredExpression]) -> list[pl.Expr]:
-    """Widen integer operands to 64 bits, in which 32-bit arithmetic cannot overflow."""
-    if call.type != INT32:
+    """Widen integer operands to 64 bits, in which narrower arithmetic cannot overflow."""
+    if call.type not in RANGES or call.type == INT64:
         return [a.value for a in arguments]
     return [a.value.cast(pl.Int64) for a in arguments]
 
 
 def _integer(call: CallTerm, exact: pl.Expr, bounds: Bounds, leaves64: pl.Expr) -> LoweredExpression:
-    """Range-check a 64-bit result and cast it to int32 or int64."""
+    """Range-check a 64-bit result and cast it to the integer type of the call."""
     if call.type == INT64:
         return lower_bounded_integer(exact, bounds, INT64, lambda: leaves64)
-    low, high = RANGES[INT32]
-    return lower_bounded_integer(
-        exact.cast(pl.Int32, strict=False), bounds, INT32, lambda: (exact < low) | (exact > high)
-    )
+    low, high = RANGES[call.type]
+    narrow = exact.cast(dtype_of(call.type), strict=False)
+    return lower_bounded_integer(narrow, bounds, call.type, lambda: (exact < low) | (exact > high))
 
 
 def _add(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
@@ -115,7 +114,7 @@ def _modulo(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredEx
         rest = pl.when((rest != 0) & ((a < 0) != (b < 0))).then(rest - b).otherwise(rest)
     most = max(abs(bl), abs(bh), 1) - 1
     bounds = (-min(most, abs(al)) if al < 0 else 0, min(most, max(ah, 0)))
-    value = rest.cast(pl.Int32) if call.type == INT32 else rest
+    value = rest if call.type == INT64 else rest.cast(dtype_of(call.type))
     return LoweredExpression(value, bounds, _zero(arguments[1]))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
-from penstock.engine.columnar.column_types import NotLowered
+from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.lowered_expression import (
     LoweredExpression,
     Lowering,
@@ -15,12 +15,12 @@ from penstock.engine.columnar.lowered_expression import (
 )
 from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.types import (
+    INT64,
     BoolType,
     DataType,
     DateType,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     StrType,
     TimestampType,
 )
@@ -29,16 +29,16 @@ from penstock.expr.typing_rules import CallTerm
 Cast = Callable[[LoweredExpression, DataType], LoweredExpression]
 
 # Cut to whole numbers, floats below this are far from the ends of int64.
-_SAFE64, _SAFE32 = 9.2e18, 2147483646.0
+_SAFE64 = 9.2e18
 
 
 def _widened(a: LoweredExpression, target: DataType) -> LoweredExpression:
-    return LoweredExpression(a.value.cast(pl.Int64), a.bounds)
+    return LoweredExpression(a.value.cast(dtype_of(target)), a.bounds)
 
 
 def _narrowed(a: LoweredExpression, target: DataType) -> LoweredExpression:
     low, high = RANGES[target]
-    narrow = a.value.cast(pl.Int32, strict=False)
+    narrow = a.value.cast(dtype_of(target), strict=False)
     return lower_bounded_integer(narrow, bounds_of(a), target, lambda: (a.value < low) | (a.value > high))
 
 
@@ -51,13 +51,14 @@ def _not_zero(a: LoweredExpression, target: DataType) -> LoweredExpression:
 
 
 def _int_of_bool(a: LoweredExpression, target: DataType) -> LoweredExpression:
-    return LoweredExpression(a.value.cast(pl.Int32 if isinstance(target, Int32Type) else pl.Int64), (0, 1))
+    return LoweredExpression(a.value.cast(dtype_of(target)), (0, 1))
 
 
 def _cut(a: LoweredExpression, target: DataType) -> LoweredExpression:
-    wide = isinstance(target, Int64Type)
-    whole = a.value.cast(pl.Int64 if wide else pl.Int32, strict=False)
-    return LoweredExpression(whole, RANGES[target], ~(a.value.abs() <= (_SAFE64 if wide else _SAFE32)))
+    low, high = RANGES[target]
+    whole = a.value.cast(dtype_of(target), strict=False)
+    safe = _SAFE64 if target == INT64 else float(high - 1)
+    return LoweredExpression(whole, (low, high), ~(a.value.abs() <= safe))
 
 
 def _text_of_int(a: LoweredExpression, target: DataType) -> LoweredExpression:
@@ -78,20 +79,13 @@ def _day(a: LoweredExpression, target: DataType) -> LoweredExpression:
 
 
 _TABLE: dict[tuple[type[DataType], type[DataType]], Cast] = {
-    (Int32Type, Int64Type): _widened,
-    (Int64Type, Int32Type): _narrowed,
-    (Int32Type, Float64Type): _to_float,
-    (Int64Type, Float64Type): _to_float,
+    (IntegerType, Float64Type): _to_float,
     (BoolType, Float64Type): _to_float,
-    (Int32Type, BoolType): _not_zero,
-    (Int64Type, BoolType): _not_zero,
+    (IntegerType, BoolType): _not_zero,
     (Float64Type, BoolType): _not_zero,
-    (BoolType, Int32Type): _int_of_bool,
-    (BoolType, Int64Type): _int_of_bool,
-    (Float64Type, Int32Type): _cut,
-    (Float64Type, Int64Type): _cut,
-    (Int32Type, StrType): _text_of_int,
-    (Int64Type, StrType): _text_of_int,
+    (BoolType, IntegerType): _int_of_bool,
+    (Float64Type, IntegerType): _cut,
+    (IntegerType, StrType): _text_of_int,
     (BoolType, StrType): _text_of_bool,
     (DateType, TimestampType): _midnight,
     (TimestampType, DateType): _day,
@@ -102,7 +96,10 @@ def _cast(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpr
     source, target = call.arguments[0].type, call.type
     if source == target:
         return arguments[0]
-    cast = _TABLE.get((type(source), type(target)))
+    if isinstance(source, IntegerType) and isinstance(target, IntegerType):
+        return (_widened if source.bits < target.bits else _narrowed)(arguments[0], target)
+    kinds = (IntegerType if isinstance(each, IntegerType) else type(each) for each in (source, target))
+    cast = _TABLE.get(tuple(kinds))
     if cast is None:
         raise NotLowered(f"a cast from {source} to {target} has no columnar form")
     return cast(arguments[0], target)

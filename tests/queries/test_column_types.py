@@ -1,0 +1,104 @@
+"""Column types that SQL has and Python has not: answers and their types are Spark's."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+import penstock as ps
+from penstock.errors import EvaluationError
+from tests.queries.spark_answers import check_answer, empty_frame
+
+pytest.importorskip("pyspark.sql.functions")
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+class Small(NamedTuple):
+    id: int
+    t: ps.Int8 | None
+    s: ps.Int16 | None
+    i: ps.Int32 | None
+
+
+def draw(choice: random.Random, table: str) -> Any:
+    return Small(
+        choice.randrange(6),
+        choice.choice([None, -128, 127, *range(-3, 4)]),
+        choice.choice([None, -(2**15), 2**15 - 1, *range(-3, 4)]),
+        choice.choice([None, *range(-3, 4)]),
+    )
+
+
+OF_INTEGERS = {
+    "arithmetic": "SELECT t % s AS a, try_add(t, t) AS b, t + s AS c, t + i AS d, s * i AS e, t / s AS f,"
+    " t DIV 2 AS g, try_subtract(s, s) AS h, try_multiply(t, t) AS k"
+    " FROM t WHERE s <> 0 AND s BETWEEN -9 AND 9",
+    "casts": "SELECT CAST(t AS STRING) AS a, try_cast(s AS TINYINT) AS b, CAST(t AS DECIMAL(5,1)) AS c,"
+    " CAST(t AS DOUBLE) AS d, CAST(i AS TINYINT) AS e, CAST('12' AS SMALLINT) AS f, CAST(t AS BOOLEAN) AS g,"
+    " CAST(t > 0 AS TINYINT) AS h, t * 1.5 AS k FROM t",
+    "comparisons": "SELECT t = s AS a, t < i AS b, t IN (1, 2) AS c, coalesce(t, s) AS d,"
+    " greatest(t, i) AS e,"
+    " CASE WHEN i > 0 THEN t ELSE s END AS f FROM t",
+    "functions": "SELECT round(t, -1) AS a, hash(t) IS NULL AS b, xxhash64(t, s) AS c,"
+    " bround(s % 100S, -1) AS e,"
+    " array(t, s) AS f, map(t, s) AS g, named_struct('t', t) AS h, date_add(DATE '2024-01-31', t) AS k,"
+    " make_date(2024, 1, 5 + t) AS m, format_string('%d %x', t, s) AS n,"
+    " to_json(named_struct('t', t)) AS o"
+    " FROM t WHERE t BETWEEN -3 AND 20",
+    "aggregates": "SELECT id, sum(t) AS a, avg(s) AS b, min(t) AS c, max(s) AS d, count(DISTINCT t) AS e,"
+    " sort_array(collect_set(t)) AS f, bit_and(t) AS g, median(t) AS h, mode(t, true) AS k,"
+    " sum(DISTINCT s) AS m,"
+    " stddev(t) AS n, max_by(t, struct(s, t)) AS o,"
+    " percentile_disc(0.5) WITHIN GROUP (ORDER BY t) AS p"
+    " FROM t GROUP BY id",
+    "groups": "SELECT t, s, count(*) AS n FROM t GROUP BY t, s",
+    "joins": "SELECT a.t, b.s FROM t AS a JOIN t AS b ON a.t = b.s AND a.id = b.id",
+    "windows": "SELECT id, t, sum(t) OVER (PARTITION BY id) AS a,"
+    " lag(t) OVER (PARTITION BY id ORDER BY t, s, i) AS b,"
+    " count(*) OVER (ORDER BY t RANGE BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS c FROM t",
+    "sets": "SELECT t AS x FROM t EXCEPT SELECT s FROM t",
+    "constants": "SELECT CAST(5 AS TINYINT) AS a, 7Y AS b, -3S AS c, CAST(NULL AS SMALLINT) AS d FROM t",
+    "from JSON": "SELECT from_json(concat('{\"a\":', s, ',\"b\":', t, '}'),"
+    " 'a TINYINT, b SMALLINT') AS x FROM t",
+}
+
+
+@pytest.mark.parametrize("name", OF_INTEGERS)
+def test_answers_over_small_integers_are_those_of_spark(spark: SparkSession, name: str) -> None:
+    text = OF_INTEGERS[name]
+    flow = ps.sql(text, tables={"t": Small}, spark=spark)
+    check_answer(spark, flow, lambda frames: spark.sql(text), {"t": Small}, draw, seed=hash(name))
+
+
+OVERFLOWS = [
+    "t + t",
+    "s + s",
+    "-t",
+    "abs(t)",
+    "s * s",
+    "CAST(s AS TINYINT)",
+    "CAST(CAST(s AS STRING) AS TINYINT)",
+    "round(t, -1)",
+]
+
+
+@pytest.mark.parametrize("text", OVERFLOWS)
+def test_small_integers_overflow_where_they_do_on_spark(spark: SparkSession, text: str) -> None:
+    from pyspark.errors import PySparkException
+
+    empty_frame(spark, Small).createOrReplaceTempView("t")
+    flow = ps.sql(f"SELECT {text} AS x FROM t", tables={"t": Small}, spark=spark)
+    row = Small(1, -128 if text != "round(t, -1)" else 127, -(2**15), 0)
+    with pytest.raises(EvaluationError, match=r"overflow|does not fit|int8"):
+        ps.Engine(flow).tick(t=[row])
+    from tests.queries.spark_answers import frame_of
+
+    frame_of(spark, Small, [row]).createOrReplaceTempView("t")
+    with pytest.raises(PySparkException):
+        spark.sql(f"SELECT {text} AS x FROM t").collect()
