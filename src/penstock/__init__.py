@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.engine.engine import Engine
     from penstock.engine.run import arun, run
     from penstock.errors import PenstockError
-    from penstock.expr.annotations import Int8, Int16, Int32
+    from penstock.expr.annotations import Int8, Int16, Int32, TimestampNtz
     from penstock.expr.constructors import (
         array,
         coalesce,
@@ -97,7 +97,7 @@ _NAMES_OF = {
     "penstock.engine.engine": "Engine",
     "penstock.engine.run": "arun run",
     "penstock.errors": "PenstockError",
-    "penstock.expr.annotations": "Int8 Int16 Int32",
+    "penstock.expr.annotations": "Int8 Int16 Int32 TimestampNtz",
     "penstock.expr.constructors": (
         "array coalesce col concat date greatest hash least left lit right struct timestamp when"
     ),
@@ -176,6 +176,7 @@ __all__ = [
     "Signal",
     "Stream",
     "Table",
+    "TimestampNtz",
     "Unbounded",
     "aggregate",
     "array",

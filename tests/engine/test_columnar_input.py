@@ -21,7 +21,7 @@ from penstock import col
 from penstock.engine.change import Changes
 from penstock.engine.columnar import columnar_option
 from penstock.errors import BadInput, BadRow, EvaluationError, UserFunctionFailed
-from penstock.expr.annotations import Int32
+from penstock.expr.annotations import Int8, Int16, Int32, TimestampNtz
 from penstock.expr.types import DecimalType
 from tests.properties.effort import examples
 
@@ -99,14 +99,17 @@ def test_a_list_of_changes_is_taken_or_refused_as_in_rows(rows: list[Any]) -> No
     assert told(passing(Item, table=True), rows) == told(in_rows, rows)
 
 
-@pytest.mark.parametrize("row", [bool, int, Int32, float, str, bytes, date, datetime, Decimal, int | None])
+@pytest.mark.parametrize(
+    "row",
+    [bool, int, Int8, Int16, Int32, TimestampNtz, float, str, bytes, date, datetime, Decimal, int | None],
+)
 @examples(0.2)
 @given(values=st.lists(ODD, max_size=3))
 def test_a_list_of_bare_values_is_taken_or_refused_as_in_rows(row: Any, values: list[Any]) -> None:
     assert told(passing(row), values) == told(passing(row, columnar="never"), values)
 
 
-@pytest.mark.parametrize("row", [bool, int, Int32, float, str, bytes, int | None])
+@pytest.mark.parametrize("row", [bool, int, Int8, Int32, float, str, bytes, int | None])
 @examples(0.2)
 @given(values=st.lists(ODD, max_size=3))
 def test_a_list_of_bare_values_that_is_put_into_columns_is_taken_or_refused_as_in_rows(
@@ -193,7 +196,10 @@ def test_a_frame_with_other_columns_is_refused_as_rows_are(
     ("row", "series"),
     [
         (Int32, pl.Series([2**31])),
+        (Int8, pl.Series([128])),
+        (Int16, pl.Series([-(2**15) - 1])),
         (datetime, pl.Series([NOON.replace(tzinfo=None)])),
+        (TimestampNtz, pl.Series([NOON])),
         (str, pl.Series([1])),
         (bool, pl.Series([1])),
         (int, pl.Series([True])),
@@ -212,10 +218,13 @@ def test_a_frame_of_values_of_another_type_is_refused(row: Any, series: Any) -> 
         (int | None, [1, None]),
         (int, [1, None]),
         (Int32, [1, 2**31]),
+        (Int8, [1, 128]),
         (float, [1.5, NAN]),
         (float | None, [None, -0.0]),
         (datetime, [NOON, NOON.replace(year=1)]),
         (datetime | None, [NOON, None]),
+        (TimestampNtz | None, [NOON.replace(tzinfo=None), None]),
+        (TimestampNtz, [NOON]),
         (date, [date.max, date.min]),
         (bytes, [b"", b"a"]),
         (str, ["ä", ""]),

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.expr.annotations import Int8, Int16, Int32
+from penstock.expr.annotations import Int8, Int16, Int32, TimestampNtz
 from penstock.expr.constructors import lit
 from penstock.expr.dict_keys import nested_key
 from penstock.expr.function_bases import FixedFunction
@@ -42,6 +42,7 @@ from penstock.expr.types import (
     INTEGERS,
     STR,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     DataType,
     DecimalType,
     IntegerType,
@@ -89,6 +90,8 @@ class Wide(NamedTuple):
     tiny_: Int8 | None
     small: Int16
     small_: Int16 | None
+    local: TimestampNtz
+    local_: TimestampNtz | None
     inner: Inner
     inner_: Inner | None
     ns: list[int]
@@ -192,6 +195,7 @@ timestamps = st.one_of(
         ]
     ),
 )
+locals_ = timestamps.map(lambda t: t.replace(tzinfo=None))
 spans = st.one_of(
     st.sampled_from([timedelta(seconds=10), timedelta(hours=1), timedelta(days=1), timedelta(minutes=7)]),
     st.timedeltas(timedelta(microseconds=1), timedelta(days=400)),
@@ -213,6 +217,7 @@ _VALUES = {
     "t": timestamps,
     "tiny": int8s,
     "small": int16s,
+    "local": locals_,
     "inner": inners,
     "ns": st.lists(int64s, max_size=3),
     "xs": st.lists(st.none() | floats, max_size=3),
@@ -256,6 +261,7 @@ _LEAVES: dict[str, st.SearchStrategy[Expr]] = {
     "bytes": _columns("r_") | _literals(st.binary(max_size=6)),
     "date": _columns("day", "day_") | _literals(dates),
     "timestamp": _columns("t", "t_") | _literals(timestamps),
+    "timestamp_ntz": _columns("local", "local_") | locals_.map(lambda v: lit(v, TimestampNtz)),
 }
 KINDS = tuple(_LEAVES)
 _INTEGERS = ("int8", "int16", "int32", "int64")
@@ -263,7 +269,7 @@ _NUMBERS = (*_INTEGERS, "float", "decimal")
 _KIND_OF = {
     BOOL: "bool", **{each: str(each) for each in INTEGERS}, FLOAT64: "float", STR: "str", BYTES: "bytes",
     DATE: "date",
-    TIMESTAMP: "timestamp",
+    TIMESTAMP: "timestamp", TIMESTAMP_NTZ: "timestamp_ntz",
 }  # fmt: skip
 _FIXED: dict[str, list[FixedFunction]] = {}
 
@@ -627,10 +633,10 @@ class _Drawing:
         kind = self.pick(*KINDS)
 
         def day_field(name: str) -> Any:
-            return lambda: getattr(self.of(self.pick("date", "timestamp"), d), name)()
+            return lambda: getattr(self.of(self.pick("date", "timestamp", "timestamp_ntz"), d), name)()
 
         def time_field(name: str) -> Any:
-            return lambda: getattr(self.of("timestamp", d), name)()
+            return lambda: getattr(self.of(self.pick("timestamp", "timestamp_ntz"), d), name)()
 
         return [
             *self._arithmetic("int32", lambda: self.draw(_SMALL), d),
@@ -664,7 +670,9 @@ class _Drawing:
             lambda: ps.hash(*(self.of(self.pick(*KINDS), d) for _ in range(self.pick(1, 2, 3)))),
             lambda: ps.hash(*(Column(n) for n in ("inner_", "ns", "xs_", "e_"))),
             lambda: self.pick(Expr.floor, Expr.ceil)(self.of(self.pick("float", "int8", "int32"), d)),
-            lambda: self.of("timestamp", d).micros_since(self.of(self.pick("timestamp", "date"), d)),
+            lambda: self.of("timestamp", d).micros_since(
+                self.of(self.pick("timestamp", "timestamp_ntz", "date"), d)
+            ),
             lambda: Column("inner_").field("n"),
             lambda: Column("ns")[self.draw(_SMALL)],
             lambda: self.pick(F.get, F.element_at, F.try_element_at)(self.list(d), self.draw(_SMALL)),
@@ -770,7 +778,9 @@ class _Drawing:
                 self.pick("a", ",", "", "ß", Column("s_")), self.pick("", "xx", Column("s"))
             ),
             lambda: text().split_part(self.pick(",", "", " ", "b,"), position()),
-            lambda: self.of(self.pick("bool", *_INTEGERS, "decimal", "date", "timestamp"), d).cast(str),
+            lambda: self.of(
+                self.pick("bool", *_INTEGERS, "decimal", "date", "timestamp", "timestamp_ntz"), d
+            ).cast(str),
             lambda: (self.of("int32", 0) / 8).cast(str),
             lambda: text().cast(bytes).cast(str),
             lambda: Column("inner_").field("s"),
@@ -805,11 +815,23 @@ class _Drawing:
             lambda: ps.concat(self.of("bytes", d), self.of("bytes", d)),
         ]
 
+    def _timestamp_ntz(self, d: int) -> list[Any]:
+        units = lit(self.pick("HOUR", "MONTH", "YEAR"))
+        return [
+            lambda: Call("timestampadd", (units, self.draw(_SMALL.map(lit)), self.of("timestamp_ntz", d))),
+            lambda: self.of("timestamp_ntz", d) + self.draw(spans),
+            lambda: self.of("timestamp_ntz", d) - self.draw(spans),
+            lambda: self.of(self.pick("timestamp", "date"), d).cast(TIMESTAMP_NTZ),
+            lambda: Column("number").cast(TIMESTAMP_NTZ),
+            lambda: self.tried_cast(TIMESTAMP_NTZ, d, "timestamp", "date"),
+            lambda: ps.coalesce(self.of("timestamp_ntz", d), self.of("date", d)),
+        ]
+
     def _date(self, d: int) -> list[Any]:
         return [
             lambda: self.of("date", d) + timedelta(days=self.draw(st.integers(-400, 400))),
             lambda: self.of("date", d).truncate(self.pick("week", "month", "quarter", "year")),
-            lambda: self.of("timestamp", d).to_date(),
+            lambda: self.of(self.pick("timestamp", "timestamp_ntz"), d).to_date(),
             lambda: Column("number").to_date(),
             lambda: self.tried_cast(DATE, d, "timestamp", "str"),
         ]
@@ -822,7 +844,8 @@ class _Drawing:
             lambda: self.tried_cast(TIMESTAMP, d, "int64", "date", "str"),
             lambda: self.of("timestamp", d).tumble(self.draw(spans)),
             lambda: self.of("timestamp", d).truncate(self.pick(*units)),
-            lambda: self.of("date", d).to_timestamp(),
+            lambda: self.of(self.pick("date", "timestamp_ntz"), d).to_timestamp(),
+            lambda: ps.coalesce(self.of("timestamp_ntz", d), self.of("timestamp", d)),
             lambda: Column("number").to_timestamp(),
             lambda: ps.concat(self.of("timestamp", d).cast(str), self.pick(*_ZONES)).to_timestamp(),
             lambda: self.of("int32", d).cast(datetime),

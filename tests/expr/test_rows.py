@@ -20,9 +20,12 @@ from penstock.expr.row_classes import computed_schema, from_user, row_class, sch
 from penstock.expr.types import (
     BOOL,
     FLOAT64,
+    INT8,
+    INT16,
     INT32,
     INT64,
     STR,
+    TIMESTAMP_NTZ,
     DecimalType,
     Field,
     ListType,
@@ -70,6 +73,9 @@ def test_a_scalar_is_a_row_of_one_column() -> None:
 
 def test_types_have_names_and_annotations() -> None:
     assert as_type("int32") == as_type(Int32) == INT32
+    assert as_type("timestamp_ntz") == as_type(ps.TimestampNtz) == TIMESTAMP_NTZ
+    assert [as_type(name) for name in ("int8", "int16", "int64")] == [INT8, INT16, INT64]
+    assert [as_type(each) for each in (ps.Int8, ps.Int16, int)] == [INT8, INT16, INT64]
     assert as_type("decimal(12,2)") == as_type(Annotated[Decimal, DecimalType(12, 2)]) == DecimalType(12, 2)
     assert as_type(bool) == as_type("bool") == as_type(BOOL) == BOOL
 

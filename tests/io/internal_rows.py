@@ -17,10 +17,10 @@ from penstock.expr.types import (
     BYTES,
     DATE,
     FLOAT64,
-    INT32,
-    INT64,
+    INTEGERS,
     STR,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     BoolType,
     BytesType,
     DataType,
@@ -28,19 +28,19 @@ from penstock.expr.types import (
     DecimalType,
     Field,
     Float64Type,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     ListType,
     MapType,
     Schema,
     StrType,
     StructType,
+    TimestampNtzType,
     TimestampType,
     holds_maps,
 )
 
 _DECIMALS = [DecimalType(), DecimalType(5, 2), DecimalType(38, 0), DecimalType(38, 38)]
-_PLAIN = st.sampled_from([BOOL, INT32, INT64, FLOAT64, STR, BYTES, DATE, TIMESTAMP, *_DECIMALS])
+_PLAIN = st.sampled_from([BOOL, *INTEGERS, FLOAT64, STR, BYTES, DATE, TIMESTAMP, TIMESTAMP_NTZ, *_DECIMALS])
 
 
 def fields(types: st.SearchStrategy[DataType]) -> st.SearchStrategy[tuple[Field, ...]]:
@@ -74,13 +74,8 @@ def _(type_: BoolType) -> st.SearchStrategy[Any]:
 
 
 @values.register
-def _(type_: Int32Type) -> st.SearchStrategy[Any]:
-    return st.integers(-(2**31), 2**31 - 1) | st.sampled_from([-(2**31), 2**31 - 1])
-
-
-@values.register
-def _(type_: Int64Type) -> st.SearchStrategy[Any]:
-    return st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 2**63 - 1])
+def _(type_: IntegerType) -> st.SearchStrategy[Any]:
+    return st.integers(*type_.range) | st.sampled_from(type_.range)
 
 
 @values.register
@@ -117,6 +112,11 @@ def _(type_: TimestampType) -> st.SearchStrategy[Any]:
     # UTC has no hour twice: a fold would only be drawn to say nothing.
     drawn = st.datetimes(timezones=st.just(UTC)).map(lambda moment: moment.replace(fold=0))
     return drawn | st.sampled_from(extremes)
+
+
+@values.register
+def _(type_: TimestampNtzType) -> st.SearchStrategy[Any]:
+    return st.datetimes().map(lambda at: at.replace(fold=0)) | st.sampled_from([datetime.min, datetime.max])
 
 
 @values.register

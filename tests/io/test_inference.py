@@ -22,8 +22,8 @@ from penstock.expr.types import (
     BYTES,
     DATE,
     FLOAT64,
-    INT32,
     INT64,
+    INTEGERS,
     STR,
     TIMESTAMP,
     DataType,
@@ -204,7 +204,7 @@ def test_what_cannot_be_inferred_is_refused(tmp_path: Path) -> None:
 
 NAMES = st.sampled_from(["a", "b", "item", "order_lines"])
 PLAIN = st.one_of(
-    st.sampled_from([BOOL, INT32, INT64, FLOAT64, STR, BYTES, DATE, TIMESTAMP]),
+    st.sampled_from([BOOL, *INTEGERS, FLOAT64, STR, BYTES, DATE, TIMESTAMP]),
     st.builds(DecimalType, st.integers(5, 38), st.integers(0, 5)),
 )
 

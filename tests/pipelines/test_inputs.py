@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from penstock.pipelines import versions
 from penstock.pipelines.catalog import Catalog
 from penstock.pipelines.errors import CatalogDamaged
 from tests.golden import MESSAGES, assert_golden
-from tests.pipelines.project import Project, changed, dies, event, rows_read, states
+from tests.pipelines.project import Project, changed, dies, event, methods, rows_read, states
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -625,6 +626,28 @@ def both():
     assert rows_read(report, "both") == 4
 
 
+def test_a_view_of_columns_that_python_has_not_is_incremental(project: Project) -> None:
+    project.write("a.sql", """
+        CREATE MATERIALIZED VIEW typed AS
+            SELECT id, CAST(v AS TINYINT) AS tiny, CAST(v AS SMALLINT) AS small,
+                CAST(at AS TIMESTAMP_NTZ) AS local
+            FROM json.`in`;
+        CREATE MATERIALIZED VIEW counts AS SELECT id, count(*) AS n FROM typed GROUP BY id;
+        CREATE MATERIALIZED VIEW most AS
+            SELECT id, max(tiny) AS tiny, sum(small) AS small, max(local) AS local FROM typed GROUP BY id;
+        """)  # fmt: skip
+    for number in range(1, 4):
+        project.add("in", number, [{"id": 1, "v": number, "at": f"2026-01-0{number} 10:00:00.5"}])
+        report = project.run()
+    assert methods(report) == {
+        "typed": "incremental, stateless",
+        "counts": "incremental",
+        "most": "incremental",
+    }
+    assert project.rows("counts") == Counter([(1, 3)])
+    assert project.rows("most") == Counter([(1, 3, 6, datetime(2026, 1, 3, 10, 0, 0, 500_000))])
+
+
 def test_times_in_a_table_with_state(project: Project) -> None:
     project.write("a.sql", """
         CREATE MATERIALIZED VIEW last AS
@@ -633,7 +656,9 @@ def test_times_in_a_table_with_state(project: Project) -> None:
         """)  # fmt: skip
     for number in range(1, 4):
         project.add("in", number, [{"id": number % 2, "at": f"2026-01-0{number} 10:00:00.5"}])
-        assert states(project.run()) == {"last": "COMPLETED"}
+        report = project.run()
+        assert states(report) == {"last": "COMPLETED"}
+    assert methods(report) == {"last": "incremental"}
     days = {id_: (at.isoformat(), day.isoformat()) for id_, at, day in project.rows("last")}
     assert days == {
         0: ("2026-01-02T10:00:00.500000+00:00", "2026-01-02T10:00:00.500000"),

@@ -127,10 +127,11 @@ def frame_of(spark: SparkSession, row_class: type, rows: Sequence[Any]) -> DataF
     from penstock.expr.dict_keys import with_representatives
     from penstock.expr.row_classes import from_user, schema_of
     from penstock.io.arrow import rows_to_table
+    from penstock.spark.lowering.types import spark_schema
 
     schema = schema_of(row_class)
     inside = with_representatives(from_user(schema, what="rows")(rows), schema)
-    return spark.createDataFrame(rows_to_table(inside, schema)).coalesce(1)
+    return spark.createDataFrame(rows_to_table(inside, schema), spark_schema(schema)).coalesce(1)
 
 
 def empty_frame(spark: SparkSession, row_class: type) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+class Local(NamedTuple):
+    id: int
+    at: ps.TimestampNtz | None
+    utc: datetime | None
+    day: date | None
+    n: int | None
+
+
 class Small(NamedTuple):
     id: int
     t: ps.Int8 | None
@@ -27,12 +36,62 @@ class Small(NamedTuple):
 
 
 def draw(choice: random.Random, table: str) -> Any:
+    if table == "local":
+        later = timedelta(hours=choice.randrange(60), microseconds=choice.choice([0, 0, 1, 500_000]))
+        return Local(
+            choice.randrange(6),
+            choice.choice([None, datetime(2024, 2, 28) + later, datetime(1969, 12, 31) + later]),
+            choice.choice([None, datetime(2024, 2, 28, tzinfo=UTC) + later]),
+            choice.choice([None, date(2024, 2, 28), date(2024, 3, 1)]),
+            choice.choice([None, *range(-3, 4)]),
+        )
     return Small(
         choice.randrange(6),
         choice.choice([None, -128, 127, *range(-3, 4)]),
         choice.choice([None, -(2**15), 2**15 - 1, *range(-3, 4)]),
         choice.choice([None, *range(-3, 4)]),
     )
+
+
+OF_LOCAL_TIMES = {
+    "casts": "SELECT CAST(at AS STRING) AS a, CAST(at AS DATE) AS b, CAST(at AS TIMESTAMP) AS c,"
+    " CAST(utc AS TIMESTAMP_NTZ) AS d, CAST(day AS TIMESTAMP_NTZ) AS e,"
+    " CAST(CAST(at AS STRING) AS TIMESTAMP_NTZ) AS f,"
+    " try_cast('x' AS TIMESTAMP_NTZ) AS g,"
+    " CAST('2024-02-28 10:00:00+05:00' AS TIMESTAMP_NTZ) AS h FROM local",
+    "comparisons": "SELECT at < utc AS a, at = day AS b, coalesce(at, day) AS c, coalesce(at, utc) AS d,"
+    " at > TIMESTAMP_NTZ'2024-02-28 12:00:00' AS e, greatest(at, day) AS f,"
+    " at BETWEEN day AND utc AS g FROM local",
+    "fields": "SELECT year(at) AS a, month(at) AS b, hour(at) AS c, minute(at) AS d, second(at) AS e,"
+    " extract(SECOND FROM at) AS f, dayofweek(at) AS g, date_format(at, 'yyyy HH') AS h,"
+    " date_trunc('hour', at) AS i,"
+    " trunc(at, 'month') AS j, last_day(at) AS k, unix_timestamp(at) AS l, datediff(at, utc) AS m,"
+    " weekofyear(at) AS n FROM local",
+    "arithmetic": "SELECT at + INTERVAL 90 MINUTES AS a, at - INTERVAL 1 MONTH AS b,"
+    " at + n * INTERVAL 1 HOUR AS c,"
+    " timestampadd(MONTH, n, at) AS d, timestampdiff(HOUR, at, utc) AS e, dateadd(day, 1, at) AS f,"
+    " months_between(at, day) AS g FROM local",
+    "functions": "SELECT xxhash64(at) AS a, to_json(named_struct('t', at, 'u', utc)) AS b, array(at) AS c,"
+    " map(coalesce(at, day), n) AS d, named_struct('t', at) AS e, to_json(map(coalesce(at, day), n)) AS f,"
+    " concat('at ', at) AS g FROM local",
+    "aggregates": "SELECT day, min(at) AS a, max(at) AS b, count(DISTINCT at) AS c, mode(at, true) AS d,"
+    " sort_array(collect_list(at)) AS e, max_by(at, struct(at, n)) AS f FROM local GROUP BY day",
+    "groups": "SELECT at, count(*) AS n FROM local GROUP BY at",
+    "joins": "SELECT a.id, b.n FROM local AS a JOIN local AS b ON a.at = b.at",
+    "joins with times": "SELECT a.id, b.n FROM local AS a JOIN local AS b ON a.at = b.utc AND a.at >= b.day",
+    "windows": "SELECT id, lag(at) OVER (PARTITION BY day ORDER BY at, utc, n, id) AS a,"
+    " row_number() OVER (PARTITION BY id ORDER BY at DESC, utc, n, day) AS b FROM local",
+    "sets": "SELECT at AS x FROM local EXCEPT SELECT CAST(utc AS TIMESTAMP_NTZ) FROM local",
+    "constants": "SELECT TIMESTAMP_NTZ'2024-02-28 12:00:00.5' AS a, array(TIMESTAMP_NTZ'1969-01-01') AS b,"
+    " CAST(NULL AS TIMESTAMP_NTZ) AS c FROM local",
+}
+
+
+@pytest.mark.parametrize("name", OF_LOCAL_TIMES)
+def test_answers_over_times_without_a_zone_are_those_of_spark(spark: SparkSession, name: str) -> None:
+    text = OF_LOCAL_TIMES[name]
+    flow = ps.sql(text, tables={"local": Local}, spark=spark)
+    check_answer(spark, flow, lambda frames: spark.sql(text), {"local": Local}, draw, seed=hash(name))
 
 
 OF_INTEGERS = {

@@ -21,6 +21,7 @@ from penstock.expr.types import (
     FLOAT64,
     INT32,
     INT64,
+    INTEGERS,
     STR,
     TIMESTAMP,
     DataType,
@@ -282,14 +283,14 @@ def aggregates(draw: st.DrawFn, schema: Schema) -> Aggregation:
         ps.mode(expr, greatest=draw(st.booleans())),
         ps.percentile(expr, draw(st.sampled_from([0.0, 0.3, 1.0, (0.5, 0.9)])), discrete=True),
     ]
-    if type_ in (INT32, INT64, FLOAT64) or isinstance(type_, DecimalType):
+    if type_ in (*INTEGERS, FLOAT64) or isinstance(type_, DecimalType):
         choices += [ps.sum(expr), ps.mean(expr)] * 2
         choices += [ps.sum(expr, distinct=True), ps.mean(expr, distinct=True), ps.median(expr)]
         moment = draw(st.sampled_from(Moment))
         choices += [Moments(moment, *(expr,) * variables_of(degrees_of(moment)))] * 2
-    if type_ in (INT32, INT64, FLOAT64):
+    if type_ in (*INTEGERS, FLOAT64):
         choices += [ps.histogram_numeric(expr, draw(st.integers(2, 4)), distinct=draw(st.booleans()))]
-    if type_ in (INT32, INT64):
+    if type_ in INTEGERS:
         choices += [ps.bit_and(expr), ps.bit_or(expr), ps.bit_xor(expr)]
     if type_ == STR:
         choices += [ps.string_agg(expr, ", ", order_by=by.desc(), distinct=draw(st.booleans()))] * 2

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from penstock.expr.annotations import Int8, Int16, Int32
+from penstock.expr.annotations import Int8, Int16, Int32, TimestampNtz
 
 COLUMNS: tuple[Any, ...] = (int, float, str, bool, datetime, Decimal)
 
@@ -31,6 +31,7 @@ _RARE: tuple[Any, ...] = (
     Int8,
     Int16,
     Int32,
+    TimestampNtz,
     Nested,
     list[int],
     list[float | None],

@@ -17,6 +17,7 @@ from penstock.expr.types import DataType, ListType, Schema, StructType
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
 from penstock.io.arrow import rows_to_table, table_to_rows
+from penstock.io.source import WEIGHT
 from penstock.spark.batch.lower_flow import lower_flow
 from penstock.spark.ticks.errors import told_errors
 from penstock.testing import answers
@@ -34,11 +35,19 @@ def frame_of(
     rows = from_user(schema, what="test")([c.row for c in changes])
     if weighted:
         rows = [(*row, c.weight) for row, c in zip(rows, changes)]
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    from penstock.spark.lowering.types import spark_schema
+
     # Spark 4.3 misreads null elements of lists where it groups straight on Arrow's memory; a local
     # relation copies the rows first.
     spark.conf.set("spark.sql.execution.arrow.localRelationThreshold", "48MB")
     try:
-        return spark.createDataFrame(rows_to_table(rows, schema, weighted=weighted))
+        weight = [StructField(WEIGHT, LongType(), False)] * weighted
+        return spark.createDataFrame(
+            rows_to_table(rows, schema, weighted=weighted),
+            StructType([*spark_schema(schema).fields, *weight]),
+        )
     finally:
         spark.conf.set("spark.sql.execution.arrow.localRelationThreshold", "0")
 

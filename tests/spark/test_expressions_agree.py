@@ -217,8 +217,13 @@ def table(spark: SparkSession) -> Table:
     data = rows_to_table(inside, SCHEMA)
     import pyarrow as pa
 
+    from penstock.spark.lowering.types import spark_schema
+
     data = data.append_column(pa.field("row", pa.int64(), nullable=False), pa.array(range(len(inside))))
-    return Table(inside, spark.createDataFrame(data).coalesce(1).cache())
+    return Table(
+        inside,
+        spark.createDataFrame(data, spark_schema(SCHEMA).add("row", "long", False)).coalesce(1).cache(),
+    )
 
 
 @pytest.fixture(scope="module", params=["a sample", pytest.param("all", marks=pytest.mark.verify)])

@@ -8,13 +8,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import col
-from penstock.expr.types import BOOL, DATE, FLOAT64, INT32, INT64, STR, TIMESTAMP, DecimalType, Field, Schema
+from penstock.expr.types import (
+    BOOL,
+    DATE,
+    FLOAT64,
+    INT64,
+    INTEGERS,
+    STR,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DecimalType,
+    Field,
+    Schema,
+)
 from penstock.io.arrow import rows_to_table, table_to_rows
 from penstock.spark.placing.routing import row_divider, table_divider
 from penstock.spark.placing.row_placement import ByKey, ToAll, ToOne
 from penstock.testing.strategies import values
 
-TYPES = (INT32, INT64, FLOAT64, STR, DATE, TIMESTAMP, BOOL, DecimalType(12, 3))
+TYPES = (*INTEGERS, FLOAT64, STR, DATE, TIMESTAMP, TIMESTAMP_NTZ, BOOL, DecimalType(12, 3))
 
 
 @st.composite

@@ -127,6 +127,7 @@ def test_hostile_bytes_decode_or_are_refused(data: bytes) -> None:
         msgpack.packb(msgpack.ExtType(2, b"1e9999999999x")),
         msgpack.packb(msgpack.ExtType(3, b"\xff\xff\xff\xff")),
         msgpack.packb(msgpack.ExtType(4, b"\x7f" * 8)),
+        msgpack.packb(msgpack.ExtType(7, b"\x7f" * 8)),
     ],
 )
 def test_bytes_not_made_here_are_refused(data: bytes) -> None:
@@ -134,7 +135,12 @@ def test_bytes_not_made_here_are_refused(data: bytes) -> None:
         decode(data)
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, datetime(2001, 1, 1), lambda: 1, 1j])
+@pytest.mark.parametrize("value", [datetime(2001, 1, 1), datetime.min, datetime.max])
+def test_times_without_a_zone_come_back_as_they_are(value: datetime) -> None:
+    assert decode(value_encoder()((value,))) == (value,)
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, lambda: 1, 1j])
 def test_only_plain_data_is_encoded(value: object) -> None:
     with pytest.raises(NotPlainData, match="cannot be stored"):
         value_encoder()(value)

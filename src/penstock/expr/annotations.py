@@ -22,6 +22,7 @@ from penstock.expr.types import (
     INTEGERS,
     STR,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     AnyType,
     DataType,
     DecimalType,
@@ -32,6 +33,7 @@ from penstock.expr.types import (
     ListType,
     MapType,
     StructType,
+    TimestampNtzType,
     holds_any,
     holds_maps,
 )
@@ -39,6 +41,7 @@ from penstock.expr.types import (
 Int8: TypeAlias = Annotated[int, Int8Type()]
 Int16: TypeAlias = Annotated[int, Int16Type()]
 Int32: TypeAlias = Annotated[int, Int32Type()]
+TimestampNtz: TypeAlias = Annotated[datetime, TimestampNtzType()]
 
 _PLAIN: dict[object, DataType] = {
     bool: BOOL,
@@ -62,6 +65,7 @@ _NAMES: dict[str, DataType] = {
     "bytes": BYTES,
     "date": DATE,
     "timestamp": TIMESTAMP,
+    "timestamp_ntz": TIMESTAMP_NTZ,
     "any": ANY,
 }
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\)")
@@ -189,6 +193,6 @@ def _unknown(what: str, name: str) -> UnknownRowType:
         f"{what} (column {name!r})" if name else what,
         where=[SourceLocation.of_caller()],
         why="Columns are bool, int, Int8, Int16, Int32, float, Decimal, str, bytes, date, datetime,\n"
-        "lists of these, maps (dict[str, int]), and nested NamedTuples or dataclasses.",
+        "TimestampNtz, lists of these, maps (dict[str, int]), and nested NamedTuples or dataclasses.",
         fix="for a null write `T | None`; for digits `Annotated[Decimal, DecimalType(12, 2)]`",
     )

@@ -16,7 +16,16 @@ from penstock.expr.functions.casts import CAST
 from penstock.expr.lambdas import is_lambda
 from penstock.expr.literals import canonical_constant, fit_number, literal_type
 from penstock.expr.tree import Call, Column, Expr, Literal
-from penstock.expr.types import INT64, DataType, DecimalType, Float64Type, Schema, holds_maps
+from penstock.expr.types import (
+    INT64,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+    DecimalType,
+    Float64Type,
+    Schema,
+    holds_maps,
+)
 from penstock.expr.typing_rules import (
     NULL,
     Arguments,
@@ -132,20 +141,25 @@ def _literal(expr: Literal, scope: _Scope) -> Term:
             why="Constants are bool, int, float, Decimal, str, bytes, date, datetime, and None.",
             fix="compute with the values of a row by col, or with whole rows in map()",
         )
-    try:
-        value = canonical_constant(expr.value)
-    except ValueError as error:
-        raise _no_constant(expr, str(error)) from None
+    value = canonical_constant(expr.value)
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise _no_constant(expr, "It does not fit int64.")
-    adapts = expr.type is None and found == INT64
+    adapts = expr.type is None and found in (INT64, TIMESTAMP_NTZ)
     term = LiteralTerm(found, value is None, value, adapts)
     if expr.type is None:
         return term
     typed = _as_constant(term, expr.type)
     if typed is None:
-        raise _no_constant(expr, "It would be another value.")
+        raise _no_constant(expr, _NO_ZONE if is_naive(found, expr.type) else "It would be another value.")
     return typed
+
+
+_NO_ZONE = "It has no time zone: give one, such as tzinfo=timezone.utc."
+
+
+def is_naive(found: DataType, wanted: DataType) -> bool:
+    """Return whether a time without a zone stands where one with a zone is wanted."""
+    return found == TIMESTAMP_NTZ and wanted == TIMESTAMP
 
 
 def _no_constant(expr: Literal, why: str) -> WrongType:
@@ -255,6 +269,11 @@ def _converted(term: Term, wanted: DataType) -> Term:
         constant = _as_constant(term, wanted)
         if constant is not None:
             return constant
+        if term.adapts and is_naive(term.type, wanted):
+            raise Mismatch(
+                f"{constant_text(term.value)} has no time zone",
+                fix="give it one, such as tzinfo=timezone.utc",
+            )
     signature = CAST.rule((term,), (wanted,))
     narrows = isinstance(term.type, DecimalType) and not isinstance(wanted, DecimalType | Float64Type)
     if term.type == NULL or narrows:

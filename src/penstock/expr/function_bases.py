@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from penstock.errors import EvaluationError
-from penstock.expr.types import FLOAT64, STR, DataType, DecimalType, IntegerType
+from penstock.expr.types import FLOAT64, STR, TIMESTAMP, TIMESTAMP_NTZ, DataType, DecimalType, IntegerType
 from penstock.expr.typing_rules import (
     NULL,
     Arguments,
@@ -258,6 +258,8 @@ def fitting_type(name: str, found: DataType, parameter: Parameter) -> DataType:
         if is_integer(want) and isinstance(found, IntegerType):
             widths = sorted((w for w in wanted if isinstance(w, IntegerType)), key=lambda width: width.bits)
             return next((width for width in widths if width.bits >= found.bits), widths[-1])
+        if want == TIMESTAMP and found == TIMESTAMP_NTZ:
+            return TIMESTAMP
         if (want == FLOAT64 or isinstance(want, DecimalType)) and is_number(found):
             assert isinstance(want, DataType)
             return want

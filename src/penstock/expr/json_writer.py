@@ -27,6 +27,7 @@ from penstock.expr.types import (
     MapType,
     StrType,
     StructType,
+    TimestampNtzType,
     TimestampType,
 )
 
@@ -201,6 +202,7 @@ _WRITERS: dict[type[DataType], _ToText] = {
     Float64Type: float_text,
     **_INTEGER_TEXTS,
     StrType: quoted,
+    TimestampNtzType: lambda value: f'"{value.isoformat(timespec="milliseconds")}"',
     TimestampType: _timestamp,
 }
 # Spark writes the numbers that dates and timestamps are inside.
@@ -211,5 +213,6 @@ _NAMES: dict[type[DataType], _ToText] = {
     Float64Type: of_float,
     **_INTEGER_TEXTS,
     StrType: str,
+    TimestampNtzType: lambda value: str((value - EPOCH.replace(tzinfo=None)) // timedelta(microseconds=1)),
     TimestampType: lambda value: str((value - EPOCH) // timedelta(microseconds=1)),
 }

@@ -14,6 +14,7 @@ from penstock.expr.types import (
     INT64,
     STR,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     DataType,
     DecimalType,
     IntegerType,
@@ -35,6 +36,8 @@ _MAX_PRECISION = 38
 
 def literal_type(value: object) -> DataType | None:
     """Return the type of a constant, or None if it has none."""
+    if isinstance(value, datetime) and value.utcoffset() is None:
+        return TIMESTAMP_NTZ
     for cls in type(value).__mro__:
         if cls in _TYPES:
             return _TYPES[cls]
@@ -73,12 +76,12 @@ def _signed(shown: str) -> str:
 
 
 def canonical_constant(value: object) -> object:
-    """Convert a constant to its internal value. Raises `ValueError` for a datetime without a zone."""
+    """Convert a constant to its internal value."""
     if isinstance(value, float):
         return float(value) if value == value else NAN
     if isinstance(value, datetime):
         if value.utcoffset() is None:
-            raise ValueError("It has no time zone: give one, such as tzinfo=timezone.utc.")
+            return datetime.combine(value.date(), value.time().replace(fold=0))
         return value.astimezone(UTC)
     if isinstance(value, Decimal):
         type = _decimal_type(value)

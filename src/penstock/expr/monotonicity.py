@@ -17,6 +17,7 @@ from penstock.expr.types import (
     FLOAT64,
     INTEGERS,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     DataType,
     DecimalType,
     Schema,
@@ -45,7 +46,7 @@ class Monotonicity(Enum):
 
 CONSTANT, INCREASING, DECREASING, UNKNOWN = Monotonicity
 _FLIPPED = {INCREASING: DECREASING, DECREASING: INCREASING}
-_ORDERED = (*INTEGERS, FLOAT64, DATE, TIMESTAMP)
+_ORDERED = (*INTEGERS, FLOAT64, DATE, TIMESTAMP, TIMESTAMP_NTZ)
 
 
 def monotonicity(expr: Expr, schema: Schema, column: str) -> Monotonicity:

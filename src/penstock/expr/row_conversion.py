@@ -33,6 +33,7 @@ from penstock.expr.types import (
     IntegerType,
     Schema,
     StrType,
+    TimestampNtzType,
     TimestampType,
 )
 
@@ -228,6 +229,11 @@ def _bytes(type: BytesType, v: str) -> str:
 @_exact.register(DateType)
 def _date(type: DateType, v: str) -> str:
     return f"type({v}) is date"
+
+
+@_exact.register(TimestampNtzType)
+def _timestamp_ntz(type: TimestampNtzType, v: str) -> str:
+    return f"type({v}) is datetime and {v}.tzinfo is None and not {v}.fold"
 
 
 @_exact.register(TimestampType)

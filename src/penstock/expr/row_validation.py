@@ -28,6 +28,7 @@ from penstock.expr.types import (
     Schema,
     StrType,
     StructType,
+    TimestampNtzType,
     TimestampType,
 )
 from penstock.near_names import did_you_mean
@@ -280,6 +281,15 @@ def _timestamp(type: TimestampType, value: object) -> object:
     except OverflowError:
         raise _Refused("It lies outside the years 1 to 9999 in UTC.") from None
     return moved if datetime is moved.__class__ else datetime.combine(moved.date(), moved.timetz())
+
+
+@_convert.register(TimestampNtzType)
+def _timestamp_ntz(type: TimestampNtzType, value: object) -> object:
+    if not isinstance(value, datetime):
+        raise _Refused
+    if value.tzinfo is not None:
+        raise _Refused("It has a time zone: convert it to the zone that is meant, and .replace(tzinfo=None).")
+    return datetime.combine(value.date(), value.time().replace(fold=0))
 
 
 @_convert.register(StructType)

@@ -21,6 +21,7 @@ from penstock.expr.types import (
     ListType,
     MapType,
     StructType,
+    TimestampNtzType,
     TimestampType,
 )
 
@@ -115,6 +116,11 @@ def _(type: DateType) -> Key:
 @_reversed.register(TimestampType)
 def _(type: TimestampType) -> Key:
     return lambda value: _LAST_MOMENT - value
+
+
+@_reversed.register(TimestampNtzType)
+def _(type: TimestampNtzType) -> Key:
+    return lambda value: datetime.max - value
 
 
 _LAST_MOMENT = datetime.max.replace(tzinfo=UTC)

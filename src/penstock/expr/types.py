@@ -2,7 +2,7 @@
 
 A row type is declared as a `NamedTuple` or a dataclass; its annotations become a `Schema`. Internally, a row
 is always a plain tuple in field order: struct, list and map columns are tuples, too (a row must be hashable),
-and timestamps are aware `datetime`s in UTC.
+and timestamps are aware `datetime`s in UTC, those without a zone naive ones.
 """
 
 from __future__ import annotations
@@ -115,6 +115,15 @@ class TimestampType(DataType):
     __slots__ = ()
 
 
+class TimestampNtzType(DataType):
+    """Column type of `datetime.datetime` values without a zone, to the microsecond: what a clock shows."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "timestamp_ntz"
+
+
 class AnyType(DataType):
     """Column type of any hashable Python values, passed through unchanged (annotated `object` or `Any`).
 
@@ -221,6 +230,7 @@ STR = StrType()
 BYTES = BytesType()
 DATE = DateType()
 TIMESTAMP = TimestampType()
+TIMESTAMP_NTZ = TimestampNtzType()
 ANY = AnyType()
 
 

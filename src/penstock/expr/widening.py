@@ -2,7 +2,8 @@
 
 int8 -> int16 -> int32 -> int64 -> float64; an integer combined with a decimal becomes a decimal of its
 digits, a decimal combined with a float becomes a float, and a date combined with a timestamp becomes a
-timestamp. A bare int constant takes the type of the other operand. Strings are never converted implicitly.
+timestamp; so does a timestamp without a zone, which is taken for one in UTC. A bare int constant takes the
+type of the other operand. Strings are never converted implicitly.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from penstock.expr.types import (
     INT64,
     INTEGERS,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     AnyType,
     DataType,
     DecimalType,
@@ -38,6 +40,9 @@ def is_number(type: DataType) -> bool:
 
 def is_integer(type: DataType) -> bool:
     return isinstance(type, IntegerType)
+
+
+_TIMES: tuple[DataType, ...] = (DATE, TIMESTAMP_NTZ, TIMESTAMP)
 
 
 def common_type(terms: Iterable[Term]) -> DataType:
@@ -76,8 +81,8 @@ def wider_type(a: DataType, b: DataType) -> DataType:
         return b
     if is_number(a) and is_number(b):
         return _wider_number(a, b)
-    if {a, b} == {DATE, TIMESTAMP}:
-        return TIMESTAMP
+    if a in _TIMES and b in _TIMES:
+        return max(a, b, key=_TIMES.index)
     nested = _with_nulls_of_both(a, b)
     if nested is not None:
         return nested

@@ -34,6 +34,7 @@ from penstock.expr.types import (
     Schema,
     StrType,
     StructType,
+    TimestampNtzType,
     TimestampType,
 )
 from penstock.io.delivery.atomic_files import sync_file
@@ -41,6 +42,7 @@ from penstock.io.source import WEIGHT
 
 _compute: Any = pc  # generated at import time, unseen by type checkers
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LOCAL_EPOCH = datetime(1970, 1, 1)
 
 # --- types -------------------------------------------------------------------------
 
@@ -62,6 +64,7 @@ _PLAIN: dict[type[DataType], pa.DataType] = {
     BytesType: pa.binary(),
     DateType: pa.date32(),
     TimestampType: pa.timestamp("us", tz="UTC"),
+    TimestampNtzType: pa.timestamp("us"),
 }
 for _class, _arrow in _PLAIN.items():
     arrow_type.register(_class, lambda _type, _arrow=_arrow: _arrow)
@@ -142,8 +145,9 @@ def _(data_type: DateType, column: pa.Array) -> bool:
     return _within(column.view(pa.int32()), _FIRST_DAY, _LAST_DAY)
 
 
-@in_calendar.register
-def _(data_type: TimestampType, column: pa.Array) -> bool:
+@in_calendar.register(TimestampType)
+@in_calendar.register(TimestampNtzType)
+def _(data_type: DataType, column: pa.Array) -> bool:
     return _within(column.view(pa.int64()), _FIRST_DAY * _DAY, (_LAST_DAY + 1) * _DAY - 1)
 
 
@@ -193,6 +197,11 @@ def _(data_type: Float64Type) -> Restore | None:
 @value_restorer.register
 def _(data_type: TimestampType) -> Restore | None:
     return lambda micros: _EPOCH + timedelta(0, 0, micros)
+
+
+@value_restorer.register
+def _(data_type: TimestampNtzType) -> Restore | None:
+    return lambda micros: _LOCAL_EPOCH + timedelta(0, 0, micros)
 
 
 @value_restorer.register

@@ -10,12 +10,14 @@ from typing import Any, Literal, TypeAlias, get_args
 from penstock.expr.types import (
     INT32,
     INT64,
+    TIMESTAMP,
     DataType,
     DateType,
     Field,
     ListType,
     MapType,
     StructType,
+    TimestampNtzType,
     TimestampType,
 )
 from penstock.io.files.text_values import Unfit
@@ -40,8 +42,9 @@ def _(data_type: DateType) -> DataType:
     return INT32
 
 
-@with_integer_times.register
-def _(data_type: TimestampType) -> DataType:
+@with_integer_times.register(TimestampType)
+@with_integer_times.register(TimestampNtzType)
+def _(data_type: DataType) -> DataType:
     return INT64
 
 
@@ -92,6 +95,13 @@ def _(data_type: TimestampType, unit: EpochUnit) -> Restore | None:
             raise Unfit(f"{count} {unit} after 1970 is not a valid time") from None
 
     return moment
+
+
+@epoch_restorer.register
+def _(data_type: TimestampNtzType, unit: EpochUnit) -> Restore | None:
+    restore = epoch_restorer(TIMESTAMP, unit)
+    assert restore is not None
+    return lambda count: restore(count).replace(tzinfo=None)
 
 
 @epoch_restorer.register

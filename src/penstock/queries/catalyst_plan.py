@@ -25,6 +25,7 @@ from penstock.expr.types import (
     INT64,
     STR,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     DataType,
     DecimalType,
     ListType,
@@ -261,6 +262,7 @@ _TYPES: dict[str, DataType] = {
     "binary": BYTES,
     "date": DATE,
     "timestamp": TIMESTAMP,
+    "timestamp_ntz": TIMESTAMP_NTZ,
 }
 
 

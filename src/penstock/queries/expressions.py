@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import chain
 from typing import Any, TypeAlias, cast
@@ -20,6 +20,7 @@ from penstock.expr.types import (
     INTEGERS,
     STR,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     DataType,
     DecimalType,
     ListType,
@@ -291,6 +292,7 @@ _CONSTANTS: dict[Any, Callable[[str], Any]] = {
     STR: str,
     DATE: date.fromisoformat,
     TIMESTAMP: _moment,
+    TIMESTAMP_NTZ: lambda micros: datetime(1970, 1, 1) + timedelta(microseconds=int(micros)),
     DecimalType: Decimal,
     BYTES: bytes.fromhex,
 }

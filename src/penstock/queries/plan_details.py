@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import UnsupportedQuery
 from penstock.expr.code_runtime import EPOCH
-from penstock.expr.types import DateType, DecimalType, ListType, MapType, StrType, StructType, TimestampType
+from penstock.expr.types import (
+    DateType,
+    DecimalType,
+    ListType,
+    MapType,
+    StrType,
+    StructType,
+    TimestampNtzType,
+    TimestampType,
+)
 from penstock.queries.catalyst_plan import (
     CONSTANT,
     DELAY,
@@ -305,6 +314,8 @@ def _internal(value: Any, catalyst_type: Any) -> Any:
             return EPOCH.date() + timedelta(days=value)
         case TimestampType():
             return EPOCH + timedelta(microseconds=value)
+        case TimestampNtzType():
+            return EPOCH.replace(tzinfo=None) + timedelta(microseconds=value)
         case DecimalType():
             return Decimal(value.toString())
         case StrType():

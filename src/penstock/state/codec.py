@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Context, Decimal
 from functools import lru_cache, partial
 from types import NoneType
@@ -63,8 +63,9 @@ def _refuse(value: object) -> None:
 
 
 _msgpack: Any = msgpack
-_BIG_INT, _DECIMAL, _DATE, _SET, _EXACTLY = 1, 2, 3, 5, 6
+_BIG_INT, _DECIMAL, _DATE, _SET, _EXACTLY, _NAIVE = 1, 2, 3, 5, 6, 7
 _EXACT = Context(prec=1000)
+_START, _MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)
 _DEEPEST = 16
 """Maximum nesting of sets. Decoding one level takes 40 kB of C stack; without a bound, a few kilobytes of
 hostile bytes would crash the process.
@@ -97,7 +98,9 @@ def _extension(value: object, depth: int = 0) -> Any:
         case datetime() if value.tzinfo is not None:
             # Of a subclass: the packer itself takes plain ones.
             return _msgpack.Timestamp.from_datetime(value)
-        case date() if not isinstance(value, datetime):
+        case datetime():
+            return _ext_type((_NAIVE, ((value - _START) // _MICROSECOND).to_bytes(8, "big", signed=True)))
+        case date():
             return _day(value)
         case frozenset():
             below = partial(_extension, depth=depth + 1)
@@ -148,6 +151,8 @@ def _value_of(depth: int, code: int, data: bytes) -> object:
         return Decimal(data.decode("ascii"))
     if code == _DATE:
         return date.fromordinal(int.from_bytes(data, "big"))
+    if code == _NAIVE:
+        return _START + timedelta(0, 0, int.from_bytes(data, "big", signed=True))
     if code == _SET:
         members = _msgpack.Unpacker(**_unpacking(depth + 1), max_buffer_size=max(1, len(data)))
         members.feed(data)

@@ -27,6 +27,7 @@ from penstock.expr.types import (
     Schema,
     StrType,
     StructType,
+    TimestampNtzType,
     TimestampType,
     holds_any,
 )
@@ -128,6 +129,11 @@ def _date(type_: DateType, kind: Pool) -> Pool:
 def _timestamp(type_: TimestampType, kind: Pool) -> Pool:
     days = (datetime(2001, 1, 1), datetime(2001, 1, 2), datetime(1969, 12, 31, 23, 59, 59, 999_999))
     return tuple(day.replace(tzinfo=UTC) for day in days)
+
+
+@values.register
+def _timestamp_ntz(type_: TimestampNtzType, kind: Pool) -> Pool:
+    return (datetime(2001, 1, 1), datetime(2001, 1, 2), datetime(1969, 12, 31, 23, 59, 59, 999_999))
 
 
 @values.register

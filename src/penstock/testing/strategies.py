@@ -29,6 +29,7 @@ from penstock.expr.types import (
     Schema,
     StrType,
     StructType,
+    TimestampNtzType,
     TimestampType,
 )
 
@@ -79,6 +80,13 @@ def _date(type_: DateType) -> st.SearchStrategy[Any]:
 def _timestamp(type_: TimestampType) -> st.SearchStrategy[Any]:
     moments = [datetime(2001, 1, 1, 23, 59, 59, 999_999), datetime(2001, 1, 2), datetime(1969, 12, 31)]
     return st.sampled_from([moment.replace(tzinfo=UTC) for moment in moments])
+
+
+@values.register
+def _timestamp_ntz(type_: TimestampNtzType) -> st.SearchStrategy[Any]:
+    return st.sampled_from(
+        [datetime(2001, 1, 1, 23, 59, 59, 999_999), datetime(2001, 1, 2), datetime(1969, 12, 31)]
+    )
 
 
 @values.register

@@ -41,6 +41,7 @@ from penstock.expr.types import (
     ListType,
     Schema,
     StrType,
+    TimestampNtzType,
     TimestampType,
 )
 from penstock.flow.flow import Flow
@@ -240,6 +241,11 @@ def _date(type_: DateType, word: str) -> Any:
 @read_value.register
 def _timestamp(type_: TimestampType, word: str) -> Any:
     return datetime.fromisoformat(word).astimezone(UTC)
+
+
+@read_value.register
+def _timestamp_ntz(type_: TimestampNtzType, word: str) -> Any:
+    return datetime.fromisoformat(word)
 
 
 @read_value.register

@@ -28,6 +28,7 @@ from penstock.expr.types import (
     INTEGERS,
     STR,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     DataType,
     DecimalType,
     Field,
@@ -38,7 +39,7 @@ from penstock.expr.types import (
 )
 
 PLAIN_TYPES: dict[str, DataType] = {
-    str(each): each for each in (BOOL, *INTEGERS, FLOAT64, STR, BYTES, DATE, TIMESTAMP, ANY)
+    str(each): each for each in (BOOL, *INTEGERS, FLOAT64, STR, BYTES, DATE, TIMESTAMP, TIMESTAMP_NTZ, ANY)
 }
 _DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)

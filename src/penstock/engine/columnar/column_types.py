@@ -18,6 +18,7 @@ from penstock.expr.types import (
     Float64Type,
     IntegerType,
     StrType,
+    TimestampNtzType,
     TimestampType,
 )
 
@@ -74,7 +75,8 @@ def _date(type: DateType) -> pl.DataType:
 
 
 @polars_type.register(TimestampType)
-def _timestamp(type: TimestampType) -> pl.DataType:
+@polars_type.register(TimestampNtzType)
+def _timestamp(type: DataType) -> pl.DataType:
     # All timestamps are UTC; without a zone Polars has none to look up.
     return pl.Datetime("us")
 
@@ -101,6 +103,11 @@ def _timestamps(type: TimestampType, values: list[Any]) -> pl.Series:
     # Polars takes five times as long to convert datetimes by itself, in both directions.
     since = [None if value is None else (value - _EPOCH) // _MICROSECOND for value in values]
     return pl.Series(values=since, dtype=pl.Int64(), strict=True).cast(pl.Datetime("us"))
+
+
+@to_series.register(TimestampNtzType)
+def _naive_timestamps(type: TimestampNtzType, values: list[Any]) -> pl.Series:
+    return pl.Series(values=values, dtype=pl.Datetime("us"), strict=True)
 
 
 @singledispatch

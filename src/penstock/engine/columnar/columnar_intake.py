@@ -24,6 +24,7 @@ from penstock.expr.types import (
     IntegerType,
     Schema,
     StrType,
+    TimestampNtzType,
     TimestampType,
 )
 
@@ -154,6 +155,14 @@ def _timestamps(type: TimestampType, series: pl.Series) -> pl.Series | None:
         return None
     moments = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     return moments.cast(pl.Datetime("us")) if _in_years(moments) else None
+
+
+@_accepted.register(TimestampNtzType)
+def _naive_timestamps(type: TimestampNtzType, series: pl.Series) -> pl.Series | None:
+    dtype = series.dtype
+    if not isinstance(dtype, pl.Datetime) or dtype.time_zone is not None or dtype.time_unit == "ns":
+        return None
+    return series.cast(pl.Datetime("us")) if _in_years(series) else None
 
 
 def _in_years(days: pl.Series) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from calendar import monthrange
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -16,8 +17,8 @@ from penstock.expr.function_bases import fixed
 from penstock.expr.functions.time import add_months, shift
 from penstock.expr.time_patterns import DAYS, MONTHS
 from penstock.expr.time_zones import from_utc, to_utc, zone_of
-from penstock.expr.types import BOOL, DATE, FLOAT64, INT32, INT64, STR, TIMESTAMP, DecimalType
-from penstock.expr.typing_rules import Function
+from penstock.expr.types import BOOL, DATE, FLOAT64, INT32, INT64, STR, TIMESTAMP, TIMESTAMP_NTZ, DecimalType
+from penstock.expr.typing_rules import Arguments, Function, Signature
 
 _MICROSECOND = timedelta(microseconds=1)
 _SECONDS_OF_31_DAYS = 31 * 86_400
@@ -188,6 +189,26 @@ _PARTS = (INT32, INT32, INT32, INT32, INT32, DecimalType(16, 6))
 _MADE = "({0}, {1}, {2}, {3}, {4}, {5})"
 _ZONE: dict[int, Callable[[str], object]] = {1: zone_of}
 
+_TIMESTAMPADD = fixed(
+    "timestampadd",
+    "The time some units later.",
+    (STR, INT64, TIMESTAMP),
+    TIMESTAMP,
+    "x_add_units({0}, {1}, {2})",
+    fallible=True,
+    prepared={0: unit_of},
+    constant=(0,),
+)
+
+
+def _keeping_zone(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    """Typing rule of `timestampadd`: a time without a zone stays one."""
+    signature = _TIMESTAMPADD.rule(arguments, options)
+    if arguments[2].type != TIMESTAMP_NTZ:
+        return signature
+    return Signature((STR, INT64, TIMESTAMP_NTZ), TIMESTAMP_NTZ, signature.nullable)
+
+
 FUNCTIONS: tuple[Function, ...] = (
     fixed("weekofyear", "ISO 8601 week number.", (DATE,), INT32, "{0}.isocalendar()[1]"),
     fixed("yearofweek", "Year of the ISO 8601 week.", (DATE,), INT32, "{0}.isocalendar()[0]"),
@@ -218,16 +239,7 @@ FUNCTIONS: tuple[Function, ...] = (
         prepared={0: unit_of},
         constant=(0,),
     ),
-    fixed(
-        "timestampadd",
-        "The time some units later.",
-        (STR, INT64, TIMESTAMP),
-        TIMESTAMP,
-        "x_add_units({0}, {1}, {2})",
-        fallible=True,
-        prepared={0: unit_of},
-        constant=(0,),
-    ),
+    replace(_TIMESTAMPADD, rule=_keeping_zone),
     fixed(
         "from_utc_timestamp",
         "Local time in the zone at that moment.",

@@ -7,6 +7,7 @@ in the table cannot be cast.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -17,6 +18,7 @@ from penstock.expr.function_bases import Emitter, StrictFunction
 from penstock.expr.functions.arithmetic import decimal_spec, overflow_checked
 from penstock.expr.functions.higher_order import VARIABLE
 from penstock.expr.functions.maps import map_source
+from penstock.expr.text_casts import to_timestamp as timestamp_of_str
 from penstock.expr.types import (
     INTEGERS,
     AnyType,
@@ -31,6 +33,7 @@ from penstock.expr.types import (
     ListType,
     MapType,
     StrType,
+    TimestampNtzType,
     TimestampType,
 )
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
@@ -73,6 +76,12 @@ _WITHOUT_INTEGERS: _Pairs = {
     (DateType, TimestampType): _Cast("x_timestamp_of_date({v})"),
     (TimestampType, StrType): _Cast("x_str_of_timestamp({v})"),
     (TimestampType, DateType): _Cast("{v}.date()"),
+    (StrType, TimestampNtzType): _Cast("x_ntz_of_str({v})", fallible=True),
+    (TimestampNtzType, StrType): _Cast("x_str_of_timestamp({v})"),
+    (DateType, TimestampNtzType): _Cast("x_timestamp_of_date({v}).replace(tzinfo=None)"),
+    (TimestampNtzType, DateType): _Cast("{v}.date()"),
+    (TimestampType, TimestampNtzType): _Cast("{v}.replace(tzinfo=None)"),
+    (TimestampNtzType, TimestampType): _Cast("{v}.replace(tzinfo=x_utc)"),
     (TimestampType, Int64Type): _Cast("x_seconds_of_timestamp({v})"),
 }
 _NARROWED = _Cast("{v}", fallible=True, checked=True)
@@ -135,7 +144,7 @@ def _rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     assert isinstance(target, DataType)
     source = target if argument.type == NULL else argument.type
     if not _is_castable(source, target):
-        targets = sorted({t.__name__.removesuffix("Type").lower() for s, t in _TABLE if s is type(source)})
+        targets = sorted({str(t()).partition("(")[0] for s, t in _TABLE if s is type(source)})
         raise Mismatch(
             f"{source} cannot be cast to {target}",
             fix=f"it can be cast to {', '.join(targets)}" if targets else _instead(source),
@@ -240,7 +249,17 @@ def timestamp_of_seconds(value: int) -> datetime:
         raise_overflow(value, "timestamp")
 
 
+def ntz_of_str(text: str) -> datetime:
+    """Parse like a timestamp; a zone must be one, and has no meaning."""
+    moment = timestamp_of_str(text)
+    day, between, time = text.strip().partition("T" if "T" in text[:12] else " ")
+    local = re.sub(r" *[A-Za-z+-].*", "", time)
+    return (moment if local == time else timestamp_of_str(f"{day}{between}{local}")).replace(tzinfo=None)
+
+
 NAMES: dict[str, Any] = {
+    "x_ntz_of_str": ntz_of_str,
+    "x_utc": UTC,
     "x_int_of_float": int_of_float,
     "x_timestamp_of_date": timestamp_of_date,
     "x_seconds_of_timestamp": seconds_of_timestamp,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import singledispatch
 from typing import Any
@@ -30,6 +30,7 @@ from penstock.expr.types import (
     ListType,
     StrType,
     StructType,
+    TimestampNtzType,
     TimestampType,
     holds_any,
     holds_maps,
@@ -122,6 +123,11 @@ def _timestamp(type: TimestampType) -> Hash:
 
 def _hash_timestamp(value: datetime, seed: int) -> int:
     return hash_long((value - EPOCH) // _MICROSECOND, seed)
+
+
+@hash_of.register(TimestampNtzType)
+def _timestamp_ntz(type: TimestampNtzType) -> Hash:
+    return lambda value, seed: _hash_timestamp(value.replace(tzinfo=UTC), seed)
 
 
 @hash_of.register(StructType)

@@ -11,7 +11,7 @@ from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import EPOCH, raise_overflow
 from penstock.expr.durations import format_duration
 from penstock.expr.function_bases import Emitter, StrictFunction, fixed
-from penstock.expr.types import DATE, FLOAT64, INT32, INT64, TIMESTAMP, DataType
+from penstock.expr.types import DATE, FLOAT64, INT32, INT64, TIMESTAMP, TIMESTAMP_NTZ, DataType
 from penstock.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature
 
 Python = Callable[[Emitter, CallTerm, tuple[str, ...]], str]
@@ -23,7 +23,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 def _need(what: str, arguments: Arguments, *wanted: DataType) -> None:
     for argument in arguments:
-        if argument.type not in wanted:
+        if argument.type not in wanted and not (argument.type == TIMESTAMP_NTZ and TIMESTAMP in wanted):
             names = " or a ".join(str(w) for w in wanted)
             raise Mismatch(
                 f"{what} needs a {names}, got {argument.type}",
@@ -122,10 +122,12 @@ def tumble(value: datetime, width: timedelta) -> datetime:
 def _truncate_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     (argument,), (unit,) = arguments, options
     _need("truncate", arguments, TIMESTAMP, DATE)
-    units = UNITS if argument.type == TIMESTAMP else UNITS[4:]
+    units = UNITS[4:] if argument.type == DATE else UNITS
     if unit not in units:
         raise Mismatch(f"no unit {unit!r} to truncate a {argument.type} to", fix=f"one of {', '.join(units)}")
-    return Signature((argument.type,), argument.type)
+    # As on Spark, a time without a zone is truncated as one in UTC.
+    result = DATE if argument.type == DATE else TIMESTAMP
+    return Signature((result,), result)
 
 
 def _truncate(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:

@@ -14,6 +14,7 @@ from penstock.expr.types import (
     IntegerType,
     StrType,
     StructType,
+    TimestampNtzType,
     TimestampType,
 )
 from penstock.flow.time_spans import TIME_TYPES, check_span, shown_span
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 COMMITS = "_commit_version"
 """Name of the column with the commit of a change in the change data feed of a Delta table."""
 
-SEQUENCE_TYPES = (IntegerType, DecimalType, DateType, TimestampType, StrType)
+SEQUENCE_TYPES = (IntegerType, DecimalType, DateType, TimestampType, TimestampNtzType, StrType)
 """Types of values that may order the records of a key."""
 
 

@@ -25,6 +25,7 @@ from penstock.expr.types import (
     IntegerType,
     Schema,
     StrType,
+    TimestampNtzType,
     TimestampType,
 )
 from penstock.io.delivery.atomic_files import sync_file
@@ -117,6 +118,11 @@ def _(data_type: BytesType) -> Callable[[Any], str]:
 @text_of.register
 def _(data_type: TimestampType) -> Callable[[Any], str]:
     return lambda value: value.replace(tzinfo=None).isoformat(" ") + "Z"
+
+
+@text_of.register
+def _(data_type: TimestampNtzType) -> Callable[[Any], str]:
+    return lambda value: value.isoformat(" ")
 
 
 @open_sink.register

@@ -24,6 +24,7 @@ from penstock.expr.types import (
     Float64Type,
     ListType,
     StructType,
+    TimestampNtzType,
     TimestampType,
 )
 from penstock.io.arrow import arrow_field, arrow_type
@@ -125,6 +126,7 @@ def _read_type(data_type: DataType) -> pa.DataType:
 @_read_type.register(BytesType)
 @_read_type.register(DateType)
 @_read_type.register(TimestampType)
+@_read_type.register(TimestampNtzType)
 def _(data_type: DataType) -> pa.DataType:
     return pa.string()
 
@@ -167,6 +169,7 @@ def _(data_type: Float64Type, found: pa.Array) -> pa.Array:
 
 @_declared.register(DateType)
 @_declared.register(TimestampType)
+@_declared.register(TimestampNtzType)
 @_declared.register(DecimalType)
 def _(data_type: DataType, found: pa.Array) -> pa.Array:
     return typed_column(found, data_type)

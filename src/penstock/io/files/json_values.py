@@ -40,6 +40,7 @@ from penstock.expr.types import (
     MapType,
     StrType,
     StructType,
+    TimestampNtzType,
     TimestampType,
 )
 from penstock.io.files.text_values import (
@@ -164,6 +165,7 @@ def _(data_type: BytesType) -> Convert:
 
 @json_decoder.register(DateType)
 @json_decoder.register(TimestampType)
+@json_decoder.register(TimestampNtzType)
 def _(data_type: DataType) -> Convert:
     parse_text = parser_of(data_type)
 
@@ -214,7 +216,7 @@ def _(data_type: MapType) -> Convert:
 
 def _key_decoder(data_type: DataType) -> Callable[[str], Any]:
     convert = json_decoder(data_type)
-    if isinstance(data_type, BytesType | DateType | DecimalType | StrType | TimestampType):
+    if isinstance(data_type, BytesType | DateType | DecimalType | StrType | TimestampType | TimestampNtzType):
         return convert
 
     def key(text: str) -> Any:
@@ -342,7 +344,8 @@ def _(data_type: DecimalType) -> Convert:
 
 @_converter.register(DateType)
 @_converter.register(TimestampType)
-def _moment(data_type: DateType | TimestampType) -> Convert:
+@_converter.register(TimestampNtzType)
+def _moment(data_type: DataType) -> Convert:
     return lambda value: value.isoformat()
 
 

@@ -28,6 +28,7 @@ from penstock.expr.types import (
     MapType,
     StrType,
     StructType,
+    TimestampNtzType,
     TimestampType,
 )
 from penstock.io.arrow import arrow_field, arrow_type, column_to_values, entries_of, is_valid
@@ -240,6 +241,7 @@ _HOLDS: dict[type[DataType], Callable[[pa.DataType], bool]] = {
     ),
     DateType: types.is_date,
     TimestampType: types.is_timestamp,
+    TimestampNtzType: lambda t: types.is_timestamp(t) and t.tz is None,
 }
 
 
@@ -358,6 +360,13 @@ def _(data_type: TimestampType, array: pa.Array) -> list[Any]:
     if array.type.unit == "ns":
         array = _whole_microseconds(array)
     array = array.cast(pa.timestamp(array.type.unit, tz="UTC"))
+    return list(column_to_values(array.cast(arrow_type(data_type)), data_type))
+
+
+@values_of.register
+def _(data_type: TimestampNtzType, array: pa.Array) -> list[Any]:
+    if array.type.unit == "ns":
+        array = _whole_microseconds(array)
     return list(column_to_values(array.cast(arrow_type(data_type)), data_type))
 
 

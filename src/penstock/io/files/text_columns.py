@@ -22,6 +22,7 @@ from penstock.expr.types import (
     Float64Type,
     IntegerType,
     StrType,
+    TimestampNtzType,
     TimestampType,
 )
 from penstock.io.arrow import arrow_type, in_calendar
@@ -112,6 +113,18 @@ def _(data_type: TimestampType, texts: pa.Array) -> pa.Array | None:
         if not _all(_compute.match_substring_regex(texts, _ZONED_TIME)):
             return None
         times = texts.cast(arrow_type(data_type))
+    return times if in_calendar(data_type, times) else None
+
+
+@cast_text.register
+def _(data_type: TimestampNtzType, texts: pa.Array) -> pa.Array | None:
+    # Hours without minutes are known by their length; with a zone, the cast fails.
+    if _compute.any(_compute.equal(_compute.binary_length(texts), _HOUR)).as_py():
+        return None
+    try:
+        times = texts.cast(arrow_type(data_type))
+    except pa.ArrowInvalid:
+        return None
     return times if in_calendar(data_type, times) else None
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from penstock.expr.code_runtime import NAN
 from penstock.expr.types import (
+    TIMESTAMP,
     BoolType,
     BytesType,
     DataType,
@@ -23,6 +24,7 @@ from penstock.expr.types import (
     Float64Type,
     IntegerType,
     StrType,
+    TimestampNtzType,
     TimestampType,
 )
 
@@ -198,3 +200,19 @@ def _(data_type: TimestampType) -> Callable[[str], Any]:
             raise Unfit(f"{text} is not a valid time") from None
 
     return instant
+
+
+@parser_of.register
+def _(data_type: TimestampNtzType) -> Callable[[str], Any]:
+    """Parse like a timestamp that must have no zone."""
+    instant = parser_of(TIMESTAMP)
+
+    def local(text: str) -> datetime:
+        if _WITH_ZONE.search(text):
+            raise unfit("a timestamp without a zone, such as 2001-12-31T23:59:59", text)
+        return instant(text).replace(tzinfo=None)
+
+    return local
+
+
+_WITH_ZONE = re.compile(r"[A-SU-Za-su-z]|:.*[+-]")

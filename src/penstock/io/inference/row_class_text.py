@@ -21,6 +21,7 @@ from penstock.expr.types import (
     MapType,
     StrType,
     StructType,
+    TimestampNtzType,
     TimestampType,
 )
 
@@ -44,7 +45,7 @@ def row_class_text(name: str, fields: Sequence[Field]) -> str:
 _MODULES = ("datetime", "decimal", "typing", "penstock")
 _TAKEN = (
     *("None", "True", "False", "NamedTuple", "Annotated", "Decimal", "DecimalType"),
-    *("Int8", "Int16", "Int32"),
+    *("Int8", "Int16", "Int32", "TimestampNtz"),
 )
 """Names that a class cannot have, because they are keywords or imported for its columns."""
 
@@ -100,6 +101,10 @@ class _Classes:
     @_of.register
     def _(self, type: TimestampType, name: str) -> str:
         return self._import("datetime", "datetime")
+
+    @_of.register
+    def _(self, type: TimestampNtzType, name: str) -> str:
+        return self._import("penstock", "TimestampNtz")
 
     @_of.register
     def _(self, type: DecimalType, name: str) -> str:

@@ -25,6 +25,7 @@ from penstock.expr.types import (
     Schema,
     StrType,
     StructType,
+    TimestampNtzType,
     TimestampType,
 )
 from penstock.io.files.json_values import json_encoder
@@ -62,6 +63,7 @@ for _class, _name in {
     BytesType: "bytea",
     DateType: "date",
     TimestampType: "timestamp with time zone",
+    TimestampNtzType: "timestamp without time zone",
     ListType: "jsonb",
     MapType: "jsonb",
     StructType: "jsonb",
@@ -111,6 +113,7 @@ def _(data_type: BytesType) -> Text:
 
 @copy_converter.register(DateType)
 @copy_converter.register(TimestampType)
+@copy_converter.register(TimestampNtzType)
 def _(data_type: DataType) -> Text:
     return lambda value: value.isoformat()
 

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from penstock.expr.check import checked_tree
 from penstock.expr.code_runtime import EPOCH
 from penstock.expr.functions.higher_order import VARIABLE, is_function
+from penstock.expr.types import TIMESTAMP_NTZ
 from penstock.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
 from penstock.spark.lowering.array_functions import ARRAYS
 from penstock.spark.lowering.json_functions import JSON
@@ -75,6 +76,8 @@ def _constant(term: LiteralTerm, scope: _Scope) -> Column:
     value = term.value
     if isinstance(value, datetime):
         # As microseconds: no zone of this process or of the session has a say.
+        if term.type == TIMESTAMP_NTZ:
+            return F.expr(f"TIMESTAMP_NTZ'{value.isoformat(' ')}'")
         return F.timestamp_micros(F.lit((value - EPOCH) // timedelta(microseconds=1)).cast("bigint"))
     if isinstance(value, date):
         # As a number of days: java.sql.Date knows a calendar with a gap in 1582.

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from penstock.expr.types import DATE, STR, DataType, DateType, StrType, TimestampType
+from penstock.expr.types import (
+    DATE,
+    STR,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+    DateType,
+    StrType,
+    TimestampNtzType,
+    TimestampType,
+)
 from penstock.expr.typing_rules import LiteralTerm
 from penstock.spark.lowering.types import spark_type
 
@@ -67,6 +77,8 @@ def _shift(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
     micros = _micros(call.options[0])
     if call.type == DATE:
         return F.date_add(arguments[0], F.lit(micros // _DAY))
+    if call.type == TIMESTAMP_NTZ:
+        return arguments[0] + F.lit(call.options[0])
     return F.timestamp_micros(F.unix_micros(arguments[0]) + F.lit(micros).cast("bigint"))
 
 
@@ -98,7 +110,8 @@ def _truncate(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
 def _day_field(function: Callable[[Column], Column]) -> Lowering:
     def lowering(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
         (value,) = arguments
-        return function(value if call.arguments[0].type == DATE else _date_of(value))
+        of = call.arguments[0].type
+        return function(_date_of(value) if of == TIMESTAMP else value.cast("date"))
 
     return lowering
 
@@ -107,7 +120,9 @@ def _time_field(unit: int, of: int) -> Lowering:
     """Return the number of whole units of this many microseconds within a larger unit."""
 
     def lowering(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
-        return _whole(_rest(F.unix_micros(arguments[0]), of), unit).cast("int")
+        (value,) = arguments
+        moment = _moment_in_utc(value) if call.arguments[0].type == TIMESTAMP_NTZ else value
+        return _whole(_rest(F.unix_micros(moment), of), unit).cast("int")
 
     return lowering
 
@@ -155,12 +170,27 @@ def _cast_to_midnight(value: Column, target: DataType) -> Column:
     return _midnight(value)
 
 
-def _text_of_moment(value: Column, target: DataType) -> Column:
-    seconds = (F.unix_micros(value).cast("decimal(20,0)") * F.lit(0.000001).cast("decimal(6,6)")).cast(
+def without_zone(moment: Column) -> Column:
+    """Return what a clock in UTC shows."""
+    seconds = (F.unix_micros(moment).cast("decimal(20,0)") * F.lit(0.000001).cast("decimal(6,6)")).cast(
         "decimal(18,6)"
     )
     start = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
-    return (start + F.make_dt_interval(secs=seconds)).cast("string")
+    return start + F.make_dt_interval(secs=seconds)
+
+
+def _text_of_moment(value: Column, target: DataType) -> Column:
+    return without_zone(value).cast("string")
+
+
+def _ntz_of_text(text: Column, target: DataType) -> Column:
+    message = F.concat(F.lit("'"), text, F.lit("' cannot be read as timestamp"))
+    failed = F.when(text.isNotNull(), F.raise_error(message).cast("timestamp_ntz"))
+    return F.when(text.rlike(_ZONED) | text.rlike(_LOCAL), text.cast("timestamp_ntz")).otherwise(failed)
+
+
+def _tried_ntz_of_text(text: Column) -> Column:
+    return F.when(text.rlike(_ZONED) | text.rlike(_LOCAL), text.try_cast("timestamp_ntz"))
 
 
 def _moment_of_text(text: Column, target: DataType) -> Column:
@@ -190,6 +220,9 @@ CASTS: dict[tuple[type[DataType], type[DataType]], Callable[[Column, DataType], 
     (DateType, TimestampType): _cast_to_midnight,
     (TimestampType, StrType): _text_of_moment,
     (StrType, TimestampType): _moment_of_text,
+    (StrType, TimestampNtzType): _ntz_of_text,
+    (TimestampType, TimestampNtzType): lambda value, target: without_zone(value),
+    (TimestampNtzType, TimestampType): lambda value, target: _moment_in_utc(value),
 }
 
 TRIED_CASTS: dict[tuple[type[DataType], type[DataType]], Callable[[Column], Column]] = {
@@ -197,6 +230,9 @@ TRIED_CASTS: dict[tuple[type[DataType], type[DataType]], Callable[[Column], Colu
     (DateType, TimestampType): _midnight,
     (TimestampType, StrType): lambda value: _text_of_moment(value, STR),
     (StrType, TimestampType): _tried_moment_of_text,
+    (StrType, TimestampNtzType): _tried_ntz_of_text,
+    (TimestampType, TimestampNtzType): without_zone,
+    (TimestampNtzType, TimestampType): _moment_in_utc,
 }
 """Casts that look at the session's time zone, null where they fail."""
 

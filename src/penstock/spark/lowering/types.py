@@ -20,6 +20,7 @@ from penstock.expr.types import (
     Schema,
     StrType,
     StructType,
+    TimestampNtzType,
     TimestampType,
 )
 from penstock.io.arrow import arrow_schema
@@ -99,6 +100,11 @@ def _date(type: DateType) -> spark.DataType:
 @spark_type.register(TimestampType)
 def _timestamp(type: TimestampType) -> spark.DataType:
     return spark.TimestampType()
+
+
+@spark_type.register(TimestampNtzType)
+def _timestamp_ntz(type: TimestampNtzType) -> spark.DataType:
+    return spark.TimestampNTZType()
 
 
 @spark_type.register(StructType)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import WrongType
 from penstock.expr.keyed_rows import KeyedRows, placeholder
 from penstock.expr.types import (
+    TIMESTAMP,
     DataType,
     DateType,
     Field,
@@ -15,6 +16,7 @@ from penstock.expr.types import (
     MapType,
     Schema,
     StructType,
+    TimestampNtzType,
     TimestampType,
 )
 from penstock.io.change_data import (
@@ -29,6 +31,7 @@ from penstock.io.change_data import (
 from penstock.io.epoch_times import EpochUnit, with_integer_times
 from penstock.io.keyed_records import ORDERS, SET_OR_DELETE, record_source
 from penstock.io.source import WEIGHT
+from penstock.spark.lowering.time_functions import without_zone
 from penstock.spark.lowering.types import quoted, spark_type
 from penstock.spark.sources.kafka import RECORD, Kafka
 from penstock.spark.sources.opening import Frame, Opening, sends_rows, source_frame
@@ -213,6 +216,11 @@ def _(data_type: TimestampType, column: Column, epoch: EpochUnit) -> Column:
     # In whole numbers: a double is off by up to 128 nanoseconds, which may be the microsecond before.
     whole = column - f.pmod(column, f.lit(1000))
     return f.timestamp_micros(f.call_function("div", whole, f.lit(1000)))
+
+
+@_restored.register(TimestampNtzType)
+def _(data_type: TimestampNtzType, column: Column, epoch: EpochUnit) -> Column:
+    return without_zone(_restored(TIMESTAMP, column, epoch))
 
 
 @_restored.register(ListType)

@@ -34,6 +34,7 @@ from penstock.expr.types import (
     Schema,
     StrType,
     StructType,
+    TimestampNtzType,
     TimestampType,
 )
 from penstock.flow.flow import Flow
@@ -194,6 +195,8 @@ def _value(type_: DataType, random: random.Random) -> Any:
             return date(2024, 2, 28) + timedelta(days=random.randint(0, 3))
         case TimestampType():
             return datetime(2024, 2, 28, 18, tzinfo=UTC) + timedelta(hours=3 * random.randint(0, 3))
+        case TimestampNtzType():
+            return datetime(2024, 2, 28, 18) + timedelta(hours=3 * random.randint(0, 3))
         case ListType(element, nullable):
             return tuple(
                 draw_value(Field("", element, nullable), random) for _ in range(random.randint(0, 2))

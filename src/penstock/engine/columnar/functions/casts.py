@@ -22,6 +22,7 @@ from penstock.expr.types import (
     Float64Type,
     IntegerType,
     StrType,
+    TimestampNtzType,
     TimestampType,
 )
 from penstock.expr.typing_rules import CallTerm
@@ -89,6 +90,10 @@ _TABLE: dict[tuple[type[DataType], type[DataType]], Cast] = {
     (BoolType, StrType): _text_of_bool,
     (DateType, TimestampType): _midnight,
     (TimestampType, DateType): _day,
+    (DateType, TimestampNtzType): _midnight,
+    (TimestampNtzType, DateType): _day,
+    (TimestampNtzType, TimestampType): lambda a, target: a,
+    (TimestampType, TimestampNtzType): lambda a, target: a,
 }
 
 

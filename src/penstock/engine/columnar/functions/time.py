@@ -33,9 +33,9 @@ def _count(value: pl.Expr) -> pl.Expr:
 
 def _moment(count: pl.Expr, type: DataType) -> LoweredExpression:
     """Convert a count from `_count` to a date or timestamp; fails outside the years 1 to 9999."""
-    first, last = (_FIRST, _LAST) if type == TIMESTAMP else (_FIRST_DAY, _LAST_DAY)
+    first, last = (_FIRST_DAY, _LAST_DAY) if type == DATE else (_FIRST, _LAST)
     outside = (count < first) | (count > last)
-    if type == TIMESTAMP:
+    if type != DATE:
         return LoweredExpression(count.cast(pl.Datetime("us")), None, outside)
     return LoweredExpression(count.cast(pl.Int32, strict=False).cast(pl.Date), None, outside)
 
@@ -43,7 +43,7 @@ def _moment(count: pl.Expr, type: DataType) -> LoweredExpression:
 def _shift(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     (span,) = call.options
     assert isinstance(span, timedelta)
-    step = span // _MICROSECOND if call.type == TIMESTAMP else span.days
+    step = span.days if call.type == DATE else span // _MICROSECOND
     if abs(step) > _LAST - _FIRST:
         raise NotLowered("a shift by more than there are years has no columnar form")
     return _moment(_count(arguments[0].value) + step, call.type)
