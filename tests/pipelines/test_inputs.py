@@ -630,7 +630,8 @@ def test_a_view_of_columns_that_python_has_not_is_incremental(project: Project) 
     project.write("a.sql", """
         CREATE MATERIALIZED VIEW typed AS
             SELECT id, CAST(v AS TINYINT) AS tiny, CAST(v AS SMALLINT) AS small,
-                CAST(at AS TIMESTAMP_NTZ) AS local
+                CAST(at AS TIMESTAMP_NTZ) AS local, CAST(v AS FLOAT) AS real,
+                make_ym_interval(0, v) AS months, make_dt_interval(v) AS days
             FROM json.`in`;
         CREATE MATERIALIZED VIEW counts AS SELECT id, count(*) AS n FROM typed GROUP BY id;
         CREATE MATERIALIZED VIEW most AS

@@ -107,6 +107,61 @@ def test_what_has_no_form_is_refused_by_name(orders: DataFrame) -> None:
         ps.from_dataframe(orders.select(F.shuffle(F.array("shop"))), tables={"orders": orders})
 
 
+UNREAD = {
+    "select": lambda t, u: t.select("id"),
+    "filter": lambda t, u: t.filter("id > 0").select("id", "kind"),
+    "join": lambda t, u: t.join(u, "id").select("id", t.kind),
+    "explode": lambda t, u: t.select("kind", F.explode("ids").alias("one")),
+    "union": lambda t, u: t.unionAll(u).select("id"),
+    "aggregate": lambda t, u: t.groupBy("kind").agg(F.sum("id").alias("sum")),
+    "distinct": lambda t, u: t.select("id", "kind").distinct(),
+    "window": lambda t, u: t.select("id", F.row_number().over(Window.orderBy("id", "kind")).alias("n")),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_a_column_of_a_type_that_flows_have_not_is_left_out_where_it_is_not_read(
+    spark: SparkSession, name: str
+) -> None:
+    rows = [(1, "a", [1, 2]), (2, "b", []), (2, "b", [3]), (0, None, [4])]
+    plain = spark.createDataFrame(rows, "id int, kind string, ids array<int>")
+    typed = plain.selectExpr("INTERVAL 3 MONTHS AS months", "id", "parse_json('{}') AS v", "kind", "ids")
+    typed.write.mode("overwrite").saveAsTable("typed_rows")
+    try:
+        table, other = (spark.read.table("typed_rows").alias(each) for each in "tu")
+        frame = UNREAD[name](table, other)
+        flow = ps.from_dataframe(frame, tables={"t": table})
+        answer = ps.Engine(flow).tick(t=rows)["answer"]
+        found = Counter(tuple(change.row) for change in answer for _ in range(change.weight))
+        assert found == Counter(map(tuple, frame.collect()))
+    finally:
+        spark.sql("DROP TABLE typed_rows")
+
+
+READ = {
+    "all": lambda t: t,
+    "the column": lambda t: t.select("months"),
+    "computed": lambda t: t.select((F.col("months") * 2).alias("x"), "id"),
+    "distinct": lambda t: t.distinct().select("id"),
+    "subtract": lambda t: t.exceptAll(t.filter("id > 0")).select("id"),
+    "grouped": lambda t: t.groupBy("months").count(),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_column_of_a_type_that_flows_have_not_is_refused_where_it_is_read(
+    spark: SparkSession, name: str
+) -> None:
+    frame = spark.createDataFrame([(1,)], "id int").selectExpr("INTERVAL 3 MONTHS AS months", "id")
+    frame.write.mode("overwrite").saveAsTable("typed_rows")
+    try:
+        table = spark.read.table("typed_rows")
+        with pytest.raises(UnsupportedQuery, match=r"type interval month|MultiplyYMInterval"):
+            ps.from_dataframe(READ[name](table), tables={"t": table})
+    finally:
+        spark.sql("DROP TABLE typed_rows")
+
+
 def test_a_computed_input_is_refused(orders: DataFrame) -> None:
     some = orders.filter("id > 3")
     with pytest.raises(UnsupportedQuery, match="input 'orders' is computed: Filter"):

@@ -159,12 +159,14 @@ def simple_name(scala_class: str) -> str:
 
 
 def parse_tree(listed: list[dict[str, Any]]) -> CatalystNode:
-    """Parse a list in prefix order."""
+    """Parse a list in prefix order. Tables lose the columns of types that flows have not."""
     nodes = iter(listed)
 
     def node() -> CatalystNode:
         fields = next(nodes)
         children = tuple(node() for _ in range(fields["num-children"]))
+        if TABLE in fields:
+            fields = {**fields, "output": [a for a in fields["output"] if has_counterpart(a[0]["dataType"])]}
         return CatalystNode(fields.get(KIND) or simple_name(fields["class"]), fields, children)
 
     return node()
@@ -294,3 +296,21 @@ def parse_schema(given: Mapping[str, Any]) -> Schema:
     """Convert the schema of a DataFrame, in its JSON form. Raises `UnsupportedQuery` like `parse_type`."""
     fields = (SchemaField(f["name"], parse_type(f["type"]), f["nullable"]) for f in given["fields"])
     return computed_schema(tuple(fields))
+
+
+def has_counterpart(given: Any) -> bool:
+    """Return whether a type of Spark, in its JSON form, is one of columns of a flow."""
+    try:
+        parse_type(given)
+    except UnsupportedQuery:
+        return False
+    return True
+
+
+def readable_schema(given: Mapping[str, Any]) -> Schema:
+    """Convert the schema of an input, without columns of types that have no counterpart.
+
+    A query that reads one of these is refused where it does so.
+    """
+    fields = [each for each in given["fields"] if has_counterpart(each["type"])]
+    return parse_schema({"fields": fields or given["fields"]})

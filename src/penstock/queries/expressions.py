@@ -211,6 +211,8 @@ def _like_several(node: CatalystNode, scope: Scope) -> Expr:
 
 @lowers("AttributeReference")
 def _attribute(node: CatalystNode, scope: Scope) -> Expr:
+    if node.expr_id not in scope.columns:
+        parse_type(node.fields["dataType"])  # a table has the columns of all other types
     return scope.columns[node.expr_id]
 
 

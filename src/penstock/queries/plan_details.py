@@ -40,6 +40,7 @@ from penstock.queries.catalyst_plan import (
     SESSION,
     TABLE,
     UNREAD,
+    has_counterpart,
     parse_schema,
     parse_type,
 )
@@ -195,6 +196,14 @@ def _projections(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]
         yield "projections", [[json.loads(value.toJSON()) for value in row] for row in rows]
 
 
+def _unread_columns(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield the positions of the columns that a `Generate` drops, among those that a flow has."""
+    unread = {*items(node.tree.unrequiredChildIndex())}
+    columns = enumerate(items(node.tree.child().output()))
+    there = [at for at, each in columns if has_counterpart(json.loads(each.dataType().json()))]
+    yield UNREAD, [place for place, at in enumerate(there) if at in unread]
+
+
 def _nested_constant(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
     type, value = node.fields["dataType"], node.fields["value"]
     if (isinstance(type, dict) or type == "binary") and value is not None:
@@ -245,7 +254,7 @@ Detail: TypeAlias = Callable[[PlanNode, PlanInputs], Iterator[tuple[str, Any]]]
 _DETAILS: dict[str, Detail] = {
     **dict.fromkeys(RELATIONS, _relation),
     "Expand": _projections,
-    "Generate": lambda node, inputs: iter([(UNREAD, items(node.tree.unrequiredChildIndex()))]),
+    "Generate": _unread_columns,
     "Literal": _nested_constant,
     "AttributeReference": _session_window,
     "EventTimeWatermark": _delay,

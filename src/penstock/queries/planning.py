@@ -35,6 +35,7 @@ _CONFIGURATION = {
     "spark.sql.optimizer.inSetConversionThreshold": str(2**31 - 1),
     "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
     "spark.sql.optimizer.dynamicPartitionPruning.enabled": "false",
+    "spark.sql.variant.pushVariantIntoScan": "false",  # it makes another relation of an input
     # Rules that look at rows, compute decimals as unscaled numbers, or make one struct of several subqueries.
     "spark.sql.optimizer.excludedRules": ",".join(
         [

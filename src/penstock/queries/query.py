@@ -23,10 +23,11 @@ from penstock.queries import python_functions as python_functions  # registers P
 from penstock.queries import recursion as recursion  # registers recursion
 from penstock.queries import scalar_functions as scalar_functions  # registers functions
 from penstock.queries import windows as windows  # registers window functions
-from penstock.queries.catalyst_plan import RefusedNode, parse_schema, reads_table
+from penstock.queries.catalyst_plan import RefusedNode, parse_type, readable_schema, reads_table
 from penstock.queries.event_time import step_of_windows
+from penstock.queries.plan_details import items
 from penstock.queries.planning import plan_frame, plan_over_leaves, plan_query
-from penstock.queries.query_positions import PlannedQuery, QueryText
+from penstock.queries.query_positions import PlannedQuery, QueryText, located
 from penstock.queries.relations import AnyStream, Planner, output_of
 from penstock.source_location import caller_at
 
@@ -104,13 +105,14 @@ def from_dataframe(
     sources: those whose rows are only added, such as streaming ones.
     name:    of the flow's one sink.
 
-    What is read is not kept: a flow's rows come when it runs. Raises `UnsupportedQuery` for a DataFrame of
+    What is read is not kept: a flow's rows come when it runs. They lack the columns of types that flows have
+    not (intervals, variants), which the DataFrame may not read. Raises `UnsupportedQuery` for a DataFrame of
     Spark Connect, and for what has no incremental form.
     """
     location = SourceLocation.of_caller()
     given = {**(tables or {}), **(sources or {})}
     plan = plan_frame(frame, given, location)
-    schemas = {table: parse_schema(each.schema.jsonValue()) for table, each in given.items()}
+    schemas = {table: readable_schema(each.schema.jsonValue()) for table, each in given.items()}
     return _flow_of(plan, schemas, frozenset(sources or ()), name, location)
 
 
@@ -136,7 +138,7 @@ def flow_over_leaves(
     """
     try:
         planned = plan_over_leaves(frame, leaves, text, location)
-        schemas = {each: parse_schema(json.loads(leaf.schema().json())) for each, leaf in leaves.items()}
+        schemas = {each: readable_schema(json.loads(leaf.schema().json())) for each, leaf in leaves.items()}
         with caller_at(location):
             return _flow_of(planned, schemas, append, name, location, closes, then)
     except RecursionError:
@@ -173,6 +175,11 @@ def _flow_of(
         relation = planner.relation(plan)
     except RefusedNode as refused:
         raise planned.placed(refused, location) from None
+    for attribute in items(planned.plan.output()):
+        try:
+            parse_type(json.loads(attribute.dataType().json()))
+        except UnsupportedQuery as error:
+            raise located(error, planned.text, location, []) from None
     names = _numbered(planner.output_names(plan))
     columns = {
         name: Column(relation.columns[expr_id]) for name, expr_id in zip(names, output_of(plan), strict=True)

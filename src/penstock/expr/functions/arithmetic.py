@@ -222,7 +222,7 @@ def _positive(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> st
         return f"x_decimal_pmod({a}, {b}, {emitter.constant(decimal_spec(call.type))})"
     if call.type == FLOAT64:
         return f"x_float_pmod({a}, {b})"
-    return f"x_pmod({a}, {b}, {32 if call.type == INT32 else 64})"
+    return f"x_pmod({a}, {b}, {64 if call.type == INT64 else 32})"
 
 
 def _positive_remainder(a: int, b: int, bits: int) -> int:
