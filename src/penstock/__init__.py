@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.engine.engine import Engine
     from penstock.engine.run import arun, run
     from penstock.errors import PenstockError
-    from penstock.expr.annotations import Int8, Int16, Int32, TimestampNtz
+    from penstock.expr.annotations import Float32, Int8, Int16, Int32, TimestampNtz
     from penstock.expr.constructors import (
         array,
         coalesce,
@@ -97,7 +97,7 @@ _NAMES_OF = {
     "penstock.engine.engine": "Engine",
     "penstock.engine.run": "arun run",
     "penstock.errors": "PenstockError",
-    "penstock.expr.annotations": "Int8 Int16 Int32 TimestampNtz",
+    "penstock.expr.annotations": "Float32 Int8 Int16 Int32 TimestampNtz",
     "penstock.expr.constructors": (
         "array coalesce col concat date greatest hash least left lit right struct timestamp when"
     ),
@@ -166,6 +166,7 @@ __all__ = [
     "DecimalType",
     "Engine",
     "Expr",
+    "Float32",
     "Flow",
     "Int8",
     "Int16",

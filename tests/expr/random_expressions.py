@@ -16,7 +16,8 @@ from typing import Annotated, Any, NamedTuple
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.expr.annotations import Int8, Int16, Int32, TimestampNtz
+from penstock.expr.annotations import Float32, Int8, Int16, Int32, TimestampNtz
+from penstock.expr.code_runtime import float32
 from penstock.expr.constructors import lit
 from penstock.expr.dict_keys import nested_key
 from penstock.expr.function_bases import FixedFunction
@@ -34,6 +35,7 @@ from penstock.expr.types import (
     BOOL,
     BYTES,
     DATE,
+    FLOAT32,
     FLOAT64,
     INT8,
     INT16,
@@ -90,6 +92,8 @@ class Wide(NamedTuple):
     tiny_: Int8 | None
     small: Int16
     small_: Int16 | None
+    real: Float32
+    real_: Float32 | None
     local: TimestampNtz
     local_: TimestampNtz | None
     inner: Inner
@@ -105,6 +109,7 @@ class Read(NamedTuple):
 
     a: Int32
     tiny: Int8
+    real: Float32
     b: str | None
     c: list[int]
     x: float
@@ -164,6 +169,11 @@ floats = st.one_of(
     st.floats(-1000, 1000),
     st.floats(),
 )
+float32s = st.one_of(
+    st.sampled_from([0.0, -0.0, 1.0, float32(0.1), 2.5, 2.0**24, 2.0**127, math.nan, math.inf, -math.inf]),
+    st.floats(-1000, 1000, width=32),
+    st.floats(width=32),
+)
 decimals = st.one_of(
     st.sampled_from(["0.00", "1.00", "-1.00", "99999999.99", "-99999999.99", "0.01", "2.50", "-0.05"]).map(
         Decimal
@@ -217,6 +227,7 @@ _VALUES = {
     "t": timestamps,
     "tiny": int8s,
     "small": int16s,
+    "real": float32s,
     "local": locals_,
     "inner": inners,
     "ns": st.lists(int64s, max_size=3),
@@ -256,6 +267,7 @@ _LEAVES: dict[str, st.SearchStrategy[Expr]] = {
     "int32": _columns("i", "i_") | int32s.map(lambda v: lit(v, Int32)),
     "int64": _columns("n", "n_", "m_", "n") | _literals(int64s),
     "float": _columns("x", "x_", "y_") | _literals(floats),
+    "float32": _columns("real", "real_") | float32s.map(lambda v: lit(v, Float32)),
     "decimal": _columns("d", "d_", "e_") | _literals(decimals),
     "str": _columns("s", "s_", "number") | _literals(strings),
     "bytes": _columns("r_") | _literals(st.binary(max_size=6)),
@@ -265,10 +277,10 @@ _LEAVES: dict[str, st.SearchStrategy[Expr]] = {
 }
 KINDS = tuple(_LEAVES)
 _INTEGERS = ("int8", "int16", "int32", "int64")
-_NUMBERS = (*_INTEGERS, "float", "decimal")
+_NUMBERS = (*_INTEGERS, "float32", "float", "decimal")
 _KIND_OF = {
-    BOOL: "bool", **{each: str(each) for each in INTEGERS}, FLOAT64: "float", STR: "str", BYTES: "bytes",
-    DATE: "date",
+    BOOL: "bool", **{each: str(each) for each in INTEGERS}, FLOAT32: "float32", FLOAT64: "float", STR: "str",
+    BYTES: "bytes", DATE: "date",
     TIMESTAMP: "timestamp", TIMESTAMP_NTZ: "timestamp_ntz",
 }  # fmt: skip
 _FIXED: dict[str, list[FixedFunction]] = {}
@@ -597,7 +609,7 @@ class _Drawing:
             lambda: ~self.of("bool", d),
             lambda: self.of(kind, d).is_null(),
             lambda: self.of(kind, d).is_not_null(),
-            lambda: self.of("float", d).is_nan(),
+            lambda: self.of(self.pick("float", "float32"), d).is_nan(),
             lambda: self.of(kind, d).is_in(*(self.draw(_LEAVES[kind]) for _ in range(self.pick(1, 2, 3)))),
             lambda: self.of("int64", d).is_in(1, -1, None, MAX64),
             lambda: self.of("float", d).is_in(math.nan, 0.0, 1.5),
@@ -645,7 +657,9 @@ class _Drawing:
             *map(time_field, ("hour", "minute", "second", "microsecond")),
             lambda: self.of("date", d).days_since(self.of("date", d)),
             lambda: self.of("int32", d) + self.of(self.pick("int8", "int16"), d),
-            lambda: self.of(self.pick("int8", "int16", "int64", "float", "decimal", "bool"), d).cast(Int32),
+            lambda: self.of(
+                self.pick("int8", "int16", "int64", "float32", "float", "decimal", "bool"), d
+            ).cast(Int32),
             lambda: self.tried_cast(INT32, d, "int8", "int64", "float", "decimal", "bool"),
             lambda: Column("number").cast(Int32),
             lambda: self.pick(Column("ns"), Column("xs_")).length(),
@@ -689,7 +703,7 @@ class _Drawing:
             lambda: self.of("int64", d) / self.of("int32", d),
             lambda: Call("try_divide", (self.of("int64", d), self.of("int32", d))),
             lambda: self.tried_cast(FLOAT64, d, "int32", "int64", "decimal", "bool"),
-            lambda: self.of(self.pick(*_INTEGERS, "decimal", "bool"), d).cast(float),
+            lambda: self.of(self.pick(*_INTEGERS, "float32", "decimal", "bool"), d).cast(float),
             lambda: Column("number").cast(float),
             lambda: self.of("timestamp", d).seconds_since(self.of("timestamp", d)),
             lambda: Column("inner").field("x"),
@@ -699,11 +713,23 @@ class _Drawing:
             lambda: self.from_json(d, "x"),
         ]
 
+    def _float32(self, d: int) -> list[Any]:
+        return [
+            *self._arithmetic("float32", lambda: self.of("float32", d), d),
+            lambda: self.of(self.pick(*_INTEGERS, "float", "decimal", "bool"), d).cast(FLOAT32),
+            lambda: self.tried_cast(FLOAT32, d, *_INTEGERS, "float", "decimal", "bool"),
+            lambda: Column("number").cast(FLOAT32),
+            lambda: self.from_json(d, "real"),
+        ]
+
     def _arithmetic(self, kind: str, other: Any, d: int) -> list[Any]:
         """Operators of a kind with itself, or with `other` on the right."""
 
         def number() -> Expr:
-            return modest(self.of(kind, d)) if kind == "float" else self.of(kind, d)
+            value = self.of(kind, d)
+            if kind == "float32":
+                return ps.when(value.abs() < 1e9, value).otherwise(lit(2.5, Float32))
+            return modest(value) if kind == "float" else value
 
         def right() -> Any:
             return other() if self.draw(st.booleans()) else self.of(kind, d)
@@ -782,6 +808,7 @@ class _Drawing:
                 self.pick("bool", *_INTEGERS, "decimal", "date", "timestamp", "timestamp_ntz"), d
             ).cast(str),
             lambda: (self.of("int32", 0) / 8).cast(str),
+            lambda: (self.of("int8", 0) / 8).cast(Float32).cast(str),
             lambda: text().cast(bytes).cast(str),
             lambda: Column("inner_").field("s"),
             lambda: self.texts(d)[self.draw(st.integers(0, 1))],

@@ -19,6 +19,7 @@ from penstock.expr.code_runtime import NAN
 from penstock.expr.row_classes import computed_schema, from_user, row_class, schema_of, to_user
 from penstock.expr.types import (
     BOOL,
+    FLOAT32,
     FLOAT64,
     INT8,
     INT16,
@@ -73,6 +74,7 @@ def test_a_scalar_is_a_row_of_one_column() -> None:
 
 def test_types_have_names_and_annotations() -> None:
     assert as_type("int32") == as_type(Int32) == INT32
+    assert as_type("float32") == as_type(ps.Float32) == FLOAT32
     assert as_type("timestamp_ntz") == as_type(ps.TimestampNtz) == TIMESTAMP_NTZ
     assert [as_type(name) for name in ("int8", "int16", "int64")] == [INT8, INT16, INT64]
     assert [as_type(each) for each in (ps.Int8, ps.Int16, int)] == [INT8, INT16, INT64]

@@ -16,6 +16,7 @@ from penstock.expr.types import (
     BOOL,
     BYTES,
     DATE,
+    FLOAT32,
     FLOAT64,
     INTEGERS,
     STR,
@@ -27,6 +28,7 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Field,
+    Float32Type,
     Float64Type,
     IntegerType,
     ListType,
@@ -40,7 +42,9 @@ from penstock.expr.types import (
 )
 
 _DECIMALS = [DecimalType(), DecimalType(5, 2), DecimalType(38, 0), DecimalType(38, 38)]
-_PLAIN = st.sampled_from([BOOL, *INTEGERS, FLOAT64, STR, BYTES, DATE, TIMESTAMP, TIMESTAMP_NTZ, *_DECIMALS])
+_PLAIN = st.sampled_from(
+    [BOOL, *INTEGERS, FLOAT32, FLOAT64, STR, BYTES, DATE, TIMESTAMP, TIMESTAMP_NTZ, *_DECIMALS]
+)
 
 
 def fields(types: st.SearchStrategy[DataType]) -> st.SearchStrategy[tuple[Field, ...]]:
@@ -82,6 +86,11 @@ def _(type_: IntegerType) -> st.SearchStrategy[Any]:
 def _(type_: Float64Type) -> st.SearchStrategy[Any]:
     rare = st.sampled_from([NAN, -0.0, math.inf, -math.inf, 5e-324])
     return st.floats(allow_nan=False) | rare
+
+
+@values.register
+def _(type_: Float32Type) -> st.SearchStrategy[Any]:
+    return st.floats(width=32, allow_nan=False) | st.sampled_from([NAN, -0.0, math.inf, -math.inf])
 
 
 @values.register

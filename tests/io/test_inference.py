@@ -21,6 +21,7 @@ from penstock.expr.types import (
     BOOL,
     BYTES,
     DATE,
+    FLOAT32,
     FLOAT64,
     INT64,
     INTEGERS,
@@ -204,7 +205,7 @@ def test_what_cannot_be_inferred_is_refused(tmp_path: Path) -> None:
 
 NAMES = st.sampled_from(["a", "b", "item", "order_lines"])
 PLAIN = st.one_of(
-    st.sampled_from([BOOL, *INTEGERS, FLOAT64, STR, BYTES, DATE, TIMESTAMP]),
+    st.sampled_from([BOOL, *INTEGERS, FLOAT32, FLOAT64, STR, BYTES, DATE, TIMESTAMP]),
     st.builds(DecimalType, st.integers(5, 38), st.integers(0, 5)),
 )
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from hypothesis import given
 
 from penstock.expr.code_runtime import NAN
-from penstock.expr.types import DataType, DecimalType, Float64Type, ListType, MapType, Schema, StructType
+from penstock.expr.types import DataType, DecimalType, FloatingType, ListType, MapType, Schema, StructType
 from penstock.io import CsvFiles, Feed, JsonFiles, ParquetFiles
 from penstock.io.arrow import read_part, rows_to_table, table_to_rows, write_part
 from tests.io.feeds import read
@@ -148,6 +148,6 @@ def test_rows_survive_csv(drawn: tuple[Schema, Rows]) -> None:
 
 
 def as_csv(type_: DataType, value: Any) -> str:
-    if isinstance(type_, Float64Type) and not math.isfinite(value):
+    if isinstance(type_, FloatingType) and not math.isfinite(value):
         return json.dumps(value)  # NaN, Infinity, -Infinity
     return value.isoformat() if isinstance(value, date | datetime) else str(value)

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+class Real(NamedTuple):
+    id: int
+    f: ps.Float32 | None
+    g: ps.Float32 | None
+    x: float | None
+    n: ps.Int32 | None
+
+
 class Local(NamedTuple):
     id: int
     at: ps.TimestampNtz | None
@@ -36,6 +44,15 @@ class Small(NamedTuple):
 
 
 def draw(choice: random.Random, table: str) -> Any:
+    if table == "real":
+        floats = [None, 0.0, -0.0, 0.1, 0.2, -1.5, 3e38, 16777216.0, 1e-40, float("nan"), float("inf")]
+        return Real(
+            choice.randrange(6),
+            choice.choice(floats),
+            choice.choice([None, 0.1, 0.5, -2.0, 7.25]),
+            choice.choice([None, 0.1, 0.5, 1e300, -2.0]),
+            choice.choice([None, *range(-3, 4), 16777217]),
+        )
     if table == "local":
         later = timedelta(hours=choice.randrange(60), microseconds=choice.choice([0, 0, 1, 500_000]))
         return Local(
@@ -92,6 +109,45 @@ def test_answers_over_times_without_a_zone_are_those_of_spark(spark: SparkSessio
     text = OF_LOCAL_TIMES[name]
     flow = ps.sql(text, tables={"local": Local}, spark=spark)
     check_answer(spark, flow, lambda frames: spark.sql(text), {"local": Local}, draw, seed=hash(name))
+
+
+OF_FLOATS = {
+    "arithmetic": "SELECT f + g AS a, f - g AS b, f * g AS c, f / g AS d, g % 0.3F AS e, f + n AS h,"
+    " f + x AS i,"
+    " f * 1.5 AS j, -f AS k, abs(g) AS l, f + 1 AS m, try_divide(f, 0) AS o FROM real",
+    "casts": "SELECT CAST(g AS STRING) AS a, CAST(g AS DOUBLE) AS b, CAST(x AS FLOAT) AS c,"
+    " CAST(n AS FLOAT) AS d,"
+    " CAST('0.1' AS FLOAT) AS e, CAST(g AS INT) AS h, CAST(g AS DECIMAL(9, 4)) AS i, CAST(g AS BOOLEAN) AS j,"
+    " CAST(1.1 AS FLOAT) AS k, CAST(12345678901234567890 AS FLOAT) AS l, CAST('NaN' AS FLOAT) AS m,"
+    " CAST(1e-40 AS FLOAT) AS o FROM real",
+    "comparisons": "SELECT f = g AS a, f < x AS b, f = 0.1 AS c, f = 0.1F AS d, coalesce(f, n) AS e,"
+    " isnan(f) AS h,"
+    " greatest(f, g) AS i, f IN (0.1F, 0.5F) AS j, f > 16777216 AS k FROM real",
+    "functions": "SELECT round(g, 1) AS a, bround(g, 0) AS b, sqrt(g * g) AS c, floor(g) AS d, ceil(g) AS e,"
+    " xxhash64(f, g) AS h, to_json(named_struct('f', g)) AS i, array(f, g) AS j, sign(g) AS k,"
+    " nanvl(f, g) AS l,"
+    " from_json(concat('{\"a\":', g, '}'), 'a FLOAT') AS m FROM real",
+    "aggregates": "SELECT id, sum(g) AS a, avg(g) AS b, min(f) AS c, max(f) AS d, count(DISTINCT f) AS e,"
+    " median(g) AS h, sort_array(collect_list(g)) AS i, sum(DISTINCT g) AS j, mode(g, true) AS k"
+    " FROM real GROUP BY id",
+    "groups": "SELECT f, count(*) AS n FROM real GROUP BY f",
+    "joins": "SELECT a.id, b.n FROM real AS a JOIN real AS b ON a.f = b.g",
+    "joins with doubles": "SELECT a.id, b.n FROM real AS a JOIN real AS b ON a.g = b.x",
+    "windows": "SELECT id, sum(g) OVER (PARTITION BY id) AS a,"
+    " row_number() OVER (ORDER BY f, g, x, n, id) AS b"
+    " FROM real",
+    "sets": "SELECT f AS x FROM real EXCEPT SELECT g FROM real",
+    "constants": "SELECT 0.1F AS a, CAST(NULL AS FLOAT) AS b, array(1.5F) AS c FROM real",
+}
+
+
+@pytest.mark.parametrize("name", OF_FLOATS)
+def test_answers_over_floats_of_32_bits_are_those_of_spark(spark: SparkSession, name: str) -> None:
+    text = OF_FLOATS[name]
+    flow = ps.sql(text, tables={"real": Real}, spark=spark)
+    check_answer(
+        spark, flow, lambda frames: spark.sql(text), {"real": Real}, draw, seed=hash(name), nearly=True
+    )
 
 
 OF_INTEGERS = {

@@ -18,6 +18,7 @@ from penstock.expr.constructors import col, left, lit, right
 from penstock.expr.tree import Column
 from penstock.expr.types import (
     DATE,
+    FLOAT32,
     FLOAT64,
     INT32,
     INT64,
@@ -283,7 +284,7 @@ def aggregates(draw: st.DrawFn, schema: Schema) -> Aggregation:
         ps.mode(expr, greatest=draw(st.booleans())),
         ps.percentile(expr, draw(st.sampled_from([0.0, 0.3, 1.0, (0.5, 0.9)])), discrete=True),
     ]
-    if type_ in (*INTEGERS, FLOAT64) or isinstance(type_, DecimalType):
+    if type_ in (*INTEGERS, FLOAT32, FLOAT64) or isinstance(type_, DecimalType):
         choices += [ps.sum(expr), ps.mean(expr)] * 2
         choices += [ps.sum(expr, distinct=True), ps.mean(expr, distinct=True), ps.median(expr)]
         moment = draw(st.sampled_from(Moment))

@@ -17,6 +17,7 @@ from penstock.expr.types import (
     BOOL,
     BYTES,
     DATE,
+    FLOAT32,
     FLOAT64,
     INT64,
     INTEGERS,
@@ -27,6 +28,7 @@ from penstock.expr.types import (
     DataType,
     DecimalType,
     Field,
+    Float32Type,
     Int8Type,
     Int16Type,
     Int32Type,
@@ -41,6 +43,7 @@ from penstock.expr.types import (
 Int8: TypeAlias = Annotated[int, Int8Type()]
 Int16: TypeAlias = Annotated[int, Int16Type()]
 Int32: TypeAlias = Annotated[int, Int32Type()]
+Float32: TypeAlias = Annotated[float, Float32Type()]
 TimestampNtz: TypeAlias = Annotated[datetime, TimestampNtzType()]
 
 _PLAIN: dict[object, DataType] = {
@@ -60,6 +63,7 @@ _NAMES: dict[str, DataType] = {
     "int": INT64,
     **{str(each): each for each in INTEGERS},
     "float": FLOAT64,
+    "float32": FLOAT32,
     "float64": FLOAT64,
     "str": STR,
     "bytes": BYTES,
@@ -192,7 +196,8 @@ def _unknown(what: str, name: str) -> UnknownRowType:
     return UnknownRowType(
         f"{what} (column {name!r})" if name else what,
         where=[SourceLocation.of_caller()],
-        why="Columns are bool, int, Int8, Int16, Int32, float, Decimal, str, bytes, date, datetime,\n"
-        "TimestampNtz, lists of these, maps (dict[str, int]), and nested NamedTuples or dataclasses.",
+        why="Columns are bool, int, Int8, Int16, Int32, float, Float32, Decimal, str, bytes, date,\n"
+        "datetime, TimestampNtz, lists of these, maps (dict[str, int]),\n"
+        "and nested NamedTuples or dataclasses.",
         fix="for a null write `T | None`; for digits `Annotated[Decimal, DecimalType(12, 2)]`",
     )

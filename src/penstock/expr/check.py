@@ -9,6 +9,7 @@ from functools import singledispatch
 from typing import cast
 
 from penstock.errors import SourceLocation, UnknownColumn, WrongType
+from penstock.expr.code_runtime import float32, float32_of_exact
 from penstock.expr.expression_text import constant_text
 from penstock.expr.function_bases import HigherOrderFunction, may_raise
 from penstock.expr.functions import CATALOGUE
@@ -22,7 +23,9 @@ from penstock.expr.types import (
     TIMESTAMP_NTZ,
     DataType,
     DecimalType,
+    Float32Type,
     Float64Type,
+    FloatingType,
     Schema,
     holds_maps,
 )
@@ -253,6 +256,10 @@ def _as_constant(term: LiteralTerm, wanted: DataType) -> LiteralTerm | None:
     is_exact = isinstance(term.value, int | Decimal) and not isinstance(term.value, bool)
     if isinstance(wanted, Float64Type) and is_exact:
         return LiteralTerm(wanted, False, float(cast("int | Decimal", term.value)))
+    if isinstance(wanted, Float32Type) and (is_exact or isinstance(term.value, float)):
+        value = cast("int | Decimal | float", term.value)
+        made = float32(value) if isinstance(value, float) else float32_of_exact(value)
+        return LiteralTerm(wanted, False, made)
     return None
 
 
@@ -275,7 +282,7 @@ def _converted(term: Term, wanted: DataType) -> Term:
                 fix="give it one, such as tzinfo=timezone.utc",
             )
     signature = CAST.rule((term,), (wanted,))
-    narrows = isinstance(term.type, DecimalType) and not isinstance(wanted, DecimalType | Float64Type)
+    narrows = isinstance(term.type, DecimalType) and not isinstance(wanted, DecimalType | FloatingType)
     if term.type == NULL or narrows:
         raise Mismatch(f"{term.type} is no {wanted}")
     return CallTerm(wanted, bool(signature.nullable) or term.nullable, CAST, (term,), (wanted,))

@@ -6,13 +6,43 @@ docstring says otherwise, functions receive only non-null values. They raise `Ev
 
 from __future__ import annotations
 
+import struct
+from ctypes import c_float
 from datetime import UTC, datetime
+from decimal import Decimal
+from math import nextafter
 from typing import Any, NoReturn
 
 from penstock.errors import EvaluationError
 
 NAN = float("nan")
 """Only NaN object that rows may hold, so that tuples with NaN compare and hash equal."""
+
+
+def float32(value: float) -> float:
+    """Round to 32 bits; beyond them is infinity."""
+    return c_float(value).value if value == value else NAN
+
+
+def float32_of_exact(value: int | Decimal) -> float:
+    """Round an exact number to 32 bits, once."""
+    try:
+        near = float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+    if (
+        near != value
+        and near - near == 0.0
+        and struct.unpack("<Q", struct.pack("<d", near))[0] & _REST == _HALF
+    ):
+        # Rounded to 64 bits first, it would seem to lie half-way.
+        near = nextafter(near, float("inf") if value > near else float("-inf"))
+    return float32(near)
+
+
+_REST, _HALF = (1 << 29) - 1, 1 << 28
+"""The bits of a float that a shorter one lacks, and which of them are set half-way between two."""
+
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -33,6 +63,8 @@ def raise_zero_division() -> NoReturn:
 
 NAMES: dict[str, Any] = {
     "x_nan": NAN,
+    "x_f32": float32,
+    "x_f32_of_exact": float32_of_exact,
     "x_epoch": EPOCH,
     "x_overflow": raise_overflow,
     "x_zero_division": raise_zero_division,

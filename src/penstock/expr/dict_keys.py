@@ -10,7 +10,7 @@ from penstock.expr.sort_keys import any_key
 from penstock.expr.types import (
     AnyType,
     DataType,
-    Float64Type,
+    FloatingType,
     ListType,
     MapType,
     Schema,
@@ -35,8 +35,8 @@ def _key(type: DataType, nullable: bool, source: str, name: Name) -> str:
     return source
 
 
-@_key.register(Float64Type)
-def _float(type: Float64Type, nullable: bool, source: str, name: Name) -> str:
+@_key.register(FloatingType)
+def _float(type: FloatingType, nullable: bool, source: str, name: Name) -> str:
     # Canonical NaN is truthy and stays the same; both zeros are falsy.
     if not nullable:
         return f"({source} or 0.0)"
@@ -64,7 +64,7 @@ def has_representatives(type: DataType) -> bool:
     These are zeros, maps with their entries in another order, and values that contain them, as far as the
     type determines it.
     """
-    return isinstance(type, Float64Type | MapType) or any(map(has_representatives, parts_of(type)))
+    return isinstance(type, FloatingType | MapType) or any(map(has_representatives, parts_of(type)))
 
 
 def key_function(type: DataType) -> Callable[[Any], Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.expr.code_runtime import EPOCH
 from penstock.expr.json_reader import JsonReader, Token
-from penstock.expr.text_casts import of_bool, of_float
+from penstock.expr.text_casts import of_bool, of_float, of_float32
 from penstock.expr.types import (
     INTEGERS,
     BoolType,
@@ -22,6 +22,7 @@ from penstock.expr.types import (
     DataType,
     DateType,
     DecimalType,
+    Float32Type,
     Float64Type,
     ListType,
     MapType,
@@ -54,9 +55,9 @@ def _escape(match: re.Match[str]) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-def float_text(value: float) -> str:
-    """Return a float in JSON: NaN and infinities are strings."""
-    text = of_float(value)
+def float_text(value: float, of: Callable[[float], str] = of_float) -> str:
+    """Return a float in JSON: NaN and infinities are strings. of: makes its digits."""
+    text = of(value)
     return text if value - value == 0.0 else f'"{text}"'
 
 
@@ -200,6 +201,7 @@ _WRITERS: dict[type[DataType], _ToText] = {
     # Java shows a decimal as Python does, with an exponent where it is small.
     DecimalType: str,
     Float64Type: float_text,
+    Float32Type: lambda value: float_text(value, of_float32),
     **_INTEGER_TEXTS,
     StrType: quoted,
     TimestampNtzType: lambda value: f'"{value.isoformat(timespec="milliseconds")}"',
@@ -211,6 +213,7 @@ _NAMES: dict[type[DataType], _ToText] = {
     DateType: lambda value: str((value - EPOCH.date()).days),
     DecimalType: str,
     Float64Type: of_float,
+    Float32Type: of_float32,
     **_INTEGER_TEXTS,
     StrType: str,
     TimestampNtzType: lambda value: str((value - EPOCH.replace(tzinfo=None)) // timedelta(microseconds=1)),

@@ -28,8 +28,8 @@ from penstock.expr.function_bases import (
     may_raise,
 )
 from penstock.expr.literals import literal_source
-from penstock.expr.types import FLOAT64
 from penstock.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
+from penstock.expr.widening import is_float
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -163,7 +163,7 @@ class PythonEmitter(Emitter):
         source = self._sized(
             function.name, GuardedSource(function.python(self, term, sources[::step]))
         ).source
-        canonical = term.type != FLOAT64 or (function.keeps_nan and all(c.canonical for c in codes))
+        canonical = not is_float(term.type) or (function.keeps_nan and all(c.canonical for c in codes))
         nullable = function.nullable
         if nullable if isinstance(nullable, bool) else nullable(term):
             first, source = self.name_value(source)

@@ -14,7 +14,7 @@ from decimal import Decimal
 from functools import singledispatch
 from typing import Any, cast
 
-from penstock.expr.code_runtime import NAN
+from penstock.expr.code_runtime import NAN, float32
 from penstock.expr.decimal_arithmetic import DecimalSpec
 from penstock.expr.row_validation import RowValidator
 from penstock.expr.types import (
@@ -29,7 +29,9 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Field,
+    Float32Type,
     Float64Type,
+    FloatingType,
     IntegerType,
     Schema,
     StrType,
@@ -66,6 +68,7 @@ def from_user(
         "slow": slow.convert,
         "weighed": slow.check_weight,
         "x_nan": NAN,
+        "x_f32": float32,
         "utc": UTC,
         "datetime": datetime,
         "Decimal": Decimal,
@@ -106,7 +109,7 @@ def _trusting_source(schema: Schema, *, weighted: bool) -> str:
     return f"def convert(rows):\n    return [({fields}, weight) for row, weight in {weights} if weight]\n"
 
 
-_TESTED_INLINE = (BoolType, BytesType, Float64Type, IntegerType, StrType)
+_TESTED_INLINE = (BoolType, BytesType, FloatingType, IntegerType, StrType)
 
 
 def exact_test(field: Field, variable: str) -> str | None:
@@ -207,6 +210,11 @@ def _integer(type: IntegerType, v: str) -> str:
 @_exact.register(Float64Type)
 def _float64(type: Float64Type, v: str) -> str:
     return f"type({v}) is float and ({v} == {v} or {v} is x_nan)"
+
+
+@_exact.register(Float32Type)
+def _float32(type: Float32Type, v: str) -> str:
+    return f"type({v}) is float and (x_f32({v}) == {v} or {v} is x_nan)"
 
 
 @_exact.register(DecimalType)

@@ -11,7 +11,7 @@ from functools import singledispatch
 from typing import Any, cast
 
 from penstock.errors import BadRow
-from penstock.expr.code_runtime import NAN
+from penstock.expr.code_runtime import NAN, float32, float32_of_exact
 from penstock.expr.dict_keys import distinct_entries
 from penstock.expr.types import (
     AnyType,
@@ -21,6 +21,7 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Field,
+    Float32Type,
     Float64Type,
     IntegerType,
     ListType,
@@ -228,6 +229,13 @@ def _float64(type: Float64Type, value: object) -> object:
         raise _Refused
     number = float(value)
     return number if number == number else NAN
+
+
+@_convert.register(Float32Type)
+def _float32(type: Float32Type, value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _Refused
+    return float32(value) if isinstance(value, float) else float32_of_exact(value)
 
 
 @_convert.register(DecimalType)

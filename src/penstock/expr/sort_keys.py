@@ -16,7 +16,7 @@ from penstock.expr.types import (
     DataType,
     DateType,
     DecimalType,
-    Float64Type,
+    FloatingType,
     IntegerType,
     ListType,
     MapType,
@@ -98,8 +98,8 @@ def _(type: BoolType) -> Key:
     return not_
 
 
-@_reversed.register(Float64Type)
-def _(type: Float64Type) -> Key:
+@_reversed.register(FloatingType)
+def _(type: FloatingType) -> Key:
     return lambda value: (True, -value) if value == value else (False, 0.0)
 
 
@@ -131,8 +131,8 @@ def _key(type: DataType) -> Key | None:
     return None
 
 
-@_key.register(Float64Type)
-def _float(type: Float64Type) -> Key | None:
+@_key.register(FloatingType)
+def _float(type: FloatingType) -> Key | None:
     return _float_key
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 from penstock.errors import EvaluationError
-from penstock.expr.code_runtime import NAN, raise_overflow
+from penstock.expr.code_runtime import NAN, float32, float32_of_exact, raise_overflow
 from penstock.expr.decimal_arithmetic import DecimalSpec, round_to_scale
 from penstock.expr.time_zones import to_utc, zone_of
 
@@ -164,6 +164,30 @@ def of_float(value: float) -> str:
     return f"{mantissa}E{int(exponent)}"
 
 
+def to_float32(text: str) -> float:
+    """Parse a float and round it to 32 bits, once."""
+    value = to_float(text)
+    try:
+        return float32_of_exact(Decimal(text.strip(_JAVA_BLANK).rstrip("dDfF")))
+    except (ArithmeticError, ValueError):  # NaN, infinities, hexadecimal digits
+        return float32(value)
+
+
+def of_float32(value: float) -> str:
+    """Format the shortest digits that read back as a float of 32 bits, in Java's layout."""
+    if value - value != 0.0 or value == 0.0:
+        return of_float(value)
+    shown = next(text for digits in range(9) if float32(float(text := f"{value:.{digits}e}")) == value)
+    if _LEAST_PLAIN <= abs(value) < _GREATEST_PLAIN:
+        plain = format(Decimal(shown), "f")
+        return plain if "." in plain else f"{plain}.0"
+    mantissa, _, exponent = shown.partition("e")
+    if "." not in mantissa:
+        nearest = f"{value:.1e}"
+        mantissa = nearest.partition("e")[0] if float32(float(nearest)) == value else f"{mantissa}.0"
+    return f"{mantissa}E{int(exponent)}"
+
+
 def _scientific(value: float) -> str:
     for digits in range(17):
         shown = f"{value:.{digits}e}"
@@ -197,5 +221,7 @@ NAMES: dict[str, Any] = {
     "x_str_of_bool": of_bool,
     "x_str_of_float": of_float,
     "x_str_of_timestamp": of_timestamp,
+    "x_f32_of_str": to_float32,
+    "x_str_of_f32": of_float32,
     "x_str_of_bytes": of_bytes,
 }

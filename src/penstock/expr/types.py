@@ -70,7 +70,19 @@ class Int64Type(IntegerType):
     bits = 64
 
 
-class Float64Type(DataType):
+class FloatingType(DataType):
+    """Base of the column types of `float` values."""
+
+    __slots__ = ()
+
+
+class Float32Type(FloatingType):
+    """Column type of `float` values of 32 bits, Spark's FLOAT. Results are rounded to these, as in Java."""
+
+    __slots__ = ()
+
+
+class Float64Type(FloatingType):
     """Column type of `float` values. NaN equals itself, groups as one key and sorts above every number.
 
     0.0 and -0.0 are also equal. Where equal rows or values are merged, both become 0.0; rows of append
@@ -225,6 +237,7 @@ INT16 = Int16Type()
 INT32 = Int32Type()
 INT64 = Int64Type()
 INTEGERS: tuple[IntegerType, ...] = (INT8, INT16, INT32, INT64)
+FLOAT32 = Float32Type()
 FLOAT64 = Float64Type()
 STR = StrType()
 BYTES = BytesType()

@@ -1,9 +1,10 @@
 """Implicit widening of types to a common type, as in Spark ANSI.
 
-int8 -> int16 -> int32 -> int64 -> float64; an integer combined with a decimal becomes a decimal of its
-digits, a decimal combined with a float becomes a float, and a date combined with a timestamp becomes a
-timestamp; so does a timestamp without a zone, which is taken for one in UTC. A bare int constant takes the
-type of the other operand. Strings are never converted implicitly.
+int8 -> int16 -> int32 -> int64 -> float64, and float32 -> float64, also beside an integer. An integer
+combined with a decimal becomes a decimal of its digits, a decimal combined with a float becomes a float64,
+and a date combined with a timestamp becomes a timestamp; so does a timestamp without a zone, which is taken
+for one in UTC. A bare int constant takes the type of the other operand. Strings are never converted
+implicitly.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from penstock.expr.types import (
     DataType,
     DecimalType,
     Field,
+    FloatingType,
     IntegerType,
     ListType,
     MapType,
@@ -35,7 +37,11 @@ _DIGITS: dict[int, int] = {8: 3, 16: 5, 32: 10, 64: 20}
 
 
 def is_number(type: DataType) -> bool:
-    return type == FLOAT64 or isinstance(type, IntegerType | DecimalType)
+    return isinstance(type, IntegerType | DecimalType | FloatingType)
+
+
+def is_float(type: DataType) -> bool:
+    return isinstance(type, FloatingType)
 
 
 def is_integer(type: DataType) -> bool:
@@ -64,7 +70,7 @@ def _constant_type(number: int, beside: DataType) -> DataType:
         return DecimalType(len(str(abs(number))), 0)
     if isinstance(beside, IntegerType):
         return smallest_integer(number, beside)
-    return FLOAT64 if beside == FLOAT64 else INT64
+    return FLOAT64 if is_float(beside) else INT64
 
 
 def smallest_integer(number: int, least: IntegerType) -> IntegerType:
@@ -131,7 +137,8 @@ def nullable_within(type: DataType) -> DataType:
 
 
 def _wider_number(a: DataType, b: DataType) -> DataType:
-    if FLOAT64 in (a, b):
+    if is_float(a) or is_float(b):
+        # As on Spark, a float32 has room for neither the digits of an integer nor those of a decimal.
         return FLOAT64
     if isinstance(a, DecimalType) or isinstance(b, DecimalType):
         left, right = exact_as_decimal(a), exact_as_decimal(b)

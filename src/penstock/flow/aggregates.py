@@ -23,7 +23,7 @@ from penstock.expr.types import (
     ListType,
     Schema,
 )
-from penstock.expr.widening import is_number
+from penstock.expr.widening import is_float, is_number
 from penstock.flow.window_functions import WindowFunction
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _at_most(value: int, bound: int) -> int:
 def _sum_type(argument: DataType) -> DataType:
     if isinstance(argument, DecimalType):
         return decimal_sum_type(argument)
-    return FLOAT64 if argument == FLOAT64 else INT64
+    return FLOAT64 if is_float(argument) else INT64
 
 
 def decimal_sum_type(argument: DecimalType) -> DecimalType:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.durations import format_duration
 from penstock.expr.row_classes import schema_of
-from penstock.expr.types import FLOAT64, INTEGERS, TIMESTAMP, AnyType, BoolType, DataType
+from penstock.expr.types import FLOAT32, FLOAT64, INTEGERS, TIMESTAMP, AnyType, BoolType, DataType
 from penstock.flow.column_arguments import render_argument
 from penstock.flow.statistics.ewm import Decay
 from penstock.flow.statistics.value_kinds import Holes, Result, Times
@@ -34,7 +34,7 @@ def time_kind(schema: Schema) -> Times:
     known = signal_type(schema)
     if known == TIMESTAMP:
         return Times.DATETIMES
-    return Times.SECONDS if known in (*INTEGERS, FLOAT64) else Times.EITHER
+    return Times.SECONDS if known in (*INTEGERS, FLOAT32, FLOAT64) else Times.EITHER
 
 
 def missing_kind(schema: Schema) -> Holes:
@@ -50,7 +50,7 @@ def missing_kind(schema: Schema) -> Holes:
 def check_numbers(kind: str, schema: Schema, location: SourceLocation) -> None:
     """Raise `WrongType` for values known not to be `int`, `float` or `bool`."""
     known = signal_type(schema)
-    if known not in (*INTEGERS, FLOAT64) and not isinstance(known, AnyType | BoolType):
+    if known not in (*INTEGERS, FLOAT32, FLOAT64) and not isinstance(known, AnyType | BoolType):
         raise WrongType(
             f"{kind} needs numbers, got {known or schema}",
             where=[location],

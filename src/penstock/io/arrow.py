@@ -24,7 +24,9 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Field,
+    Float32Type,
     Float64Type,
+    FloatingType,
     Int8Type,
     Int16Type,
     Int32Type,
@@ -59,6 +61,7 @@ _PLAIN: dict[type[DataType], pa.DataType] = {
     Int16Type: pa.int16(),
     Int32Type: pa.int32(),
     Int64Type: pa.int64(),
+    Float32Type: pa.float32(),
     Float64Type: pa.float64(),
     StrType: pa.string(),
     BytesType: pa.binary(),
@@ -189,7 +192,7 @@ def value_restorer(data_type: DataType) -> Restore | None:
 
 
 @value_restorer.register
-def _(data_type: Float64Type) -> Restore | None:
+def _(data_type: FloatingType) -> Restore | None:
     # A single NaN object makes rows with NaN compare equal.
     return lambda value: value if value == value else NAN
 
@@ -269,7 +272,7 @@ def convert_whole_column(data_type: DataType, column: Any) -> Iterable[Any] | No
 
 
 @convert_whole_column.register
-def _(data_type: Float64Type, column: Any) -> Iterable[Any] | None:
+def _(data_type: FloatingType, column: Any) -> Iterable[Any] | None:
     return None if column.null_count or _compute.any(_compute.is_nan(column)).as_py() else column.to_pylist()
 
 

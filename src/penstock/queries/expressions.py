@@ -10,12 +10,13 @@ from itertools import chain
 from typing import Any, TypeAlias, cast
 
 from penstock.errors import UnsupportedQuery
-from penstock.expr.code_runtime import NAN
+from penstock.expr.code_runtime import NAN, float32
 from penstock.expr.tree import Call, Expr, Literal, Ordering
 from penstock.expr.types import (
     BOOL,
     BYTES,
     DATE,
+    FLOAT32,
     FLOAT64,
     INTEGERS,
     STR,
@@ -290,6 +291,7 @@ def _moment(text: str) -> datetime:
 _CONSTANTS: dict[Any, Callable[[str], Any]] = {
     BOOL: lambda text: text == "true",
     **dict.fromkeys(INTEGERS, int),
+    FLOAT32: lambda text: float32(NAN if text == "NaN" else float(text)),
     FLOAT64: lambda text: NAN if text == "NaN" else float(text),
     STR: str,
     DATE: date.fromisoformat,

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from functools import cache, singledispatch
 from typing import Any, TypeAlias
 
-from penstock.expr.types import DataType, ListType, MapType, StructType, TimestampType
+from penstock.expr.code_runtime import float32
+from penstock.expr.types import DataType, Float32Type, ListType, MapType, StructType, TimestampType
 
 Convert: TypeAlias = "Callable[[Any], Any]"
 
@@ -84,6 +85,11 @@ def _aware(type: TimestampType) -> Convert | None:
         return value.replace(tzinfo=UTC) if is_naive else value
 
     return aware
+
+
+@_value.register(Float32Type)
+def _short(type: Float32Type) -> Convert | None:
+    return lambda value: float32(value) if isinstance(value, float) else value
 
 
 @_value.register(ListType)

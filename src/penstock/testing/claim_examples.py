@@ -10,6 +10,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any, TypeAlias, TypeVar
 
+from penstock.expr.code_runtime import float32
 from penstock.expr.decimal_arithmetic import DecimalSpec
 from penstock.expr.row_classes import row_class
 from penstock.expr.types import (
@@ -20,6 +21,7 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Field,
+    Float32Type,
     Float64Type,
     IntegerType,
     ListType,
@@ -101,6 +103,11 @@ def _float(type_: Float64Type, kind: Pool) -> Pool:
     # The sum of 0.1, 0.2 and 0.3 depends on the order.
     special = (float("inf"), float("-inf"), float("nan"))
     return (0.0, 1.0, -1.5, 0.1, 0.2, 0.3, 2.0, 10.0, 1e16, *special)
+
+
+@values.register
+def _float32(type_: Float32Type, kind: Pool) -> Pool:
+    return tuple(map(float32, values(Float64Type(), kind)))
 
 
 @values.register

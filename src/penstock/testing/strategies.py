@@ -14,6 +14,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from penstock.expr.code_runtime import float32
 from penstock.expr.row_classes import row_class
 from penstock.expr.types import (
     BoolType,
@@ -22,6 +23,7 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Field,
+    Float32Type,
     Float64Type,
     IntegerType,
     ListType,
@@ -54,6 +56,11 @@ def _int(type_: IntegerType) -> st.SearchStrategy[Any]:
 def _float(type_: Float64Type) -> st.SearchStrategy[Any]:
     # 0.1, 0.2, 1e16 reveal order-dependent float sums; inf and NaN reveal sums that cannot retract.
     return st.sampled_from([0.0, -0.0, 0.1, 0.2, -1.5, 1e16, float("nan"), float("inf"), float("-inf")])
+
+
+@values.register
+def _float32(type_: Float32Type) -> st.SearchStrategy[Any]:
+    return values(Float64Type()).map(float32)
 
 
 @values.register

@@ -36,7 +36,7 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Field,
-    Float64Type,
+    FloatingType,
     IntegerType,
     ListType,
     Schema,
@@ -214,7 +214,7 @@ def _integer(type_: IntegerType, word: str) -> Any:
 
 
 @read_value.register
-def _float(type_: Float64Type, word: str) -> Any:
+def _float(type_: FloatingType, word: str) -> Any:
     return NAN if word == "nan" else float(word)
 
 

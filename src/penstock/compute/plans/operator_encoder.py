@@ -24,6 +24,7 @@ from penstock.expr.types import (
     BOOL,
     BYTES,
     DATE,
+    FLOAT32,
     FLOAT64,
     INTEGERS,
     STR,
@@ -39,7 +40,8 @@ from penstock.expr.types import (
 )
 
 PLAIN_TYPES: dict[str, DataType] = {
-    str(each): each for each in (BOOL, *INTEGERS, FLOAT64, STR, BYTES, DATE, TIMESTAMP, TIMESTAMP_NTZ, ANY)
+    str(each): each
+    for each in (BOOL, *INTEGERS, FLOAT32, FLOAT64, STR, BYTES, DATE, TIMESTAMP, TIMESTAMP_NTZ, ANY)
 }
 _DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)

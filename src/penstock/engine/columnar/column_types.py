@@ -15,7 +15,9 @@ from penstock.expr.types import (
     DataType,
     DateType,
     DecimalType,
+    Float32Type,
     Float64Type,
+    FloatingType,
     IntegerType,
     StrType,
     TimestampNtzType,
@@ -52,6 +54,11 @@ _OF_BITS: dict[int, type[pl.DataType]] = {8: pl.Int8, 16: pl.Int16, 32: pl.Int32
 @polars_type.register(Float64Type)
 def _float64(type: Float64Type) -> pl.DataType:
     return pl.Float64()
+
+
+@polars_type.register(Float32Type)
+def _float32(type: Float32Type) -> pl.DataType:
+    return pl.Float32()
 
 
 @polars_type.register(DecimalType)
@@ -116,8 +123,8 @@ def from_series(type: DataType, series: pl.Series) -> list[Any]:
     return series.to_list()
 
 
-@from_series.register(Float64Type)
-def _floats(type: Float64Type, series: pl.Series) -> list[Any]:
+@from_series.register(FloatingType)
+def _floats(type: FloatingType, series: pl.Series) -> list[Any]:
     values = series.to_list()
     if series.is_nan().any():
         # Rows hold one NaN, so that tuples with it are equal.

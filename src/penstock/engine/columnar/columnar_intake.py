@@ -20,6 +20,7 @@ from penstock.expr.row_conversion import CLASSES
 from penstock.expr.types import (
     DataType,
     DateType,
+    Float32Type,
     Float64Type,
     IntegerType,
     Schema,
@@ -134,6 +135,11 @@ def _integers(type: IntegerType, series: pl.Series) -> pl.Series | None:
 @_accepted.register(Float64Type)
 def _floats(type: Float64Type, series: pl.Series) -> pl.Series | None:
     return series.cast(pl.Float64) if series.dtype.is_numeric() and not series.dtype.is_decimal() else None
+
+
+@_accepted.register(Float32Type)
+def _short_floats(type: Float32Type, series: pl.Series) -> pl.Series | None:
+    return series.cast(pl.Float32) if series.dtype.is_float() else None
 
 
 @_accepted.register(DateType)

@@ -29,7 +29,8 @@ from penstock.engine.columnar.stream import (
 from penstock.engine.retractions_first import pair_schema
 from penstock.expr.check import check
 from penstock.expr.tree import Expr
-from penstock.expr.types import FLOAT64, DataType, Schema
+from penstock.expr.types import DataType, Schema
+from penstock.expr.widening import is_float
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.join import How, Join
 
@@ -132,7 +133,7 @@ def plan_join(graph: FlowGraph, node: Node, appends: tuple[bool, bool], append: 
         node.id, operator, (one, other), appends, pair_schema(graph, node, operator), node.schema, append
     )
     for port in (0, 1):
-        if FLOAT64 in plan.key_types(port):
+        if any(map(is_float, plan.key_types(port))):
             raise NotLowered("a join on floats works on rows")
         if not all(map(reads_columns, plan.keys[port])):
             raise NotLowered("a join on a constant works on rows")

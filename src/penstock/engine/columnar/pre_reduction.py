@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from penstock.engine.columnar.column_types import NotLowered, from_series
+from penstock.engine.columnar.column_types import NotLowered, dtype_of, from_series
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns
 from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered_expression import LoweredExpression, replace_negative_zero
@@ -31,7 +31,8 @@ from penstock.engine.steps.accumulator import (
 )
 from penstock.expr.check import check
 from penstock.expr.tree import Expr
-from penstock.expr.types import FLOAT64, INT64, DataType, Schema
+from penstock.expr.types import INT64, DataType, Schema
+from penstock.expr.widening import is_float
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.distinct import Distinct
@@ -119,13 +120,13 @@ class _Best(PartialForm):
         self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int
     ) -> Sequence[pl.Expr]:
         assert argument is not None
-        is_float = self.types[0] == FLOAT64
-        value = replace_negative_zero(argument.value) if is_float else argument.value
+        floats, dtype = is_float(self.types[0]), dtype_of(self.types[0])
+        value = replace_negative_zero(argument.value) if floats else argument.value
         least = isinstance(self.accumulator, AppendExtreme) and self.accumulator.sign == "<"
         best = value.min() if least else value.max()
-        if is_float and not least:
+        if floats and not least:
             # NaN is the greatest; Polars passes it over.
-            best = pl.when(value.is_nan().any()).then(pl.lit(float("nan"))).otherwise(best)
+            best = pl.when(value.is_nan().any()).then(pl.lit(float("nan"), dtype)).otherwise(best)
         return (best,)
 
     def merge(self, to: Target, values: tuple[str, ...]) -> None:
@@ -250,7 +251,7 @@ class GroupedRows(PreReduction):
 
 
 def _key(lowered: LoweredExpression, type: DataType) -> pl.Expr:
-    return replace_negative_zero(lowered.value) if type == FLOAT64 else lowered.value
+    return replace_negative_zero(lowered.value) if is_float(type) else lowered.value
 
 
 @choose_reduction.register(PartialAggregate)

@@ -19,7 +19,8 @@ from penstock.engine.columnar.lowered_expression import (
     replace_negative_zero,
 )
 from penstock.expr.tree import Expr
-from penstock.expr.types import FLOAT64, Schema
+from penstock.expr.types import Schema
+from penstock.expr.widening import is_float
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
@@ -179,7 +180,7 @@ def _sink(operator: Sink, schema: Schema, append: bool, inputs: Sequence[Stream]
 
 def with_one_zero(stream: Stream) -> Stream:
     """Replace -0.0 with 0.0."""
-    floats = [str(at) for at, field in enumerate(stream.schema.fields) if field.type == FLOAT64]
+    floats = [str(at) for at, field in enumerate(stream.schema.fields) if is_float(field.type)]
     made = [replace_negative_zero(pl.col(name)).alias(name) for name in floats]
     return replace(stream, frame=stream.frame.with_columns(*made)) if made else stream
 

@@ -13,8 +13,9 @@ from penstock.engine.row_codegen import weight_product
 from penstock.engine.slot import Thaw, as_it_is, thaw_dict, thaw_list
 from penstock.expr.check import TypeAndNullability, check
 from penstock.expr.sort_keys import Key, order_key
-from penstock.expr.types import FLOAT64, INT64, DecimalType, StructType
+from penstock.expr.types import INT64, DecimalType, StructType
 from penstock.expr.types import Field as SchemaField
+from penstock.expr.widening import is_float
 from penstock.flow.aggregates import (
     Aggregation,
     Collect,
@@ -419,7 +420,7 @@ def accumulator_of(
             means = isinstance(aggregation, Mean)
             if isinstance(types[0].type, DecimalType):
                 return (DecimalMean if means else DecimalSum)(types, append)
-            if types[0].type == FLOAT64:
+            if is_float(types[0].type):
                 return (FloatMean if means else FloatSum)(types, append)
             return (IntMean if means else IntSum)(types, append)
         case Min() | Max() | First() | Last():

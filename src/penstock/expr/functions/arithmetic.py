@@ -13,12 +13,13 @@ from typing import Any
 from penstock.expr.code_runtime import NAN, raise_overflow, raise_zero_division
 from penstock.expr.decimal_arithmetic import DecimalSpec
 from penstock.expr.function_bases import Emitter, StrictFunction
-from penstock.expr.types import FLOAT64, INT64, INTEGERS, STR, DataType, DecimalType
+from penstock.expr.types import FLOAT32, FLOAT64, INT64, INTEGERS, STR, DataType, DecimalType
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature
 from penstock.expr.widening import (
     MAX_PRECISION,
     common_type,
     decimal_of,
+    is_float,
     is_integer,
     is_number,
     limit_decimal_digits,
@@ -34,10 +35,15 @@ def overflow_checked(emitter: Emitter, source: str, type: DataType) -> str:
     return f"({name} if {low} <= ({name} := {source}) <= {high} else x_overflow({name}, '{type}'))"
 
 
+def in_bits(type: DataType, source: str) -> str:
+    """Wrap float source so that it has the bits of its type."""
+    return f"x_f32({source})" if type == FLOAT32 else source
+
+
 def is_decimal_pair(arguments: Arguments) -> bool:
     """Return whether arithmetic on two types is decimal: one is a decimal and the other is not a float."""
     types = [a.type for a in arguments]
-    return FLOAT64 not in types and any(isinstance(t, DecimalType) for t in types)
+    return not any(map(is_float, types)) and any(isinstance(t, DecimalType) for t in types)
 
 
 def common_number_type(what: str, arguments: Arguments) -> DataType:
@@ -108,7 +114,7 @@ def _plain(symbol: str, helper: str) -> Callable[[Emitter, CallTerm, tuple[str, 
             return f"{helper}({a}, {b}, {emitter.constant(decimal_spec(call.type))})"
         if is_integer(call.type):
             return overflow_checked(emitter, f"{a} {symbol} {b}", call.type)
-        return f"({a} {symbol} {b})"
+        return in_bits(call.type, f"({a} {symbol} {b})")
 
     return python
 
@@ -184,7 +190,7 @@ def _modulo(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     a, b = operands
     if isinstance(call.type, DecimalType):
         return f"x_decimal_modulo({a}, {b}, {emitter.constant(decimal_spec(call.type))})"
-    if call.type == FLOAT64:
+    if is_float(call.type):
         return f"x_float_modulo({a}, {b})"
     if _is_positive_constant(call):
         first, again = emitter.name_value(a)
@@ -220,8 +226,8 @@ def _positive(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> st
     a, b = operands
     if isinstance(call.type, DecimalType):
         return f"x_decimal_pmod({a}, {b}, {emitter.constant(decimal_spec(call.type))})"
-    if call.type == FLOAT64:
-        return f"x_float_pmod({a}, {b})"
+    if is_float(call.type):
+        return f"x_float_pmod({a}, {b}{', x_f32' if call.type == FLOAT32 else ''})"
     return f"x_pmod({a}, {b}, {64 if call.type == INT64 else 32})"
 
 
@@ -235,9 +241,9 @@ def _positive_remainder(a: int, b: int, bits: int) -> int:
     return _signed_remainder(total if total >= -(1 << bits - 1) else total + (1 << bits), b)
 
 
-def _positive_float_remainder(a: float, b: float) -> float:
+def _positive_float_remainder(a: float, b: float, in_bits: Callable[[float], float] = float) -> float:
     rest = _float_remainder(a, b)
-    return _float_remainder(rest + b, b) if rest < 0 else rest
+    return _float_remainder(in_bits(rest + b), b) if rest < 0 else rest
 
 
 NAMES: dict[str, Any] = {

@@ -27,7 +27,9 @@ from penstock.expr.types import (
     DataType,
     DateType,
     DecimalType,
+    Float32Type,
     Float64Type,
+    FloatingType,
     Int64Type,
     IntegerType,
     ListType,
@@ -56,6 +58,14 @@ _SAME = _Cast("{v}")
 _Pairs = dict[tuple[type[DataType], type[DataType]], _Cast]
 _WITHOUT_INTEGERS: _Pairs = {
     (Float64Type, DecimalType): _Cast("x_decimal_of_float({v}, {shape})", fallible=True),
+    (Float32Type, Float64Type): _SAME,
+    (Float64Type, Float32Type): _Cast("x_f32({v})"),
+    (Float32Type, DecimalType): _Cast("x_decimal_of_float({v}, {shape})", fallible=True),
+    (Float32Type, BoolType): _Cast("({v} != 0.0)"),
+    (Float32Type, StrType): _Cast("x_str_of_f32({v})"),
+    (DecimalType, Float32Type): _Cast("x_f32_of_exact({v})"),
+    (BoolType, Float32Type): _Cast("float({v})"),
+    (StrType, Float32Type): _Cast("x_f32_of_str({v})", fallible=True),
     (Float64Type, BoolType): _Cast("({v} != 0.0)"),
     (Float64Type, StrType): _Cast("x_str_of_float({v})"),
     (DecimalType, DecimalType): _Cast("x_decimal_fit({v}, {shape})", fallible=True),
@@ -96,7 +106,9 @@ def _of_integer(integer: type[IntegerType]) -> _Pairs:
         (integer, StrType): _Cast("str({v})"),
         (integer, TimestampType): _Cast("x_timestamp_of_seconds({v})", fallible=True),
         (BoolType, integer): _Cast("int({v})"),
+        (integer, Float32Type): _Cast("x_f32_of_exact({v})"),
         (Float64Type, integer): _Cast("x_int_of_float({v}, {bits})", fallible=True),
+        (Float32Type, integer): _Cast("x_int_of_float({v}, {bits})", fallible=True),
         (DecimalType, integer): _Cast("int({v})", fallible=True, checked=True),
         (StrType, integer): _Cast("x_int_of_str({v}, {bits})", fallible=True),
     }
@@ -130,7 +142,7 @@ def _is_castable(source: DataType, target: DataType) -> bool:
 
 def _makes_null(source: DataType, target: DataType) -> bool:
     """Return whether a cast makes null of some value: of NaN and infinities, which no decimal is."""
-    return isinstance(source, Float64Type) and isinstance(target, DecimalType)
+    return isinstance(source, FloatingType) and isinstance(target, DecimalType)
 
 
 def _instead(source: DataType) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, is_constant
 from penstock.expr.functions.part_types import refuse_maps
-from penstock.expr.types import BOOL, FLOAT64, AnyType, DataType, parts_of
+from penstock.expr.types import BOOL, AnyType, DataType, parts_of
 from penstock.expr.typing_rules import (
     NULL,
     Arguments,
@@ -17,7 +17,7 @@ from penstock.expr.typing_rules import (
     Signature,
     Term,
 )
-from penstock.expr.widening import common_type
+from penstock.expr.widening import common_type, is_float
 
 Python = Callable[[Emitter, CallTerm, tuple[str, ...]], str]
 
@@ -51,7 +51,7 @@ def _is_number(term: Term) -> bool:
 
 def _compare(symbol: str, floats: Python) -> Python:
     def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-        if call.arguments[0].type == FLOAT64:
+        if is_float(call.arguments[0].type):
             return floats(emitter, call, operands)
         a, b = operands
         if isinstance(call.arguments[0].type, AnyType) and symbol == "==":
@@ -135,7 +135,7 @@ def _same_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
 
 def _same(emitter: Emitter, call: CallTerm) -> GuardedSource:
     a, b = (emitter.value(t) for t in call.arguments)
-    if call.arguments[0].type != FLOAT64 or is_constant(a) or is_constant(b):
+    if not is_float(call.arguments[0].type) or is_constant(a) or is_constant(b):
         return GuardedSource(f"({a} == {b})")
     # Float values are canonical here, so NaN is a single object.
     (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)

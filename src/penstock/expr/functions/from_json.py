@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from penstock.errors import EvaluationError
-from penstock.expr.code_runtime import NAN
+from penstock.expr.code_runtime import NAN, float32
 from penstock.expr.decimal_arithmetic import DecimalSpec, round_to_scale
 from penstock.expr.function_bases import Emitter, StrictFunction, fitting_type
 from penstock.expr.functions.json_times import date_of, timestamp_of, timestamp_of_seconds
@@ -28,6 +28,7 @@ from penstock.expr.json_writer import JsonWriter, float_of, quoted_in_bytes
 from penstock.expr.types import (
     BOOL,
     DATE,
+    FLOAT32,
     FLOAT64,
     INTEGERS,
     STR,
@@ -400,6 +401,7 @@ _CONVERTERS: dict[DataType, tuple[Any, ...]] = {
     BOOL: (_bool, Token.TRUE, Token.FALSE),
     **{each: (partial(_int, each.bits), Token.INTEGER) for each in INTEGERS},
     FLOAT64: (_float, *_NUMBERS, Token.STRING),
+    FLOAT32: (lambda reader: float32(_float(reader)), *_NUMBERS, Token.STRING),
     STR: (_str, *_NUMBERS, Token.STRING, Token.TRUE, Token.FALSE, Token.START_OBJECT, Token.START_ARRAY),
     DATE: (_date, Token.STRING),
     TIMESTAMP: (_timestamp, Token.STRING, Token.INTEGER),

@@ -25,6 +25,7 @@ from penstock.expr.types import (
     DataType,
     DateType,
     DecimalType,
+    Float32Type,
     Float64Type,
     IntegerType,
     ListType,
@@ -41,7 +42,7 @@ SEED = 42
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _MICROSECOND = timedelta(microseconds=1)
 _MAX_LONG_DIGITS = 18
-_INT, _LONG, _DOUBLE = struct.Struct("<I"), struct.Struct("<Q"), struct.Struct("<d")
+_INT, _LONG, _FLOAT, _DOUBLE = map(struct.Struct, ("<I", "<Q", "<f", "<d"))
 
 Hash = Callable[[Any, int], int]
 
@@ -81,6 +82,15 @@ def _hash_float(value: float, seed: int) -> int:
     if value != value:
         return hash_long(0x7FF8000000000000, seed)
     return xxh64_intdigest(_DOUBLE.pack(value or 0.0), seed)
+
+
+@hash_of.register(Float32Type)
+def _float32(type: Float32Type) -> Hash:
+    return _hash_float32
+
+
+def _hash_float32(value: float, seed: int) -> int:
+    return xxh64_intdigest(_FLOAT.pack(value or 0.0) if value == value else _INT.pack(0x7FC00000), seed)
 
 
 @hash_of.register(DecimalType)

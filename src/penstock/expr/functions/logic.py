@@ -6,9 +6,9 @@ from typing import Any, NoReturn
 
 from penstock.errors import EvaluationError
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, fitting_type
-from penstock.expr.types import BOOL, FLOAT64, STR
+from penstock.expr.types import BOOL, STR
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
-from penstock.expr.widening import common_type
+from penstock.expr.widening import common_type, is_float
 
 
 def _need_bools(what: str, arguments: Arguments) -> None:
@@ -87,9 +87,9 @@ def _is_not_null(emitter: Emitter, call: CallTerm) -> GuardedSource:
 
 
 def _nan_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    if arguments[0].type != FLOAT64:
+    if not is_float(arguments[0].type):
         raise Mismatch(f"is_nan needs a float, got {arguments[0].type}", fix="only floats can be NaN")
-    return Signature((FLOAT64,), BOOL, nullable=False)
+    return Signature((arguments[0].type,), BOOL, nullable=False)
 
 
 def _is_nan(emitter: Emitter, call: CallTerm) -> GuardedSource:

@@ -14,10 +14,11 @@ from typing import Any
 from penstock.expr.code_runtime import NAN, raise_overflow
 from penstock.expr.decimal_arithmetic import WIDE, DecimalSpec, round_to_scale
 from penstock.expr.function_bases import Emitter, FixedFunction, StrictFunction, fixed
-from penstock.expr.functions.arithmetic import RANGES, decimal_spec
+from penstock.expr.functions.arithmetic import RANGES, decimal_spec, in_bits
 from penstock.expr.functions.numbers import rounding_rule
 from penstock.expr.types import FLOAT64, INT32, INT64, DecimalType
 from penstock.expr.typing_rules import CallTerm, Function
+from penstock.expr.widening import is_float
 
 _INT64_DIGITS = 19
 
@@ -151,8 +152,8 @@ def _bround(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     assert isinstance(digits, int)
     if isinstance(call.type, DecimalType):
         return f"x_bround_decimal({a}, {digits}, {emitter.constant(decimal_spec(call.type))})"
-    if call.type == FLOAT64:
-        return f"x_bround_float({a}, {digits})"
+    if is_float(call.type):
+        return in_bits(call.type, f"x_bround_float({a}, {digits})")
     return a if digits >= 0 else f"x_bround_int({a}, {-digits}, {RANGES[call.type][1]})"
 
 
@@ -217,7 +218,7 @@ def _shift(name: str, meaning: str, runtime: str) -> FixedFunction:
 FUNCTIONS: tuple[Function, ...] = (
     *(_of_one(name, meaning, False) for name, (meaning, _) in _OF_ONE.items()),
     *(_of_one(name, meaning, True) for name, (meaning, _) in _LOGARITHMS.items()),
-    StrictFunction("bround", rounding_rule("bround"), _bround, lambda call: call.type != FLOAT64),
+    StrictFunction("bround", rounding_rule("bround"), _bround, lambda call: not is_float(call.type)),
     fixed(
         "log",
         "Logarithm of the second number to the base of the first; null unless both are positive.",

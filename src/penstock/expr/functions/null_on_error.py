@@ -13,7 +13,7 @@ from penstock.errors import EvaluationError
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, may_raise
 from penstock.expr.functions import arithmetic, casts
 from penstock.expr.literals import literal_source
-from penstock.expr.types import BOOL, BYTES, FLOAT64, STR, TIMESTAMP, DecimalType, ListType, MapType
+from penstock.expr.types import BOOL, BYTES, STR, TIMESTAMP, DecimalType, ListType, MapType
 from penstock.expr.typing_rules import (
     Arguments,
     CallTerm,
@@ -23,7 +23,7 @@ from penstock.expr.typing_rules import (
     Signature,
     Term,
 )
-from penstock.expr.widening import exact_as_decimal, is_integer
+from penstock.expr.widening import exact_as_decimal, is_float, is_integer
 
 
 def _of_failing(function: StrictFunction) -> LazyFunction:
@@ -54,7 +54,7 @@ def _of_failing(function: StrictFunction) -> LazyFunction:
         source = function.python(emitter, call, tuple(names))
         tried = f"x_try({', '.join((f'lambda {parameters}: {source}', *bound))})"
         guarded = f"(None if {' or '.join(tests)} else {tried})" if tests else tried
-        return GuardedSource(guarded, (), call.type != FLOAT64)
+        return GuardedSource(guarded, (), not is_float(call.type))
 
     return LazyFunction(name, rule, python, fallible=True)
 
@@ -76,7 +76,7 @@ def _typed(signature: Signature) -> Arguments:
 
 def _fails(function: StrictFunction, call: CallTerm) -> bool:
     """Return whether a call can fail: arithmetic on floats cannot, other than by division."""
-    if not function.last_first and call.type == FLOAT64 and function is not casts.CAST:
+    if not function.last_first and is_float(call.type) and function is not casts.CAST:
         return False
     source = call.arguments[0].type
     if function is casts.CAST and (is_integer(source) or source == BOOL):

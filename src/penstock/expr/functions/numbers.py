@@ -10,10 +10,17 @@ from typing import Any
 from penstock.expr.code_runtime import NAN, raise_overflow
 from penstock.expr.decimal_arithmetic import WIDE, DecimalSpec, round_half_up, round_to_scale
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, fixed
-from penstock.expr.functions.arithmetic import RANGES, decimal_spec, overflow_checked
+from penstock.expr.functions.arithmetic import RANGES, decimal_spec, in_bits, overflow_checked
 from penstock.expr.types import FLOAT64, INT32, INT64, AnyType, DataType, DecimalType, parts_of
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
-from penstock.expr.widening import MAX_PRECISION, common_type, exact_as_decimal, is_integer, is_number
+from penstock.expr.widening import (
+    MAX_PRECISION,
+    common_type,
+    exact_as_decimal,
+    is_float,
+    is_integer,
+    is_number,
+)
 
 
 def _number(what: str) -> Callable[[Arguments, tuple[object, ...]], Signature]:
@@ -75,8 +82,8 @@ def _round(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     assert isinstance(digits, int)
     if isinstance(call.type, DecimalType):
         return f"x_round_decimal({a}, {digits}, {emitter.constant(decimal_spec(call.type))})"
-    if call.type == FLOAT64:
-        return f"x_round_float({a}, {digits})"
+    if is_float(call.type):
+        return in_bits(call.type, f"x_round_float({a}, {digits})")
     return a if digits >= 0 else f"x_round_int({a}, {-digits}, {RANGES[call.type][1]})"
 
 
@@ -115,7 +122,7 @@ def _whole_rule(what: str) -> Callable[[Arguments, tuple[object, ...]], Signatur
             return Signature((argument.type,), DecimalType(whole, 0))
         if not is_number(argument.type):
             raise Mismatch(f"{what} needs a number, got {argument.type}")
-        return Signature((FLOAT64 if argument.type == FLOAT64 else INT64,), INT64)
+        return Signature((FLOAT64 if is_float(argument.type) else INT64,), INT64)
 
     return rule
 
@@ -221,8 +228,8 @@ def _extreme_rule(what: str) -> Callable[[Arguments, tuple[object, ...]], Signat
 def _extreme(name: str, symbol: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
     def python(emitter: Emitter, call: CallTerm) -> GuardedSource:
         sources = [emitter.value(a) for a in call.arguments]
-        if call.type in (FLOAT64, NULL) or any(a.nullable for a in call.arguments):
-            suffix = "_float" if call.type == FLOAT64 else ""
+        if is_float(call.type) or call.type == NULL or any(a.nullable for a in call.arguments):
+            suffix = "_float" if is_float(call.type) else ""
             return GuardedSource(f"x_{name}{suffix}({', '.join(sources)})")
         best = sources[0]
         for source in sources[1:]:
@@ -288,7 +295,7 @@ NAMES: dict[str, Any] = {
 FUNCTIONS: tuple[Function, ...] = (
     StrictFunction("negate", _number("-"), _negate, _may_overflow),
     StrictFunction("abs", _number("abs"), _abs, _may_overflow),
-    StrictFunction("round", rounding_rule("round"), _round, lambda call: call.type != FLOAT64),
+    StrictFunction("round", rounding_rule("round"), _round, lambda call: not is_float(call.type)),
     StrictFunction("floor", _whole_rule("floor"), _whole("floor"), _leaves_floats),
     StrictFunction("ceil", _whole_rule("ceil"), _whole("ceil"), _leaves_floats),
     StrictFunction("round_floor", _to_digits_rule("floor"), _to_digits(ROUND_FLOOR), _has_most_digits),

@@ -9,9 +9,9 @@ from typing import TypeAlias
 from penstock.expr.dict_keys import has_representatives
 from penstock.expr.function_bases import Emitter, GuardedSource, Parameter, StrictFunction, fitting_type
 from penstock.expr.sort_keys import order_key
-from penstock.expr.types import FLOAT64, DataType, ListType, MapType, holds_maps
+from penstock.expr.types import DataType, ListType, MapType, holds_maps
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, LiteralTerm, Mismatch, Signature, Term
-from penstock.expr.widening import common_type
+from penstock.expr.widening import common_type, is_float
 
 
 class _Part(DataType):
@@ -168,7 +168,7 @@ def of_parts(
 
     def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
         found = [
-            emitter.canonical(GuardedSource(operand, (), False)) if argument.type == FLOAT64 else operand
+            emitter.canonical(GuardedSource(operand, (), False)) if is_float(argument.type) else operand
             for operand, argument in zip(operands, call.arguments, strict=True)
         ]
         if one_zero and has_representatives(call.arguments[0].type):

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.errors import BadInput, DuplicateKey
 from penstock.expr.dict_keys import key_function
-from penstock.expr.types import DataType, DecimalType, Float64Type, ListType, MapType, Schema, StructType
+from penstock.expr.types import DataType, DecimalType, FloatingType, ListType, MapType, Schema, StructType
 from penstock.io.delivery.negative_rows import source_names
 from penstock.io.source import Row, Rows
 
@@ -24,7 +24,7 @@ def text_converter(data_type: DataType) -> Text:
     return repr
 
 
-@text_converter.register(Float64Type)
+@text_converter.register(FloatingType)
 @text_converter.register(DecimalType)
 def _(data_type: DataType) -> Text:
     # Hashes of numbers do not depend on the process, and -0.0 and 0.0, 1.0 and 1.00 have the same.

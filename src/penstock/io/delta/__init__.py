@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from penstock.errors import BadInput
-from penstock.expr.types import Float64Type, ListType, MapType, Schema, StructType
+from penstock.expr.types import FloatingType, ListType, MapType, Schema, StructType
 from penstock.io.declared_types import refuse_untyped
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.delivery.outbox import DeliveredSink, DeliveryWriter
@@ -168,7 +168,7 @@ def check_delta(table: DeltaTable | DeltaChangelog | DeltaRows, what: str, schem
 
 def _comparable(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, ...]:
     for f in schema.fields:
-        if f.name in key and isinstance(f.type, Float64Type | ListType | MapType | StructType):
+        if f.name in key and isinstance(f.type, FloatingType | ListType | MapType | StructType):
             raise BadInput(
                 f"sink {sink!r}: the key's column {f.name!r} is {f.type}, "
                 "which Delta tables cannot have in a key",

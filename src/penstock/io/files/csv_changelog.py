@@ -21,7 +21,7 @@ from penstock.expr.types import (
     DataType,
     DateType,
     DecimalType,
-    Float64Type,
+    FloatingType,
     IntegerType,
     Schema,
     StrType,
@@ -100,7 +100,7 @@ def _(data_type: BoolType) -> Callable[[Any], str]:
 
 
 @text_of.register
-def _(data_type: Float64Type) -> Callable[[Any], str]:
+def _(data_type: FloatingType) -> Callable[[Any], str]:
     spelled = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
     return lambda value: spelled.get(repr(value)) or repr(value)
 

@@ -16,11 +16,13 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from penstock.expr.types import (
+    FLOAT64,
     BytesType,
     DataType,
     DateType,
     DecimalType,
     Field,
+    Float32Type,
     Float64Type,
     ListType,
     StructType,
@@ -132,6 +134,11 @@ def _(data_type: DataType) -> pa.DataType:
 
 
 @_read_type.register
+def _(data_type: Float32Type) -> pa.DataType:
+    return pa.float64()
+
+
+@_read_type.register
 def _(data_type: ListType) -> pa.DataType:
     return pa.list_(_read_type(data_type.element))
 
@@ -165,6 +172,11 @@ def _(data_type: Float64Type, found: pa.Array) -> pa.Array:
     if _compute.min(found.view(pa.int64())).as_py() == _NEGATIVE_ZERO:
         raise Unfit("-0.0")
     return found
+
+
+@_declared.register
+def _(data_type: Float32Type, found: pa.Array) -> pa.Array:
+    return _declared(FLOAT64, found).cast(pa.float32())
 
 
 @_declared.register(DateType)

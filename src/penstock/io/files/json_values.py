@@ -25,16 +25,19 @@ from decimal import Decimal
 from functools import singledispatch
 from typing import Any, TypeAlias, cast
 
-from penstock.expr.code_runtime import NAN
+from penstock.expr.code_runtime import NAN, float32
 from penstock.expr.dict_keys import distinct_entries
 from penstock.expr.types import (
+    FLOAT64,
     BoolType,
     BytesType,
     DataType,
     DateType,
     DecimalType,
     Field,
+    Float32Type,
     Float64Type,
+    FloatingType,
     IntegerType,
     ListType,
     MapType,
@@ -298,6 +301,12 @@ def _(data_type: Float64Type) -> str:
     return "type({0}) is not float or {0} != {0}"
 
 
+@json_decoder.register
+def _(data_type: Float32Type) -> Convert:
+    number = json_decoder(FLOAT64)
+    return lambda value: float32(number(value))
+
+
 @needs_conversion.register
 def _(data_type: StrType) -> str:
     return "type({0}) is not str or not {0}.isascii()"
@@ -329,7 +338,7 @@ def _converter(data_type: DataType) -> Convert:
 
 
 @_converter.register
-def _(data_type: Float64Type) -> Convert:
+def _(data_type: FloatingType) -> Convert:
     return lambda value: value if math.isfinite(value) else _not_finite(value)
 
 

@@ -22,6 +22,7 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Field,
+    Float32Type,
     Float64Type,
     IntegerType,
     ListType,
@@ -227,6 +228,7 @@ def plain(arrow: pa.DataType) -> pa.DataType:
 _HOLDS: dict[type[DataType], Callable[[pa.DataType], bool]] = {
     BoolType: types.is_boolean,
     IntegerType: types.is_integer,
+    Float32Type: lambda t: types.is_float16(t) or types.is_float32(t),
     Float64Type: lambda t: types.is_floating(t) or types.is_integer(t),
     DecimalType: lambda t: types.is_decimal(t) or types.is_integer(t),
     StrType: lambda t: types.is_string(t) or types.is_large_string(t) or types.is_string_view(t),

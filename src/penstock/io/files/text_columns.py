@@ -14,11 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expr.types import (
+    FLOAT64,
     BoolType,
     BytesType,
     DataType,
     DateType,
     DecimalType,
+    Float32Type,
     Float64Type,
     IntegerType,
     StrType,
@@ -83,6 +85,12 @@ def _(data_type: IntegerType, texts: pa.Array) -> pa.Array | None:
 @cast_text.register
 def _(data_type: Float64Type, texts: pa.Array) -> pa.Array | None:
     return texts.cast(pa.float64()) if _consists_of(_NUMBER, texts) else None
+
+
+@cast_text.register
+def _(data_type: Float32Type, texts: pa.Array) -> pa.Array | None:
+    numbers = cast_text(FLOAT64, texts)
+    return None if numbers is None else numbers.cast(pa.float32())
 
 
 @cast_text.register

@@ -13,14 +13,16 @@ from decimal import Decimal, InvalidOperation, localcontext
 from functools import singledispatch
 from typing import Any
 
-from penstock.expr.code_runtime import NAN
+from penstock.expr.code_runtime import NAN, float32
 from penstock.expr.types import (
+    FLOAT64,
     TIMESTAMP,
     BoolType,
     BytesType,
     DataType,
     DateType,
     DecimalType,
+    Float32Type,
     Float64Type,
     IntegerType,
     StrType,
@@ -216,3 +218,9 @@ def _(data_type: TimestampNtzType) -> Callable[[str], Any]:
 
 
 _WITH_ZONE = re.compile(r"[A-SU-Za-su-z]|:.*[+-]")
+
+
+@parser_of.register
+def _(data_type: Float32Type) -> Callable[[str], Any]:
+    number = parser_of(FLOAT64)
+    return lambda text: float32(number(text))

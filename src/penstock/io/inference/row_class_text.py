@@ -15,6 +15,7 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Field,
+    Float32Type,
     Float64Type,
     IntegerType,
     ListType,
@@ -45,7 +46,7 @@ def row_class_text(name: str, fields: Sequence[Field]) -> str:
 _MODULES = ("datetime", "decimal", "typing", "penstock")
 _TAKEN = (
     *("None", "True", "False", "NamedTuple", "Annotated", "Decimal", "DecimalType"),
-    *("Int8", "Int16", "Int32", "TimestampNtz"),
+    *("Float32", "Int8", "Int16", "Int32", "TimestampNtz"),
 )
 """Names that a class cannot have, because they are keywords or imported for its columns."""
 
@@ -101,6 +102,10 @@ class _Classes:
     @_of.register
     def _(self, type: TimestampType, name: str) -> str:
         return self._import("datetime", "datetime")
+
+    @_of.register
+    def _(self, type: Float32Type, name: str) -> str:
+        return self._import("penstock", "Float32")
 
     @_of.register
     def _(self, type: TimestampNtzType, name: str) -> str:

@@ -15,7 +15,9 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Field,
+    Float32Type,
     Float64Type,
+    FloatingType,
     Int8Type,
     Int16Type,
     Int32Type,
@@ -59,6 +61,7 @@ for _class, _name in {
     Int32Type: "integer",
     Int64Type: "bigint",
     Float64Type: "double precision",
+    Float32Type: "real",
     StrType: "text",
     BytesType: "bytea",
     DateType: "date",
@@ -97,7 +100,7 @@ def _(data_type: BoolType) -> Text:
 
 
 @copy_converter.register
-def _(data_type: Float64Type) -> Text:
+def _(data_type: FloatingType) -> Text:
     return repr  # PostgreSQL accepts inf and nan.
 
 

@@ -19,7 +19,8 @@ from pyspark.sql import functions as f
 
 from penstock.errors import NotOnSpark
 from penstock.expr.check import check
-from penstock.expr.types import FLOAT64, INT64, DecimalType, Field
+from penstock.expr.types import INT64, DecimalType, Field
+from penstock.expr.widening import is_float
 from penstock.flow.aggregates import (
     Aggregation,
     Collect,
@@ -193,7 +194,7 @@ def _(aggregation: Collect, to: AggregateArguments) -> NativeAggregates:
 @measure.register(Sum)
 def _(aggregation: Sum, to: AggregateArguments) -> NativeAggregates:
     column, kind = to.columns[0], to.types[0]
-    if kind == FLOAT64:
+    if is_float(kind):
         return NativeAggregates((to.values(),), exact_sums.float_sum)
     if kind != INT64:
         return NativeAggregates((to.sql("sum({of} {0})"),), _as_it_is)
@@ -205,7 +206,7 @@ def _(aggregation: Sum, to: AggregateArguments) -> NativeAggregates:
 @measure.register(Mean)
 def _(aggregation: Mean, to: AggregateArguments) -> NativeAggregates:
     column, kind = to.columns[0], to.types[0]
-    if kind == FLOAT64:
+    if is_float(kind):
         return NativeAggregates((to.values(),), exact_sums.float_mean)
     if isinstance(kind, DecimalType):
         return NativeAggregates((to.sql("avg({of} {0})"),), _as_it_is)

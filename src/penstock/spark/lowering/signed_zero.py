@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyspark.sql import functions as f
 
 from penstock.expr.dict_keys import has_representatives
-from penstock.expr.types import DataType, Float64Type, ListType, MapType, StructType, holds_maps
+from penstock.expr.types import DataType, Float32Type, Float64Type, ListType, MapType, StructType, holds_maps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,11 @@ def representative(type: DataType, column: Column) -> Column:
 @representative.register(Float64Type)
 def _float(type: Float64Type, column: Column) -> Column:
     return column + f.lit(0.0)
+
+
+@representative.register(Float32Type)
+def _float32(type: Float32Type, column: Column) -> Column:
+    return column + f.lit(0.0).cast("float")
 
 
 @representative.register(StructType)

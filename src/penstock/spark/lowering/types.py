@@ -13,6 +13,7 @@ from penstock.expr.types import (
     DataType,
     DateType,
     DecimalType,
+    Float32Type,
     Float64Type,
     IntegerType,
     ListType,
@@ -75,6 +76,11 @@ _OF_BITS: dict[int, type[spark.DataType]] = {
 @spark_type.register(Float64Type)
 def _float64(type: Float64Type) -> spark.DataType:
     return spark.DoubleType()
+
+
+@spark_type.register(Float32Type)
+def _float32(type: Float32Type) -> spark.DataType:
+    return spark.FloatType()
 
 
 @spark_type.register(DecimalType)

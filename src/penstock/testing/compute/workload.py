@@ -27,6 +27,7 @@ from penstock.expr.types import (
     DateType,
     DecimalType,
     Field,
+    Float32Type,
     Float64Type,
     IntegerType,
     ListType,
@@ -183,6 +184,8 @@ def _value(type_: DataType, random: random.Random) -> Any:
             return random.random() < 0.5
         case IntegerType():
             return random.randint(0, 3)
+        case Float32Type():
+            return random.choice([-1.5, 0.0, 0.25, 2.0**30])
         case Float64Type():
             return random.choice([-1.5, 0.0, 0.1, 0.2, 1e16])
         case DecimalType(scale=scale):

@@ -33,7 +33,7 @@ from penstock.compute.replica.spark.building import SparkIndex
 from penstock.compute.replica.spark.threads import SparkThreads, Stores
 from penstock.compute.replica.spark.versions import Versions, sum_changes
 from penstock.errors import PenstockError
-from penstock.expr.types import DataType, Float64Type, Schema
+from penstock.expr.types import DataType, FloatingType, Schema
 from penstock.spark.local.session_properties import tasks_at_a_time
 from penstock.spark.versions.files import LAST_HASH, ChangeFile
 from penstock.spark.versions.partitioned_job import in_parts
@@ -183,7 +183,7 @@ def _unread(error: Exception) -> RuntimeLost:
 
 def _as_filed(value: Any, type: DataType) -> Any:
     """Convert a key value to its column's type: 1 becomes 1.0 in a float column, as in-process."""
-    return float(value) if isinstance(type, Float64Type) and isinstance(value, int) else value
+    return float(value) if isinstance(type, FloatingType) and isinstance(value, int) else value
 
 
 def scan(

@@ -18,8 +18,9 @@ from penstock.engine.columnar.lowered_expression import (
     lower_bounded_integer,
 )
 from penstock.expr.functions.arithmetic import RANGES
-from penstock.expr.types import FLOAT64, INT64, STR, DecimalType
+from penstock.expr.types import INT64, STR, DecimalType
 from penstock.expr.typing_rules import CallTerm
+from penstock.expr.widening import is_float
 
 _MIN64, _MAX64 = RANGES[INT64]
 # A product of floats is off by a few parts in 10**16; this leaves far more room below 2**63.
@@ -104,7 +105,7 @@ def _div(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpre
 
 def _modulo(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     _no_decimals(call)
-    if call.type == FLOAT64:
+    if is_float(call.type):
         raise NotLowered("% of floats has no columnar form")
     (al, ah), (bl, bh) = map(bounds_of, arguments)
     a, b = _wide(call, arguments)
@@ -121,7 +122,7 @@ def _modulo(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredEx
 def _negate(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     _no_decimals(call)
     (a,) = _wide(call, arguments)
-    if call.type == FLOAT64:
+    if is_float(call.type):
         return LoweredExpression(-a)
     low, high = bounds_of(arguments[0])
     return _integer(call, -a, (-high, -low), a == _MIN64)
@@ -130,7 +131,7 @@ def _negate(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredEx
 def _abs(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     _no_decimals(call)
     (a,) = _wide(call, arguments)
-    if call.type == FLOAT64:
+    if is_float(call.type):
         return LoweredExpression(a.abs())
     low, high = bounds_of(arguments[0])
     least = 0 if low <= 0 <= high else min(abs(low), abs(high))
@@ -140,7 +141,7 @@ def _abs(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpre
 def _whole(call: CallTerm, arguments: Sequence[LoweredExpression], *, up: bool) -> LoweredExpression:
     _no_decimals(call)
     (a,) = arguments
-    if call.arguments[0].type != FLOAT64:
+    if not is_float(call.arguments[0].type):
         return a
     rounded = a.value.ceil() if up else a.value.floor()
     number = a.value.is_not_nan()

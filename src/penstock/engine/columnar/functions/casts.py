@@ -19,6 +19,7 @@ from penstock.expr.types import (
     BoolType,
     DataType,
     DateType,
+    Float32Type,
     Float64Type,
     IntegerType,
     StrType,
@@ -82,6 +83,8 @@ def _day(a: LoweredExpression, target: DataType) -> LoweredExpression:
 _TABLE: dict[tuple[type[DataType], type[DataType]], Cast] = {
     (IntegerType, Float64Type): _to_float,
     (BoolType, Float64Type): _to_float,
+    (Float32Type, Float64Type): _to_float,
+    (Float64Type, Float32Type): lambda a, target: LoweredExpression(a.value.cast(pl.Float32)),
     (IntegerType, BoolType): _not_zero,
     (Float64Type, BoolType): _not_zero,
     (BoolType, IntegerType): _int_of_bool,
