@@ -26,7 +26,7 @@ from penstock.expr.typing_rules import (
     Term,
     TypeAndNullability,
 )
-from penstock.expr.widening import is_integer, is_number
+from penstock.expr.widening import is_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ def fitting_type(name: str, found: DataType, parameter: Parameter) -> DataType:
     if DecimalType in wanted and isinstance(found, DecimalType):
         return found
     for want in wanted:
-        if is_integer(want) and isinstance(found, IntegerType):
+        if isinstance(want, IntegerType) and isinstance(found, IntegerType):
             widths = sorted((w for w in wanted if isinstance(w, IntegerType)), key=lambda width: width.bits)
             return next((width for width in widths if width.bits >= found.bits), widths[-1])
         if want == TIMESTAMP and found == TIMESTAMP_NTZ:

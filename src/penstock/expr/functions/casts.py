@@ -116,7 +116,7 @@ def _of_integer(integer: type[IntegerType]) -> _Pairs:
 
 _TABLE: _Pairs = dict(_WITHOUT_INTEGERS)
 for _integer in INTEGERS:
-    _TABLE |= _of_integer(type(_integer))
+    _TABLE.update(_of_integer(type(_integer)))
 
 
 def _entry(source: DataType, target: DataType) -> _Cast | None:

@@ -397,11 +397,15 @@ def _kept(read: Callable[[], T | None], reader: _Reader) -> T | None:
     return found
 
 
+def _float32(reader: _Reader) -> float:
+    return float32(_float(reader))
+
+
 _CONVERTERS: dict[DataType, tuple[Any, ...]] = {
     BOOL: (_bool, Token.TRUE, Token.FALSE),
     **{each: (partial(_int, each.bits), Token.INTEGER) for each in INTEGERS},
     FLOAT64: (_float, *_NUMBERS, Token.STRING),
-    FLOAT32: (lambda reader: float32(_float(reader)), *_NUMBERS, Token.STRING),
+    FLOAT32: (_float32, *_NUMBERS, Token.STRING),
     STR: (_str, *_NUMBERS, Token.STRING, Token.TRUE, Token.FALSE, Token.START_OBJECT, Token.START_ARRAY),
     DATE: (_date, Token.STRING),
     TIMESTAMP: (_timestamp, Token.STRING, Token.INTEGER),

@@ -100,14 +100,17 @@ _TABLE: dict[tuple[type[DataType], type[DataType]], Cast] = {
 }
 
 
+def _kind(of: DataType) -> type[DataType]:
+    return IntegerType if isinstance(of, IntegerType) else type(of)
+
+
 def _cast(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     source, target = call.arguments[0].type, call.type
     if source == target:
         return arguments[0]
     if isinstance(source, IntegerType) and isinstance(target, IntegerType):
         return (_widened if source.bits < target.bits else _narrowed)(arguments[0], target)
-    kinds = (IntegerType if isinstance(each, IntegerType) else type(each) for each in (source, target))
-    cast = _TABLE.get(tuple(kinds))
+    cast = _TABLE.get((_kind(source), _kind(target)))
     if cast is None:
         raise NotLowered(f"a cast from {source} to {target} has no columnar form")
     return cast(arguments[0], target)
