@@ -21,7 +21,7 @@ from penstock import col
 from penstock.engine.change import Changes
 from penstock.engine.columnar import columnar_option
 from penstock.errors import BadInput, BadRow, EvaluationError, UserFunctionFailed
-from penstock.expr.annotations import Int8, Int16, Int32, TimestampNtz
+from penstock.expr.annotations import Float32, Int8, Int16, Int32, TimestampNtz
 from penstock.expr.types import DecimalType
 from tests.properties.effort import examples
 
@@ -101,7 +101,22 @@ def test_a_list_of_changes_is_taken_or_refused_as_in_rows(rows: list[Any]) -> No
 
 @pytest.mark.parametrize(
     "row",
-    [bool, int, Int8, Int16, Int32, TimestampNtz, float, str, bytes, date, datetime, Decimal, int | None],
+    [
+        bool,
+        int,
+        Int8,
+        Int16,
+        Int32,
+        Float32,
+        TimestampNtz,
+        float,
+        str,
+        bytes,
+        date,
+        datetime,
+        Decimal,
+        int | None,
+    ],
 )
 @examples(0.2)
 @given(values=st.lists(ODD, max_size=3))

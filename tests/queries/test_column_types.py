@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 import penstock as ps
-from penstock.errors import EvaluationError
+from penstock.errors import EvaluationError, UnsupportedQuery
 from tests.queries.spark_answers import check_answer, empty_frame
 
 pytest.importorskip("pyspark.sql.functions")
@@ -217,3 +217,9 @@ def test_small_integers_overflow_where_they_do_on_spark(spark: SparkSession, tex
     frame_of(spark, Small, [row]).createOrReplaceTempView("t")
     with pytest.raises(PySparkException):
         spark.sql(f"SELECT {text} AS x FROM t").collect()
+
+
+def test_rows_of_a_query_with_a_type_that_flows_have_not_are_refused_by_name(spark: SparkSession) -> None:
+    text = "SELECT sum(i) AS x FROM VALUES (INTERVAL 1 MONTH), (INTERVAL 2 MONTHS) AS v(i)"
+    with pytest.raises(UnsupportedQuery, match="values of Spark's type interval month"):
+        ps.sql(text, tables={"t": Small}, spark=spark)

@@ -183,7 +183,8 @@ def _constant_rows(leaf: Any, session: SparkSession) -> list[tuple[Any, ...]]:
 
     named = frame_of_plan(leaf, session)
     frame = named.toDF(*(f"column {at}" for at in range(len(named.columns))))
-    return table_to_rows(frame.toArrow(), parse_schema(frame.schema.jsonValue()))
+    schema = parse_schema(frame.schema.jsonValue())  # which refuses what Arrow has no type for, too
+    return table_to_rows(frame.toArrow(), schema)
 
 
 # -- operators and expressions --------------------------------------------------------------------
