@@ -5,7 +5,7 @@ right.
 
 Prints how many were right, the seeds that were not, and what has happened in all of them together. A seed
 that fails
-can be run again: `python -m penstock.testing.compute SEED --trace`.
+can be run again: `python -m tests.compute.simulation SEED --trace`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from functools import partial
 
 from benches.measure import Table
 from penstock.testing.compute import Simulation
+from tests.compute.simulation.default_views import default_workload
 
 TOGETHER = 50
 
@@ -28,7 +29,7 @@ def run(first: int, *, count: int, steps: int) -> tuple[Counter[str], list[int]]
     happened: Counter[str] = Counter()
     wrong: list[int] = []
     for seed in range(first, first + count):
-        simulation = Simulation(seed, steps=steps)
+        simulation = Simulation(seed, recipes=default_workload(), steps=steps)
         try:
             simulation.run()
         except Exception:

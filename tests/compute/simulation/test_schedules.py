@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from penstock.testing.compute import Simulation
+from tests.compute.simulation.default_views import default_workload
 
 SEEDS = 300
 STEPS = 200
@@ -18,7 +19,7 @@ TOGETHER = 30
 
 SHUFFLED = """
 import sys
-import penstock.testing.compute
+import tests.compute.simulation.default_views
 
 salt, program = int(sys.argv.pop(1)), sys.argv.pop(1)
 modules = [module for name, module in sys.modules.items() if name.startswith("penstock.")]
@@ -29,7 +30,7 @@ exec(program)
 """
 """Runs a program where sets of objects without a hash of their own have another order for each salt."""
 SCHEDULES = """
-from penstock.testing.compute.__main__ import main
+from tests.compute.simulation.__main__ import main
 
 sys.exit(main())
 """
@@ -52,18 +53,18 @@ def trace_in_a_process(salt: int, *arguments: str, program: str = SCHEDULES) -> 
 @pytest.mark.seeds(SEEDS, together=TOGETHER, verify_from=60)
 def test_everybody_sees_what_is_right_whatever_dies(seeds: range) -> None:
     for seed in seeds:
-        simulation = Simulation(seed, steps=STEPS)
+        simulation = Simulation(seed, recipes=default_workload(), steps=STEPS)
         try:
             simulation.run()
         except Exception as error:
-            error.add_note(f"python -m penstock.testing.compute {seed} --steps {STEPS} --trace")
+            error.add_note(f"python -m tests.compute.simulation {seed} --steps {STEPS} --trace")
             raise
 
 
 def test_a_seed_makes_the_same_schedule_again() -> None:
     traces: list[list[str]] = []
     for _ in range(2):
-        simulation = Simulation(7)
+        simulation = Simulation(7, recipes=default_workload())
         simulation.run()
         traces.append(list(simulation.trace))
     assert traces[0] == traces[1]

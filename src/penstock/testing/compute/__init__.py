@@ -1,11 +1,8 @@
 """Seeded simulation of controllers, replicas and the links between them.
 
-`Simulation(seed).run()` generates a schedule: writes, reads, views created and dropped, delayed messages,
-links cut, processes killed at any step. After every step, the state is checked against the expected one. To
-repeat a failing seed, run `python -m penstock.testing.compute SEED --trace`.
-
-The views are built-in ones that cover all features, or the user's: `Simulation(seed, recipes={"totals":
-Recipe(flow, key=("shop",))})`.
+`Simulation(seed, recipes={"totals": Recipe(flow, key=("shop",))}).run()` generates a schedule: writes, reads,
+views created and dropped, delayed messages, links cut, processes killed at any step. After every step, the
+state is checked against the expected one. The same seed gives the same schedule.
 """
 
 from penstock.testing.compute.reader_checks import Violation

@@ -18,7 +18,6 @@ from penstock.compute.replica.building import PlanDecoder
 from penstock.compute.replica.in_process.runtime import InProcessRuntime
 from penstock.compute.replica.replica import Replica
 from penstock.testing.compute.actions import ACTIONS
-from penstock.testing.compute.default_views import default_workload
 from penstock.testing.compute.expected_views import GroundTruth
 from penstock.testing.compute.network import Link, Process
 from penstock.testing.compute.reader_checks import Violation
@@ -35,7 +34,7 @@ class Simulation:
     """Schedule generated from a seed. The same seed gives the same schedule in every process.
 
     steps:   number of random actions, before failures stop and everything must settle.
-    recipes: the views, by name; None for the default ones.
+    recipes: the views, by name; or the workload made of them, which many simulations can share.
     allow_callables: whether flows may contain Python functions. Each replica calls its own copies.
     trace: all events in order: actions with their time, requests and answers of users, messages as sent and
         as received. Equal traces mean equal runs.
@@ -45,15 +44,15 @@ class Simulation:
         self,
         seed: int,
         *,
+        recipes: Mapping[str, Recipe] | Workload,
         steps: int = 300,
-        recipes: Mapping[str, Recipe] | None = None,
         allow_callables: bool = False,
     ) -> None:
         self.steps = steps
         self._allow_callables = allow_callables
-        workload = default_workload()
-        if recipes is not None:
-            workload = Workload.of(recipes, allow_callables=allow_callables)
+        workload = recipes
+        if not isinstance(workload, Workload):
+            workload = Workload.of(workload, allow_callables=allow_callables)
         self.random = random.Random(seed)
         self.now = 1000
         self._parameters = Parameters(hydration_concurrency=self.random.choice([1, 2, 4]))

@@ -1,4 +1,4 @@
-"""Default views of a simulation: joins, nested aggregates, recursion, views of views, and failing views."""
+"""Views of simulations, for all features: joins, nested aggregates, recursion, views of views, failing views."""
 
 from __future__ import annotations
 

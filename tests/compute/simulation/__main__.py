@@ -1,4 +1,4 @@
-"""Command line of the simulation: `python -m penstock.testing.compute [--trace] SEED [END]`."""
+"""Command line of the simulation: `python -m tests.compute.simulation [--trace] SEED [END]`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import argparse
 import sys
 import traceback
 
-from penstock.testing.compute.simulation import Simulation
+from penstock.testing.compute import Simulation
+from tests.compute.simulation.default_views import default_workload
 
 
 def main() -> int:
     """Run the schedules of the given seeds. Returns 1 if any of them failed."""
-    parser = argparse.ArgumentParser(prog="python -m penstock.testing.compute", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.compute.simulation", description=__doc__)
     parser.add_argument("seed", type=int)
     parser.add_argument("end", type=int, nargs="?")
     parser.add_argument("--steps", type=int, default=300)
@@ -19,7 +20,7 @@ def main() -> int:
     given = parser.parse_args()
     failed: list[int] = []
     for seed in range(given.seed, given.end or given.seed + 1):
-        simulation = Simulation(seed, steps=given.steps)
+        simulation = Simulation(seed, recipes=default_workload(), steps=given.steps)
         error = ""
         try:
             simulation.run()
