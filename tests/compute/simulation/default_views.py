@@ -1,4 +1,4 @@
-"""Views of simulations, for all features: joins, nested aggregates, recursion, views of views, failing views."""
+"""Views of simulations: joins, nested aggregates, recursion, views of views, and views that fail."""
 
 from __future__ import annotations
 
