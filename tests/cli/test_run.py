@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -53,6 +54,39 @@ def test_a_checkpoint_makes_the_next_run_go_on(penstock: Run, folder: Path) -> N
     assert current(folder) == [("a", 14), ("b", 2)]
     done = penstock(*command)
     assert (done.returncode, done.stderr) == (0, "nothing new since tick 2\n")
+
+
+def test_a_rebuild_replaces_rows_whose_checkpoint_is_lost(penstock: Run, folder: Path) -> None:
+    command = (
+        "run", "flows.py:totals", "--source", "sales=json:in", "--sink", "totals=table:out?key=shop",
+        "--checkpoint", "state",
+    )  # fmt: skip
+    assert penstock(*command).returncode == 0
+    shutil.rmtree(folder / "state")
+    refused = penstock(*command)
+    assert refused.returncode == 2
+    assert "`penstock run --rebuild` replaces" in refused.stderr
+    (folder / "in" / "1.json").write_text('{"shop": "z", "price": 10}\n')
+    done = penstock(*command, "--rebuild")
+    assert done.returncode == 0
+    assert re.fullmatch(r"1 tick in [0-9.]+ s: 1 row read, 1 change written\n", done.stderr)
+    assert current(folder) == [("z", 10)]
+    done = penstock(*command)
+    assert (done.returncode, done.stderr) == (0, "nothing new since tick 1\n")
+
+
+def test_a_rebuild_needs_a_checkpoint_and_an_end(penstock: Run) -> None:
+    command = ("run", "flows.py:totals", "--source", "sales=json:in", "--rebuild")
+    done = penstock(*command)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        2,
+        "P202 BadInput: --rebuild requires --checkpoint: the folder to replace",
+    )
+    done = penstock(*command, "--checkpoint", "state", "--follow")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        2,
+        "P202 BadInput: --rebuild and --follow are given",
+    )
 
 
 def test_the_end_tells_which_rows_of_which_source_were_taken_back_and_never_there(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,6 +48,27 @@ def test_ctrl_c_ends_a_run_that_follows_and_the_next_one_goes_on(penstock: Run, 
     assert (done.returncode, done.stderr) == (0, "")
     found = duckdb.sql(f"select * from '{out}/current/*.parquet' order by shop").fetchall()
     assert found == [("a", 4), ("b", 3)]
+
+
+@pytest.mark.verify
+def test_a_rebuild_replaces_rows_whose_checkpoint_is_lost(spark: Any, folder: Path) -> None:
+    command = [
+        "run", f"{folder}/flows.py:totals", "--on", "spark", "--source", f"sales=json:{folder}/in",
+        "--shards", "2", "--sink", f"totals=table:{folder}/out?key=shop",
+        "--checkpoint", f"{folder}/state", "--no-progress",
+    ]  # fmt: skip
+
+    def totals(*options: str) -> list[tuple[Any, ...]]:
+        done = CliRunner().invoke(app, [*command, *options])
+        assert done.exit_code == 0, done.output
+        return duckdb.sql(f"select * from '{folder}/out/current/*.parquet' order by shop").fetchall()
+
+    assert totals() == [("a", 4), ("b", 2)]
+    shutil.rmtree(folder / "state")
+    (folder / "in" / "1.json").write_text('{"shop": "z", "price": 10}\n')
+    assert totals("--rebuild") == [("z", 10)]
+    (folder / "in" / "2.json").write_text('{"shop": "z", "price": 1}\n')
+    assert totals() == [("z", 11)]
 
 
 # The command, and a line when a tick is done: a test cannot see a commit.

@@ -60,6 +60,14 @@ def run(
     checkpoint: Annotated[
         str | None, typer.Option(help="Folder for state and positions, from which the next run resumes.")
     ] = None,
+    rebuild: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild",
+            help="Read the sources from the beginning, into a new checkpoint and new folders of the sinks, "
+            "which replace the old ones at the end.",
+        ),
+    ] = False,
     follow: Annotated[
         bool,
         typer.Option("--follow/--once", help="Wait for new files until Ctrl-C, or end when all are read."),
@@ -138,6 +146,8 @@ def run(
 
     if metrics_file is not None and metrics is not None:
         raise BadInput("--metrics and --metrics-file are given", fix="give one of them")
+    if rebuild:
+        _check_rebuild(checkpoint, follow=follow)
     loaded = load_flow(flow)
     uris = parse_named_uris("source", source or ())
     sources = {name: parse_source(uri) for name, uri in uris.items()}
@@ -161,11 +171,9 @@ def run(
     shown = subject if ui or ui_port is not None else None
     summary = _Summary()
     with serving_run_page(shown, ui_port or 0) as page, progress_reporter(progress) as on_tick:
-        result = _RUNS[on](
-            loaded,
-            sources,
-            sinks,
-            RunOptions(
+
+        def run_with(checkpoint: str | None, sinks: Mapping[str, Any]) -> Any:
+            options = RunOptions(
                 checkpoint,
                 follow,
                 combine_observers(page.on_tick, on_tick, summary.observe),
@@ -175,11 +183,30 @@ def run(
                 shards,
                 metrics if metrics_file is None else Path(metrics_file),
                 page.observer,
-            ),
-        )
+            )
+            return _RUNS[on](loaded, sources, sinks, options)
+
+        if rebuild and checkpoint is not None:
+            from penstock.engine.rebuild import rebuild as run_aside
+
+            result = run_aside(checkpoint, sources, sinks, run_with)
+        else:
+            result = run_with(checkpoint, sinks)
     # Rows on standard output say enough.
     is_silent = progress is not False and any(uri != "-" for uri in given_sinks.values())
-    report_and_exit(result, checkpoint, follow=follow, summary=summary if is_silent else None)
+    kept = "nothing was replaced: the same command begins anew" if rebuild else None
+    report_and_exit(result, checkpoint, follow=follow, summary=summary if is_silent else None, kept=kept)
+
+
+def _check_rebuild(checkpoint: str | None, *, follow: bool) -> None:
+    if checkpoint is None:
+        raise BadInput("--rebuild requires --checkpoint: the folder to replace", fix="add it")
+    if follow:
+        raise BadInput(
+            "--rebuild and --follow are given",
+            why="The new folders take their places when all sources are read.",
+            fix="run with --rebuild first, then with --follow",
+        )
 
 
 class _Summary:
@@ -295,9 +322,17 @@ _RUNS = {Engine.HERE: _run_here, Engine.SPARK: _run_on_spark}
 
 
 def report_and_exit(
-    result: Any, checkpoint: str | None, *, follow: bool = False, summary: _Summary | None = None
+    result: Any,
+    checkpoint: str | None,
+    *,
+    follow: bool = False,
+    summary: _Summary | None = None,
+    kept: str | None = None,
 ) -> None:
-    """Print closing messages, and exit with the code of the signal that ended the run, if any."""
+    """Print closing messages, and exit with the code of the signal that ended the run, if any.
+
+    kept: what a stopped run has left; by default, the state in its checkpoint.
+    """
     from penstock.cli.exit_codes import signal_code
     from penstock.io.delivery.negative_rows import report_lines
 
@@ -313,9 +348,9 @@ def report_and_exit(
         if not result.ticks and not follow:
             typer.echo(f"nothing new since tick {result.last_tick}", err=True)
         return
-    if checkpoint is None:
+    if kept is None and checkpoint is None:
         kept = "nothing is saved without --checkpoint"
-    else:
+    elif kept is None:
         kept = f"state is saved in {checkpoint}: the same command resumes from there"
     typer.echo(f"stopped after tick {result.last_tick}; {kept}", err=True)
     raise typer.Exit(signal_code(result.stopped_by))

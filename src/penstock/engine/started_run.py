@@ -196,8 +196,10 @@ def _open_state(
         return None
     # Only runs with a checkpoint need its codec.
     from penstock.engine.checkpointed_state import open_checkpoint
+    from penstock.engine.rebuild import finish_rebuild
     from penstock.state.skipped_files import telling_ways_past
 
     folder = Path(local_path(options.checkpoint, "checkpoint"))
+    finish_rebuild(folder)
     closing.enter_context(telling_ways_past(options.checkpoint))
     return closing.enter_context(open_checkpoint(graph, folder, sinks))

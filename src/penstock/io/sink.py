@@ -133,7 +133,8 @@ def refuse_later_ticks(sink: str, path: Path | str, found: int, tick: int) -> No
     raise BadInput(
         f"sink {sink!r}: {path} already holds tick {found}",
         why=f"{since}: those rows belong to another run and would mix with the new ones.",
-        fix="resume from the checkpoint of that run, give another path, or remove the old output",
+        fix="resume from the checkpoint of that run, give another path, or remove the old output;\n"
+        "of files, `penstock run --rebuild` replaces the old output when the new one is complete",
         sink=sink,
         path=str(path),
         found=found,

@@ -27,6 +27,7 @@ from penstock.engine.interrupt import Interrupt
 from penstock.engine.progress import Observer, Progress, check_observers, combine_observers
 from penstock.engine.progress_display import run_display
 from penstock.engine.prometheus import Metrics, serving_metrics
+from penstock.engine.rebuild import finish_rebuild
 from penstock.engine.run import RunResult
 from penstock.errors import BadInput, NotOnSpark
 from penstock.flow.operators.source import Source as SourceOperator
@@ -212,7 +213,9 @@ def _session(spark: SparkSession | None) -> SparkSession:
 
 def _checkpoint_folder(checkpoint: str | PathLike[str] | None, closing: ExitStack) -> Path:
     if checkpoint is not None:
-        return Path(local_path(checkpoint, "checkpoint")).absolute()
+        folder = Path(local_path(checkpoint, "checkpoint")).absolute()
+        finish_rebuild(folder)
+        return folder
     folder = Path(tempfile.mkdtemp(prefix="penstock-checkpoint-"))
     closing.callback(shutil.rmtree, folder, ignore_errors=True)
     return folder

@@ -90,6 +90,14 @@ def _change(folder: Path, add: Iterable[str] = (), remove: Iterable[str] = ()) -
         lease.release()
 
 
+def keep_skipping(old: Path, new: Path) -> None:
+    """Let the runs of a new checkpoint skip the files that those of an old one skip, if any."""
+    files = skipped_files(old)
+    if files:
+        new.mkdir(mode=0o700)
+        write_checked(new / _LIST, {"files": sorted(files)}, durable=True)
+
+
 @contextmanager
 def telling_ways_past(checkpoint: str | PathLike[str] | None) -> Iterator[None]:
     """Add to errors about unreadable files the command that makes later runs skip the file."""

@@ -1,0 +1,217 @@
+"""Rebuild of a checkpoint and its sinks from the sources, beside the old folders, which stay as they are.
+
+    state/             the checkpoint         .state.rebuilt/    the new one
+    out/               a sink                 .out.rebuilt/      the new one
+    .state.swaps.json  present from the end of the rebuild until all folders are exchanged
+
+**Atomicity.** The list of swaps is the commit point: without it, the new folders are garbage, which the next
+rebuild removes. With it, whoever opens the checkpoint next exchanges the folders that a kill has left. Each
+exchange is one step of the file system, so every folder is the old one or the new one, whole. A mark in each
+new folder tells which have been exchanged: it lies aside before, and in place afterwards.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import BadInput, PenstockError
+from penstock.io import Call, Memory, Print
+from penstock.io.delivery.atomic_files import exchange_folders, remove_folder, sync_folder, write_file
+from penstock.io.delivery.folder_lock import FolderLock
+from penstock.io.files.changelog import Changelog
+from penstock.io.files.table_files import TableFiles
+from penstock.io.source import dead_letter_folder, set_fields
+from penstock.path_or_url import local_path
+from penstock.state.lease import Lease
+from penstock.state.skipped_files import keep_skipping
+
+if TYPE_CHECKING:
+    from penstock.engine.progress import RunResult
+
+_MARK = ".rebuilt"
+
+
+def rebuild(
+    checkpoint: str | os.PathLike[str],
+    sources: Mapping[str, Any],
+    sinks: Mapping[str, Any],
+    run: Callable[[str, Mapping[str, Any]], RunResult],
+) -> RunResult:
+    """Run a flow into new folders, and exchange them with the old ones if it was not stopped by a signal.
+
+    run: runs the flow with the given checkpoint and sinks. Of files, and of sinks that keep nothing.
+
+    Raises `BadInput` for a sink that is not a local folder, and for a folder that is in use or cannot be
+    exchanged; `CheckpointInUse`; and the errors of `run`. The old folders are then unchanged.
+    """
+    target = Path(os.path.realpath(local_path(checkpoint, "checkpoint")))
+    finish_rebuild(target)
+    _check_dead_letters(sources)
+    targets = {name: _folder_of(name, sink) for name, sink in sinks.items()}
+    swaps = {path: _aside(path) for path in (*targets.values(), target) if path is not None}
+    missing = [path for path in swaps if not path.exists()]
+    with ExitStack() as holding:
+        if target.is_dir():
+            holding.callback(Lease.take(target).release)
+        for path, aside in swaps.items():
+            holding.enter_context(_replaceable(path, aside))
+        holding.callback(_remove, swaps.values())
+        keep_skipping(target, swaps[target])
+        with _naming(target, swaps[target]):
+            result = run(str(swaps[target]), {name: _moved(sink, swaps) for name, sink in sinks.items()})
+        if result.stopped_by is None:
+            for path in missing:
+                if path.exists():  # Another run has begun there, which no lock kept out.
+                    raise _in_use(path)
+            _commit(target, swaps)
+            finish_rebuild(target)
+        return result
+
+
+def finish_rebuild(checkpoint: Path) -> None:
+    """Exchange the folders of a complete rebuild that are not exchanged yet.
+
+    Raises `BadInput` if another process is at it.
+    """
+    checkpoint = Path(os.path.realpath(checkpoint))
+    swaps = _list_of_swaps(checkpoint)
+    if not swaps.exists():
+        return
+    lock = FolderLock.take(swaps, exclusive=True)
+    if lock is None:
+        raise _in_use(checkpoint)
+    with lock:
+        for aside, target in json.loads(swaps.read_text()):
+            _exchange(Path(aside), Path(target))
+        swaps.unlink()
+        sync_folder(swaps.parent)
+
+
+def _commit(checkpoint: Path, swaps: Mapping[Path, Path]) -> None:
+    for aside in swaps.values():
+        write_file(aside / _MARK, b"", durable=True)
+        sync_folder(aside)
+        sync_folder(aside.parent)
+    # Sinks first: until the checkpoint is exchanged, no other run resumes from it.
+    pairs = [[str(aside), str(path)] for path, aside in swaps.items()]
+    write_file(_list_of_swaps(checkpoint), json.dumps(pairs).encode(), durable=True)
+    sync_folder(checkpoint.parent)
+
+
+def _exchange(aside: Path, target: Path) -> None:
+    """Put a new folder in place. Idempotent."""
+    if (aside / _MARK).exists():
+        if target.exists():
+            exchange_folders(aside, target)
+        else:
+            os.rename(aside, target)
+        sync_folder(target.parent)
+    (target / _MARK).unlink(missing_ok=True)
+    remove_folder(aside)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.rebuilt")
+
+
+def _list_of_swaps(checkpoint: Path) -> Path:
+    return checkpoint.with_name(f".{checkpoint.name}.swaps.json")
+
+
+def _remove(asides: Iterable[Path]) -> None:
+    # Unless the list of swaps is there: then they are the new folders.
+    for aside in asides:
+        if not (aside / _MARK).exists():
+            remove_folder(aside)
+
+
+@contextmanager
+def _replaceable(path: Path, aside: Path) -> Generator[None]:
+    """Hold the exclusive lock on a folder, if it exists, and make room for the new one."""
+    remove_folder(aside)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+        return
+    if not path.is_dir():
+        raise BadInput(f"{path} is not a folder", fix="give the folder of the earlier runs", path=str(path))
+    lock = FolderLock.take(path, exclusive=True)
+    if lock is None:
+        raise _in_use(path)
+    with lock:
+        try:
+            aside.mkdir()
+            lock.check_replaceable(aside)
+        except OSError as error:
+            raise BadInput(
+                f"{path} cannot be exchanged with a folder beside it",
+                why=str(error),
+                fix="run with an empty checkpoint and other paths for the sinks, then point readers at them",
+                path=str(path),
+            ) from error
+        finally:
+            remove_folder(aside)
+        yield
+
+
+@contextmanager
+def _naming(checkpoint: Path, aside: Path) -> Generator[None]:
+    """Let errors advise commands for the checkpoint, because the new folder is removed."""
+    try:
+        yield
+    except PenstockError as error:
+        error.fix = error.fix.replace(str(aside), str(checkpoint))
+        error.advising("Nothing was replaced: the next --rebuild begins anew.")
+        raise
+
+
+def _in_use(path: Path) -> BadInput:
+    return BadInput(
+        f"{path} is in use",
+        why="A run that writes it, a compaction or another rebuild is at work.",
+        fix="wait until it ends",
+        path=str(path),
+    )
+
+
+def _folder_of(name: str, sink: object) -> Path | None:
+    """Return the folder to exchange; None for a sink that keeps nothing. Raises `BadInput` for others."""
+    if isinstance(sink, Changelog | TableFiles):
+        return Path(os.path.realpath(sink.path))
+    if isinstance(sink, Call | Memory | Print):
+        return None
+    raise BadInput(
+        f"sink {name!r} is {type(sink).__name__}, which cannot be rebuilt beside the old rows",
+        why="Only the folders of changelog:, csv: and table: are exchanged at the end.",
+        fix="run with an empty checkpoint and another table or topic for this sink, then point readers at it",
+        sink=name,
+    )
+
+
+def _moved(sink: Any, swaps: Mapping[Path, Path]) -> Any:
+    """Return a sink that writes to the folder aside."""
+    if not isinstance(sink, Changelog | TableFiles):
+        return sink
+    moved = copy.copy(sink)
+    set_fields(moved, path=str(swaps[Path(os.path.realpath(sink.path))]))
+    return moved
+
+
+def _check_dead_letters(sources: Mapping[str, Any]) -> None:
+    """Raise `BadInput` for a folder that holds dead letters already: ticks have the same numbers again."""
+    for name, source in sources.items():
+        folder = dead_letter_folder(source)
+        if folder is not None and any(Path(folder).glob("tick=*")):
+            raise BadInput(
+                f"source {name!r}: {folder} holds dead letters of earlier runs",
+                why="The rebuild reads these rows again and would write files of the same names.",
+                fix="give an empty folder as dead_letter, or move the old files away",
+                source=name,
+                path=folder,
+            )

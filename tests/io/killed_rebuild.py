@@ -1,0 +1,138 @@
+"""Rebuilds that are killed before every file operation, one after the other.
+
+`python -m tests.io.killed_rebuild swap FOLDER STEP lost` begins to kill when the new folders are complete,
+`... run FOLDER STEP kept` when the rebuild begins, and with the old checkpoint. Each attempt is a process of
+its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.parquet
+import pytest
+
+import penstock as ps
+from penstock import Flow, col
+from penstock.engine import rebuild as rebuilding
+from penstock.errors import BadInput
+from penstock.io import Changelog, TableFiles
+from tests.io.killed_compaction import attempt, sums
+from tests.io.killed_run import killing_at
+
+
+class Sale(NamedTuple):
+    shop: int
+    price: int
+
+
+OLD = [Sale(n % 3, n) for n in range(12)]
+NEW = [*OLD[1:], Sale(7, 7)]
+"""What the sources hold now: the rows of the sinks tell whether they are the old ones."""
+
+
+def run(folder: Path, sales: list[Sale], checkpoint: str | None = None, sinks: Any = None) -> Any:
+    flow = Flow("sales")
+    totals = flow.source("sales", Sale).group_by(col.shop).agg(total=ps.sum(col.price))
+    flow.sink("changes", totals)
+    flow.sink("table", totals)
+    return ps.run(
+        flow,
+        {"sales": sales},
+        sinks or sinks_in(folder),
+        checkpoint=checkpoint or folder / "state",
+        tick_rows=5,
+    )
+
+
+def sinks_in(folder: Path) -> Mapping[str, Any]:
+    return {
+        "changes": Changelog(folder / "changes"),
+        "table": TableFiles(folder / "table", key="shop", buckets=2),
+    }
+
+
+def rebuild(folder: Path, sales: list[Sale]) -> None:
+    rebuilding.rebuild(
+        folder / "state",
+        {"sales": sales},
+        sinks_in(folder),
+        lambda checkpoint, sinks: run(folder, sales, checkpoint, sinks),
+    )
+
+
+def totals_of(sales: list[Sale]) -> dict[int, int]:
+    return {shop: sum(s.price for s in sales if s.shop == shop) for shop in {s.shop for s in sales}}
+
+
+def rows(folder: Path) -> tuple[dict[int, int], dict[int, int]]:
+    """The rows of the changelog and of the table, as their readers see them."""
+    table = pyarrow.parquet.read_table(folder / "table" / "current").to_pylist()
+    return dict(sums(folder / "changes").keys()), {row["shop"]: row["total"] for row in table}
+
+
+def act(folder: Path, what: str, operation: int) -> None:
+    if what == "run":
+        sys.addaudithook(killing_at(operation))
+    else:
+        commit = rebuilding._commit
+
+        def killed(*given: Any) -> None:
+            sys.addaudithook(killing_at(operation))
+            commit(*given)
+
+        rebuilding._commit = killed
+    exchange = rebuilding.exchange_folders
+
+    def audited(*folders: Path) -> None:
+        # A system call that Python does not audit: die before it or after it.
+        sys.audit("os.rename", *folders)
+        exchange(*folders)
+        sys.audit("os.rename", *folders)
+
+    rebuilding.exchange_folders = audited
+    rebuild(folder, NEW)
+
+
+def check(folder: Path, *, lost: bool) -> None:
+    """The folders are the old or the new ones, and the next command goes on from there."""
+    old, new = totals_of(OLD), totals_of(NEW)
+    assert all(found in (old, new) for found in rows(folder)), rows(folder)
+    complete = (folder / ".state.swaps.json").exists() or rows(folder) == (new, new)
+    if lost and not complete:
+        with pytest.raises(BadInput, match="already holds tick"):
+            run(folder, NEW)
+    else:
+        run(folder, NEW)  # as many as the old ones: nothing new
+    assert rows(folder) == ((new, new) if complete else (old, old))
+    rebuild(folder, NEW)
+    run(folder, [*NEW, Sale(7, 1)])
+    assert rows(folder) == (totals_of([*NEW, Sale(7, 1)]),) * 2
+    assert sorted(p.name for p in folder.iterdir()) == ["changes", "state", "table"]
+
+
+def kill(folder: Path, what: str, step: int, *, lost: bool) -> int:
+    """Kill at each step-th operation, the first one included. Returns the number of deaths."""
+    run(folder / "given", OLD)
+    if lost:
+        shutil.rmtree(folder / "given" / "state")
+    deaths = 0
+    while True:
+        out = folder / str(deaths)
+        shutil.copytree(folder / "given", out, symlinks=True)
+        through = attempt(1 << 60, partial(act, out, what, 1 + deaths * step))
+        check(out, lost=lost)
+        shutil.rmtree(out)
+        if through:
+            return deaths
+        deaths += 1
+
+
+if __name__ == "__main__":
+    begin, place, every, state = sys.argv[1:]
+    print(kill(Path(place), begin, int(every), lost=state == "lost"))
