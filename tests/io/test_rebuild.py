@@ -41,6 +41,7 @@ def test_the_new_rows_take_the_place_of_the_old_ones_and_the_next_run_goes_on(
     run(tmp_path, OLD)
     if lost:
         shutil.rmtree(tmp_path / "state")
+    (tmp_path / "table").chmod(0o750)
     seen: list[Any] = []
 
     def aside(checkpoint: str, sinks: Any) -> Any:
@@ -51,6 +52,7 @@ def test_the_new_rows_take_the_place_of_the_old_ones_and_the_next_run_goes_on(
     rebuild(tmp_path / "state", {}, sinks_in(tmp_path), aside)
     assert seen == [(totals_of(OLD),) * 2]
     assert rows(tmp_path) == (totals_of(NEW),) * 2
+    assert (tmp_path / "table").stat().st_mode & 0o777 == 0o750
     run(tmp_path, [*NEW, Sale(0, 100)])
     assert rows(tmp_path) == (totals_of([*NEW, Sale(0, 100)]),) * 2
     assert sorted(p.name for p in tmp_path.iterdir()) == ["changes", "state", "table"]

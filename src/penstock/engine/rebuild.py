@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import shutil
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -94,7 +95,9 @@ def finish_rebuild(checkpoint: Path) -> None:
 
 
 def _commit(checkpoint: Path, swaps: Mapping[Path, Path]) -> None:
-    for aside in swaps.values():
+    for path, aside in swaps.items():
+        if path.exists():
+            shutil.copymode(path, aside)  # The same readers may read it.
         write_file(aside / _MARK, b"", durable=True)
         sync_folder(aside)
         sync_folder(aside.parent)
