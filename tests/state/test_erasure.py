@@ -17,7 +17,7 @@ from penstock.compute.collections.sqlite import SqliteCollections
 from penstock.compute.collections.store import Append
 from penstock.compute.frontier import Frontier
 from penstock.errors import BadInput
-from penstock.io import Changelog, TableFiles
+from penstock.io import Call, Changelog, JsonFiles, TableFiles
 from penstock.state.erasure import erase
 
 SECRET = "ann.example@nowhere"
@@ -84,6 +84,42 @@ def test_a_deleted_row_is_in_no_file_of_a_run(tmp_path: Path) -> None:
         for row in pq.ParquetFile(file).read().to_pylist():
             log[row["id"]] += row["weight"]
     assert +log == Counter([*range(50), 60])
+
+
+def test_a_tick_that_waits_for_its_receiver_is_kept_until_it_is_delivered(tmp_path: Path) -> None:
+    flow = Flow("people")
+    flow.sink("told", flow.table("people", Person))
+    told: list[Any] = []
+
+    def run(receive: Any) -> None:
+        ps.run(flow, {"people": ps.io.Rows(TICKS)}, {"told": Call(receive)}, checkpoint=tmp_path / "state")
+
+    def fail_at_the_deletion(tick: int, changes: Any) -> None:
+        if tick == 2:
+            raise ConnectionError("the receiver is down")
+
+    with pytest.raises(ConnectionError):
+        run(fail_at_the_deletion)
+    erase(tmp_path / "state")
+    (waiting,) = files_with(tmp_path)
+    assert waiting.startswith("state/outbox/")
+    run(lambda tick, changes: told.append((tick, [tuple(c.row) for c in changes])))
+    assert told == [(2, [(50, SECRET)])]
+    assert files_with(tmp_path) == []
+
+
+def test_a_row_that_was_set_aside_is_in_its_dead_letter_only(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text(f'{{"id": 1, "mail": "a"}}\n{{"id": "{SECRET}", "mail": "b"}}\n')
+    flow = Flow("people")
+    flow.sink("rows", flow.source("people", Person))
+    ps.run(
+        flow,
+        {"people": JsonFiles(tmp_path / "in", dead_letter=tmp_path / "dead")},
+        {"rows": Changelog(tmp_path / "log")},
+        checkpoint=tmp_path / "state",
+    )
+    assert files_with(tmp_path) == ["dead/tick=1-people.jsonl", "in/1.json"]
 
 
 def test_an_erasure_is_repeated_and_refused_elsewhere(tmp_path: Path) -> None:
