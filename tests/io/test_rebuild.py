@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,17 @@ def test_a_failed_rebuild_leaves_everything_as_it_was(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["changes", "state", "table"]
 
 
+def test_a_stopped_rebuild_replaces_nothing(tmp_path: Path) -> None:
+    run(tmp_path, OLD)
+
+    def stopped(checkpoint: str, sinks: Any) -> Any:
+        return replace(run(tmp_path, NEW, checkpoint, sinks), stopped_by=signal.SIGINT)
+
+    rebuild(tmp_path / "state", {}, sinks_in(tmp_path), stopped)
+    assert rows(tmp_path) == (totals_of(OLD),) * 2
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["changes", "state", "table"]
+
+
 def test_what_is_in_use_is_not_replaced(tmp_path: Path) -> None:
     run(tmp_path, OLD)
     lease = Lease.take(tmp_path / "state")
@@ -112,6 +125,28 @@ def test_skipped_files_stay_skipped_and_advice_names_the_checkpoint(tmp_path: Pa
     rebuild_in(tmp_path, source)
     assert rows(tmp_path) == ({1: 2},) * 2
     run(tmp_path, source)
+
+
+def test_a_folder_with_something_else_in_it_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path, OLD)
+    (tmp_path / "table" / "notes.txt").write_text("mine")
+    with pytest.raises(BadInput, match="table holds notes"):
+        new_and_again(tmp_path)
+    (tmp_path / "table" / "notes.txt").unlink()
+    shutil.rmtree(tmp_path / "state")
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "letter").write_text("mine")
+    with pytest.raises(BadInput, match="state holds letter"):
+        new_and_again(tmp_path)
+    (tmp_path / "state" / "letter").unlink()
+    monkeypatch.chdir(tmp_path / "state")
+    with pytest.raises(BadInput, match="state holds state"):
+        new_and_again(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    new_and_again(tmp_path)
+    assert rows(tmp_path) == (totals_of(NEW),) * 2
 
 
 def test_a_sink_that_is_no_folder_is_refused_by_name(tmp_path: Path) -> None:

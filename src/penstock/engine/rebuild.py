@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from penstock.engine.progress import RunResult
 
 _MARK = ".rebuilt"
+_OUTPUT = re.compile(r"tick=\d+|versions|current|buckets|[._].*")
+"""Names of entries of sinks; hidden ones belong to the writers and readers of the folder."""
 
 
 def rebuild(
@@ -48,14 +51,15 @@ def rebuild(
 
     run: runs the flow with the given checkpoint and sinks. Of files, and of sinks that keep nothing.
 
-    Raises `BadInput` for a sink that is not a local folder, and for a folder that is in use or cannot be
-    exchanged; `CheckpointInUse`; and the errors of `run`. The old folders are then unchanged.
+    Raises `BadInput` for a sink that is not a local folder, and for a folder that is in use, holds anything
+    else, or cannot be exchanged; `CheckpointInUse`; and the errors of `run`. The old folders then stay.
     """
     target = Path(os.path.realpath(local_path(checkpoint, "checkpoint")))
     finish_rebuild(target)
     _check_dead_letters(sources)
     targets = {name: _folder_of(name, sink) for name, sink in sinks.items()}
     swaps = {path: _aside(path) for path in (*targets.values(), target) if path is not None}
+    _check_only_output(target, swaps)
     missing = [path for path in swaps if not path.exists()]
     with ExitStack() as holding:
         if target.is_dir():
@@ -195,6 +199,27 @@ def _folder_of(name: str, sink: object) -> Path | None:
         fix="run with an empty checkpoint and another table or topic for this sink, then point readers at it",
         sink=name,
     )
+
+
+def _check_only_output(checkpoint: Path, swaps: Iterable[Path]) -> None:
+    """Raise `BadInput` for a folder with something else in it, which would be removed with the old output."""
+    for path in swaps:
+        names = sorted(os.listdir(path)) if path.is_dir() else []
+        if path == checkpoint:
+            foreign = names[:1] if "lease" not in names else []
+        else:
+            foreign = [name for name in names if not _OUTPUT.fullmatch(name)]
+        inside = [
+            other.name for other in (*swaps, Path.cwd()) if path in (other, *other.parents) and other != path
+        ]
+        inside += [path.name] if path == Path.cwd() else []
+        if foreign or inside:
+            raise BadInput(
+                f"{path} holds {(foreign or inside)[0]}, which no run has written as its own",
+                why="A rebuild replaces the whole folder, and removes the old one.",
+                fix="move it elsewhere, or give the checkpoint and each sink a folder of their own",
+                path=str(path),
+            )
 
 
 def _moved(sink: Any, swaps: Mapping[Path, Path]) -> Any:
