@@ -703,7 +703,7 @@ class _Drawing:
             lambda: self.of("int64", d) / self.of("int32", d),
             lambda: Call("try_divide", (self.of("int64", d), self.of("int32", d))),
             lambda: self.tried_cast(FLOAT64, d, "int32", "int64", "decimal", "bool"),
-            lambda: self.of(self.pick(*_INTEGERS, "float32", "decimal", "bool"), d).cast(float),
+            lambda: self.of(self.pick(*_INTEGERS, "float32", "decimal", "bool", "timestamp"), d).cast(float),
             lambda: Column("number").cast(float),
             lambda: self.of("timestamp", d).seconds_since(self.of("timestamp", d)),
             lambda: Column("inner").field("x"),

@@ -48,6 +48,8 @@ QUERIES = {
     "distinct decimals": "SELECT avg(DISTINCT CAST(a AS DECIMAL(5,2))) AS x FROM items",
     "distinct values with filters": "SELECT count(DISTINCT a) FILTER (WHERE id > 2) AS x,"
     " sum(DISTINCT a) FILTER (WHERE id > 3) AS y FROM items",
+    "means of times": "SELECT s, avg(timestamp_seconds(a)) AS x, avg(DISTINCT timestamp_micros(a)) AS y"
+    " FROM items GROUP BY s",
     "percentiles": "SELECT s, percentile(a, array(0.1, 0.5)) AS x, percentile(DISTINCT a, 0.3) AS y,"
     " percentile_cont(0.3) WITHIN GROUP (ORDER BY a DESC) AS z FROM items GROUP BY s",
     "discrete percentiles": "SELECT s, percentile_disc(0.3) WITHIN GROUP (ORDER BY a DESC) AS x,"

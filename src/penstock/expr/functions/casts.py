@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from penstock.expr.code_runtime import EPOCH, raise_overflow
@@ -41,7 +42,7 @@ from penstock.expr.types import (
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.widening import holds_all_of
 
-_SECOND = timedelta(seconds=1)
+_SECOND, _MICROSECOND = timedelta(seconds=1), timedelta(microseconds=1)
 _UTC = UTC
 
 
@@ -92,7 +93,12 @@ _WITHOUT_INTEGERS: _Pairs = {
     (TimestampNtzType, DateType): _Cast("{v}.date()"),
     (TimestampType, TimestampNtzType): _Cast("{v}.replace(tzinfo=None)"),
     (TimestampNtzType, TimestampType): _Cast("{v}.replace(tzinfo=x_utc)"),
-    (TimestampType, Int64Type): _Cast("x_seconds_of_timestamp({v})"),
+    (TimestampType, Float64Type): _Cast("x_float_seconds({v})"),
+    (TimestampType, Float32Type): _Cast("x_f32(x_float_seconds({v}))"),
+    (TimestampType, DecimalType): _Cast("x_decimal_of_float(x_float_seconds({v}), {shape})", fallible=True),
+    (Float64Type, TimestampType): _Cast("x_timestamp_of_float({v})", fallible=True),
+    (Float32Type, TimestampType): _Cast("x_timestamp_of_float({v})", fallible=True),
+    (DecimalType, TimestampType): _Cast("x_timestamp_of_decimal({v})", fallible=True),
 }
 _NARROWED = _Cast("{v}", fallible=True, checked=True)
 
@@ -105,6 +111,13 @@ def _of_integer(integer: type[IntegerType]) -> _Pairs:
         (integer, BoolType): _Cast("({v} != 0)"),
         (integer, StrType): _Cast("str({v})"),
         (integer, TimestampType): _Cast("x_timestamp_of_seconds({v})", fallible=True),
+        (TimestampType, integer): (
+            _Cast(
+                "x_seconds_of_timestamp({v})",
+                fallible=integer is not Int64Type,
+                checked=integer is not Int64Type,
+            )
+        ),
         (BoolType, integer): _Cast("int({v})"),
         (integer, Float32Type): _Cast("x_f32_of_exact({v})"),
         (Float64Type, integer): _Cast("x_int_of_float({v}, {bits})", fallible=True),
@@ -253,6 +266,31 @@ def seconds_of_timestamp(value: datetime) -> int:
     return (value - EPOCH) // _SECOND
 
 
+def float_seconds(value: datetime) -> float:
+    """Convert a timestamp to seconds since 1970, rounded to a float once."""
+    return (value - EPOCH) // _MICROSECOND / 1_000_000
+
+
+def timestamp_of_float(value: float) -> datetime:
+    """Convert seconds since 1970, of which less than a microsecond is cut off. Raises as for integers."""
+    micros = value * 1e6
+    if micros - micros != 0.0:
+        raise_overflow(value, "timestamp")
+    return _timestamp_of_micros(int(micros), value)
+
+
+def timestamp_of_decimal(value: Decimal) -> datetime:
+    """Convert seconds since 1970, of which less than a microsecond is cut off. Raises as for integers."""
+    return _timestamp_of_micros(int(value.scaleb(6)), value)
+
+
+def _timestamp_of_micros(micros: int, value: object) -> datetime:
+    try:
+        return EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        raise_overflow(value, "timestamp")
+
+
 def timestamp_of_seconds(value: int) -> datetime:
     """Convert seconds since 1970 to a timestamp. Raises outside the years 1 to 9999."""
     try:
@@ -275,6 +313,9 @@ NAMES: dict[str, Any] = {
     "x_int_of_float": int_of_float,
     "x_timestamp_of_date": timestamp_of_date,
     "x_seconds_of_timestamp": seconds_of_timestamp,
+    "x_float_seconds": float_seconds,
+    "x_timestamp_of_float": timestamp_of_float,
+    "x_timestamp_of_decimal": timestamp_of_decimal,
     "x_timestamp_of_seconds": timestamp_of_seconds,
 }
 
