@@ -127,6 +127,13 @@ WINDOWS = {
     "order by a subquery": "SELECT a, b FROM t ORDER BY (SELECT max(b) FROM u) - a, b, a LIMIT 2",
 }
 
+SINGLE_VALUES = {
+    "of groups": "SELECT a, (SELECT u.a + 1 FROM u WHERE u.a = t.a GROUP BY u.a) AS x FROM t",
+    "distinct": "SELECT a, (SELECT DISTINCT u.a * 2 FROM u WHERE u.a = t.a + 1) AS x FROM t WHERE b > 0",
+    "in a condition": "SELECT a FROM t WHERE b > (SELECT u.a FROM u WHERE u.a = t.a GROUP BY u.a)",
+    "with a count": "SELECT a, (SELECT count(*) FROM u WHERE u.a = t.a GROUP BY u.a) AS x FROM t",
+}
+
 QUERIES = {
     f"{kind}: {name}": text
     for kind, queries in (
@@ -135,6 +142,7 @@ QUERIES = {
         ("without tables", WITHOUT_TABLES),
         ("unread aggregates", UNREAD_AGGREGATES),
         ("windows", WINDOWS),
+        ("single values", SINGLE_VALUES),
     )
     for name, text in queries.items()
 }

@@ -152,6 +152,17 @@ def test_a_subquery_of_several_rows_is_no_value(spark: SparkSession) -> None:
         engine.tick(sales=[Sale(2, 9)])
 
 
+def test_a_correlated_subquery_of_several_rows_is_no_value(spark: SparkSession) -> None:
+    text = "SELECT id, (SELECT count FROM sales WHERE item = id GROUP BY count) AS n FROM items"
+    engine = ps.Engine(sql(text, tables={"items": Item, "sales": Sale}, spark=spark))
+    changes = engine.tick(
+        items=[Item(1, "a", 2), Item(2, "a", 2)], sales=[Sale(1, 7), Sale(1, 7), Sale(3, 1)]
+    )
+    assert sorted(change.row for change in changes["answer"]) == [(1, 7), (2, None)]
+    with pytest.raises(EvaluationError, match="more than one row"):
+        engine.tick(sales=[Sale(1, 9)])
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [

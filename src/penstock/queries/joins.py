@@ -10,6 +10,7 @@ from typing import Any
 from penstock.errors import UnsupportedQuery
 from penstock.expr.check import check
 from penstock.expr.tree import Call, Column, Expr, Literal
+from penstock.flow import aggregates
 from penstock.queries.catalyst_plan import CatalystNode, conjuncts, same_expression
 from penstock.queries.expressions import Scope, zero_of
 from penstock.queries.relations import (
@@ -38,6 +39,8 @@ def _join(node: CatalystNode, planner: Planner) -> Relation:
     if later:
         plain = [part for part in parts if part not in later]
         return filtered(_joined(left, right, kind, plain), later, planner)
+    if kind == "LeftSingle":
+        return _joined_single(left, right, parts)
     if kind == "RightOuter":
         swapped = _joined(right, left, "LeftOuter", parts)
         return Relation(swapped.stream, {**left.columns, **right.columns})
@@ -125,6 +128,41 @@ def _joined_not_in(left: Relation, right: Relation, equal: CatalystNode) -> Rela
     nulls = Relation(right.stream.filter(theirs.is_null()), right.columns)
     apart = _joined(_joined(known, right, "LeftAnti", [equal]), nulls, "LeftAnti", [])
     return Relation(apart.stream.union(_joined(unknown, right, "LeftAnti", []).stream), left.columns)
+
+
+def _joined_single(left: Relation, right: Relation, parts: Sequence[CatalystNode]) -> Relation:
+    """Join each row with the one that a correlated subquery has for it, or nulls; a second stops the tick."""
+    keys = [_equal_attribute(part, left, right) for part in parts]
+    if None in keys:
+        raise UnsupportedQuery(
+            "a subquery of one value that is correlated by more than columns that equal something",
+            fix="aggregate in it: SELECT max(...)",
+        )
+    by = {name: name for i, name in right.columns.items() if i in keys}
+    values = [name for name in right.columns.values() if name not in by]
+    rows = "right rows"
+    found = right.stream.group_by(*by).agg(
+        **{name: aggregates.min(Column(name)) for name in values}, **{rows: aggregates.count()}
+    )
+    joined = _joined(left, Relation(found, {**right.columns, _ROWS: rows}), "LeftOuter", parts)
+    many = Call("coalesce", (Column(rows), Literal(0)))
+    only = {name: Call("only_row", (Column(name), many)) for name in values}
+    columns = {**left.columns, **right.columns}
+    return _selected(joined.stream.with_columns(**only), columns)
+
+
+_ROWS = -1
+"""Id of no attribute."""
+
+
+def _equal_attribute(part: CatalystNode, left: Relation, right: Relation) -> int | None:
+    """Return the id of the attribute of the right side that a condition has equal something of the left."""
+    if _key(part, left, right) is None:
+        return None
+    theirs = [
+        each for each in part.children if each.kind == "AttributeReference" and each.expr_id in right.columns
+    ]
+    return theirs[0].expr_id if theirs else None
 
 
 def _on(left: AnyStream, right: AnyStream, on: Expr, kind: str) -> AnyStream:
