@@ -17,7 +17,8 @@ NOT_LARGER = {
     # One of the arguments, or a part of one or of the row.
     *("array_compact", "array_distinct", "array_except", "array_intersect", "array_max", "array_min"),
     *("array_remove", "array_sort", "btrim", "coalesce", "element", "element_at", "elt", "field", "filter"),
-    *("get", "greatest", "initcap", "least", "left", "ltrim", "map_entries", "map_filter", "map_keys"),
+    *("get", "greatest", "initcap", "least", "left", "ltrim", "ltrim_of", "map_entries", "map_filter"),
+    *("map_keys", "mask", "rtrim_of"),
     *("map_sort", "map_values", "only_row", "regexp_extract", "regexp_substr", "reverse", "right", "rtrim"),
     *("slice", "sort_array", "split_part", "substring", "substring_index", "translate", "trim"),
     *("try_element_at", "variable", "when", "is_in"),
@@ -35,7 +36,7 @@ OF_NUMBERS = {
     *("eq", "eq_null_safe", "exists", "floor", "forall", "ge", "gt", "hour", "is_nan"),
     *("is_not_null", "is_null", "le", "length", "like", "lt", "map_contains_key", "micros_since"),
     *("microsecond", "minute", "modulo", "month", "multiply", "ne", "negate", "not", "or"),
-    *("quarter", "round", "round_ceil", "round_floor", "second", "second_with_fraction"),
+    *("pmod", "quarter", "round", "round_ceil", "round_floor", "second", "second_with_fraction"),
     *("seconds_since", "shift", "shiftleft", "shiftright", "shiftrightunsigned", "starts_with"),
     *("subtract", "to_number", "truncate", "try_add", "try_divide", "try_modulo", "try_multiply"),
     *("try_subtract", "try_to_number", "tumble", "weekday", "year"),

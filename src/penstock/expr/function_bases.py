@@ -182,6 +182,12 @@ class FixedFunction(StrictFunction):
     approximate: bool = False
 
 
+def check_count(name: str, arguments: Arguments, count: int) -> None:
+    """Raise `Mismatch` unless there are as many arguments as a function takes."""
+    if len(arguments) != count:
+        raise Mismatch(f"{name} takes {count} arguments, got {len(arguments)}")
+
+
 def fixed(
     name: str,
     meaning: str,
@@ -202,6 +208,7 @@ def fixed(
     prepare = prepared or {}
 
     def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+        check_count(name, arguments, len(takes))
         types = tuple(fitting_type(name, a.type, want) for a, want in zip(arguments, takes, strict=True))
         for at in constant:
             if not isinstance(arguments[at], LiteralTerm):

@@ -18,6 +18,7 @@ from penstock.expr.types import (
     DATE,
     FLOAT32,
     FLOAT64,
+    INT32,
     INTEGERS,
     STR,
     TIMESTAMP,
@@ -142,8 +143,6 @@ lowers_plainly(
         "In": "is_in",
         "CreateArray": "array",
         "CreateMap": "map",
-        "StringTrimLeft": "ltrim",
-        "StringTrimRight": "rtrim",
         "StringLPad": "lpad",
         "StringRPad": "rpad",
         "InitCap": "initcap",
@@ -154,7 +153,6 @@ lowers_plainly(
         "StringInstr": "instr",
         "StringLocate": "locate",
         "Ascii": "ascii",
-        "Levenshtein": "levenshtein",
         "Md5": "md5",
         "Sha1": "sha1",
         "Crc32": "crc32",
@@ -381,6 +379,24 @@ def rounded(node: CatalystNode, scope: Scope, make: Callable[[Expr, int], Expr])
 def _trim(node: CatalystNode, scope: Scope) -> Expr:
     arguments = scope.lower_all(node.children)
     return Call("btrim" if len(arguments) > 1 else "trim", arguments)
+
+
+@lowers("StringTrimLeft", "StringTrimRight")
+def _trim_one_end(node: CatalystNode, scope: Scope) -> Expr:
+    arguments, name = scope.lower_all(node.children), "ltrim" if node.kind == "StringTrimLeft" else "rtrim"
+    return Call(f"{name}_of" if len(arguments) > 1 else name, arguments)
+
+
+@lowers("Levenshtein")
+def _levenshtein(node: CatalystNode, scope: Scope) -> Expr:
+    one, other, *most = scope.lower_all(node.children)
+    distance = Call("levenshtein", (one, other))
+    if not most:
+        return distance
+    # Beyond a given distance it is -1.
+    far = Call("gt", (distance, most[0]))
+    near = Call("when", (most[0].is_not_null(), distance, Literal(None)))
+    return Call("when", (far, typed_constant(-1, INT32), near))
 
 
 def orderings(orders: Iterable[CatalystNode], lower: Callable[[CatalystNode], Expr]) -> Iterator[Ordering]:

@@ -72,7 +72,7 @@ SHAPES: Mapping[str, CallSignature] = MappingProxyType(
         **_of(1, 1, "abs ceil floor negate not is_null is_not_null is_nan upper lower trim length try_eval"),
         **_of(1, 1, "year quarter month day day_of_week weekday day_of_year hour minute second microsecond"),
         **_of(2, 2, "add subtract multiply divide div modulo eq ne lt le gt ge eq_null_safe and or element"),
-        **_of(2, 2, "array_repeat only_row"),
+        **_of(2, 2, "array_repeat only_row ltrim_of rtrim_of"),
         **_of(2, 2, "try_add try_subtract try_multiply try_divide try_modulo"),
         **_of(2, 2, "contains starts_with ends_with micros_since seconds_since days_since"),
         **_of(2, 3, "like"),

@@ -11,7 +11,14 @@ from typing import Any
 from zlib import crc32
 
 from penstock.errors import EvaluationError
-from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, fixed
+from penstock.expr.function_bases import (
+    Emitter,
+    GuardedSource,
+    LazyFunction,
+    StrictFunction,
+    check_count,
+    fixed,
+)
 from penstock.expr.functions.arrays import joined_lists
 from penstock.expr.types import BOOL, BYTES, INT32, INT64, STR, DataType, ListType, MapType
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature
@@ -25,6 +32,7 @@ def _rule(what: str, result: DataType, *wanted: DataType) -> Rule:
     """Typing rule for fixed types. int32 parameters accept integers of any width."""
 
     def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+        check_count(what, arguments, len(wanted))
         for argument, want in zip(arguments, wanted, strict=True):
             fits = is_integer(argument.type) if want == INT32 else argument.type == want
             if not fits and argument.type != NULL:
@@ -394,6 +402,8 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed("ltrim", "The text without leading blanks.", (STR,), STR, "{0}.lstrip(' ')"),
     fixed("rtrim", "The text without trailing blanks.", (STR,), STR, "{0}.rstrip(' ')"),
+    StrictFunction("ltrim_of", _rule("ltrim_of", STR, STR, STR), _template("{0}.lstrip({1})")),
+    StrictFunction("rtrim_of", _rule("rtrim_of", STR, STR, STR), _template("{0}.rstrip({1})")),
     fixed("btrim", "The text without the given characters at both ends.", (STR, STR), STR, "{0}.strip({1})"),
     fixed(
         "lpad",

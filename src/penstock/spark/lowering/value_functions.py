@@ -215,6 +215,8 @@ VALUES: dict[str, Lowering] = {
     "try_multiply": _plain(F.try_multiply),
     "try_divide": _plain(F.try_divide),
     "try_modulo": _plain(F.try_mod),
+    "ltrim_of": _plain(lambda a, b: F.ltrim(a, b)),
+    "rtrim_of": _plain(lambda a, b: F.rtrim(a, b)),
     "btrim": _plain(lambda a, b: F.btrim(a, b)),
     "bitwise_and": _plain(lambda a, b: a.bitwiseAND(b)),
     "bitwise_or": _plain(lambda a, b: a.bitwiseOR(b)),
