@@ -128,24 +128,50 @@ def sha2(value: bytes, bits: int) -> str | None:
     return hashlib.new(f"sha{bits or 256}", value).hexdigest()
 
 
+_CHARSETS = {
+    "UTF-8": "utf-8",
+    "US-ASCII": "ascii",
+    "ISO-8859-1": "latin-1",
+    "UTF-16BE": "utf-16-be",
+    "UTF-16LE": "utf-16-le",
+    "UTF-16": "utf-16-be",
+    "UTF-32": "utf-32-be",
+}
+_MARKS = {
+    "UTF-16": ((b"\xfe\xff", "utf-16-be"), (b"\xff\xfe", "utf-16-le")),
+    "UTF-32": ((b"\x00\x00\xfe\xff", "utf-32-be"), (b"\xff\xfe\x00\x00", "utf-32-le")),
+}
+
+
 def decode_text(value: bytes, charset: str) -> str:
-    _need_utf8(charset)
+    codec, name = _codec(charset), charset.upper()
+    for mark, marked in _MARKS.get(name, ()):
+        if value.startswith(mark):
+            value, codec = value[len(mark) :], marked
+            break
     try:
-        return value.decode()
+        return value.decode(codec)
     except UnicodeDecodeError:
-        raise EvaluationError(f"{value[:20]!r} is not UTF-8 text") from None
+        raise EvaluationError(f"{value[:20]!r} is not {name} text") from None
 
 
 def encode_text(text: str, charset: str) -> bytes:
-    _need_utf8(charset)
-    return text.encode()
+    codec, name = _codec(charset), charset.upper()
+    try:
+        encoded = text.encode(codec)
+    except UnicodeEncodeError:
+        raise EvaluationError(f"{text[:20]!r} has characters that {name} has not") from None
+    # As in Java, this one alone begins with a mark.
+    return _MARKS[name][0][0] + encoded if name == "UTF-16" and text else encoded
 
 
-def _need_utf8(charset: str) -> None:
-    if charset.upper() != "UTF-8":
+def _codec(charset: str) -> str:
+    codec = _CHARSETS.get(charset.upper())
+    if codec is None:
         raise EvaluationError(
-            f"the encoding {charset!r}, which has no counterpart here", fix="only UTF-8 is supported"
+            f"the encoding {charset!r}, which Spark has not", fix=f"one of {', '.join(_CHARSETS)}"
         )
+    return codec
 
 
 def convert(text: str, base: int, to: int) -> str | None:
@@ -250,7 +276,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "encode",
-        "Bytes of the text; the encoding is UTF-8.",
+        "Bytes of the text in an encoding: UTF-8, -16, -16BE, -16LE, -32, US-ASCII or ISO-8859-1.",
         (STR, STR),
         BYTES,
         "x_encode_text({0}, {1})",
@@ -258,7 +284,7 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "decode",
-        "Text of the bytes; the encoding is UTF-8.",
+        "Text of bytes in an encoding, as of `encode`.",
         (BYTES, STR),
         STR,
         "x_decode_text({0}, {1})",
