@@ -807,6 +807,9 @@ class _Drawing:
             lambda: self.of(
                 self.pick("bool", *_INTEGERS, "decimal", "date", "timestamp", "timestamp_ntz"), d
             ).cast(str),
+            lambda: Call(self.pick("ltrim_of", "rtrim_of"), (text(), text())),
+            lambda: ps.array(text(), lit(None), text()).cast(str),
+            lambda: ps.struct(q=self.of(self.pick("timestamp", "int32"), d), r=self.texts(d)).cast(str),
             lambda: (self.of("int32", 0) / 8).cast(str),
             lambda: (self.of("int8", 0) / 8).cast(Float32).cast(str),
             lambda: text().cast(bytes).cast(str),

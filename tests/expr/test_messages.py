@@ -52,7 +52,7 @@ _WRONG: dict[str, Callable[[], Any]] = {
     "upper of a number": lambda: col.id.upper(),
     "length of a number": lambda: col.id.length(),
     "concat of a number": lambda: ps.concat(col.note, col.id),
-    "cast of a struct": lambda: col.address.cast(str),
+    "cast of a struct": lambda: col.address.cast(int),
     "cast of a date": lambda: col.at.to_date().cast(int),
     "unknown field": lambda: col.address.field("city"),
     "field of a number": lambda: col.id.field("x"),

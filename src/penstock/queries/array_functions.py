@@ -70,6 +70,11 @@ def _variable(node: CatalystNode, scope: Scope) -> Expr:
 @lowers("ArrayAggregate")
 def _aggregate(node: CatalystNode, scope: Scope) -> Expr:
     values, start, merge, finish = node.children
+    body, state, *element = merge.children
+    if isinstance(state.fields["dataType"], dict):
+        # Spark looks at the types of its fields only, not at their names.
+        named = CatalystNode("Cast", {"child": 0, "dataType": state.fields["dataType"]}, (body,))
+        merge = CatalystNode(merge.kind, merge.fields, (named, state, *element))
     functions = (merge,) if _is_identity(finish) else (merge, finish)
     return Call("aggregate", scope.lower_all((values, start, *functions)))
 

@@ -22,6 +22,7 @@ from penstock.expr.functions.maps import map_source
 from penstock.expr.text_casts import to_timestamp as timestamp_of_str
 from penstock.expr.types import (
     INTEGERS,
+    STR,
     AnyType,
     BoolType,
     BytesType,
@@ -36,8 +37,10 @@ from penstock.expr.types import (
     ListType,
     MapType,
     StrType,
+    StructType,
     TimestampNtzType,
     TimestampType,
+    parts_of,
 )
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.widening import holds_all_of
@@ -148,9 +151,26 @@ def _is_castable(source: DataType, target: DataType) -> bool:
     elif isinstance(source, ListType) and isinstance(target, ListType):
         castable = _is_castable(source.element, target.element)
         nullable = source.nullable or _makes_null(source.element, target.element)
+    elif isinstance(source, StructType) and isinstance(target, StructType):
+        return len(source.fields) == len(target.fields) and all(
+            _is_castable(a.type, b.type) and (b.nullable or not (a.nullable or _makes_null(a.type, b.type)))
+            for a, b in zip(source.fields, target.fields, strict=True)
+        )
     else:
-        return False
+        parts = parts_of(source)
+        return target == STR and bool(parts) and all(_is_castable(part, target) for part in parts)
     return castable and (target.nullable or not nullable)
+
+
+def _parts(source: DataType) -> list[tuple[DataType, bool]]:
+    """Return the types within a list, map or struct, and whether their values may be null."""
+    if isinstance(source, ListType):
+        return [(source.element, source.nullable)]
+    if isinstance(source, MapType):
+        return [(source.key, False), (source.value, source.nullable)]
+    if isinstance(source, StructType):
+        return [(each.type, each.nullable) for each in source.fields]
+    return []
 
 
 def _makes_null(source: DataType, target: DataType) -> bool:
@@ -180,8 +200,7 @@ def _rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
 def _cast(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     entry = _entry(call.arguments[0].type, call.type)
     if entry is None:
-        of_maps = isinstance(call.type, MapType)
-        return (_cast_entries if of_maps else _cast_elements)(emitter, call, operands[0])
+        return _NESTED[type(call.type)](emitter, call, operands[0])
     shape = emitter.constant(decimal_spec(call.type)) if isinstance(call.type, DecimalType) else ""
     bits = call.type.bits if isinstance(call.type, IntegerType) else 64
     source = entry.source.format(v=operands[0], shape=shape, bits=bits)
@@ -211,6 +230,54 @@ def _cast_entries(emitter: Emitter, call: CallTerm, entries: str) -> str:
     return _after(emitter, entries, made.format)
 
 
+def _cast_fields(emitter: Emitter, call: CallTerm, fields: str) -> str:
+    source, target = call.arguments[0].type, call.type
+    assert isinstance(source, StructType)
+    assert isinstance(target, StructType)
+    names = [emitter.fresh() for _ in source.fields]
+    casts = [
+        _cast_variable(emitter, name, mine.type, wanted.type, mine.nullable)
+        for name, mine, wanted in zip(names, source.fields, target.fields, strict=True)
+    ]
+    made = f"({', '.join(casts)},)"
+    return _after(emitter, fields, lambda again: f"[{made} for {', '.join(names)}, in ({again},)][0]")
+
+
+def _text(emitter: Emitter, call: CallTerm, value: str) -> str:
+    """Write a list as [1, null], a map as {1 -> a}, and a struct as {1, a}."""
+    source = call.arguments[0].type
+    names = [emitter.fresh() for _ in _parts(source)]
+    texts = [
+        _text_of_variable(emitter, name, part, nullable)
+        for name, (part, nullable) in zip(names, _parts(source), strict=True)
+    ]
+    first = ", ".join(names)
+    if isinstance(source, StructType):
+        each = f"[{', '.join(texts)}] for {first}, in "
+        return _after(emitter, value, lambda again: f"('{{' + ', '.join([{each}({again},)][0]) + '}}')")
+    if isinstance(source, MapType):
+        each = f"{texts[0]} + ' -> ' + {texts[1]}"
+        return _after(
+            emitter, value, lambda again: f"('{{' + ', '.join([{each} for {first} in {again}]) + '}}')"
+        )
+    return _after(
+        emitter, value, lambda again: f"('[' + ', '.join([{texts[0]} for {first} in {again}]) + ']')"
+    )
+
+
+def _text_of_variable(emitter: Emitter, name: str, source: DataType, nullable: bool) -> str:
+    text = _cast_variable(emitter, name, source, STR, False)
+    return f"('null' if {name} is None else {text})" if nullable else text
+
+
+_NESTED: dict[type[DataType], Callable[[Emitter, CallTerm, str], str]] = {
+    ListType: _cast_elements,
+    MapType: _cast_entries,
+    StructType: _cast_fields,
+    StrType: _text,
+}
+
+
 def _cast_variable(emitter: Emitter, name: str, source: DataType, target: DataType, nullable: bool) -> str:
     """Return the source of the cast of a variable of generated code."""
     variable = CallTerm(source, nullable, VARIABLE, (), (name,))
@@ -235,7 +302,12 @@ def _can_fail(source: DataType, target: DataType) -> bool:
     if entry is None and isinstance(source, MapType) and isinstance(target, MapType):
         # Different keys may become equal.
         return source.key != target.key or _can_fail(source.value, target.value)
-    return entry is not None and entry.fallible
+    if entry is None and isinstance(source, StructType) and isinstance(target, StructType):
+        pairs = zip(source.fields, target.fields, strict=True)
+        return any(_can_fail(mine.type, wanted.type) for mine, wanted in pairs)
+    if entry is None:
+        return any(_can_fail(part, target) for part in parts_of(source))
+    return entry.fallible
 
 
 CAST = StrictFunction(

@@ -13,7 +13,7 @@ from penstock.errors import EvaluationError
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, may_raise
 from penstock.expr.functions import arithmetic, casts
 from penstock.expr.literals import literal_source
-from penstock.expr.types import BOOL, BYTES, STR, TIMESTAMP, DecimalType, ListType, MapType
+from penstock.expr.types import BOOL, BYTES, STR, TIMESTAMP, DecimalType, ListType, MapType, StructType
 from penstock.expr.typing_rules import (
     Arguments,
     CallTerm,
@@ -99,6 +99,8 @@ def _refuse_without_failure(name: str, arguments: Arguments, signature: Signatur
         )
     if name == "try_cast" and isinstance(signature.result, ListType):
         raise Mismatch("try_cast of a list", fix="try_cast its elements: transform(xs, lambda x: ...)")
+    if name == "try_cast" and isinstance(signature.result, StructType):
+        raise Mismatch("try_cast of a struct", fix="try_cast its fields: struct(...)")
     if name == "try_add" and signature.result == STR:
         raise Mismatch("try_add needs numbers, got text", fix="concat(...)")
     if signature.arguments[0] == BYTES and signature.result == STR:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from penstock.expr.types import (
     ListType,
     MapType,
     StrType,
+    StructType,
     parts_of,
 )
 from penstock.expr.typing_rules import LiteralTerm
@@ -97,7 +99,24 @@ def _casted(value: Column, source: DataType, target: DataType) -> Column:
     if isinstance(source, MapType) and isinstance(target, MapType) and _entries_differ(source, target):
         # A cast of a map would keep keys that become equal.
         return F.map_from_entries(F.transform(F.map_entries(value), _cast_of_entries(source, target)))
+    if isinstance(source, StructType) and isinstance(target, StructType) and _is_special(source, target):
+        pairs = zip(source.fields, target.fields, strict=True)
+        fields = [_casted(value.getField(a.name), a.type, b.type).alias(b.name) for a, b in pairs]
+        return F.when(value.isNotNull(), F.struct(*fields))
+    if target == STR and (inside := _with_texts(source)) != source:
+        value = _casted(value, source, inside)
     return value.cast(spark_type(target))
+
+
+def _with_texts(source: DataType) -> DataType:
+    """Return a type with text for what within it becomes text by a special cast."""
+    if isinstance(source, ListType):
+        return replace(source, element=_with_texts(source.element))
+    if isinstance(source, MapType):
+        return replace(source, key=_with_texts(source.key), value=_with_texts(source.value))
+    if isinstance(source, StructType):
+        return StructType(tuple(replace(each, type=_with_texts(each.type)) for each in source.fields))
+    return STR if _is_special(source, STR) else source
 
 
 def _cast_of_entries(source: MapType, target: MapType) -> Callable[[Column], Column]:
@@ -118,6 +137,8 @@ def _is_special(source: DataType, target: DataType) -> bool:
         return _entries_differ(source, target)
     if isinstance(source, ListType) and isinstance(target, ListType):
         return _is_special(source.element, target.element)
+    if isinstance(source, StructType) and isinstance(target, StructType):
+        return any(_is_special(a.type, b.type) for a, b in zip(source.fields, target.fields, strict=True))
     return (type(source), type(target)) in _CASTS
 
 
