@@ -262,7 +262,11 @@ TIME: dict[str, Lowering] = {
         name: _in_utc(partial(F.call_function, name))
         for name in (
             *("date_format", "from_unixtime", "to_timestamp", "try_to_timestamp", "to_date", "try_to_date"),
-            *("unix_timestamp", "months_between", "make_timestamp", "try_make_timestamp"),
+            *("months_between", "make_timestamp", "try_make_timestamp"),
         )
     },
+    # Spark doesn't look at the pattern for dates and times; here it is an argument, null as others.
+    "unix_timestamp": _in_utc(
+        lambda value, pattern: F.when(pattern.isNotNull(), F.call_function("unix_timestamp", value, pattern))
+    ),
 }
