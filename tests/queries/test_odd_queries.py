@@ -64,6 +64,8 @@ RECURSIONS = {
     " WHERE n < 3) SELECT n FROM r",
     "EXCEPT": "WITH RECURSIVE r(n) AS (SELECT a FROM t UNION ALL (SELECT n + 1 FROM r WHERE n < 3 EXCEPT"
     " SELECT b FROM u)) SELECT n FROM r",
+    "INTERSECT itself": "WITH RECURSIVE r(n) AS (SELECT a FROM t UNION ALL (SELECT n + 1 FROM r WHERE n < 3"
+    " INTERSECT SELECT n + 1 FROM r WHERE n > 0)) SELECT n FROM r",
     "UNION within": "WITH RECURSIVE r(n) AS (SELECT a FROM t UNION ALL (SELECT n + 1 FROM r WHERE n < 3 UNION"
     " SELECT n + 2 FROM r WHERE n < 2)) SELECT * FROM r",
     "generator": "WITH RECURSIVE r(n) AS (SELECT a FROM t UNION ALL SELECT explode(array(n + 1, n + 2))"
@@ -162,6 +164,17 @@ REFUSED = {
     " SELECT b FROM u)) SELECT * FROM r": "through Union",
     "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + k FROM r, (VALUES (1), (2)) AS v(k))"
     " SELECT n FROM r LIMIT 100": "without end",
+} | {
+    f"WITH RECURSIVE r(n) AS (SELECT a FROM t UNION ALL {part}) SELECT n FROM r": reason
+    for part, reason in {
+        "(SELECT n + 1 FROM r WHERE n < 8 EXCEPT SELECT n FROM r)": "leaves out rows by its own",
+        "SELECT n + 1 FROM r WHERE n < 8 AND NOT EXISTS (SELECT 1 FROM r r2"
+        " WHERE r2.n = r.n + 1)": "leaves out rows by its own",
+        "SELECT n + 1 FROM r WHERE n < 8 AND n NOT IN (SELECT n + 1 FROM r)": "leaves out rows by its own",
+        "SELECT n + 1 FROM r WHERE n < 8 AND (n > 5 OR n IN (SELECT n FROM r))": "a part of a condition",
+        "(SELECT n + 1 FROM r WHERE n < 8 EXCEPT ALL SELECT n FROM r)": "through Aggregate",
+        "(SELECT n + 1 FROM r WHERE n < 8 INTERSECT ALL SELECT n + 1 FROM r)": "through Aggregate",
+    }.items()
 }
 
 

@@ -143,7 +143,7 @@ class _Loop:
         match node.kind:
             case "Project":
                 return _with(below, projectList=[*node.fields["projectList"], found[0]]), found[0]
-            case "Aggregate" if node.fields["groupingExpressions"]:
+            case "Aggregate" if node.fields["groupingExpressions"] and not _aggregates(node):
                 names = ("groupingExpressions", "aggregateExpressions")
                 return _with(below, **{each: [*node.fields[each], found[0]] for each in names}), found[0]
             case "Union" if len(found) == len(parts):
@@ -171,12 +171,16 @@ class _Loop:
             return node, right
         if left is None or right is None or not (inner or of_left):
             raise _refusal("whose rows are only looked up, by IN, EXISTS or an outer join")
+        if kind == "LeftAnti":
+            raise _refusal("that leaves out rows by its own, with EXCEPT, NOT EXISTS or NOT IN")
+        if kind == "ExistenceJoin":
+            raise _refusal("that looks for its own rows by EXISTS or IN, in a part of a condition")
         self.is_linear = False
         same: Tree = [{"class": "EqualTo", "num-children": 2}, *left, *right]
         given: Tree | None = node.fields.get("condition")
         condition = [{"class": "And", "num-children": 2}, *same, *given] if given else same
         joined = _with(node, condition=condition)
-        if of_left:
+        if kind == "LeftSemi":
             return joined, left
         others = [each for each in output_of(joined) if each not in (_id(left), _id(right))]
         return self._projected(joined, others, left), left
@@ -186,6 +190,12 @@ class _Loop:
         names = dict(zip(output_of(node), self.planner.output_names(node), strict=True))
         listed = [*(_attribute(names[each], each) for each in others), number]
         return CatalystNode("Project", {"projectList": listed}, (node,))
+
+
+def _aggregates(node: CatalystNode) -> bool:
+    """Return whether an Aggregate computes more than its groups, as EXCEPT ALL does."""
+    trees: list[Tree] = node.fields["aggregateExpressions"]
+    return any(part["class"].endswith(".AggregateExpression") for tree in trees for part in tree)
 
 
 def _attribute(name: str, expr_id: int) -> Tree:
