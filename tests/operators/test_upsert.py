@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import col
 from penstock.analysis.fingerprints import describe_nodes
+from penstock.engine import upserts
 from penstock.errors import BadFlow, EvaluationError, NeedNotMet, RecordMisfit, WrongType
 from penstock.testing import Backend, check_ticks
 
@@ -175,6 +177,28 @@ def test_a_row_wins_against_a_deletion_of_an_older_one(backend: Backend) -> None
         14   | 4 lou 6 I                       | + 4 zoe
     """,
     )
+
+
+@pytest.mark.parametrize(("deletes", "most"), [(False, 0), (True, 2)])
+def test_older_rows_are_digested_only_where_a_deletion_may_follow_and_once_a_tick(
+    deletes: bool, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digested: list[bytes] = []
+
+    def counted(data: bytes, digest_size: int) -> Any:
+        digested.append(data)
+        return blake2b(data, digest_size=digest_size)
+
+    monkeypatch.setattr(upserts, "blake2b", counted)
+    flow = ps.Flow("f")
+    given = flow.source("records", Record)
+    latest = rows(given, sequence="at") if deletes else given.upsert("id", sequence="at")
+    flow.sink("out", latest)
+    engine = ps.Engine(flow)
+    engine.tick(records=[Record(key, "ann", at, "I") for at in range(9) for key in (1, 2)])
+    assert len(digested) == most
+    engine.tick(records=[Record(key, "ann", 8, "I") for key in (1, 2)])
+    assert len(digested) == most
 
 
 class Committed(NamedTuple):

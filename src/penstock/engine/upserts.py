@@ -107,11 +107,13 @@ class TieRule:
     """How a row and a deletion of one sequence are ordered (see `UpsertRule`).
 
     version: position of the sequence in rows, if they have it. trust: of different rows, the greatest wins.
+    may_delete: whether records may delete; if none does, nothing has to be known of older rows.
     """
 
     version: int | None
     commits: bool
     trust: bool
+    may_delete: bool
 
     def digest(self, row: Any) -> bytes:
         """Return what equal rows have in common, whatever their sequence."""
@@ -129,13 +131,18 @@ class Sequenced:
     Which row is shown depends on the set of the records alone, unless they have places.
     """
 
-    __slots__ = ("_deletions", "_older", "_row", "_rows", "before", "place", "sequence", "shown", "stored")
+    __slots__ = (
+        *("_deletions", "_older", "_older_row", "_row", "_rows"),
+        *("before", "place", "sequence", "shown", "stored"),
+    )
 
     def __init__(self, stored: tuple[Any, ...] | None) -> None:
         self.stored = stored
         self.sequence, self.shown = (None, None) if stored is None else stored[:2]
         self.before = self._row = self.shown
         self._older: tuple[Any, tuple[bytes, ...]] | None = None
+        # A row of the next older sequence without its digest, which most never need.
+        self._older_row: Any = None
         self._rows: tuple[bytes, ...] = ()
         self._deletions: tuple[bytes | None, ...] = ()
         self.place: Any = None
@@ -144,13 +151,12 @@ class Sequenced:
         if stored is not None and len(stored) > 3:
             self._row, self._rows, self._deletions = stored[3:]
 
-    def to_stored(self) -> tuple[Any, ...]:
+    def to_stored(self, rule: TieRule) -> tuple[Any, ...]:
         """Return what to store of the key."""
+        older = self._digested(rule)
         if self._rows or self._deletions:
-            return self.sequence, self.shown, self._older, self._row, self._rows, self._deletions
-        return (
-            (self.sequence, self.shown) if self._older is None else (self.sequence, self.shown, self._older)
-        )
+            return self.sequence, self.shown, older, self._row, self._rows, self._deletions
+        return (self.sequence, self.shown) if older is None else (self.sequence, self.shown, older)
 
     def apply(
         self, row: Any, sequence: Any, image: Any, place: Any, rule: TieRule, texts: MisfitTexts
@@ -167,10 +173,11 @@ class Sequenced:
             )
         last = self.sequence
         # Where position or kind decides, nothing has to be known of older rows.
-        alone = rule.commits or place is not None
+        alone = rule.commits or place is not None or not rule.may_delete
         if last is None or sequence > last:
             if self._row is not None:
-                self._older = None if alone else (last, self._digests(rule))
+                self._older = None if alone else (last, self._rows)
+                self._older_row = None if alone or self._rows else self._row
             self.sequence, self.place, self._row = sequence, place, row
             self._rows = self._deletions = ()
             if row is None and image is not None and not alone:
@@ -178,8 +185,10 @@ class Sequenced:
         elif sequence < last:
             if row is None or alone:
                 return None
-            if self._older is None or sequence >= self._older[0]:
-                same = () if self._older is None or sequence > self._older[0] else self._older[1]
+            if self._older is None or sequence > self._older[0]:
+                self._older, self._older_row = (sequence, ()), row
+            elif sequence == self._older[0] and row != self._older_row:
+                _, same = self._digested(rule) or self._older
                 self._older = sequence, _with(same, rule.digest(row))
         else:
             reason = self._tie(row, image, place, rule, texts)
@@ -206,19 +215,25 @@ class Sequenced:
         elif self._row is None:
             self._row, self._deletions = row, self._deletions or (None,)
         elif row != self._row:
-            self._rows = _with(self._digests(rule), rule.digest(row))
+            if rule.may_delete:
+                self._rows = _with(self._rows or (rule.digest(self._row),), rule.digest(row))
             self._row = max(row, self._row, key=any_key)
         return None
 
-    def _digests(self, rule: TieRule) -> tuple[bytes, ...]:
-        return self._rows or (rule.digest(self._row),)
+    def _digested(self, rule: TieRule) -> tuple[Any, tuple[bytes, ...]] | None:
+        """Return the next older sequence with the digests of all its rows."""
+        if self._older is not None and self._older_row is not None:
+            self._older = self._older[0], _with(self._older[1], rule.digest(self._older_row))
+            self._older_row = None
+        return self._older
 
     def _stays(self, rule: TieRule) -> bool:
         """Return whether the row of the last sequence wins against the deletions of it."""
-        if self._row is None or self._older is None:
+        older = self._digested(rule)
+        if self._row is None or older is None:
             return False
         own = rule.digest(self._row)
-        return own not in self._deletions or own in self._older[1]
+        return own not in self._deletions or own in older[1]
 
 
 def _with(those: tuple[Any, ...], one: Any) -> tuple[Any, ...]:

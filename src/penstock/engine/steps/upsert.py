@@ -57,7 +57,8 @@ class KeyedRecordsStep(Step):
         assert isinstance(rows, StructType)
         names = [field.name for field in rows.fields]
         version = None if rule.version is None else names.index(rule.version)
-        return TieRule(version, rule.commits, rule.on_misfit is OnMisfit.TRUST_KEY)
+        may_delete = rule.image is not None or check(rule.row, self.input_schema()).nullable
+        return TieRule(version, rule.commits, rule.on_misfit is OnMisfit.TRUST_KEY, may_delete)
 
     def slots(self) -> tuple[Slot, ...]:
         rows = Slot(f"{self.node.id}.rows")
@@ -148,7 +149,9 @@ class KeyedRecordsStep(Step):
                 code.line(f"{before}, {after} = {own}")
             else:
                 kept = writer.fresh("kept")
-                code.line(f"{before}, {after}, {kept} = {own}.before, {own}.shown, {own}.to_stored()")
+                code.line(
+                    f"{before}, {after}, {kept} = {own}.before, {own}.shown, {own}.to_stored({self.ties})"
+                )
                 with code.block(f"if {kept} != {own}.stored:"):
                     code.line(f"{slot}[{key}] = {kept}")
                     if self._calendar is not None:

@@ -224,8 +224,9 @@ class Upsert(KeyedRecords):
 
     State: the row of each key, and with a sequence that of its last record, which is kept when the row is
     deleted (a tombstone), so that an older record cannot bring it back: for good, or with `tombstones` until
-    the highest sequence of all keys is so far ahead of it. For records without a place also a digest of the
-    row before, and the row that lost against a deletion of its sequence. An empty tick emits nothing.
+    the highest sequence of all keys is so far ahead of it. For records without a place, if they may delete,
+    also a digest of the row before, and the row that lost against a deletion of its sequence. An empty tick
+    emits nothing.
 
     >>> from dataclasses import dataclass
     >>> import penstock as ps
