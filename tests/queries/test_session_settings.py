@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import penstock as ps
-from penstock.errors import UnsupportedQuery
+from penstock.errors import NoFixpoint, UnsupportedQuery
 from penstock.queries.session_settings import ASSUMED
 from tests.queries.spark_answers import check_answer, empty_frame
 from tests.queries.test_constructs import TABLES, Event, Item, draw
 
 F = pytest.importorskip("pyspark.sql.functions")
+Py4JJavaError = pytest.importorskip("py4j.protocol").Py4JJavaError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -193,3 +194,24 @@ def test_settings_that_act_in_planning_are_in_the_plan(
         return session.sql(text)
 
     check_answer(session, flow, answer, TABLES, draw, 1)
+
+
+@pytest.mark.parametrize("setting", [None, "3", "-1"])
+@pytest.mark.parametrize("level", ["", "MAX RECURSION LEVEL 5"])
+def test_a_recursion_has_as_many_levels_as_in_spark(
+    spark: SparkSession, setting: str | None, level: str
+) -> None:
+    session = session_with(spark, {} if setting is None else {"spark.sql.cteRecursionLevelLimit": setting})
+    levels = 5 if level else {None: 100, "3": 3, "-1": None}[setting]
+    for last in (150,) if levels is None else (levels - 1, levels):
+        text = f"WITH RECURSIVE r(n) {level} AS (SELECT 0 UNION ALL SELECT n + 1 FROM r WHERE n < {last})"
+        text += " SELECT n FROM r"
+        engine = ps.Engine(ps.sql(text, tables=TABLES, spark=session))
+        if last == levels:
+            with pytest.raises(NoFixpoint):
+                engine.tick()
+            with pytest.raises(Py4JJavaError, match="RECURSION_LEVEL_LIMIT"):
+                session.sql(text).collect()
+        else:
+            shown = sorted(change.row[0] for change in engine.tick()["answer"])
+            assert shown == sorted(row.n for row in session.sql(text).collect()) == [*range(last + 1)]

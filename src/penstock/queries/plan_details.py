@@ -252,6 +252,13 @@ def _options(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
 
 Detail: TypeAlias = Callable[[PlanNode, PlanInputs], Iterator[tuple[str, Any]]]
 
+
+def _depth(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield the most rounds of a recursion: the session's limit, if the query has none."""
+    if node.fields.get("maxDepth") is None:
+        yield "maxDepth", int(inputs.session.conf.get("spark.sql.cteRecursionLevelLimit") or "100")
+
+
 _DETAILS: dict[str, Detail] = {
     **dict.fromkeys(RELATIONS, _relation),
     "Expand": _projections,
@@ -262,6 +269,7 @@ _DETAILS: dict[str, Detail] = {
     "PythonUDF": _function,
     "PythonUDAF": _function,
     "PivotFirst": _pivot_values,
+    "UnionLoop": _depth,
     "Like": lambda node, inputs: iter([(ESCAPE, node.tree.escapeChar())]),
     "JsonToStructs": _options,
     **dict.fromkeys(("LikeAll", "LikeAny", "NotLikeAll", "NotLikeAny"), _patterns),
