@@ -222,3 +222,52 @@ def test_a_column_of_files_that_a_query_does_not_read_may_come_and_go(project: P
     report = project.run()
     assert (why(report, "sums"), rows_read(report, "sums")) == ("", 1)
     assert project.rows("sums") == Counter({("de", 30): 1, ("fr", 20): 1, ("it", 20): 1})
+
+
+CSV = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+
+spark = SparkSession.active()
+
+def read():
+    return spark.read.READ.csv("in")
+
+@dp.materialized_view
+def counts():
+    return read().groupBy("b").count()
+
+@dp.materialized_view
+def row_by_row():
+    return read().select("b")
+"""
+
+
+def test_a_column_of_a_csv_file_that_a_query_does_not_read_moves_the_others(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    text = CSV.replace("READ", "options(header=True, inferSchema=True)")
+    project = Project.new(tmp_path / "project", spark, a_py=text)
+    (project.root / "in").mkdir()
+    file = project.root / "in/1.csv"
+    file.write_text("a,b\n1,2\n4,5\n")
+    project.run()
+    assert project.rows("counts") == Counter({(2, 1): 1, (5, 1): 1})
+    file.unlink()
+    file.write_text("a,x,b\n1,7,2\n4,7,5\n")
+    assert set(states(project.run()).values()) == {"COMPLETED"}
+    assert project.rows("counts") == Counter({(2, 1): 1, (5, 1): 1})
+    assert project.rows("row_by_row") == Counter({(2,): 1, (5,): 1})
+
+
+def test_a_corrected_schema_of_csv_files_moves_the_columns(tmp_path: Path, spark: SparkSession) -> None:
+    project = Project.new(tmp_path / "project", spark, a_py=CSV.replace("READ", 'schema("a INT, b INT")'))
+    (project.root / "in").mkdir()
+    (project.root / "in/1.csv").write_text("1,7,2\n4,7,5\n")
+    project.run()
+    assert project.rows("row_by_row") == Counter({(7,): 2})
+    project.write("a.py", CSV.replace("READ", 'schema("a INT, x INT, b INT")'))
+    report = project.run()
+    assert "its query has changed (" in why(report, "row_by_row")
+    assert project.rows("row_by_row") == Counter({(2,): 1, (5,): 1})
+    assert project.rows("counts") == Counter({(2, 1): 1, (5, 1): 1})

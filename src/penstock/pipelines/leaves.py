@@ -81,6 +81,11 @@ class FilesLeaf(Leaf):
         return self.reading.startswith("Parquet ")
 
     @property
+    def has_named_columns(self) -> bool:
+        """Whether a column of a file is found by its name, whichever others there are."""
+        return self.reading.startswith(("JSON ", "Parquet ", "XML "))
+
+    @property
     def incomparable(self) -> str:
         """Why a content cannot be compared with one that lies elsewhere; empty if it can."""
         if "_metadata#" in self.node.output().toString():
@@ -131,7 +136,8 @@ def text_of(
 ) -> list[tuple[int, str, str]]:
     """Return a plan as lines of depth, name and text. A relation is what it reads, wherever that lies.
 
-    Columns of files that the query does not read are left out.
+    Columns of files that the query does not read are left out where they have names: in other formats, such
+    as CSV, they say where the others are.
     """
     read = _numbers_read(plan)
     return [line for each in with_subqueries(plan) for line in _lines(each, datasets, session, read, depth=0)]
@@ -154,7 +160,8 @@ def _lines(
         yield depth, kind, node.simpleString(_MOST_FIELDS)
     elif isinstance(leaf, FilesLeaf):
         form = leaf.reading.removesuffix(leaf.relation.schema().json())
-        yield depth, f"input {leaf.key}", f"{leaf.key} {form} {_columns_read(node, read)}"
+        columns = _columns_read(node, read if leaf.has_named_columns else None)
+        yield depth, f"input {leaf.key}", f"{leaf.key} {form} {columns}"
     else:
         yield depth, f"input {leaf.key}", f"{leaf.key} {node.output().toString()}"
     for child in items(node.children()):
