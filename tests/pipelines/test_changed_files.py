@@ -271,3 +271,25 @@ def test_a_corrected_schema_of_csv_files_moves_the_columns(tmp_path: Path, spark
     assert "its query has changed (" in why(report, "row_by_row")
     assert project.rows("row_by_row") == Counter({(2,): 1, (5,): 1})
     assert project.rows("counts") == Counter({(2, 1): 1, (5, 1): 1})
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "SELECT id, _metadata.file_name AS name FROM json.`in`",
+        "SELECT 1 AS id, substring(path, -6) AS name FROM binaryFile.`in`",
+    ],
+)
+def test_the_name_of_a_file_is_read_anew(read: str, tmp_path: Path, spark: SparkSession) -> None:
+    text = f"""
+        CREATE MATERIALIZED VIEW ids AS SELECT id FROM json.`in`;
+        CREATE MATERIALIZED VIEW names AS {read};
+    """
+    project = Project.new(tmp_path / "project", spark, a_sql=text)
+    file = project.add("in", 1, [{"id": 1}])
+    project.run()
+    assert project.rows("names") == Counter({(1, "1.json"): 1})
+    file.rename(file.with_name("2.json"))
+    report = project.run()
+    assert project.rows("names") == Counter({(1, "2.json"): 1})
+    assert rows_read(report, "ids") == 0

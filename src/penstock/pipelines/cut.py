@@ -201,7 +201,12 @@ class Cut:
             return FileChanges(frozenset(now.keys() - was), frozenset())
         came = {path for path, mark in now.items() if was.get(path) != mark}
         gone = {path for path, mark in was.items() if now.get(path) != mark}
-        moved = {(os.path.dirname(path), self.inputs.digest(path, now[path])): path for path in came}
+        # What sees the name of a file has other rows under another one.
+        moved = (
+            {}
+            if leaf.incomparable
+            else {(os.path.dirname(path), self.inputs.digest(path, now[path])): path for path in came}
+        )
         for path in sorted(gone):
             digest = self.inputs.digest(path, was[path])
             at = moved.pop((os.path.dirname(path), digest), None) if digest else None

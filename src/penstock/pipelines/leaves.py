@@ -76,21 +76,25 @@ class FilesLeaf(Leaf):
     reading: str
 
     @property
+    def _form(self) -> str:
+        return self.reading.partition(" ")[0].lower()
+
+    @property
     def knows_its_rows(self) -> bool:
         """Whether the files tell how many rows they hold."""
-        return self.reading.startswith("Parquet ")
+        return self._form == "parquet"
 
     @property
     def has_named_columns(self) -> bool:
         """Whether a column of a file is found by its name, whichever others there are."""
-        return self.reading.startswith(("JSON ", "Parquet ", "XML "))
+        return self._form in ("json", "parquet", "xml")
 
     @property
     def incomparable(self) -> str:
         """Why a content cannot be compared with one that lies elsewhere; empty if it can."""
         if "_metadata#" in self.node.output().toString():
             return "the query reads _metadata"
-        if self.reading.startswith("BinaryFile "):
+        if self._form == "binaryfile":
             return "the rows of the format binaryFile tell the time of the file"
         if self.relation.partitionSchema().size() and self.relation.options().contains("basePath"):
             return "it is read with the option basePath"
