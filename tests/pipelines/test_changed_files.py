@@ -206,8 +206,8 @@ def test_the_reason_of_what_is_made_from_all_rows(tmp_path: Path, spark: SparkSe
     assert f"its query has changed (Join, input files {project.root / 'shops'}" in why(report, "sums")
 
     spec = project.root / "spark-pipeline.yml"
-    spec.write_text(spec.read_text() + "configuration: {spark.sql.legacy.timeParserPolicy: LEGACY}\n")
-    assert "spark.sql.legacy.timeParserPolicy is LEGACY, was CORRECTED" in why(project.run(), "sums")
+    spec.write_text(spec.read_text() + "configuration: {spark.sql.caseSensitive: 'true'}\n")
+    assert "spark.sql.caseSensitive is true, was false" in why(project.run(), "sums")
 
 
 def test_a_column_of_files_that_a_query_does_not_read_may_come_and_go(project: Project) -> None:

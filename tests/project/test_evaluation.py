@@ -27,6 +27,7 @@ LOADERS = {"pickle", "cloudpickle", "marshal", "shelve", "dill"}
 _GENERATED = "code that we write from a checked flow; names in it are ours, values stand in its namespace"
 _BY_NAME = "a name out of a table of ours"
 _OWN_PROCESS = "bytes between a driver and its own tasks, which run the user's functions anyway"
+_OWN_FUNCTIONS = "functions of the user's project, pickled by this process just before"
 _ANNOTATIONS = "annotations of classes and functions, ours or of the user's own program"
 
 JUDGED = {
@@ -44,6 +45,7 @@ JUDGED = {
     ("engine/columnar/columnar_flow.py", "compile"): _GENERATED,
     ("engine/columnar/columnar_flow.py", "exec"): _GENERATED,
     ("engine/explained_errors.py", "eval"): "names of variables of generated code",
+    ("engine/live_table.py", "import_module"): "a fixed name of ours",
     ("engine/program.py", "compile"): _GENERATED,
     ("engine/program.py", "exec"): _GENERATED,
     ("engine/signals/module.py", "compile"): _GENERATED,
@@ -58,8 +60,8 @@ JUDGED = {
     ("flow/fold_arguments.py", "get_type_hints"): _ANNOTATIONS,
     ("io/files/json_values.py", "exec"): _GENERATED,
     ("requirements.py", "import_module"): _BY_NAME,
-    ("pipelines/plans.py", "loads"): "functions of the user's project, pickled by this process just before",
     ("pipelines/python_files.py", "exec_module"): "the user's own project, which is to be run",
+    ("pipelines/table_fingerprints.py", "loads"): _OWN_FUNCTIONS,
     ("pull/__init__.py", "import_module"): _BY_NAME,
     ("shown.py", "import_module"): _BY_NAME,
     ("spark/batch/in_process_subplans.py", "loads"): _OWN_PROCESS,

@@ -64,7 +64,7 @@ class TableEntry:
     generation:  of its state; 0 without one. tick: of the state, whose changes are in the version.
     positions:   of its flows, by name: how far each input was read, by its key.
     costs:       what its last updates took (`costs.Costs`).
-    parts:       of what the fingerprint was made (`fingerprints`).
+    parts:       of what the fingerprint was made (`table_fingerprints`).
     """
 
     version: int

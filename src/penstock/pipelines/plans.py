@@ -14,11 +14,11 @@ from penstock.pipelines.auto_cdc import TOMBSTONES
 from penstock.pipelines.definitions import Dataset, Kind, TableName
 from penstock.pipelines.errors import BadDefinition, NotIncremental, Report, reporting
 from penstock.pipelines.event_order import why_refused
-from penstock.pipelines.fingerprints import digest_of, parts_of
 from penstock.pipelines.graph import AnalysedQuery, Graph, Table
 from penstock.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, UnversionedLeaf
 from penstock.pipelines.policy import POLICY, Policy, parse_policy
 from penstock.pipelines.sinks import check_sink
+from penstock.pipelines.table_fingerprints import digest_of, parts_of
 from penstock.queries.current_time import reads_current_time
 from penstock.queries.plan_details import items, with_subqueries
 from penstock.queries.query import flow_over_leaves

@@ -18,11 +18,11 @@ from penstock.pipelines.cut import Cut, Positions
 from penstock.pipelines.definitions import RESERVED, Kind
 from penstock.pipelines.errors import PipelineError
 from penstock.pipelines.event_order import in_time_order
-from penstock.pipelines.fingerprints import changes_between
 from penstock.pipelines.graph import AnalysedQuery, Table, no_rows, settings
 from penstock.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, with_leaves
 from penstock.pipelines.plans import ANSWER, Method, TablePlan
 from penstock.pipelines.sinks import stage
+from penstock.pipelines.table_fingerprints import changes_between
 from penstock.pipelines.table_state import TableState
 from penstock.pipelines.versions import (
     WEIGHT,
