@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -63,3 +64,59 @@ def test_what_a_table_has_not_read_stays_and_is_told(tmp_path: Path, spark: Spar
     assert project.rows("same") == Counter([("p",)])
     done = CliRunner().invoke(app, ["pipeline", "compact", "--erase", "--spec", spec])
     assert (done.exit_code, files_with(project.root / "storage")) == (0, [])
+
+
+def test_what_a_table_has_not_read_of_files_stays_and_is_told(tmp_path: Path, spark: SparkSession) -> None:
+    text = """
+        CREATE MATERIALIZED VIEW a AS SELECT count(*) AS n FROM json.`in`;
+        CREATE MATERIALIZED VIEW b AS SELECT id FROM json.`in`;
+    """
+    project = Project.new(tmp_path / "project", spark, a_sql=text)
+    project.add("in", 1, [{"id": 1, "mail": "p"}, {"id": 2, "mail": SECRET}])
+    project.run()
+    project.add("in", 1, [{"id": 1, "mail": "p"}])
+    project.run("b")
+    spec = str(project.root / "spark-pipeline.yml")
+    done = CliRunner().invoke(app, ["pipeline", "compact", "--erase", "--spec", spec])
+    assert done.exit_code == 1
+    assert done.output.startswith("not erased: spark_catalog.default.a has not read all changes of what it ")
+    assert "default.b" not in done.output
+    project.run()
+    done = CliRunner().invoke(app, ["pipeline", "compact", "--erase", "--spec", spec])
+    assert (done.exit_code, done.output, files_with(project.root / "storage")) == (0, "erased\n", [])
+
+
+DELTA = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+
+people = SparkSession.active().read.format("delta")
+
+@dp.materialized_view
+def n():
+    return people.load("PEOPLE").groupBy().count()
+
+@dp.materialized_view
+def was():
+    return people.option("versionAsOf", 0).load("PEOPLE").groupBy().count()
+"""
+
+
+def test_what_a_table_has_not_read_of_a_delta_table_stays_and_is_told(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    people = str(tmp_path / "people")
+    project = Project.new(tmp_path / "project", spark, a_py=DELTA.replace("PEOPLE", people))
+    deltalake.write_deltalake(people, pa.table({"id": [1, 2], "mail": ["p", SECRET]}))
+    project.run()
+    spec = str(project.root / "spark-pipeline.yml")
+    assert CliRunner().invoke(app, ["pipeline", "compact", "--erase", "--spec", spec]).exit_code == 0
+    deltalake.DeltaTable(people).delete("id = 2")
+    done = CliRunner().invoke(app, ["pipeline", "compact", "--erase", "--spec", spec])
+    assert done.exit_code == 1
+    assert "not erased: spark_catalog.default.n has not read" in done.output
+    assert "default.was" not in done.output
+    project.run()
+    done = CliRunner().invoke(app, ["pipeline", "compact", "--erase", "--spec", spec])
+    assert (done.exit_code, done.output) == (0, "erased\n")

@@ -111,6 +111,11 @@ class InputFiles:
         kept = self._place(path, mark)
         return kept if _mark_of(kept) == mark else None
 
+    def is_current(self, path: str, mark: FileMark) -> bool:
+        """Return whether a file still has the content of a mark, as far as its size and time tell."""
+        known = self.known.get(path)
+        return _mark_of(path) == (known.seen if known is not None and known.mark == mark else mark)
+
     def base(self, root: str) -> str:
         """Return the folder in which contents lie as their files do in `root`."""
         return f"{self.folder / 'of'}{root}"

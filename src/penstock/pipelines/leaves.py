@@ -311,6 +311,15 @@ def _delta(node: Any, table: DeltaTable) -> DeltaLeaf:
     return DeltaLeaf(node, node.isStreaming(), key, key, table.path, table.version)
 
 
+_DELTA_KEY = re.compile(r"(?:stream of )?Delta table (.*?)(, version \d+)?(?: \(\d+\))?")
+
+
+def delta_path_of(key: str) -> str | None:
+    """Return the path of the Delta table of whose newest version a key is; None for any other key."""
+    found = _DELTA_KEY.fullmatch(key)
+    return None if found is None or found[2] else found[1]
+
+
 def _is_of_files(relation: Any, session: SparkSession) -> bool:
     """Return whether a relation is one of files, and these are as Spark itself lists them.
 

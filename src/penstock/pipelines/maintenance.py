@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from penstock.errors import UnreadableSource
 from penstock.io.delivery.atomic_files import published_ticks
+from penstock.io.delta.log import DeltaLog
 from penstock.io.files.compaction import erase as erase_changelog
-from penstock.pipelines.catalog import Catalog, TableEntry
+from penstock.pipelines.catalog import Catalog, Position, TableEntry
 from penstock.pipelines.definitions import CHANGELOG, DELTA, TableName, name_of_text
 from penstock.pipelines.errors import BadDefinition, UnknownDataset
 from penstock.pipelines.graph import Graph
 from penstock.pipelines.input_files import InputFiles
+from penstock.pipelines.leaves import delta_path_of
 from penstock.pipelines.run import orphans_of, planned
 from penstock.pipelines.table_state import TableState
 from penstock.pipelines.update import DELIVERY
@@ -41,21 +44,22 @@ def drop(spec: PipelineSpec, spark: SparkSession, names: Sequence[str], *, orpha
 def erase(spec: PipelineSpec) -> list[str]:
     """Remove from a storage all values that no current row has; return what stays nevertheless.
 
-    Changes stay where a table has not read them. Raises `PipelineInUse`, `CatalogDamaged` and
-    `CheckpointDamaged`.
+    Changes, and earlier contents of input files, stay where a table has not read what came after. Raises
+    `PipelineInUse`, `CatalogDamaged` and `CheckpointDamaged`.
     """
     with Catalog.open(spec.storage) as catalog:
+        inputs = InputFiles.open(spec.storage)
         stays = [
             f"{name} has not read all changes of what it reads: run the pipeline, or drop the table"
             for name, entry in catalog.entries.items()
-            if _is_behind(entry, catalog)
+            if _is_behind(entry, catalog, inputs)
         ]
         if catalog.published != catalog.entries:
             stays.append("a run has not published all that it made: run the pipeline")
         catalog.forget_earlier()
         if not stays:
             catalog.forget_changes()
-        InputFiles.open(spec.storage).clean(catalog.files_read())
+        inputs.clean(catalog.files_read())
         for name, entry in catalog.entries.items():
             if entry.generation:
                 TableState(catalog.state(name, entry.generation)).erase(entry.tick)
@@ -69,14 +73,33 @@ def erase(spec: PipelineSpec) -> list[str]:
         return stays
 
 
-def _is_behind(entry: TableEntry, catalog: Catalog) -> bool:
+def _is_behind(entry: TableEntry, catalog: Catalog, inputs: InputFiles) -> bool:
+    """Return whether a table was made from what its inputs no longer hold."""
     versions = {key: each.version for name, each in catalog.entries.items() for key in name.keys}
     return any(
-        isinstance(position, int) and position < versions.get(key, position)
+        _has_moved_on(key, position, versions, inputs)
         for flow, positions in entry.positions.items()
         if flow != DELIVERY
         for key, position in positions.items()
     )
+
+
+def _has_moved_on(
+    key: str, position: Position | None, versions: Mapping[str, int], inputs: InputFiles
+) -> bool:
+    if isinstance(position, int):
+        return position < versions.get(key, position)
+    if isinstance(position, dict):
+        # A stream reads no file twice, and has none kept.
+        is_stream = key.startswith("stream of ")
+        return not is_stream and not all(inputs.is_current(path, mark) for path, mark in position.items())
+    path = delta_path_of(key)
+    if path is None:
+        return False
+    try:
+        return position != str(DeltaLog(path).version())
+    except UnreadableSource:
+        return True  # What it holds now, nobody can say.
 
 
 def _found(text: str, orphans: Sequence[TableName], graph: Graph) -> TableName:
