@@ -93,7 +93,7 @@ def run(
                         selection,
                         policy=refresh_policy,
                         observer=news.event,
-                        without_wrong=True,
+                        skip_invalid=True,
                     )
                     news.report(report)
                 except PenstockError as error:

@@ -95,7 +95,7 @@ class AutoCdc:
         row = struct(**{name: Read(name) for name in chosen})
         keys = _chosen("keys", _without_ours(records), self.keys, (), location)
 
-        # Commits of a Delta table are told by their name (see `UpsertRule`).
+        # Commits of a Delta table are known by their name (see `UpsertRule`).
         order = COMMITS if str(self.sequence).replace("`", "") == f"Column<'{COMMITS}'>" else SEQUENCE
 
         def upserted(stream: Any) -> Any:

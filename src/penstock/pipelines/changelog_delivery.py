@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def check_changelog(table: Table) -> None:
-    """Raise `BadDefinition` for a table whose changes cannot be told."""
+    """Raise `BadDefinition` for a table whose changes cannot be known."""
     dataset = table.dataset
     taken = {CHANGELOG_WEIGHT, TICK} & {name.lower() for name in table.schema.names}
     if taken or not can_be_grouped(table.schema):

@@ -134,8 +134,8 @@ class DeltaInputs:
         return analysed
 
 
-def told_changes(leaf: DeltaLeaf, before: str) -> str:
-    """Tell how the changes of an input since a position are known."""
+def how_changes_are_known(leaf: DeltaLeaf, before: str) -> str:
+    """Say how the changes of an input since a position are known."""
     was, log = TableVersion.parse(before), DeltaLog(leaf.path)
     now = log.version()
     if was == now:

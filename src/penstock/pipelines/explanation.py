@@ -7,7 +7,7 @@ from pathlib import Path
 
 from penstock.pipelines.catalog import Catalog, TableEntry
 from penstock.pipelines.definitions import CHANGELOG, DELTA, Kind, TableName
-from penstock.pipelines.delta_inputs import told_changes
+from penstock.pipelines.delta_inputs import how_changes_are_known
 from penstock.pipelines.graph import Graph, Table
 from penstock.pipelines.leaves import ConstantLeaf, DeltaLeaf, FilesLeaf, Leaf, TableLeaf
 from penstock.pipelines.plans import Method, TablePlan
@@ -88,7 +88,7 @@ def _position(leaf: Leaf, entry: TableEntry | None) -> str:
     if not isinstance(leaf, DeltaLeaf) or leaf.version is not None or entry is None:
         return ""
     read = [each[leaf.key] for each in entry.positions.values() if leaf.key in each]
-    return f", {told_changes(leaf, str(read[0]))}" if read else ""
+    return f", {how_changes_are_known(leaf, str(read[0]))}" if read else ""
 
 
 def _state(table: Table, entry: TableEntry, storage: Path) -> str:

@@ -188,11 +188,11 @@ def run_pipeline(
     *,
     policy: Policy | None = None,
     observer: Observer = lambda event: None,
-    without_wrong: bool = False,
+    skip_invalid: bool = False,
 ) -> RunReport:
     """Bring the tables of a pipeline up to date and publish them.
 
-    without_wrong: leave out files, statements and tables with errors, instead of raising these.
+    skip_invalid: leave out files, statements and tables with errors, instead of raising these.
 
     A table that fails, and those that read it, keep their rows; so do those that are not selected. Whatever
     ends the run before it publishes leaves all tables as they were.
@@ -202,7 +202,7 @@ def run_pipeline(
     from pyspark.sql import SparkSession
 
     errors: list[PenstockError] = []
-    report = errors.append if without_wrong else None
+    report = errors.append if skip_invalid else None
     with Catalog.open(spec.storage) as catalog, planned(spec, spark, policy, report) as (graph, plans):
         graph = _with_plans(graph, plans)
         selected, anew = _selected(graph, selection or Selection())
