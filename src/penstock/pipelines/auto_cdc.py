@@ -15,6 +15,7 @@ from penstock.expr.tree import Column as Read
 from penstock.flow.keyed_tables import END, START
 from penstock.flow.operators.upsert import COMMITS
 from penstock.pipelines.errors import BadDefinition
+from penstock.queries.plan_details import java_session
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -96,7 +97,9 @@ class AutoCdc:
         keys = _chosen("keys", _without_ours(records), self.keys, (), location)
 
         # Commits of a Delta table are known by their name (see `UpsertRule`).
-        order = COMMITS if str(self.sequence).replace("`", "") == f"Column<'{COMMITS}'>" else SEQUENCE
+        ordered: Any = java_session(records.sparkSession).expression(self.sequence._jc)  # pyright: ignore
+        is_commit = ordered.nodeName() == "UnresolvedAttribute" and ordered.name() == COMMITS
+        order = COMMITS if is_commit else SEQUENCE
 
         def upserted(stream: Any) -> Any:
             return stream.upsert(
