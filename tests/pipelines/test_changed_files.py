@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.pipelines import input_files
-from tests.pipelines.project import Project, changed, event, rows_read, states
+from tests.pipelines.project import Project, changed, dies, event, rows_read, states
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -293,3 +293,21 @@ def test_the_name_of_a_file_is_read_anew(read: str, tmp_path: Path, spark: Spark
     report = project.run()
     assert project.rows("names") == Counter({(1, "2.json"): 1})
     assert rows_read(report, "ids") == 0
+
+
+def test_files_that_nobody_compares_have_no_checksums(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = """
+        CREATE MATERIALIZED VIEW n TBLPROPERTIES ('penstock.refresh_policy' = 'full')
+        AS SELECT v FROM json.`in`;
+    """
+    project = Project.new(tmp_path / "project", spark, a_sql=text)
+    file = project.add("in", 1, [{"v": 1}])
+    monkeypatch.setattr(input_files, "_digest", dies)
+    project.run()
+    assert not changed(project.run())
+    os.utime(file, (5, 5))
+    project.add("in", 2, [{"v": 2}])
+    project.run()
+    assert project.rows("n") == Counter({(1,): 1, (2,): 1})

@@ -64,12 +64,14 @@ class Cut:
     folders: what was in each folder when the run first looked. inputs: contents of these files.
     differences: of inputs that are files, some of which were changed or are gone, with their numbers of rows.
     counting: of inputs whose files do not tell how many rows they hold, what counts them as they are read.
+    compared: folders and files that a table reads by their changes; those of others need no checksums.
     """
 
     catalog: Catalog
     graph: Graph
     spark: SparkSession
     entries: dict[TableName, TableEntry]
+    compared: frozenset[str]
     listings: dict[str, dict[str, list[int]]] = field(default_factory=dict[str, dict[str, list[int]]])
     folders: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     counting: dict[str, Observation] = field(default_factory=dict[str, "Observation"])
@@ -120,7 +122,9 @@ class Cut:
             known |= self.folders[folder]
         found = {path: mark for path, mark in files_there(leaf).items() if path in known}
         # A stream reads no file twice.
-        return found if leaf.streaming or leaf.incomparable else self.inputs.marks(found)
+        if leaf.streaming or leaf.incomparable or self.compared.isdisjoint(leaf.roots):
+            return found
+        return self.inputs.marks(found)
 
     def keep(self, leaves: Iterable[Leaf]) -> None:
         """Keep the contents of the files of inputs, to compare later ones with."""

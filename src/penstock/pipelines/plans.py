@@ -71,6 +71,15 @@ class TablePlan:
     chooses: bool = False
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    @property
+    def compared_files(self) -> Iterator[str]:
+        """Folders and files whose changes are read, rather than all of their rows."""
+        if self.method in (Method.STATELESS, Method.INCREMENTAL):
+            for query in self.table.queries:
+                for leaf in query.leaves:
+                    if isinstance(leaf, FilesLeaf) and not leaf.streaming:
+                        yield from leaf.roots
+
 
 def plan_tables(
     graph: Graph, default: Policy, spark: SparkSession, report: Report | None = None

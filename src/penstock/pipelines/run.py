@@ -278,7 +278,8 @@ class _Run:
             chosen = table.name in self.selected
             self._report(Event(table.dataset, State.QUEUED if chosen else State.EXCLUDED))
         self._deliver(last=False)
-        cut = Cut(self.catalog, self.graph, self.spark, dict(self.catalog.entries))
+        compared = frozenset(root for plan in self.plans.values() for root in plan.compared_files)
+        cut = Cut(self.catalog, self.graph, self.spark, dict(self.catalog.entries), compared)
         try:
             for table in self.graph.tables:
                 if table.name in self.selected:
