@@ -173,7 +173,6 @@ def test_a_correlated_subquery_of_several_rows_is_no_value(spark: SparkSession) 
         ("SELECT sentences(kind) AS s FROM items", "getSentences"),
         ("SELECT rand() AS s FROM items", "answers otherwise each time"),
         ("SELECT date_trunc(kind, current_timestamp()) AS s FROM items", "no constant"),
-        ("SELECT id, id FROM items", "two columns 'id'"),
     ],
 )
 def test_what_has_no_incremental_form_is_refused_by_name(spark: SparkSession, text: str, what: str) -> None:
