@@ -87,6 +87,8 @@ ARGUMENTS = {
     "map_keys": "map",
     "map_values": "map",
     "map_zip_with": "map, map, function",
+    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor"), "integer, integer"),
+    "bitwise_not": "integer",
     "pmod": "number, number",
     "raise_error": "str",
     "reverse": "list or str",

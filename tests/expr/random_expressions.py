@@ -436,10 +436,13 @@ class _Drawing:
 
     def fixed(self, function: FixedFunction, d: int, kind: str = "") -> Expr:
         """A call of a function of fixed types. Its counts and places are small."""
-        small = function.result not in (DATE, INT64, TIMESTAMP)
+        of_bits = function.takes[:1] == (INTEGERS,)
+        small = function.result not in (DATE, INT64, TIMESTAMP) and not of_bits
         arguments: list[Expr] = []
         for at, type in enumerate(function.takes):
             wanted = [_kind_of(each) for each in (type if isinstance(type, tuple) else (type,))]
+            if of_bits:  # the widest one is the result's
+                wanted = wanted[: wanted.index(kind) + 1]
             wanted = kind if at == 0 and function.result is None else self.pick(*wanted)
             make = function.prepared.get(at)
             if make is not None:

@@ -31,6 +31,7 @@ NOT_LARGER = {
     *("url_decode", "raise_error"),
 }
 OF_NUMBERS = {
+    *("bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor"),
     *("abs", "add", "and", "array_contains", "array_position", "arrays_overlap", "bround", "ceil"),
     *("contains", "day", "day_of_week", "day_of_year", "days_since", "div", "divide", "ends_with"),
     *("eq", "eq_null_safe", "exists", "floor", "forall", "ge", "gt", "hour", "is_nan"),

@@ -43,13 +43,13 @@ from penstock.expr.types import (
     BYTES,
     DATE,
     FLOAT64,
-    INT32,
     INT64,
     STR,
     TIMESTAMP,
     DataType,
     DecimalType,
     Field,
+    IntegerType,
     ListType,
     MapType,
     Schema,
@@ -519,7 +519,7 @@ def _fixed_arguments(function: FixedFunction) -> Iterable[tuple[Expr, ...]]:
         if isinstance(wanted, DecimalType) or wanted is DecimalType:
             wanted = DecimalType(10, 2)
         assert isinstance(wanted, DataType)
-        leaves = _LEAVES[INT64 if wanted == INT32 else wanted]
+        leaves = _LEAVES[INT64 if isinstance(wanted, IntegerType) else wanted]
         if at in function.prepared:
             leaves = (lit(_PREPARED.get(function.prepared[at], "a")), *leaves[1:])
         choices.append(leaves[:1] if at > 2 else leaves)

@@ -178,6 +178,9 @@ OF_INTEGERS = {
     " lag(t) OVER (PARTITION BY id ORDER BY t, s, i) AS b,"
     " count(*) OVER (ORDER BY t RANGE BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS c FROM t",
     "sets": "SELECT t AS x FROM t EXCEPT SELECT s FROM t",
+    "bits": "SELECT ~t AS a, t & s AS b, t | i AS c, s ^ 7 AS d, ~i AS e, shiftleft(~i, 30) AS f,"
+    " shiftleft(~t, 31) AS g, shiftrightunsigned(~i, 1) AS h, shiftrightunsigned(t ^ s, 3) AS k,"
+    " ~5 & i AS m, i & id AS n, bit_count(~t) AS o, ~(t | NULL) AS p FROM t",
     "constants": "SELECT CAST(5 AS TINYINT) AS a, 7Y AS b, -3S AS c, CAST(NULL AS SMALLINT) AS d FROM t",
     "from JSON": "SELECT from_json(concat('{\"a\":', s, ',\"b\":', t, '}'),"
     " 'a TINYINT, b SMALLINT') AS x FROM t",

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import partial
 from typing import Any
 
 from penstock.expr.code_runtime import NAN, raise_overflow
 from penstock.expr.decimal_arithmetic import WIDE, DecimalSpec, round_to_scale
-from penstock.expr.function_bases import Emitter, FixedFunction, StrictFunction, fixed
+from penstock.expr.function_bases import Emitter, FixedFunction, StrictFunction, fitting_type, fixed
 from penstock.expr.functions.arithmetic import RANGES, decimal_spec, in_bits
 from penstock.expr.functions.numbers import rounding_rule
-from penstock.expr.types import FLOAT64, INT32, INT64, DecimalType
-from penstock.expr.typing_rules import CallTerm, Function
-from penstock.expr.widening import is_float
+from penstock.expr.types import FLOAT64, INT32, INT64, INTEGERS, DecimalType
+from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Signature
+from penstock.expr.widening import common_type, is_float
 
 _INT64_DIGITS = 19
 
@@ -215,6 +216,19 @@ def _shift(name: str, meaning: str, runtime: str) -> FixedFunction:
     return fixed(name, meaning, ((INT32, INT64), INT32), None, f"{runtime}({{0}}, {{1}}, {{bits}})")
 
 
+def _of_bits(name: str, meaning: str, source: str, takes: int = 2) -> FixedFunction:
+    """Build a function of the bits of integers, which first widen to their common type."""
+
+    def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+        for each in arguments:
+            fitting_type(name, each.type, INTEGERS)
+        common = common_type(arguments)
+        width = INT64 if common == NULL else common
+        return Signature((width,) * takes, width)
+
+    return replace(fixed(name, meaning, (INTEGERS,) * takes, None, source), rule=rule)
+
+
 FUNCTIONS: tuple[Function, ...] = (
     *(_of_one(name, meaning, False) for name, (meaning, _) in _OF_ONE.items()),
     *(_of_one(name, meaning, True) for name, (meaning, _) in _LOGARITHMS.items()),
@@ -276,6 +290,10 @@ FUNCTIONS: tuple[Function, ...] = (
         "x_width_bucket({0}, {1}, {2}, {3})",
         nullable=True,
     ),
+    _of_bits("bitwise_and", "Bits set in both.", "({0} & {1})"),
+    _of_bits("bitwise_or", "Bits set in either.", "({0} | {1})"),
+    _of_bits("bitwise_xor", "Bits set in exactly one.", "({0} ^ {1})"),
+    _of_bits("bitwise_not", "All bits inverted.", "(~{0})", takes=1),
     _shift("shiftleft", "Bits shifted left.", "x_shift_left"),
     _shift("shiftright", "Bits shifted right, with the sign preserved.", "x_shift_right"),
     _shift("shiftrightunsigned", "Bits shifted right, filled with zeros.", "x_shift_right_unsigned"),

@@ -311,9 +311,5 @@ FUNCTIONS: tuple[Function, ...] = (
         FLOAT64,
         "({0} * 57.29577951308232)",
     ),
-    fixed("bitwise_and", "Bits set in both.", (INT64, INT64), INT64, "({0} & {1})"),
-    fixed("bitwise_or", "Bits set in either.", (INT64, INT64), INT64, "({0} | {1})"),
-    fixed("bitwise_xor", "Bits set in exactly one.", (INT64, INT64), INT64, "({0} ^ {1})"),
-    fixed("bitwise_not", "All bits inverted.", (INT64,), INT64, "(~{0})"),
     fixed("bit_count", "Number of set bits.", (INT64,), INT32, "({0} & 0xFFFFFFFFFFFFFFFF).bit_count()"),
 )
