@@ -209,10 +209,10 @@ class Planner:
 
     def numbers(self, name: str, numbers: range) -> AnyStream:
         """A stream of a column of numbers, which are there from the first tick on."""
-        if len(numbers) > _MOST_NUMBERS:
-            raise UnsupportedQuery(
-                f"the query makes {len(numbers):,} rows itself", fix="give them as a table"
-            )
+        # The number of a larger range is none that `len` returns.
+        count = max(0, -((numbers.start - numbers.stop) // numbers.step))
+        if count > _MOST_NUMBERS:
+            raise UnsupportedQuery(f"the query makes {count:,} rows itself", fix="give them as a table")
         if not numbers:
             return self.one_row().select(**{name: typed_constant(None, INT64)}).filter(Literal(False))
         ends = tuple(typed_constant(each, INT64) for each in (numbers[0], numbers[-1], numbers.step))
