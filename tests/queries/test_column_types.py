@@ -136,6 +136,8 @@ OF_FLOATS = {
     "windows": "SELECT id, sum(g) OVER (PARTITION BY id) AS a,"
     " row_number() OVER (ORDER BY f, g, x, n, id) AS b"
     " FROM real",
+    "formats": "SELECT format_string('%.3f|%.9f|%e|%.12E|%s|%S|%9.3s', f, f, f, g, g, f, f) AS a,"
+    " format_string('%1$s %1$.20f', CAST(id AS FLOAT) / 3F) AS b FROM real",
     "sets": "SELECT f AS x FROM real EXCEPT SELECT g FROM real",
     "constants": "SELECT 0.1F AS a, CAST(NULL AS FLOAT) AS b, array(1.5F) AS c FROM real",
 }
@@ -220,6 +222,16 @@ def test_small_integers_overflow_where_they_do_on_spark(spark: SparkSession, tex
     frame_of(spark, Small, [row]).createOrReplaceTempView("t")
     with pytest.raises(PySparkException):
         spark.sql(f"SELECT {text} AS x FROM t").collect()
+
+
+WINDOWS = ["window(at, '1 hour')", "window(at, '1 hour', '30 minutes')", "session_window(at, '1 hour')"]
+
+
+@pytest.mark.parametrize("key", WINDOWS)
+def test_windows_over_times_without_a_zone_are_refused_by_name(spark: SparkSession, key: str) -> None:
+    text = f"SELECT {key} AS w, count(*) AS n FROM local GROUP BY {key}"
+    with pytest.raises(UnsupportedQuery, match="windows over TIMESTAMP_NTZ"):
+        ps.sql(text, tables={"local": Local}, spark=spark)
 
 
 def test_rows_of_a_query_with_a_type_that_flows_have_not_are_refused_by_name(spark: SparkSession) -> None:

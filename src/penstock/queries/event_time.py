@@ -34,6 +34,8 @@ from penstock.queries.relations import AnyStream, Planner, Relation
 @lowers("PreciseTimestampConversion")
 def _conversion(node: CatalystNode, scope: Scope) -> Expr:
     child = node.children[0]
+    if "timestamp_ntz" in (node.fields["fromType"], node.fields["toType"]):
+        raise UnsupportedQuery("windows over TIMESTAMP_NTZ", fix="cast the time to TIMESTAMP")
     if node.fields["toType"] == "timestamp":
         return _moment(child, scope)
     return Call("micros_since", (scope.lower(child), Literal(EPOCH, TIMESTAMP)))

@@ -13,8 +13,8 @@ from typing import Any
 from penstock.errors import EvaluationError
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, fixed
 from penstock.expr.number_formats import NumberFormat, number_format, number_writer
-from penstock.expr.text_casts import of_float
-from penstock.expr.types import BOOL, FLOAT64, INT32, INT64, INTEGERS, STR, DecimalType, IntegerType
+from penstock.expr.text_casts import of_float, of_float32
+from penstock.expr.types import BOOL, FLOAT32, FLOAT64, INT32, INT64, INTEGERS, STR, DecimalType, IntegerType
 from penstock.expr.typing_rules import (
     NULL,
     Arguments,
@@ -30,15 +30,15 @@ _DIRECTIVE = re.compile(r"%(?:(\d+)\$)?([-#+ 0,(]*)(\d+)?(?:\.(\d+))?([a-zA-Z%])
 _EXACT = 1e15
 _WIDE = Context(prec=2_000, Emax=999_999, Emin=-999_999)
 _TAKES = {
-    "s": (STR, *INTEGERS, FLOAT64, BOOL, NULL),
-    "S": (STR, *INTEGERS, FLOAT64, BOOL, NULL),
+    "s": (STR, *INTEGERS, FLOAT32, FLOAT64, BOOL, NULL),
+    "S": (STR, *INTEGERS, FLOAT32, FLOAT64, BOOL, NULL),
     "d": (*INTEGERS, NULL),
     "x": (*INTEGERS, NULL),
     "X": (*INTEGERS, NULL),
     "o": (*INTEGERS, NULL),
-    "f": (FLOAT64, NULL),
-    "e": (FLOAT64, NULL),
-    "E": (FLOAT64, NULL),
+    "f": (FLOAT32, FLOAT64, NULL),
+    "e": (FLOAT32, FLOAT64, NULL),
+    "E": (FLOAT32, FLOAT64, NULL),
     "b": (BOOL, NULL),
 }
 
@@ -148,7 +148,9 @@ def _format(emitter: Emitter, call: CallTerm) -> GuardedSource:
     pattern, *values = call.arguments
     assert isinstance(pattern, LiteralTerm)
     assert isinstance(pattern.value, str)
-    bits = tuple(a.type.bits if isinstance(a.type, IntegerType) else 64 for a in values)
+    bits = tuple(
+        a.type.bits if isinstance(a.type, IntegerType) else 32 if a.type == FLOAT32 else 64 for a in values
+    )
     constant = emitter.constant((parse_format(pattern.value), bits))
     return GuardedSource(f"x_format_string({', '.join((constant, *map(emitter.value, values)))})")
 
@@ -194,9 +196,9 @@ def _text(directive: Directive, value: Any, bits: int) -> str:
     if conversion == "b":
         return "true" if value else "false"
     if conversion == "S":
-        return _plain(value).upper()
+        return _plain(value, bits).upper()
     if value is None or conversion in "s%":
-        shown = _plain(value)
+        shown = _plain(value, bits)
         return shown.upper() if conversion in "EX" else shown
     if conversion == "d":
         return f"{value:,d}" if "," in directive.flags else str(value)
@@ -224,12 +226,14 @@ def _scientific(exact: Decimal, digits: int, conversion: str) -> str:
     return f"{mantissa:f}{conversion}{sign}{abs(exponent):02d}"
 
 
-def _plain(value: Any) -> str:
+def _plain(value: Any, bits: int) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return of_float(value) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return of_float32(value) if bits == 32 else of_float(value)
+    return str(value)
 
 
 # -- formats of numbers ----------------------------------------------------------------------------
@@ -268,7 +272,7 @@ def _mask_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
         raise Mismatch(f"mask needs str, got {text.type}", fix="cast it: .cast(str)")
     for each in options:
         if each is not None and (not isinstance(each, str) or len(each) != 1 or each > "\uffff"):
-            raise Mismatch("what mask puts instead is one character, or None to keep those there are")
+            raise Mismatch("a replacement in mask must be one character, or None to keep the original")
     return Signature((STR,), STR)
 
 
