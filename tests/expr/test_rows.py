@@ -13,9 +13,12 @@ import pytest
 from hypothesis import given
 
 import penstock as ps
-from penstock.errors import BadRow, UnknownRowType
+from penstock.engine.live_rows import number_columns
+from penstock.errors import BadRow, UnknownRowType, WrongType
 from penstock.expr.annotations import Int32, as_type
+from penstock.expr.check import check
 from penstock.expr.code_runtime import NAN
+from penstock.expr.keyed_rows import placeholder
 from penstock.expr.row_classes import computed_schema, from_user, row_class, schema_of, to_user
 from penstock.expr.types import (
     BOOL,
@@ -25,10 +28,13 @@ from penstock.expr.types import (
     INT16,
     INT32,
     INT64,
+    INTEGERS,
     STR,
     TIMESTAMP_NTZ,
+    DataType,
     DecimalType,
     Field,
+    IntegerType,
     ListType,
     MapType,
     StructType,
@@ -70,6 +76,50 @@ def test_a_scalar_is_a_row_of_one_column() -> None:
     assert schema_of(int).fields == (Field("value", INT64),)
     assert schema_of(int).scalar
     assert schema_of(float | None).fields == (Field("value", FLOAT64, nullable=True),)
+
+
+class Widths(NamedTuple):
+    t: ps.Int8
+    s: ps.Int16
+    i: ps.Int32
+    n: int
+    f: ps.Float32
+    x: float
+    d: Annotated[Decimal, DecimalType(5, 2)]
+    text: str
+
+
+@pytest.mark.parametrize(
+    ("expr", "type"),
+    [
+        (ps.col.t * 100, INT8),
+        (ps.col.t * 128, INT32),
+        (ps.col.s + 40_000, INT32),
+        (ps.col.t + 2**31, INT64),
+        (ps.col.i * 5, INT32),
+        (ps.col.f * 2, FLOAT64),
+        (ps.col.f + ps.col.t, FLOAT64),
+        (ps.col.d + 1000, DecimalType(7, 2)),
+    ],
+)
+def test_a_constant_that_does_not_fit_beside_an_integer_is_at_least_an_int32(
+    expr: ps.Expr, type: DataType
+) -> None:
+    assert check(expr, schema_of(Widths)).type == type
+
+
+def test_columns_of_every_kind_of_number_are_shown_as_numbers() -> None:
+    assert number_columns(schema_of(Widths)) == [True] * 7 + [False]
+
+
+@pytest.mark.parametrize("element", INTEGERS)
+def test_what_stands_for_an_unchanged_list_of_integers_is_the_text_in_bytes(element: IntegerType) -> None:
+    assert placeholder(ListType(element), "ab") == (97, 98)
+
+
+def test_what_mask_puts_in_is_one_character() -> None:
+    with pytest.raises(WrongType, match="a replacement in mask must be one character, or None to keep"):
+        check(ps.functions.mask(ps.col.text, "XY"), schema_of(Widths))
 
 
 def test_types_have_names_and_annotations() -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from penstock.expr.types import DecimalType, Float64Type, Int32Type, Int64Type, Schema
+from penstock.expr.types import Schema
+from penstock.expr.widening import is_number
 
 Row = tuple[Any, ...]
 
@@ -124,8 +125,7 @@ def _sorted(rows: dict[Row, int]) -> list[Row]:
 
 def number_columns(schema: Schema) -> list[bool]:
     """Return for each column whether it holds numbers, which tables align by their last digit."""
-    numbers = Int32Type | Int64Type | Float64Type | DecimalType
-    return [isinstance(field.type, numbers) for field in schema.fields]
+    return [is_number(field.type) for field in schema.fields]
 
 
 def shown_json(value: Any) -> str | None:

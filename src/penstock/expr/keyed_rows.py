@@ -12,8 +12,7 @@ from penstock.expr.types import (
     BytesType,
     DataType,
     Field,
-    Int32Type,
-    Int64Type,
+    IntegerType,
     ListType,
     MapType,
     Schema,
@@ -46,7 +45,7 @@ def _(data_type: BytesType, text: str) -> Any:
 
 @placeholder.register
 def _(data_type: ListType, text: str) -> Any:
-    if isinstance(data_type.element, Int32Type | Int64Type):
+    if isinstance(data_type.element, IntegerType):
         return tuple(text.encode())
     one = placeholder(data_type.element, text)
     return None if one is None else (one,)

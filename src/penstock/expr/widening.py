@@ -3,8 +3,8 @@
 int8 -> int16 -> int32 -> int64 -> float64, and float32 -> float64, also beside an integer. An integer
 combined with a decimal becomes a decimal of its digits, a decimal combined with a float becomes a float64,
 and a date combined with a timestamp becomes a timestamp; so does a timestamp without a zone, which is taken
-for one in UTC. A bare int constant takes the type of the other operand. Strings are never converted
-implicitly.
+for one in UTC. A bare int constant takes the type of an integer beside it that holds it, and is an
+int32 or int64 otherwise. Strings are never converted implicitly.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from penstock.expr.types import (
     DATE,
     FLOAT64,
+    INT32,
     INT64,
-    INTEGERS,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     AnyType,
@@ -74,8 +74,8 @@ def _constant_type(number: int, beside: DataType) -> DataType:
 
 
 def smallest_integer(number: int, least: IntegerType) -> IntegerType:
-    """Return the narrowest type of at least the width of `least` that holds a number; int64 if none does."""
-    wide = [each for each in INTEGERS if each.bits >= least.bits]
+    """Return `least` if it holds a number, or else int32, Spark's least type of a constant, or int64."""
+    wide = (least, *(each for each in (INT32, INT64) if each.bits > least.bits))
     return next((each for each in wide if each.range[0] <= number <= each.range[1]), INT64)
 
 
