@@ -28,6 +28,7 @@ class Reading(NamedTuple):
     d: Annotated[Decimal, ps.DecimalType(10, 2)] | None
     day: date | None
     t: datetime | None
+    local: ps.TimestampNtz | None
     v: int | None
 
 
@@ -49,6 +50,7 @@ def draw(choice: random.Random, table: str) -> Reading:
         or_null(Decimal(choice.randrange(-300, 300, 50)) / 100),
         or_null(moment.date()),
         or_null(moment),
+        or_null(moment.replace(tzinfo=None)),
         or_null(choice.randrange(5)),
     )
 

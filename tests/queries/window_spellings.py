@@ -8,6 +8,7 @@ DISTANCES = {
     "x": [("1", "0.5"), ("0.1", "1e0")],
     "d": [("1", "2"), ("0.5", "0.75")],
     "day": [("1", "20"), ("INTERVAL 1 DAY", "INTERVAL 30 DAYS"), ("INTERVAL 1 MONTH", "INTERVAL 2 MONTHS")],
+    "local": [("INTERVAL 6 HOURS", "INTERVAL 20 HOURS"), ("INTERVAL 1 MONTH", "INTERVAL 2 MONTHS")],
     "t": [
         ("INTERVAL 1 DAY", "INTERVAL 30 DAYS"),
         ("INTERVAL 1 WEEK", "INTERVAL 3 WEEKS"),
