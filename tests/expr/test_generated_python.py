@@ -27,7 +27,7 @@ from penstock.expr.compile_python import (
     value_source,
 )
 from penstock.expr.constructors import lit
-from penstock.expr.function_bases import FixedFunction
+from penstock.expr.function_bases import FixedFunction, bounded_code
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.functions.calendar import unit_of, weekday_of, zone_of
 from penstock.expr.functions.encodings import reader_of
@@ -370,6 +370,14 @@ def test_constants_are_shared_and_named_apart() -> None:
     assert len(scope.constants) == 2
     assert set(scope.constants.values()) == {timedelta(hours=1), NOON}
     assert all(name in a + b for name in scope.constants)
+
+
+def test_texts_are_repeated_without_a_call_except_in_bounded_code() -> None:
+    scope = Scope(ROW, Row._fields, {})
+    for expr in ps.functions.repeat(col.s, 3), ps.functions.space(col.n.cast(Int32)):
+        assert "x_repeat" not in value_source(expr, scope)
+        with bounded_code():
+            assert "x_repeat" in value_source(expr, Scope(ROW, Row._fields, {}))
 
 
 def test_temporaries_of_one_scope_differ() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -62,6 +63,12 @@ def _reverse_rule(arguments: Arguments, options: tuple[object, ...]) -> Signatur
         raise Mismatch(f"reverse needs a str or a list, got {argument.type}")
     wanted = STR if argument.type == NULL else argument.type
     return Signature((wanted,), wanted)
+
+
+def _repeat(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    *given, count = operands
+    text = given[0] if given else "' '"
+    return f"x_repeat({text}, {count})" if emitter.bounded else f"({text} * {count})"
 
 
 def _concat_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
@@ -421,7 +428,7 @@ FUNCTIONS: tuple[Function, ...] = (
         arity=(1, 1),
         meaning="The text or list reversed.",
     ),
-    fixed("repeat", "The text repeated.", (STR, INT32), STR, "x_repeat({0}, {1})"),
+    dataclasses.replace(fixed("repeat", "The text repeated.", (STR, INT32), STR, ""), python=_repeat),
     fixed(
         "translate",
         "The text with characters of the second text replaced by those of the third.",
@@ -474,7 +481,7 @@ FUNCTIONS: tuple[Function, ...] = (
         STR,
         "x_overlay({0}, {1}, {2}, {3})",
     ),
-    fixed("space", "That many blanks.", (INT32,), STR, "x_repeat(' ', {0})"),
+    dataclasses.replace(fixed("space", "That many blanks.", (INT32,), STR, ""), python=_repeat),
     fixed("chr", "Character with the number, modulo 256.", (INT64,), STR, "x_chr({0})"),
     fixed(
         "find_in_set",
