@@ -105,9 +105,9 @@ def from_dataframe(
     sources: those whose rows are only added, such as streaming ones.
     name:    of the flow's one sink.
 
-    What is read is not kept: a flow's rows come when it runs. They lack the columns of types that flows have
-    not (intervals, variants), which the DataFrame may not read. Raises `UnsupportedQuery` for a DataFrame of
-    Spark Connect, and for what has no incremental form.
+    What is read is not kept: a flow's rows come when it runs. They lack columns of types that flows do not
+    support (intervals, variants), which the DataFrame may not read. Raises `UnsupportedQuery` for a DataFrame
+    of Spark Connect, and for what has no incremental form.
     """
     location = SourceLocation.of_caller()
     given = {**(tables or {}), **(sources or {})}

@@ -119,7 +119,7 @@ _ARGUMENTS = {"base64": 1, "encode": 2, "decode": 2}
 def _mask(node: CatalystNode, scope: Scope) -> Expr:
     text, *by = node.children
     if any(each.kind != "Literal" for each in by):
-        refuse("mask by what is no constant", "mask")
+        refuse("mask with a non-constant replacement", "mask", fix="give the replacement as a constant")
     return Call("mask", (scope.lower(text),), tuple(each.fields["value"] for each in by))
 
 
