@@ -160,14 +160,12 @@ def simple_name(scala_class: str) -> str:
 
 
 def parse_tree(listed: list[dict[str, Any]]) -> CatalystNode:
-    """Parse a list in prefix order. Tables lose the columns of types that flows have not."""
+    """Parse a list in prefix order."""
     nodes = iter(listed)
 
     def node() -> CatalystNode:
         fields = next(nodes)
         children = tuple(node() for _ in range(fields["num-children"]))
-        if TABLE in fields:
-            fields = {**fields, "output": [a for a in fields["output"] if has_counterpart(a[0]["dataType"])]}
         return CatalystNode(fields.get(KIND) or simple_name(fields["class"]), fields, children)
 
     return node()

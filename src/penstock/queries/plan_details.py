@@ -73,8 +73,10 @@ class PlanInputs:
 def complete(listed: list[Fields], plan: Any, inputs: PlanInputs) -> None:
     """Add the details to the nodes in the JSON of a plan.
 
+    Tables lose columns of types that flows do not support.
     Raises `UnsupportedQuery` for relations that are no inputs, and functions that are null where they fail.
     """
+    tables: list[Fields] = []
     for node in plan_nodes(listed, plan):
         try:
             for name, value in _details(node, inputs):
@@ -85,6 +87,10 @@ def complete(listed: list[Fields], plan: Any, inputs: PlanInputs) -> None:
             raise UnsupportedQuery(
                 "the plan of the query cannot be read", where=[inputs.location], why=f"{error}."
             ) from None
+        if TABLE in node.fields:
+            tables.append(node.fields)
+    for table in tables:  # whose nodes are paired with the attributes that the JVM has until here
+        table["output"] = [each for each in table["output"] if has_counterpart(each[0]["dataType"])]
 
 
 def _details(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
