@@ -237,7 +237,7 @@ class FellBehind(ComputeError):
 
 
 class ViewQuarantined(ComputeError):
-    """Raised when a replica died twice while it computed a view, and so does not compute it again.
+    """Raised when a replica crashed twice while it computed a view, and so does not compute it again.
 
     Carries `deaths`.
     """

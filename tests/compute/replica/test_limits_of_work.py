@@ -312,7 +312,7 @@ def test_a_dataflow_that_a_replica_died_of_twice_is_not_computed_again(tmp_path:
     answer = rig.peek("u1", 7)
     assert isinstance(answer, Problem)
     assert answer.origin is Origin.PROCESS, "other replicas may still answer"
-    assert "this replica died 2 times while it computed" in answer.message
+    assert "this replica crashed twice while it computed" in answer.message
     assert rig.rows("u2", 7) == Bag({("a", 1): 1})
 
 

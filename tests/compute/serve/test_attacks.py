@@ -175,6 +175,6 @@ def test_a_view_that_killed_its_replica_twice_is_quarantined(tmp_path: Path) -> 
                 started.replicas("r1")
             started.kill("controller")
             started.controller()
-            with pytest.raises(DataflowBroken, match="died 2 times"):
+            with pytest.raises(DataflowBroken, match="crashed twice"):
                 client.peek("slow", patience="10s")
             assert north(client) == [3]

@@ -1,8 +1,8 @@
 """Record of the dataflows that a replica worked on when it died, kept in its folder.
 
 A dataflow that takes the memory of the machine ends the process without a chance to say why. So a long piece
-of work is noted in a file while it lasts. What a process that begins finds there has ended its predecessor;
-a dataflow that did so twice is not computed again, until it is dropped and created anew under another id.
+of work is noted in a file while it lasts. An entry found at start names the dataflow that ended the previous
+process; one named twice is not computed again, until it is dropped and created anew under another id.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import cast
 from penstock.compute.errors import ViewQuarantined
 from penstock.compute.protocol.dataflow import Dataflow
 
-MOST_DEATHS = 2
+MAX_DEATHS = 2
 
 
 class DeathRecord:
@@ -34,17 +34,18 @@ class DeathRecord:
                 self._at_work(self._folder).write_text(dataflow)
 
     def end_work(self) -> None:
-        """Note that it did not."""
+        """Clear the note."""
         if self._folder is not None:
             with suppress(OSError):
                 self._at_work(self._folder).unlink(missing_ok=True)
 
     def check(self, dataflow: Dataflow) -> None:
-        """Raise `ViewQuarantined` for a dataflow that this replica died of twice."""
+        """Raise `ViewQuarantined` for a dataflow that crashed this replica twice."""
         deaths = self._deaths.get(name_of(dataflow), 0)
-        if deaths >= MOST_DEATHS:
+        if deaths >= MAX_DEATHS:
+            times = "twice" if deaths == 2 else f"{deaths} times"
             raise ViewQuarantined(
-                f"this replica died {deaths} times while it computed {dataflow.name or name_of(dataflow)!r}",
+                f"this replica crashed {times} while it computed {dataflow.name or name_of(dataflow)!r}",
                 why="It is not computed here again, so that the other views are served.",
                 fix="drop it, then create it with a flow or with limits that need less",
                 deaths=deaths,
