@@ -13,6 +13,7 @@ import pytest
 
 import penstock as ps
 from penstock import col
+from penstock import functions as f
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.collections.store import Append
 from penstock.compute.errors import ComputeError, ConnectionBroken, ResultGone
@@ -55,6 +56,7 @@ from penstock.compute.replica.replica import Replica
 from penstock.compute.replica.runtime import Runtime
 from penstock.compute.replica.runtime_factory import make_runtime
 from penstock.compute.replica.workers.runtime import Workers
+from penstock.errors import Origin
 from penstock.expr.row_classes import schema_of
 from tests.compute.runtimes.stage import BEST, Best, Bid, Stage, at_time
 
@@ -187,6 +189,34 @@ def test_workers_end_with_their_replica_and_a_replica_with_its_workers(tmp_path:
     workers.close()
     with pytest.raises(ProcessLookupError):
         os.kill(second, 0)
+
+
+@pytest.mark.verify
+def test_a_view_that_crashed_a_worker_twice_is_quarantined_there(tmp_path: Path) -> None:
+    stage = Stage(make, f"sqlite:{tmp_path}/collections.db", tmp_path / "replica")
+    stage.collection("s1")
+    stage.write("s1", ((1, 30_000), 3, 1), upper=5)
+    flow = ps.Flow("slow")
+    long = f.levenshtein(f.repeat("a", col.price), f.repeat("b", col.price))
+    flow.sink("slow", flow.table("bids", Bid).select(distance=long))
+    slow = Dataflow(
+        encode(flow), (CollectionImport("bids", "s1"),), (), (IndexExport("u1", "slow"),), Frontier(3)
+    )
+    for _ in range(2):
+        stage.create(slow)
+        noted = stage.until(lambda: next((tmp_path / "replica").glob("worker-*/at-work.txt"), None))
+        assert isinstance(stage.runtime, Workers)
+        # As the kernel does when memory is used up.
+        os.kill(stage.runtime.pids[int(noted.parent.name.removeprefix("worker-"))], signal.SIGKILL)
+        stage.restart()
+        stage.until(lambda: None if noted.exists() else True)  # noqa: B023
+    stage.create(slow)
+    problem = stage.problem("u1", 4)
+    assert problem.origin is Origin.PROCESS, "other replicas may still answer"
+    assert "crashed twice while it computed" in problem.message
+    stage.view("u2", "s1", 3)
+    assert stage.rows("u2", 4) == [(1, 30_000)]
+    stage.close()
 
 
 def test_a_replica_of_workers_keeps_its_dataflows_for_the_next_controller(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ from penstock.compute.replica.workers.worker_link import (
     WorkerResponse,
 )
 from penstock.flow.flow import Flow
+from penstock.private_files import make_private_folder
 
 SLICE = 0.005
 """Seconds of work between checks for messages."""
@@ -188,6 +189,7 @@ def run(connection: Connection) -> None:
     begin = connection.recv()
     assert isinstance(begin, BeginWorker)
     bell = PipeWakeup()
+    make_private_folder(begin.folder)
     watch = WorkWatch(deaths=DeathRecord(begin.folder))
     worker = Worker(begin, connection, bell, watch)
     with watch.installed(stops=False):
