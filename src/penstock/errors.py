@@ -223,12 +223,23 @@ class NoFixpoint(PenstockError):
 
 
 class LimitExceeded(PenstockError):
-    """A served flow or peek exceeded a limit: of a value's size, of a tick's rows, of time or of memory.
+    """A served flow or peek exceeded a limit: of a value's size, of a tick's rows or of a loop's rounds.
 
-    Carries `limit`, and `reached` where that is known.
+    It does so on every replica. Carries `limit`, and `reached` where that is known.
     """
 
     code = "P751"
+
+
+class WorkLimitExceeded(LimitExceeded):
+    """A served flow or peek used more time or memory of a replica than its limit.
+
+    Another replica, which is faster or has processed its rows in other ticks, may stay within it. Carries the
+    same facts as `LimitExceeded`.
+    """
+
+    code = "P753"
+    origin = Origin.PROCESS
 
 
 class EngineStopped(PenstockError):

@@ -11,16 +11,17 @@ import pytest
 import penstock as ps
 from penstock import col
 from penstock import functions as f
-from penstock.compute.errors import DataflowFailed, ViewQuarantined
+from penstock.compute.errors import DataflowBroken, ViewQuarantined
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.plans import encode_expr
 from penstock.compute.problem_conversion import error_of
+from penstock.compute.protocol.commands import CreateDataflow, Schedule
 from penstock.compute.protocol.dataflow import DataflowLimits, IndexExport
 from penstock.compute.protocol.responses import Frontiers, Problem, Rows, Status
 from penstock.compute.replica import peeks
 from penstock.compute.replica.death_record import DeathRecord, name_of
 from penstock.compute.replica.work_watch import PieceLimits, WorkWatch
-from penstock.errors import LimitExceeded, Origin, PenstockError
+from penstock.errors import LimitExceeded, Origin, PenstockError, WorkLimitExceeded
 from penstock.expr import bounds
 from penstock.expr.tree import Call, Expr, Literal
 from tests.compute.replica.flows import BID, Bid, all_bids, totals
@@ -120,7 +121,7 @@ def test_a_peek_is_ended_that_has_worked_too_long(monkeypatch: pytest.MonkeyPatc
     rig = bids(*((("a", n), 3, 1) for n in range(3000)))
     answer = asking(rig, col.price < 0)
     assert isinstance(answer, Problem)
-    assert answer.code == LimitExceeded.code
+    assert answer.code == WorkLimitExceeded.code
     assert rig.rows("u1", 7, [("b",)]) == Bag()
 
 
@@ -218,6 +219,7 @@ def test_state_above_its_limit_ends_its_dataflow() -> None:
     answer = rig.peek("u1", 15, [("item 3",)])
     assert isinstance(answer, Problem)
     assert "the state takes about" in answer.message
+    assert answer.code == DataflowBroken.code
     assert rig.rows("u2", 15, [("item 3",)]) == Bag({("item 3", 3): 1})
 
 
@@ -228,11 +230,12 @@ class Looked:
     """A watch whose clock and memory the test moves, and a function of rows in which it looks."""
 
     def __init__(self, deaths: DeathRecord | None = None) -> None:
-        self.now, self.memory = 0.0, 0
+        self.now, self.memory, self.rows = 0.0, 0, 0
         self.watch = WorkWatch(timer=lambda: self.now, memory=lambda: self.memory, deaths=deaths)
 
     def flow(self, seconds: float, memory: int) -> ps.Flow:
         def look(bid: Bid) -> Bid:
+            self.rows += 1
             self.watch.look()
             self.now += seconds
             self.memory += memory
@@ -252,8 +255,21 @@ def test_a_tick_that_takes_too_much_is_interrupted(seconds: float, memory: int) 
     answer = rig.peek("u1", 7)
     assert isinstance(answer, Problem)
     assert "a tick takes more than" in answer.message
-    assert answer.code == DataflowFailed.code
+    assert answer.code == DataflowBroken.code
+    assert answer.origin is Origin.PROCESS, "other replicas may still answer"
     assert rig.rows("u2", 7) == Bag({("a", 1): 1})
+
+
+def test_a_dataflow_above_its_time_is_built_once_per_connection() -> None:
+    looked = Looked()
+    rig = Rig(watch=looked.watch).connect().collection("s1", BID, (("a", 1), 3, 1), upper=10)
+    rig.index("u1", looked.flow(70.0, 0), as_of=5).run()
+    assert looked.rows == 1
+    rig.write("s1", (("b", 1), 12, 1), upper=20).run()
+    assert rig.peek("u1", 15) == rig.peek("u1", 7)
+    assert looked.rows == 1
+    rig.connect([CreateDataflow(rig.created[0]), Schedule("u1")]).run()
+    assert looked.rows == 2
 
 
 def test_a_process_that_is_to_end_stops_its_work_and_says_nothing_of_it() -> None:
@@ -357,6 +373,13 @@ def test_the_messages(tmp_path: Path) -> None:
     assert isinstance(refused, Problem)
     assert_golden(MESSAGES / "limit_exceeded.txt", f"{error_of(refused)}\n")
     (tmp_path / "deaths.json").write_text(json.dumps({name_of(rig.created[0]): 2}))
+    looked = Looked()
+    looked.watch.begin(PieceLimits("a tick", 20.0, 1 << 30))
+    looked.watch.look()
+    looked.now = 21.0
+    with pytest.raises(WorkLimitExceeded) as exceeded:
+        looked.watch.look()
+    assert_golden(MESSAGES / "work_limit_exceeded.txt", f"{exceeded.value}\n")
     with pytest.raises(ViewQuarantined) as quarantined:
         DeathRecord(tmp_path).check(rig.created[0])
     assert_golden(MESSAGES / "view_quarantined.txt", f"{quarantined.value}\n")

@@ -112,7 +112,7 @@ def exploding() -> ps.Flow:
 
 def test_a_tick_that_fills_the_memory_is_interrupted(client: Client) -> None:
     client.create_view("exploding", exploding(), state_bytes=200_000_000)
-    with pytest.raises(DataflowFailed, match="a tick takes more than 200 MB of memory"):
+    with pytest.raises(DataflowBroken, match="a tick takes more than 200 MB of memory"):
         client.peek("exploding")
     assert north(client) == [3]
     client.drop("exploding")

@@ -58,7 +58,7 @@ class ViewReplicaStatus:
     hydrated: whether it can answer from the view, from its as-of on.
     lag:    ms that its output frontier is behind the last acknowledged write.
     failed: whether reads from `write` on get an error: of the data, which is the same on all replicas, or, if
-        `broken`, of this replica only.
+        `broken`, of this replica only, such as a limit of processor time or memory.
     says:   the replica's last status text.
     """
 

@@ -24,7 +24,7 @@ from penstock.compute.replica.exports import Failed, Index, IndexHold
 from penstock.compute.replica.feeds import CHUNK
 from penstock.compute.replica.peek_finishing import peek_finisher
 from penstock.compute.replica.peek_stash import PeekStash, StashWriter
-from penstock.errors import LimitExceeded, PenstockError
+from penstock.errors import PenstockError, WorkLimitExceeded
 from penstock.expr.types import Schema
 
 PIECE = 64
@@ -247,9 +247,9 @@ def check_size(size: int, settings: Parameters) -> None:
 
 
 def check_work(seconds: float) -> None:
-    """Raise `LimitExceeded` for a peek that a replica has worked on for too long."""
+    """Raise `WorkLimitExceeded` for a peek that a replica has worked on for too long."""
     if seconds > WORK_SECONDS:
-        raise LimitExceeded(
+        raise WorkLimitExceeded(
             f"a replica has worked on the peek for {seconds:.0f} s, and {WORK_SECONDS:.0f} s is the limit",
             fix="ask by key or with a simpler condition, or make a view of what is asked",
             reached=seconds,

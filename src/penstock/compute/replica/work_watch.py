@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.compute.replica.death_record import DeathRecord
-from penstock.errors import LimitExceeded
+from penstock.errors import WorkLimitExceeded
 
 _LOOK = 0.05
 """Seconds between two looks at a piece of work."""
@@ -91,7 +91,7 @@ class WorkWatch:
             self.deaths.end_work()
 
     def look(self) -> None:
-        """Raise `WorkStopped` or `LimitExceeded` if the current piece is to end."""
+        """Raise `WorkStopped` or `WorkLimitExceeded` if the current piece is to end."""
         limits = self._limits
         if limits is None:
             return
@@ -157,8 +157,8 @@ class WorkWatch:
         self.look()
 
 
-def _exceeded(limits: PieceLimits, what: str, shown: str, limit: float, reached: float) -> LimitExceeded:
-    return LimitExceeded(
+def _exceeded(limits: PieceLimits, what: str, shown: str, limit: float, reached: float) -> WorkLimitExceeded:
+    return WorkLimitExceeded(
         f"{limits.what} takes more than {shown} of {what}",
         why="A replica works for all its readers in turn, and this would hold up the others.",
         fix="let fewer rows meet, or smaller ones; for a view, higher limits can be given",

@@ -30,7 +30,7 @@ from penstock.compute.replica.in_process.inlets import (
 )
 from penstock.compute.replica.work_watch import PieceLimits, WorkWatch
 from penstock.engine.engine import Engine
-from penstock.errors import LimitExceeded
+from penstock.errors import WorkLimitExceeded
 from penstock.expr.dict_keys import with_representatives
 from penstock.expr.function_bases import CodeBounds, bounded_code
 from penstock.expr.types import Schema
@@ -346,7 +346,7 @@ class RunningDataflow(DataflowRun):
         self._measure(engine, count + sum(map(len, made.values())))
 
     def _measure(self, engine: TickExecutor, rows: int) -> None:
-        """Raise `LimitExceeded` if the state has grown above its limit, which is estimated now and then."""
+        """Raise `WorkLimitExceeded` if the state has grown above its limit, which is estimated now and then."""
         self._rows += rows
         if self._rows < self._measured_at:
             return
@@ -354,7 +354,7 @@ class RunningDataflow(DataflowRun):
         limit = self.dataflow.limits.state_bytes
         size = engine.state_bytes() + sum(index.estimated_bytes() for index in self.maintained_indexes)
         if size > limit:
-            raise LimitExceeded(
+            raise WorkLimitExceeded(
                 f"the state takes about {size / 1e6:,.0f} MB, and {limit / 1e6:,.0f} MB is the limit",
                 fix="keep fewer rows, or give the view higher limits",
                 reached=size,
