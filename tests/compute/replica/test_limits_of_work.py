@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,10 @@ from penstock.compute.protocol.dataflow import DataflowLimits, IndexExport
 from penstock.compute.protocol.responses import Frontiers, Problem, Rows, Status
 from penstock.compute.replica import peeks
 from penstock.compute.replica.death_record import DeathRecord, name_of
+from penstock.compute.replica.in_process import dataflows
+from penstock.compute.replica.in_process.arrangement import Arrangement
 from penstock.compute.replica.work_watch import PieceLimits, WorkWatch
+from penstock.engine.engine import Engine
 from penstock.errors import LimitExceeded, Origin, PenstockError, WorkLimitExceeded
 from penstock.expr import bounds
 from penstock.expr.tree import Call, Expr, Literal
@@ -258,6 +262,49 @@ def test_a_tick_that_takes_too_much_is_interrupted(seconds: float, memory: int) 
     assert answer.code == DataflowBroken.code
     assert answer.origin is Origin.PROCESS, "other replicas may still answer"
     assert rig.rows("u2", 7) == Bag({("a", 1): 1})
+
+
+def test_an_index_is_not_interrupted_within_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = Looked()
+    remember = Arrangement._remember  # pyright: ignore[reportPrivateUsage]
+
+    def costly(*given: Any) -> None:
+        # The row is in the index, and its way back is not.
+        looked.watch.look()
+        looked.now += 70.0
+        looked.watch.look()
+        remember(*given)
+
+    rig = Rig(watch=looked.watch).connect().collection("s1", BID, (("a", 1), 3, 1), upper=10)
+    rig.index("u1", all_bids(), as_of=5).run()
+    monkeypatch.setattr(Arrangement, "_remember", costly)
+    rig.write("s1", (("b", 1), 12, 1), (("a", 1), 12, -1), upper=20).run()
+    assert isinstance(rig.peek("u1", 12), Problem)
+    assert rig.rows("u1", 9) == Bag({("a", 1): 1})
+
+
+@pytest.mark.parametrize("phase", [Arrangement.add, Engine.state_bytes], ids=["export", "measure"])
+def test_what_a_tick_does_after_its_operators_is_interrupted_too(
+    monkeypatch: pytest.MonkeyPatch, phase: Callable[..., Any]
+) -> None:
+    looked = Looked()
+
+    def costly(*given: Any) -> Any:
+        looked.watch.look()
+        looked.now += 70.0
+        looked.watch.look()
+        return phase(*given)
+
+    where = Arrangement if phase is Arrangement.add else Engine
+    monkeypatch.setattr(where, phase.__name__, costly)
+    monkeypatch.setattr(dataflows, "_MEASURED", 0)
+    rig = Rig(watch=looked.watch).connect().collection("s1", BID, (("a", 1), 3, 1), upper=10)
+    rig.index("u1", totals(), ("item",), as_of=5).run()
+    answer = rig.peek("u1", 7)
+    assert isinstance(answer, Problem)
+    assert "a tick takes more than 20 s of processor time" in answer.message
+    looked.now += 70.0
+    looked.watch.look()
 
 
 def test_a_dataflow_above_its_time_is_built_once_per_connection() -> None:

@@ -77,6 +77,7 @@ class WorkWatch:
         self._limits: PieceLimits | None = None
         self._began: tuple[float, int] | None = None
         self._installed = False
+        self._whole = self._due = False
 
     def begin(self, limits: PieceLimits) -> None:
         """Begin a piece of work. Call it within the `try` whose `finally` calls `end`."""
@@ -86,6 +87,7 @@ class WorkWatch:
     def end(self) -> None:
         """End the piece of work; nothing is interrupted until the next begins."""
         self._limits = None
+        self._due = False
         if self._noted:
             self._noted = False
             self.deaths.end_work()
@@ -95,7 +97,9 @@ class WorkWatch:
         limits = self._limits
         if limits is None:
             return
-        if self.stopping:
+        if self._whole:
+            self._due = True
+        elif self.stopping:
             raise WorkStopped
         now, memory = self._timer(), self._memory()
         if self._began is None:
@@ -105,11 +109,25 @@ class WorkWatch:
         if not self._noted and (now - began > _SUSPECT_SECONDS or memory - before > _SUSPECT_MEMORY):
             self._noted = True
             self.deaths.begin_work(limits.dataflow)
+        if self._whole:
+            return
         if now - began > limits.seconds:
             raise _exceeded(limits, "processor time", f"{limits.seconds:g} s", limits.seconds, now - began)
         if memory - before > limits.memory:
             reached = memory - before
             raise _exceeded(limits, "memory", f"{limits.memory / 1e6:,.0f} MB", limits.memory, reached)
+
+    @contextmanager
+    def finishing(self) -> Generator[None]:
+        """Do a short part of a piece as a whole: it is interrupted only after this block."""
+        self._whole = True
+        try:
+            yield
+        finally:
+            self._whole = False
+        if self._due:
+            self._due = False
+            self.look()
 
     # -- signals --------------------------------------------------------------------------------
 

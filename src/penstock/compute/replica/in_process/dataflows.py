@@ -325,28 +325,37 @@ class RunningDataflow(DataflowRun):
             name: weighted_rows(changes, program.source_append[name], name)
             for name, changes in inputs.items()
         }
-        began = self._timer()
+        count = sum(map(len, rows.values()))
         try:
             self._watch.begin(self._piece)
+            began = self._timer()
             made = engine.tick_rows(rows)
+            self._pace.adapt_to(count, self._timer() - began)
+            self._add_to_exports(made, program.sink_append, time)
+            self._measure(engine, count + sum(map(len, made.values())))
         finally:
             self._watch.end()
-        count = sum(map(len, rows.values()))
-        self._pace.adapt_to(count, self._timer() - began)
+
+    def _add_to_exports(
+        self, made: Mapping[str, EngineRows], sink_append: Mapping[str, bool], time: int
+    ) -> None:
         counted: dict[str, list[Counted]] = {}
         for export in self.exports:
             sink = export.sink
             if made.get(sink):
                 if sink not in counted:
-                    append = program.sink_append[sink]
+                    append = sink_append[sink]
                     # Exports count rows by equality. Those of tables have one zero: the engine sees to it.
                     shown = with_representatives(made[sink], self._schemas[sink]) if append else made[sink]
                     counted[sink] = _counted(shown, append)
-                export.add(counted[sink], time)
-        self._measure(engine, count + sum(map(len, made.values())))
+                rows = counted[sink]
+                for at in range(0, len(rows), MOST):
+                    # Half a change, without its way back, would be seen at earlier times.
+                    with self._watch.finishing():
+                        export.add(rows[at : at + MOST], time)
 
     def _measure(self, engine: TickExecutor, rows: int) -> None:
-        """Raise `WorkLimitExceeded` if the state has grown above its limit, which is estimated now and then."""
+        """Raise `WorkLimitExceeded` if the state, estimated now and then, has grown above its limit."""
         self._rows += rows
         if self._rows < self._measured_at:
             return
