@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -333,6 +335,20 @@ def test_a_process_that_is_to_end_stops_its_work_and_says_nothing_of_it() -> Non
     rig.index("u1", flow, as_of=5)
     assert [type(said) for said in rig.run()] == [Status, Frontiers]
     assert rig.frontiers("u1") == [Frontiers("u1", Frontier(5), Frontier(5), Frontier(5))]
+
+
+def test_an_event_loop_still_gets_the_signal_that_stops_work() -> None:
+    watch = WorkWatch()
+
+    async def serve() -> None:
+        with watch.installed():
+            signal.raise_signal(signal.SIGINT)
+            for _ in range(10):
+                await asyncio.sleep(0)
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(serve())
+    assert watch.stopping
 
 
 def test_nothing_is_interrupted_between_two_pieces_of_work() -> None:

@@ -3,8 +3,12 @@
 Commands are received between pieces of work: ticks of dataflows, and parts of peeks. Most pieces take a few
 milliseconds. A signal handler looks at one that takes longer, in the same thread and between two
 instructions, and raises an exception in it when it has used up its processor time or memory, or when the
-process is to end. So an interruption cannot come after the end of the piece it was meant for. A single call
-of a function written in C is not interrupted; `penstock.expr.bounds` keeps those short.
+process is to end. So an interruption cannot come after the end of the piece it was meant for.
+
+What is guaranteed is that a piece ends at the first look after it has exceeded a limit, and that looks are
+made between two instructions of Python. A single call of a function written in C delays them for as long as
+it lasts, and may take any memory meanwhile; `penstock.expr.bounds` keeps those calls short for the functions
+of expressions, but nothing does for Python functions of users. Memory is that of the whole process.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,14 +140,17 @@ class WorkWatch:
     def installed(self, *, stops: bool = True) -> Generator[None]:
         """Look at work inside this block, in the main thread only.
 
-        stops: stop it at SIGINT and SIGTERM. An event loop that handles these signals still gets them.
+        stops: stop it at SIGINT and SIGTERM, and then do what was done at them before. Where that is the
+            system's default, nothing changes: it ends the process at once, or ignores the signal.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         handlers: dict[signal.Signals, Callable[..., Any]] = {signal.SIGALRM: self._on_alarm}
         if stops:
-            handlers |= {signal.SIGINT: self._on_stop, signal.SIGTERM: self._on_stop}
+            for number in (signal.SIGINT, signal.SIGTERM):
+                if callable(earlier := signal.getsignal(number)):
+                    handlers[number] = partial(self._on_stop, earlier)
         before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         for number in handlers:
             signal.siginterrupt(number, False)
@@ -170,8 +178,9 @@ class WorkWatch:
     def _on_alarm(self, _number: int, _frame: Any) -> None:
         self.look()
 
-    def _on_stop(self, _number: int, _frame: Any) -> None:
+    def _on_stop(self, earlier: Callable[..., Any], number: int, frame: Any) -> None:
         self.stopping = True
+        earlier(number, frame)
         self.look()
 
 
