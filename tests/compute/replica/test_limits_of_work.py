@@ -395,6 +395,30 @@ def test_a_dataflow_that_a_replica_died_of_twice_is_not_computed_again(tmp_path:
     assert rig.rows("u2", 7) == Bag({("a", 1): 1})
 
 
+def test_a_dataflow_that_comes_past_what_it_crashed_at_is_forgiven(tmp_path: Path) -> None:
+    rig = Rig(watch=WorkWatch(deaths=DeathRecord(tmp_path))).connect()
+    rig.collection("s1", BID, (("a", 1), 3, 1), upper=10)
+    flow = all_bids()
+    dataflow = rig.dataflow(flow, IndexExport("u1", "out"), as_of=5)
+    record = tmp_path / "deaths.json"
+    record.write_text(json.dumps({name_of(dataflow): [1, 12], "another": [1, 12]}))
+    rig.watch.deaths = DeathRecord(tmp_path)
+    rig.index("u1", flow, as_of=5).run()
+    assert set(json.loads(record.read_text())) == {name_of(dataflow), "another"}, "it has yet to read 12"
+    rig.write("s1", (("b", 1), 12, 1), upper=20).run()
+    assert set(json.loads(record.read_text())) == {"another"}
+
+
+def test_the_record_is_private_and_replaced_as_a_whole(tmp_path: Path) -> None:
+    for _ in range(2):
+        deaths = DeathRecord(tmp_path)
+        deaths.begin_work("u1 of a hash", 5)
+        assert {path.name for path in tmp_path.iterdir()} <= {"at-work.txt", "deaths.json"}
+        assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())
+    DeathRecord(tmp_path)
+    assert json.loads((tmp_path / "deaths.json").read_text()) == {"u1 of a hash": [2, 5]}
+
+
 def test_work_that_ends_is_no_death(tmp_path: Path) -> None:
     for _ in range(3):
         looked = Looked(DeathRecord(tmp_path))
@@ -435,7 +459,7 @@ def test_the_messages(tmp_path: Path) -> None:
     refused = asking(rig, f.repeat(col.item, 2_000_000_000).length() > 0)
     assert isinstance(refused, Problem)
     assert_golden(MESSAGES / "limit_exceeded.txt", f"{error_of(refused)}\n")
-    (tmp_path / "deaths.json").write_text(json.dumps({name_of(rig.created[0]): 2}))
+    (tmp_path / "deaths.json").write_text(json.dumps({name_of(rig.created[0]): [2, 5]}))
     looked = Looked()
     looked.watch.begin(PieceLimits("a tick", 20.0, 1 << 30))
     looked.watch.look()

@@ -83,11 +83,12 @@ class WorkWatch:
         self._began: tuple[float, int] | None = None
         self._installed = False
         self._whole = self._due = False
+        self._time = 0
 
-    def begin(self, limits: PieceLimits) -> None:
-        """Begin a piece of work. Call it within the `try` whose `finally` calls `end`."""
+    def begin(self, limits: PieceLimits, time: int = 0) -> None:
+        """Begin a piece of work at a time. Call it within the `try` whose `finally` calls `end`."""
         self._began = None
-        self._limits = limits
+        self._limits, self._time = limits, time
 
     def end(self) -> None:
         """End the piece of work; nothing is interrupted until the next begins."""
@@ -113,7 +114,7 @@ class WorkWatch:
         began, before = self._began
         if not self._noted and (now - began > _SUSPECT_SECONDS or memory - before > _SUSPECT_MEMORY):
             self._noted = True
-            self.deaths.begin_work(limits.dataflow)
+            self.deaths.begin_work(limits.dataflow, self._time)
         if self._whole:
             return
         if now - began > limits.seconds:

@@ -313,6 +313,8 @@ class RunningDataflow(DataflowRun):
 
     def _advance(self, upper: Frontier) -> None:
         self.upper = upper
+        if self.hydrated:
+            self._watch.deaths.forget_before(self._piece.dataflow, upper)
         self._sharing.advance(upper)
         for export in self.exports:
             export.advance(upper)
@@ -327,7 +329,7 @@ class RunningDataflow(DataflowRun):
         }
         count = sum(map(len, rows.values()))
         try:
-            self._watch.begin(self._piece)
+            self._watch.begin(self._piece, time)
             began = self._timer()
             made = engine.tick_rows(rows)
             self._pace.adapt_to(count, self._timer() - began)
