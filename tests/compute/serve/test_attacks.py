@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,6 +84,14 @@ def branching() -> ps.Flow:
     return flow
 
 
+def wait_until(true: Callable[[], bool]) -> None:
+    """Wait for something that comes within a second or so; fail after a minute."""
+    end = time.monotonic() + 2 * LEAVES_TIME
+    while not true():
+        assert time.monotonic() < end, "it has not come"
+        time.sleep(0.05)
+
+
 def said_of(view: str, client: Client) -> str:
     (status,) = [each for each in client.status().views if each.name == view]
     return status.replicas[0].says
@@ -93,8 +102,8 @@ def test_a_view_that_makes_too_much_of_a_row_is_stopped_alone(client: Client) ->
     with pytest.raises(DataflowFailed, match=r"a tick made .* and 100,000 is the limit"):
         client.peek("branching")
     assert north(client) == [3]
-    while "100,000 is the limit" not in said_of("branching", client):
-        pass  # replicas say how their dataflows are once a second
+    # Replicas say how their dataflows are once a second.
+    wait_until(lambda: "100,000 is the limit" in said_of("branching", client))
     client.drop("branching")
     assert north(client) == [3]
 
@@ -167,9 +176,7 @@ def test_a_view_that_killed_its_replica_twice_is_quarantined(tmp_path: Path) -> 
             client.insert("pairs", [Pair("a" * 30_000, "b" * 30_000)])
             for _ in range(2):
                 at_work = tmp_path / "r1" / "at-work.txt"
-                while not at_work.exists():
-                    with pytest.raises(ReadTimeout):
-                        client.peek("slow", patience="1s")
+                wait_until(at_work.exists)
                 # As the kernel does when memory is used up.
                 started.kill("r1")
                 started.replicas("r1")
