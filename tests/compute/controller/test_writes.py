@@ -228,7 +228,7 @@ def test_a_write_that_cannot_be_acknowledged_is_in_doubt_until_it_can(
         def unavailable(epoch: int) -> None:
             raise StoreUnavailable("the disk is gone")
 
-        broken.setattr(world.state, "check", unavailable)
+        broken.setattr(world.state, "check_epoch", unavailable)
         with pytest.raises(StoreUnavailable):
             world.controller.end_write(write)
     assert world.controller.time_of_write(b"id") == write.time
