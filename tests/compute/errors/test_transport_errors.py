@@ -75,6 +75,7 @@ MISTAKES: dict[str, Callable[[], PenstockError]] = {
     "one_token_for_clients_and_replicas": lambda: raised(
         lambda: Security(token="x").check_differs(Security(token="x"))
     ),
+    "one_token_for_clients_and_operators": lambda: raised(lambda: Security(token="x", operator_token="x")),
     "certificate_of_another_name": lambda: raised(
         lambda: Security(clients=("controller",)).admit({}, ["client\n"])
     ),

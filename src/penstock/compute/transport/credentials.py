@@ -57,6 +57,15 @@ class Security:
     operators: tuple[str, ...] = ()
     operator_token: str | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        if self.token is not None and self.token == self.operator_token:
+            raise BadOption(
+                "clients and operators have the same token",
+                why="Every client would be an operator, and might let a replica of its own read all rows.",
+                fix="make another one for the operators: openssl rand -hex 32",
+                option="operator_token_file",
+            )
+
     @classmethod
     def load(
         cls,
@@ -77,7 +86,8 @@ class Security:
         command line, which every user of the machine can read.
 
         Raises `BadOption` for files that are not valid certificates or keys, or do not belong together; for
-        certificates that have expired or are not valid yet; for a key or token file that others may access.
+        certificates that have expired or are not valid yet; for a key or token file that others may access;
+        for one token of two roles.
         """
         if (certificate is None) != (key is None):
             raise BadOption(
