@@ -76,6 +76,12 @@ MISTAKES: dict[str, Callable[[], PenstockError]] = {
         lambda: Security(token="x").check_differs(Security(token="x"))
     ),
     "one_token_for_clients_and_operators": lambda: raised(lambda: Security(token="x", operator_token="x")),
+    "names_of_controllers_without_a_ca": lambda: raised(
+        lambda: Security.load(clients=["controller"], environment={})
+    ),
+    "names_of_operators_without_a_ca": lambda: raised(
+        lambda: Security.load(operators=["ann"], environment={})
+    ),
     "certificate_of_another_name": lambda: raised(
         lambda: Security(clients=("controller",)).admit({}, ["client\n"])
     ),

@@ -87,13 +87,15 @@ class Security:
 
         Raises `BadOption` for files that are not valid certificates or keys, or do not belong together; for
         certificates that have expired or are not valid yet; for a key or token file that others may access;
-        for one token of two roles.
+        for one token of two roles, and for names without a CA.
         """
         if (certificate is None) != (key is None):
             raise BadOption(
                 "a certificate and its key belong together", fix="give both", option="certificate"
             )
         _check(ca, certificate, key)
+        _check_names(ca, "controller_name", clients := tuple(clients))
+        _check_names(ca, "operator_name", operators := tuple(operators))
         token = (
             _check_token(environment.get(token_variable, "").strip() or None)
             if token_file is None
@@ -105,8 +107,8 @@ class Security:
             key=None if key is None else _read_secret(key, "key"),
             token=token,
             server_name=server_name,
-            clients=tuple(clients),
-            operators=tuple(operators),
+            clients=clients,
+            operators=operators,
             operator_token=None
             if operator_token_file is None
             else _read_token(operator_token_file, "operator_token_file"),
@@ -240,6 +242,16 @@ def _check(ca: str | Path | None, certificate: str | Path | None, key: str | Pat
             fix="name files in PEM that can be read; a key without a passphrase, of the certificate",
             option=option,
         ) from error
+
+
+def _check_names(ca: str | Path | None, option: str, names: tuple[str, ...]) -> None:
+    if names and ca is None:
+        raise BadOption(
+            f"{names[0]!r} is the name in a certificate, and without a CA none is asked for",
+            why="Only a certificate that the CA has signed shows a name.",
+            fix="give the CA that signs these certificates (--ca), or leave out the name",
+            option=option,
+        )
 
 
 def _printable(name: str) -> str:
