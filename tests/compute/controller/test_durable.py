@@ -282,6 +282,21 @@ def test_a_file_that_is_not_ours_or_damaged_is_refused(tmp_path: Path, damage: D
         World(state=ControllerState.open(path), collections=collections)
 
 
+def test_a_change_does_not_renew_the_checksum_of_damage(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    world = World(state=ControllerState.open(path))
+    world.view()
+    with sqlite3.connect(path) as other:
+        other.execute("UPDATE numbers SET value = 77 WHERE name = 'u'")
+    other.close()
+    for _ in range(2):
+        with pytest.raises(StoreDamaged, match="do not have their checksum"):
+            world.controller.add_replica("r1", "host:1")
+    with pytest.raises(StoreDamaged, match="do not have their checksum"):
+        world.state.check()
+    world.state.close()
+
+
 def test_a_file_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable):
         ControllerState.open(tmp_path / "no folder" / "state")

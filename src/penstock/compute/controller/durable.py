@@ -119,7 +119,8 @@ class ControllerState:
     def begin_change(self, epoch: int) -> Generator[StateChange]:
         """Make one change in a `with` block: durable at its end, rolled back by an exception.
 
-        Raises `StaleEpoch` if a later controller has started.
+        Raises `StaleEpoch` if a later controller has started, `StoreDamaged` if the small tables are not as
+        they were written.
         """
         with _translated(self.location), self._transaction():
             _check(epoch, self._number("epoch"))
@@ -131,7 +132,7 @@ class ControllerState:
         limit_log(connection, 50)
         if self._version() != _VERSION:
             connection.execute("PRAGMA journal_mode = WAL")
-            with self._transaction():
+            with self._transaction(is_sealed=False):
                 version = self._version()
                 if version == _UNSEALED:
                     self._seal_entries()
@@ -163,12 +164,15 @@ class ControllerState:
         run(f"PRAGMA user_version = {_VERSION}")
 
     def _check_damage(self) -> None:
-        """Raise `StoreDamaged` for pages that are none, or small tables that have lost their checksum."""
+        """Raise `StoreDamaged` for corrupt pages, or small tables that do not have their checksum."""
         found = damage_in(self._connection, thorough=True)
-        if found is None and self._number(_SEAL) != self._checksum():
-            found = "its numbers do not have their checksum"
         if found is not None:
             raise _damaged(self.location, found)
+        self._check_seal()
+
+    def _check_seal(self) -> None:
+        if self._number(_SEAL) != self._checksum():
+            raise _damaged(self.location, "its numbers do not have their checksum")
 
     def _checksum(self) -> int:
         run = self._connection.execute
@@ -177,10 +181,12 @@ class ControllerState:
         return zlib.crc32(repr((numbers, *others)).encode())
 
     @contextmanager
-    def _transaction(self) -> Generator[None]:
+    def _transaction(self, *, is_sealed: bool = True) -> Generator[None]:
         check_same(self.location, self._opened)
         self._connection.execute("BEGIN IMMEDIATE")
         try:
+            if is_sealed:  # before the change, whose checksum would vouch for any damage
+                self._check_seal()
             yield
             self._connection.execute(
                 "INSERT OR REPLACE INTO numbers VALUES (?, ?)", (_SEAL, self._checksum())
