@@ -161,3 +161,16 @@ def test_a_store_that_cannot_erase_says_so() -> None:
 
     with pytest.raises(BadInput, match="cannot erase"):
         MemoryCollections().erase()
+
+
+@pytest.mark.parametrize("place", ["sqlite:typo.db", "sqlite:empty", "sqlite:folder"])
+def test_a_store_that_is_not_there_is_not_made(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "empty").touch()
+    done = CliRunner().invoke(app, ["state", "compact", "--erase", place])
+    assert (done.exit_code, "there is no store of collections at" in done.output) == (2, True), done.output
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["empty", "folder"]
+    assert (tmp_path / "empty").stat().st_size == 0

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from penstock.errors import BadInput
+from penstock.path_or_url import local_path
 
 _STORE = re.compile("(sqlite|postgresql|delta|memory):")
 _SQLITE = b"SQLite format 3"
@@ -45,9 +46,21 @@ def _is_sqlite(file: Path) -> bool:
         return opened.read(len(_SQLITE)) == _SQLITE
 
 
+def _check_exists(uri: str) -> None:
+    """Raise `BadInput` for a SQLite store that opening it would create."""
+    kind, _, place = uri.partition(":")
+    if kind == "sqlite" and not _is_sqlite(Path(local_path(place, "collections in SQLite"))):
+        raise BadInput(
+            f"there is no store of collections at {uri}",
+            fix="name the file that a controller uses: --collections, or collections.db in its --state",
+            path=uri,
+        )
+
+
 def _erase_collections(uri: str) -> Iterator[str]:
     from penstock.compute.collections.opening import open_collections
 
+    _check_exists(uri)
     collections = open_collections(uri)
     try:
         kept = collections.erase()
