@@ -161,6 +161,56 @@ def test_what_is_no_backup_or_no_state_is_refused_and_nothing_changes(tmp_path: 
     assert good.collections is not None
 
 
+def saved(tmp_path: Path) -> Place:
+    state = tmp_path / "state"
+    state.mkdir()
+    world = World(
+        state=ControllerState.open(state / "controller.db"),
+        collections=(rows := SqliteCollections(state / "collections.db")),
+    )
+    world.view()
+    world.state.close()
+    rows.close()
+    return save(Place.of(state), tmp_path / "good")
+
+
+def test_a_disk_that_is_full_during_a_restore_is_told_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies, state = saved(tmp_path), tmp_path / "state"
+    before = {file.name: file.read_bytes() for file in state.iterdir()}
+
+    def full(source: object, file: Path, **_: object) -> None:
+        file.write_bytes(b"the beginning")
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr("penstock.compute.serve.backup._copy", full)
+    with pytest.raises(StoreUnavailable, match="cannot be copied") as error:
+        restore(copies, Place.of(state), replace=True)
+    assert error.value.why == "database or disk is full"
+    assert {file.name: file.read_bytes() for file in state.iterdir()} == before
+
+
+def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path) -> None:
+    copies, file = saved(tmp_path), tmp_path / "file"
+    file.touch()
+    with pytest.raises(BadInput, match="is not a folder"):
+        restore(copies, Place(file / "controller.db", file / "collections.db"))
+    with pytest.raises(BadInput, match="is not a folder"):
+        save(Place.of(tmp_path / "state"), file)
+    with pytest.raises(BadInput, match="there is no backup"):
+        restore(Place.of(file), Place.of(tmp_path / "state"))
+
+
+def test_a_file_that_cannot_be_opened_is_not_said_to_be_in_use(tmp_path: Path) -> None:
+    copies = saved(tmp_path)
+    target = tmp_path / "new"
+    (target / "controller.db").mkdir(parents=True)
+    with pytest.raises(StoreUnavailable, match="cannot be copied now"):
+        restore(copies, Place(target / "controller.db", target / "collections.db"), replace=True)
+    assert [file.name for file in target.iterdir()] == ["controller.db"]
+
+
 def test_rows_that_lie_elsewhere_are_saved_and_restored_too(tmp_path: Path) -> None:
     served(tmp_path, lambda client: client.create_collection("numbers", int))
     elsewhere = tmp_path / "elsewhere.db"

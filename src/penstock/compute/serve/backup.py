@@ -60,15 +60,16 @@ def save(place: Place, folder: Path) -> Place:
                 fix="name that folder; --collections names a file of rows that lies elsewhere",
                 path=str(file),
             )
+    _check_folder(folder)
     if folder.exists() and any(folder.iterdir()):
         raise BadInput(
             f"{folder} is not empty",
             fix="name a new folder for each backup",
             path=str(folder),
         )
-    make_private_folder(folder)
     copies = Place(folder / STATE, None if place.collections is None else folder / COLLECTIONS)
     with ExitStack() as stack, _translated(place):
+        make_private_folder(folder)
         lock = stack.enter_context(closing(_connect(place.state)))
         lock.execute("BEGIN IMMEDIATE")
         state = stack.enter_context(closing(_snapshot(place.state)))
@@ -104,6 +105,8 @@ def restore(copies: Place, place: Place, *, replace: bool = False) -> None:
         assert place.collections is not None
         # Before the state: a controller refuses rows of which its state knows nothing.
         targets.insert(0, (copies.collections, place.collections))
+    for _, target in targets:
+        _check_folder(target.parent)
     there = [str(target) for _, target in targets if target.exists()]
     if there and not replace:
         raise BadInput(
@@ -111,17 +114,28 @@ def restore(copies: Place, place: Place, *, replace: bool = False) -> None:
             fix="move what is there away, or give --replace",
             path=there[0],
         )
-    for _, target in targets:
-        _check_unused(target)
-    make_private_folder(place.state.parent)
-    for source, target in targets:
-        with closing(_snapshot(source)) as opened:
-            _copy(opened, Path(f"{target}{_PART}"), keep=True)
-    place.state.unlink(missing_ok=True)
-    for _, target in targets:
-        for end in ("-wal", "-shm"):
-            Path(f"{target}{end}").unlink(missing_ok=True)
-        _rename(Path(f"{target}{_PART}"), target)
+    parts = [Path(f"{target}{_PART}") for _, target in targets]
+    with _translated(place):
+        for _, target in targets:
+            _check_unused(target)
+        make_private_folder(place.state.parent)
+        try:
+            for (source, _), part in zip(targets, parts, strict=True):
+                with closing(_snapshot(source)) as opened:
+                    _copy(opened, part, keep=True)
+            place.state.unlink(missing_ok=True)
+            for (_, target), part in zip(targets, parts, strict=True):
+                for end in ("-wal", "-shm"):
+                    Path(f"{target}{end}").unlink(missing_ok=True)
+                _rename(part, target)
+        finally:
+            for part in parts:
+                part.unlink(missing_ok=True)
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"{folder} is not a folder", fix="name a folder", path=str(folder))
 
 
 def _connect(file: Path) -> sqlite3.Connection:
@@ -168,6 +182,8 @@ def _check_unused(file: Path) -> None:
             alone.execute("SELECT 1 FROM sqlite_schema").fetchall()
             alone.execute("ROLLBACK")
         except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise
             raise StoreUnavailable(
                 f"a process has {file} open",
                 why=f"Controllers and replicas must not run during a restore ({error}).",
@@ -181,7 +197,7 @@ def _check_unused(file: Path) -> None:
 def _translated(place: Place) -> Generator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise StoreUnavailable(
             f"the files of the controller in {place.state.parent} cannot be copied now",
             why=str(error),
