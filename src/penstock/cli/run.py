@@ -193,9 +193,9 @@ def run(
         else:
             result = run_with(checkpoint, sinks)
     # Rows on standard output say enough.
-    is_silent = progress is not False and any(uri != "-" for uri in given_sinks.values())
+    shows_summary = progress is not False and any(uri != "-" for uri in given_sinks.values())
     kept = "nothing was replaced: the same command begins anew" if rebuild else None
-    report_and_exit(result, checkpoint, follow=follow, summary=summary if is_silent else None, kept=kept)
+    report_and_exit(result, checkpoint, follow=follow, summary=summary if shows_summary else None, kept=kept)
 
 
 def _check_rebuild(checkpoint: str | None, *, follow: bool) -> None:
@@ -226,8 +226,8 @@ class _Summary:
             f"{_count(result.ticks, 'tick')} in {seconds:,.1f} s: {_count(result.rows_in, 'row')} read, "
             f"{_count(result.changes_out, 'change')} written"
         )
-        amiss = {"unreadable and set aside": result.set_aside, "late so far": self._late}
-        return "; ".join((done, *(f"{_count(n, 'row')} {what}" for what, n in amiss.items() if n)))
+        exceptional_rows = {"unreadable and set aside": result.set_aside, "late so far": self._late}
+        return "; ".join((done, *(f"{_count(n, 'row')} {what}" for what, n in exceptional_rows.items() if n)))
 
 
 def _count(number: int, what: str) -> str:

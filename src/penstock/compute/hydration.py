@@ -33,12 +33,6 @@ def is_hydrated(as_of: Frontier, output: Frontier) -> bool:
     return as_of == END or as_of < output
 
 
-def is_hydrated_somewhere(replicas: Iterable[bool]) -> bool:
-    """Whether an export is hydrated on some replica, or no replica has it."""
-    states = list(replicas)
-    return not states or any(states)
-
-
 def may_be_scheduled(export: Id, as_of: Frontier, uppers: Iterable[Frontier], indexes_are: bool) -> bool:
     """Whether an export may be scheduled: its inputs are settled at its as-of, so it will not hold memory
     while waiting for them.

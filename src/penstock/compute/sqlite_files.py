@@ -15,7 +15,7 @@ _SEAL = 4
 
 
 def limit_log(connection: sqlite3.Connection, pages: int) -> None:
-    """Copy the log into the database every `pages` pages, and cut a longer log when it begins anew."""
+    """Copy the log into the database every `pages` pages, and truncate it to LOG_LIMIT on reset."""
     connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")
     connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT}")
 

@@ -314,7 +314,7 @@ def _is_own_problem(answer: Answer) -> bool:
 def _fell_behind(ids: tuple[Id, ...]) -> FellBehind:
     return FellBehind(
         f"the replica has fallen too far behind with {', '.join(ids)}",
-        why="changes that it has yet to read are compacted",
+        why="Changes that it has yet to read are compacted.",
         fix="none needed, it rebuilds them on its next connection; if it repeats, give the replica more time",
         ids=ids,
     )
