@@ -41,6 +41,9 @@ def restore(
     state: State,
     collections: Rows = None,
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite the files that are there.")] = False,
+    state_only: Annotated[
+        bool, typer.Option("--state-only", help="Keep the rows that are there, if the backup has none.")
+    ] = False,
 ) -> None:
     """Put a backup in its place, while the controller and all replicas are stopped.
 
@@ -50,5 +53,5 @@ def restore(
 
     copies = Place.of(folder)
     place = Place(state / STATE, collections or state / COLLECTIONS)
-    restore(copies, place, replace=replace)
+    restore(copies, place, replace=replace, state_only=state_only)
     typer.echo(f"restored {place.state}" + (f" and {place.collections}" if copies.collections else ""))

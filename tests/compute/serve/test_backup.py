@@ -202,6 +202,20 @@ def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path) -> None:
         restore(Place.of(file), Place.of(tmp_path / "state"))
 
 
+def test_a_state_alone_is_not_restored_beside_rows_of_another_moment(tmp_path: Path) -> None:
+    saved(tmp_path)
+    state, elsewhere = tmp_path / "state", tmp_path / "rows.db"
+    (state / "collections.db").rename(elsewhere)
+    half = save(Place.of(state), tmp_path / "half")
+    elsewhere.rename(state / "collections.db")
+    before = {file.name: file.read_bytes() for file in state.iterdir()}
+    with pytest.raises(BadInput, match="has no rows"):
+        restore(half, Place.of(state), replace=True)
+    assert {file.name: file.read_bytes() for file in state.iterdir()} == before
+    restore(half, Place.of(state), replace=True, state_only=True)
+    restore(half, Place(tmp_path / "new" / "controller.db", None))
+
+
 def test_a_file_that_cannot_be_opened_is_not_said_to_be_in_use(tmp_path: Path) -> None:
     copies = saved(tmp_path)
     target = tmp_path / "new"

@@ -85,10 +85,11 @@ def save(place: Place, folder: Path) -> Place:
     return copies
 
 
-def restore(copies: Place, place: Place, *, replace: bool = False) -> None:
+def restore(copies: Place, place: Place, *, replace: bool = False, state_only: bool = False) -> None:
     """Put the files of a backup in the place of a controller's.
 
     replace: whether files that are there are overwritten.
+    state_only: whether a backup without rows may be put beside a file of rows, which is of its moment.
     Raises `BadInput` if there is no backup or if there are files; `StoreUnavailable` while a process has them
     open; `StoreDamaged` for a damaged backup. Then nothing has changed.
     """
@@ -100,6 +101,13 @@ def restore(copies: Place, place: Place, *, replace: bool = False) -> None:
             path=str(copies.state),
         )
     copies.check()
+    if copies.collections is None and not state_only and place.collections and place.collections.exists():
+        raise BadInput(
+            f"the backup in {copies.state.parent} has no rows, but {place.collections} is there",
+            why="A state and rows of two moments would be paired. Its rows were in another store.",
+            fix="restore the rows' own backup and give --state-only, or move that file away",
+            path=str(place.collections),
+        )
     targets = [(copies.state, place.state)]
     if copies.collections is not None:
         assert place.collections is not None
