@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from penstock.compute import AsyncClient
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.errors import BadMessage, ComputeError
 from penstock.compute.protocol import rows
 from penstock.compute.protocol.serialization import problem_from_bytes
 from penstock.compute.serve.client_session import ClientSession
+from penstock.compute.serve.controller_process import Options, run_controller
+from penstock.errors import BadInput
+from tests.compute.serve.processes import totals
+from tests.compute.serve.test_roles import LOCAL, running
 
 
 def refusal(describe: Callable[[str], Any], request: pb.Request) -> str:
@@ -56,3 +62,23 @@ def test_a_mistake_of_ours_is_logged_and_a_refusal_is_not(caplog: pytest.LogCapt
         assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [
             ZeroDivisionError
         ]
+
+
+@pytest.mark.parametrize("limit", ["tick_rows", "rounds", "state_bytes", "tick_seconds"])
+def test_limits_of_a_view_are_positive_numbers_of_64_bits(tmp_path: Path, limit: str) -> None:
+    async def story() -> None:
+        async with (
+            running(lambda ready: run_controller(Options(LOCAL, tmp_path), ready)) as address,
+            AsyncClient(address, patience="0s") as client,
+        ):
+            given: Any
+            for given in (0, -1, 2.5, True, 2**63, "1"):
+                with pytest.raises(BadInput, match=limit):
+                    await client.create_view("totals", totals(), **{limit: given})
+            for sent in (0, 2**63):
+                request = pb.Request(create_view=pb.CreateView(name="totals", **{limit: sent}))
+                with pytest.raises(BadMessage, match=limit):
+                    await client._ask(request)  # pyright: ignore[reportPrivateUsage]
+            await client.create_view("totals", totals(), **{limit: 2**63 - 1})  # type: ignore[arg-type]
+
+    asyncio.run(story())

@@ -90,10 +90,19 @@ class AsyncClient:
         tick_rows, rounds, state_bytes, tick_seconds: limits on what the view may use of a replica, instead of
                the defaults (see docs/how-to/serve-views.md#limits). A view that exceeds one fails.
 
-        Raises `NotServable`, `CallableRefused`, `AlreadyThere`, `UnknownColumn`.
+        Raises `NotServable`, `CallableRefused`, `AlreadyThere`, `UnknownColumn`; `BadInput` for a limit that
+        is not a positive number.
         """
         from penstock.compute.plans import encode
 
+        limits = {
+            "tick_rows": tick_rows,
+            "rounds": rounds,
+            "state_bytes": state_bytes,
+            "tick_seconds": tick_seconds,
+        }
+        for limit, value in limits.items():
+            check_number(limit, value, least=1)
         plan = encode(flow, allow_callables=allow_callables)
         message = pb.CreateView(
             name=name,
@@ -102,10 +111,7 @@ class AsyncClient:
             key=[key] if isinstance(key, str) else key,
             keep=_milliseconds(keep),
             into=into or "",
-            tick_rows=tick_rows,
-            rounds=rounds,
-            state_bytes=state_bytes,
-            tick_seconds=tick_seconds,
+            **limits,
         )
         self._known.pop(name, None)
         await self._ask(pb.Request(create_view=message))

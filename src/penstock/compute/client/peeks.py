@@ -71,10 +71,10 @@ def _check(asked: PeekArguments) -> None:
         raise BadInput("at= and staleness= are given", fix="say one of them: at= is exactly one time")
 
 
-def check_number(name: str, value: object) -> None:
-    """Raise `BadInput` for an invalid time or row count; None is allowed."""
-    if value is not None and (type(value) is not int or not 0 <= value < 2**63):
-        raise BadInput(f"{name}={value!r}: that is not a whole number from 0 to 2**63 - 1")
+def check_number(name: str, value: object, *, least: int = 0) -> None:
+    """Raise `BadInput` for an invalid time, row count or limit; None is allowed."""
+    if value is not None and (type(value) is not int or not least <= value < 2**63):
+        raise BadInput(f"{name}={value!r}: that is not a whole number from {least} to 2**63 - 1")
 
 
 def decode_peek_answers(answers: Iterable[pb.Answer], to_user: Callable[[Row], Any]) -> list[Any]:

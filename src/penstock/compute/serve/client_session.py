@@ -171,9 +171,7 @@ class ClientSession:
             key=tuple(asked.key),
             keep=asked.keep,
             into=asked.into or None,
-            limits=DataflowLimits(
-                **{f.name: getattr(asked, f.name) for f in fields(DataflowLimits) if asked.HasField(f.name)}
-            ),
+            limits=_limits_of(asked),
         )
         self._around.check_due_work()
         self._answer(number, done=pb.Done(id=id))
@@ -390,3 +388,12 @@ def encode_description(described: Described) -> pb.Description:
         key=described.key,
         append_only=described.append_only,
     )
+
+
+def _limits_of(asked: pb.CreateView) -> DataflowLimits:
+    """Return the limits of a view. Raises `BadMessage` for one that is 0 or too large for the catalog."""
+    given = {f.name: getattr(asked, f.name) for f in fields(DataflowLimits) if asked.HasField(f.name)}
+    for name, value in given.items():
+        if not 0 < value < 2**63:
+            raise BadMessage(f"{name} is from 1 to 2**63 - 1, and not {value}", field=f"CreateView.{name}")
+    return DataflowLimits(**given)
