@@ -76,7 +76,9 @@ def test_limits_of_a_view_are_positive_numbers_of_64_bits(tmp_path: Path, limit:
                 with pytest.raises(BadInput, match=limit):
                     await client.create_view("totals", totals(), **{limit: given})
             for sent in (0, 2**63):
-                request = pb.Request(create_view=pb.CreateView(name="totals", **{limit: sent}))
+                message = pb.CreateView(name="totals")
+                setattr(message, limit, sent)
+                request = pb.Request(create_view=message)
                 with pytest.raises(BadMessage, match=limit):
                     await client._ask(request)  # pyright: ignore[reportPrivateUsage]
             await client.create_view("totals", totals(), **{limit: 2**63 - 1})  # type: ignore[arg-type]
