@@ -577,6 +577,8 @@ def _arguments(function: str) -> Iterable[tuple[Expr, ...]]:
             return itertools.product(_LEAVES[STR], _LEAVES[INT64], _LEAVES[INT64])
         case "replace":
             return itertools.product(_LEAVES[STR], repeat=3)
+        case "ltrim_of" | "rtrim_of":
+            return itertools.product(_LEAVES[STR], repeat=2)
         case "split_part":
             return itertools.product(_LEAVES[STR], _LEAVES[STR], _LEAVES[INT64])
         case "array_repeat" | "only_row":
