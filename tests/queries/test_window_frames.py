@@ -66,18 +66,10 @@ def query(column: str, near: str, other: str) -> str:
     return f"SELECT {column}, v, {listed} FROM readings"
 
 
-def _marks(column: str, at: int, other: str) -> list[pytest.MarkDecorator]:
-    marks = [] if at == 0 or "MONTH" in other else [pytest.mark.verify]
-    if column == "n":
-        # Known bug: in a young session, planning refuses that 'n4' is selected twice.
-        marks.append(pytest.mark.xfail(reason="P011: column 'n4' is selected twice", strict=False))
-    return marks
-
-
 @pytest.mark.parametrize(
     ("column", "near", "other"),
     [
-        pytest.param(column, *pair, marks=_marks(column, at, pair[1]))
+        pytest.param(column, *pair, marks=[] if at == 0 or "MONTH" in pair[1] else [pytest.mark.verify])
         for column, pairs in DISTANCES.items()
         for at, pair in enumerate(pairs)
     ],

@@ -55,7 +55,8 @@ class Relation:
     @property
     def rows(self) -> AnyStream:
         """The stream without further columns; those without any have one that is the same in all rows."""
-        names = tuple(self.columns.values())
+        # Attributes that are computed alike share a column.
+        names = tuple(dict.fromkeys(self.columns.values()))
         if names == self.stream.schema.names:
             return self.stream
         return self.stream.select(*names) if names else self.stream.select(row=Literal(1))
