@@ -255,7 +255,7 @@ def _make(path: Path, *, private: bool) -> None:
 
 def _check_none_lost(path: Path) -> None:
     """Raise `CheckpointDamaged` if there are no commits but traces of earlier ones."""
-    for file in path.glob("state/*/*"):
-        number = file.name.partition("-")[0]
-        if number.isdigit() and int(number) > 1:
-            raise damaged(path / "commit", f"its commits are missing, and {file.name} is of a later tick")
+    last = max((file.name for file in path.glob("state/*/*")), default="")
+    number = last.partition("-")[0]
+    if number.isdigit() and int(number) > 1:
+        raise damaged(path / "commit", f"its commits are missing, and {last} is of a later tick")
