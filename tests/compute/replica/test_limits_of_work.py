@@ -351,6 +351,18 @@ def test_an_event_loop_still_gets_the_signal_that_stops_work() -> None:
     assert watch.stopping
 
 
+def test_looks_that_the_event_loop_has_no_room_for_are_no_news() -> None:
+    watch = WorkWatch()
+
+    async def serve() -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, lambda: None)
+        with watch.installed(), watch.looking():
+            for _ in range(1_000):
+                signal.raise_signal(signal.SIGALRM)
+
+    asyncio.run(serve())
+
+
 def test_nothing_is_interrupted_between_two_pieces_of_work() -> None:
     looked = Looked()
     limits = PieceLimits("a tick", 1.0, 1 << 30)

@@ -170,6 +170,8 @@ class WorkWatch:
         if not self._installed:
             yield
             return
+        # Each look leaves a byte for the event loop, which reads none while it waits for the work.
+        signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
         signal.setitimer(signal.ITIMER_REAL, _LOOK, _LOOK)
         try:
             yield
