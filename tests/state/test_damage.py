@@ -162,6 +162,14 @@ def test_a_folder_that_nothing_depends_on_is_made_again(folder: str) -> None:
         assert run(copy, BIDS) == expected
 
 
+def test_a_mark_of_a_working_copy_that_is_no_text_is_that_of_another_boot() -> None:
+    whole, expected = begun()
+    with copy_of(whole) as copy:
+        (mark,) = copy.rglob("*.boot")
+        mark.write_bytes(b"\xde" + mark.read_bytes()[1:])
+        assert run(copy, BIDS) == expected
+
+
 @pytest.mark.parametrize("harm", [delete, tear, flip])
 def test_what_is_told_of_a_checkpoint_tells_its_damage(harm: Any) -> None:
     whole, _ = begun()

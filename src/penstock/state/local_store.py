@@ -357,10 +357,10 @@ def _store(path: Path) -> _Store:
 
 def _opened(path: Path) -> _Store:
     # A file of another boot may be torn.
-    mark, begun = f"{_boot()} {path.name}", path.with_suffix(".boot")
-    if not begun.exists() or begun.read_text(encoding="utf-8") != mark:
+    mark, begun = f"{_boot()} {path.name}".encode(), path.with_suffix(".boot")
+    if not begun.exists() or begun.read_bytes() != mark:
         _remove(path)
-        begun.write_text(mark, encoding="utf-8")
+        begun.write_bytes(mark)
     try:
         return _Store(path)
     except _lmdb.DiskError as error:
