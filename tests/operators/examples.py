@@ -34,6 +34,7 @@ from penstock.flow.operators.flat_map import FlatMap
 from penstock.flow.operators.fold import Fold
 from penstock.flow.operators.fold_keyed import FoldKeyed
 from penstock.flow.operators.fold_tick import FoldTick
+from penstock.flow.operators.history import History
 from penstock.flow.operators.initialize import Initialize
 from penstock.flow.operators.inspect import Inspect
 from penstock.flow.operators.join import How, Join
@@ -218,6 +219,15 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
         ),
         "by sequence, some tombstones": lambda x, y: x.upsert(
             "a", row=ps.struct(a=col.a, at=AT), deleted=AT % 2 == 1, sequence=AT, tombstones=1
+        ),
+    },
+    History: {
+        "versions": lambda x, y: x.history("a", row=ps.struct(a=col.a, at=AT), sequence=AT),
+        "of several a sequence": lambda x, y: x.history(
+            "a", row=ps.struct(b=col.b), sequence=AT // 3, deleted=col.b == 3, on_misfit="trust_key"
+        ),
+        "of some columns": lambda x, y: x.history(
+            "a", sequence=AT // 2, deleted=col.b == 1, track=["a"], on_misfit="trust_key"
         ),
     },
     Misfits: {

@@ -346,18 +346,19 @@ def test_misfits_are_of_an_upsert_that_sets_them_aside() -> None:
 def by_the_rule(records: list[Any], value: Any) -> dict[int, Any]:
     """The record that sets the row of each key, by the rule of ties, of all records with their keys.
 
-    value: what a row has beside its key.
+    value: what a row has beside its key. Of operations, "D" deletes the row that the record has, and "K" the
+    row of its key.
     """
     held: dict[int, Any] = {}
     for key in {record.id for record in records}:
         own = [record for record in records if record.id == key]
         top = max(record.at for record in own)
-        last, sets = [r for r in own if r.at == top], [r for r in own if r.op != "D"]
+        last, sets = [r for r in own if r.at == top], [r for r in own if r.op not in "DK"]
         found = max((r for r in sets if r.at == top), key=value, default=None)
         older = [r for r in sets if r.at < top]
         before = [value(r) for r in older if r.at == max(r.at for r in older)]
         deleted = [value(r) for r in last if r.op == "D"]
-        if found is not None and deleted:
+        if found is not None and any(r.op in "DK" for r in last):
             is_named = value(found) in deleted and value(found) not in before
             found = None if is_named or not older else found
         if found is not None:

@@ -10,6 +10,7 @@ from math import inf
 from operator import itemgetter
 from typing import Any, cast
 
+from penstock.engine.histories import RUNTIME as HISTORIES
 from penstock.engine.loops.round_runtime import RUNTIME as LOOPS
 from penstock.engine.ordered_values import RUNTIME as ORDERED_VALUES
 from penstock.engine.power_sums import RUNTIME as POWER_SUMS
@@ -275,6 +276,7 @@ RUNTIME: dict[str, Any] = {
     **LOOPS,
     **ORDERED_VALUES,
     **POWER_SUMS,
+    **HISTORIES,
     **UPSERTS,
     "x_sort": sort,
     "x_no_fixpoint": no_fixpoint,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
 from hashlib import blake2b
@@ -12,7 +13,7 @@ from penstock.expr.expression_text import literal_text
 from penstock.expr.keyed_rows import Unavailable
 from penstock.expr.sort_keys import any_key
 from penstock.expr.types import DataType, ListType, MapType, StructType
-from penstock.state.codec import key_encoder
+from penstock.state.codec import Erasable, key_encoder
 
 Held: TypeAlias = list[Any]
 """[row before the tick, row] of a key whose records have no sequences; None where there is none."""
@@ -102,9 +103,15 @@ def upsert_in_order(held: Held, row: Any, before: Any, texts: MisfitTexts) -> st
     return None
 
 
+Tied: TypeAlias = tuple[Any, tuple[bytes, ...], tuple[bytes | None, ...]]
+"""What a key has of one sequence: its greatest row, digests of all rows if there are several, and digests
+of what deletions name. A deletion that names no row is None there.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class TieRule:
-    """How a row and a deletion of one sequence are ordered (see `UpsertRule`).
+    """How the rows and deletions of one key and sequence are ordered (see `UpsertRule`).
 
     version: position of the sequence in rows, if they have it. trust: of different rows, the greatest wins.
     may_delete: whether records may delete; if none does, nothing has to be known of older rows.
@@ -120,42 +127,77 @@ class TieRule:
         rest = row if self.version is None else (*row[: self.version], *row[self.version + 1 :])
         return blake2b(_encode(rest), digest_size=8).digest()
 
+    def of_deletion(self, image: Any) -> Tied:
+        """Return what a key has of a sequence after the first record, a deletion. image: the row it names.
+
+        Without digests at all, it is one deletion that names no row.
+        """
+        return None, (), () if image is None or self.commits else (self.digest(image),)
+
+    def added(self, tied: Tied, row: Any, image: Any) -> Tied:
+        """Return what a key has of a sequence after a further record, a deletion if `row` is None."""
+        greatest, rows, deletions = tied
+        if self.commits:
+            known = [each for each in (greatest, row) if each is not None]
+            return max(known, key=any_key, default=None), (), ()
+        if greatest is None and not deletions:
+            deletions = (None,)
+        if row is None:
+            return greatest, rows, _with(deletions, None if image is None else self.digest(image))
+        if greatest is None or row == greatest:
+            # An erased row is still known by its digest.
+            return row, _with(rows, self.digest(row)) if rows else (), deletions
+        if self.may_delete:
+            rows = _with(rows or (self.digest(greatest),), self.digest(row))
+        return max(row, greatest, key=any_key), rows, deletions
+
+    def settled(self, tied: Tied, older: Callable[[], tuple[bytes, ...]]) -> Tied:
+        """Return what a key has of a sequence, with its row put aside if a deletion of it wins.
+
+        older: digests of the rows of the next older sequence; none if there is no older row.
+        """
+        row, rows, deletions = tied
+        if row is None or not deletions:
+            return tied
+        own, before = self.digest(row), older()
+        if before and (own not in deletions or own in before):
+            return tied
+        return Erasable(row), rows or (own,), deletions
+
 
 class Sequenced:
     """The row of a key whose records have sequences, within a tick.
 
     stored: (sequence, row or None), then the digests of the rows of the next older sequence, then the row,
-    the digests and the deletions of the last sequence; parts at the end that say nothing are left out.
+    the digests and the deletions of the last sequence (`Tied`); parts at the end that say nothing are left
+    out. A row that lost against a deletion is an `Erasable`.
     before: row before the tick. shown: row now. place: of the last record that was applied in this tick.
 
     Which row is shown depends on the set of the records alone, unless they have places.
     """
 
-    __slots__ = (
-        *("_deletions", "_older", "_older_row", "_row", "_rows"),
-        *("before", "place", "sequence", "shown", "stored"),
-    )
+    __slots__ = ("_older", "_older_row", "_tied", "before", "place", "sequence", "shown", "stored")
 
     def __init__(self, stored: tuple[Any, ...] | None) -> None:
         self.stored = stored
         self.sequence, self.shown = (None, None) if stored is None else stored[:2]
-        self.before = self._row = self.shown
+        self.before = self.shown
         self._older: tuple[Any, tuple[bytes, ...]] | None = None
         # A row of the next older sequence without its digest, which most never need.
         self._older_row: Any = None
-        self._rows: tuple[bytes, ...] = ()
-        self._deletions: tuple[bytes | None, ...] = ()
+        self._tied: Tied = (self.shown, (), ())
         self.place: Any = None
         if stored is not None and len(stored) > 2:
             self._older = stored[2]
         if stored is not None and len(stored) > 3:
-            self._row, self._rows, self._deletions = stored[3:]
+            self._tied = (known_row(stored[3]), *stored[4:])
 
     def to_stored(self, rule: TieRule) -> tuple[Any, ...]:
         """Return what to store of the key."""
         older = self._digested(rule)
-        if self._rows or self._deletions:
-            return self.sequence, self.shown, older, self._row, self._rows, self._deletions
+        _, rows, deletions = self._tied
+        if rows or deletions:
+            return self.sequence, self.shown, older, *rule.settled(self._tied, lambda: self._before(rule))
         return (self.sequence, self.shown) if older is None else (self.sequence, self.shown, older)
 
     def apply(
@@ -166,23 +208,19 @@ class Sequenced:
         image: the row that a deletion names. None: unknown.
         """
         if sequence is None:
-            raise EvaluationError(
-                "a record has no sequence",
-                why="Without one it is neither before nor after the other records of its key.",
-                fix="filter such records out before the upsert, or coalesce the sequence",
-            )
+            raise without_sequence()
         last = self.sequence
         # Where position or kind decides, nothing has to be known of older rows.
         alone = rule.commits or place is not None or not rule.may_delete
         if last is None or sequence > last:
-            if self._row is not None:
-                self._older = None if alone else (last, self._rows)
-                self._older_row = None if alone or self._rows else self._row
-            self.sequence, self.place, self._row = sequence, place, row
-            self._rows = self._deletions = ()
-            if row is None and image is not None and not alone:
-                self._deletions = (rule.digest(image),)
-        elif sequence < last:
+            held, rows, _ = self._tied
+            if held is not None or rows:
+                self._older = None if alone else (last, rows)
+                self._older_row = None if alone or rows else held
+            self.sequence, self.place, self.shown = sequence, place, row
+            self._tied = (row, (), ()) if row is not None or alone else rule.of_deletion(image)
+            return None
+        if sequence < last:
             if row is None or alone:
                 return None
             if self._older is None or sequence > self._older[0]:
@@ -191,33 +229,18 @@ class Sequenced:
                 _, same = self._digested(rule) or self._older
                 self._older = sequence, _with(same, rule.digest(row))
         else:
-            reason = self._tie(row, image, place, rule, texts)
-            if reason is not None:
-                return reason
-        self.shown = self._row if not self._deletions or self._stays(rule) else None
-        return None
-
-    def _tie(self, row: Any, image: Any, place: Any, rule: TieRule, texts: MisfitTexts) -> str | None:
-        """Apply a record of the last sequence; return the reason if it has another row."""
-        if row is not None and self.shown is not None and row != self.shown and not rule.trust:
-            return texts.of_sequence(self.sequence, row, self.shown)
-        if rule.commits:
-            if row is not None:
-                self._row = row if self._row is None else max(row, self._row, key=any_key)
-        elif place is not None:
-            # The records of earlier ticks stand before those of this one.
-            if self.place is None or place > self.place:
-                self.place, self._row, self._rows, self._deletions = place, row, (), ()
-        elif row is None:
-            if self._row is None and not self._deletions:
-                self._deletions = (None,)
-            self._deletions = _with(self._deletions, None if image is None else rule.digest(image))
-        elif self._row is None:
-            self._row, self._deletions = row, self._deletions or (None,)
-        elif row != self._row:
-            if rule.may_delete:
-                self._rows = _with(self._rows or (rule.digest(self._row),), rule.digest(row))
-            self._row = max(row, self._row, key=any_key)
+            held = self._tied[0]
+            if row is not None and held is not None and row != held and not rule.trust:
+                return texts.of_sequence(sequence, row, held)
+            if place is None or rule.commits:
+                self._tied = rule.added(self._tied, row, image)
+            elif self.place is None or place > self.place:
+                # The records of earlier ticks stand before those of this one.
+                self.place, self._tied = place, (row, (), ())
+        shown = self._tied[0]
+        if self._tied[2]:
+            shown, _, _ = rule.settled(self._tied, lambda: self._before(rule))
+        self.shown = None if shown.__class__ is Erasable else shown
         return None
 
     def _digested(self, rule: TieRule) -> tuple[Any, tuple[bytes, ...]] | None:
@@ -227,13 +250,23 @@ class Sequenced:
             self._older_row = None
         return self._older
 
-    def _stays(self, rule: TieRule) -> bool:
-        """Return whether the row of the last sequence wins against the deletions of it."""
+    def _before(self, rule: TieRule) -> tuple[bytes, ...]:
         older = self._digested(rule)
-        if self._row is None or older is None:
-            return False
-        own = rule.digest(self._row)
-        return own not in self._deletions or own in older[1]
+        return () if older is None else older[1]
+
+
+def known_row(row: Any) -> Any:
+    """Return the row of a `Tied`, also if it is put aside; None if there is none, or it is erased."""
+    return row.value if row.__class__ is Erasable else row
+
+
+def without_sequence() -> EvaluationError:
+    """Build the error for a record without a sequence."""
+    return EvaluationError(
+        "a record has no sequence",
+        why="Without one it is neither before nor after the other records of its key.",
+        fix="filter such records out before the upsert, or coalesce the sequence",
+    )
 
 
 def _with(those: tuple[Any, ...], one: Any) -> tuple[Any, ...]:

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from penstock.errors import BadFlow, UnknownColumn, WrongType
 from penstock.expr.check import check
-from penstock.expr.constructors import coalesce, lit, struct, when
+from penstock.expr.constructors import struct, when
 from penstock.expr.keyed_rows import KeyedRows
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import STR, TIMESTAMP, BoolType, Field, Schema, StructType
 from penstock.flow.aggregates import max as greatest
 from penstock.flow.column_arguments import render_argument
+from penstock.flow.operators.history import END, START, History
 from penstock.flow.operators.keyed_source import KeyedSource
 from penstock.flow.operators.misfits import REASON, Misfits
 from penstock.flow.operators.upsert import COMMITS, SEQUENCE_TYPES, OnMisfit, Upsert, UpsertRule
 from penstock.flow.time_spans import TIME_TYPES, span_in_unit
-from penstock.flow.window_functions import lagged, lead
 from penstock.source_location import caller_at
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 Key: TypeAlias = "Expr | str"
 _ORDERING = "a whole number, a decimal, a date, a time or a text"
-START, END = "start_at", "end_at"
-"""Columns of a version: from which sequence on it holds, and up to which."""
 
 OnMisfitName: TypeAlias = Literal["error", "dead_letter", "trust_key"]
 
@@ -141,8 +139,34 @@ def add_upsert(
     keyed: the source of the records, if they are those of a table.
     """
     schema = stream.schema
+    rule, rows = _rule(schema, by, row, deleted, before, sequence, on_misfit, location, keyed)
+    inputs = (stream,)
+    if tombstones is not None:
+        order = rule.sequence
+        if order is None:
+            raise _no_bound("records without a sequence", location)
+        rule = replace(rule, tombstones=_kept_for(tombstones, check(order, schema).type, location))
+        with caller_at(location):
+            inputs = (stream, cast("Any", stream).group_by().agg(highest=greatest(order)))
+    output = Schema(rows.fields, schema.row_class if row is None else rows.row_class)
+    return stream.flow.add(Upsert(rule), output, inputs, name, location)
+
+
+def _rule(
+    schema: Schema,
+    by: Key | Sequence[Key],
+    row: Expr | None,
+    deleted: Expr | None,
+    before: Expr | None,
+    sequence: Key | None,
+    on_misfit: OnMisfitName,
+    location: SourceLocation,
+    keyed: KeyedSource | None = None,
+) -> tuple[UpsertRule, StructType]:
+    """Return the rule for records, and the type of their rows. Raises `WrongType` for unfit arguments."""
     keys = _keys(by, schema, location)
     made, rows = _row(row, schema, location)
+    image = None if deleted is None else made
     if deleted is not None:
         if not isinstance(_type_of("deleted", deleted, schema, location), BoolType):
             raise _wrong("deleted", deleted, "true or false", location, 'deleted=col.op == "D"')
@@ -151,13 +175,7 @@ def add_upsert(
         raise _wrong("before", before, f"a row like the one it sets, {rows}", location, "before=col.before")
     order = Column(sequence) if isinstance(sequence, str) else sequence
     if order is not None and not isinstance(_type_of("sequence", order, schema, location), SEQUENCE_TYPES):
-        raise _wrong(
-            "sequence",
-            order,
-            _ORDERING,
-            location,
-            'sequence="at"',
-        )
+        raise _wrong("sequence", order, _ORDERING, location, 'sequence="at"')
     if before is not None and order is not None:
         raise WrongType(
             "upsert is given the row before and a sequence",
@@ -165,25 +183,16 @@ def add_upsert(
             why="Records with a sequence may come in any order, so the one before may still be missing.",
             fix="leave out one of them",
         )
-    kept, inputs = None, (stream,)
-    if tombstones is not None and order is not None:
-        kept = _kept_for(tombstones, check(order, schema).type, location)
-        with caller_at(location):
-            inputs = (stream, cast("Any", stream).group_by().agg(highest=greatest(order)))
-    elif tombstones is not None:
-        raise _no_bound("records without a sequence", location)
-    rule = UpsertRule(keys, made, before, order, _policy(on_misfit, location), tombstones=kept)
+    rule = UpsertRule(keys, made, before, order, _policy(on_misfit, location))
     if keyed is not None:
         rule = replace(rule, place=Column("place"), table=keyed.name)
-    if order is not None:
-        version = order.name if isinstance(order, Column) else None
-        image = None if deleted is None else _row(row, schema, location)[0]
-        if keyed is not None:
-            version, image = keyed.keyed.sequence, Column("before")
-        in_rows = version if any(version == f.name for f in rows.fields) else None
-        rule = replace(rule, image=image, version=in_rows, commits=version == COMMITS)
-    output = Schema(rows.fields, schema.row_class if row is None else rows.row_class)
-    return stream.flow.add(Upsert(rule), output, inputs, name, location)
+    if order is None:
+        return rule, rows
+    version = order.name if isinstance(order, Column) else None
+    if keyed is not None:
+        version, image = keyed.keyed.sequence, Column("before")
+    in_rows = version if any(version == f.name for f in rows.fields) else None
+    return replace(rule, image=image, version=in_rows, commits=version == COMMITS), rows
 
 
 def _kept_for(given: GivenSpan, type: DataType, location: SourceLocation) -> Span:
@@ -218,78 +227,22 @@ def add_history(
 ) -> AnyStream:
     """Add the versions of each key's row. Raises `WrongType` for arguments that do not fit the records."""
     schema: Schema = stream.schema
-    keys = {f"key_{at}": key for at, key in enumerate(_keys(by, schema, location))}
-    at = Column(sequence) if isinstance(sequence, str) else sequence
-    made, rows = _row(row, schema, location)
+    if on_misfit == "dead_letter":
+        raise _wrong("on_misfit", on_misfit, '"error" or "trust_key"', location, 'on_misfit="error"')
+    rule, rows = _rule(schema, by, row, deleted, None, sequence, on_misfit, location)
     names = [f.name for f in rows.fields]
-    order = at.name if isinstance(at, Column) else None
+    order = rule.sequence.name if isinstance(rule.sequence, Column) else None
     tracked = [each for each in names if each != order] if track is None else list(track)
     for name in tracked:
         if name not in names:
             raise _wrong("track", name, f"one of {', '.join(names)}", location, f'track=["{names[-1]}"]')
-    if on_misfit == "dead_letter":
-        raise _wrong("on_misfit", on_misfit, '"error" or "trust_key"', location, 'on_misfit="error"')
     for name in (START, END):
         if name in names:
             raise _wrong("row", name, "another name, since versions have that column", location, "rename it")
-    gone = lit(False) if deleted is None else coalesce(deleted, lit(False))
-    gone = gone | made.is_null()
-    records: Any = add_upsert(
-        stream,
-        [*keys.values(), at, gone],
-        row=struct(**keys, at=at, gone=gone, row=made),
-        deleted=None,
-        before=None,
-        sequence=at,
-        on_misfit=on_misfit,
-        name=None,
-        location=location,
-    )
-    value = struct(**{f"v_{n}": Column("row").field(name) for n, name in enumerate(tracked)})
-    partition: Any = {"partition_by": list(keys), "order_by": ["at", "gone"]}
-    if deleted is not None or check(made, schema).nullable:
-        records = _without_lost_deletions(records, list(keys), [n for n in names if n != order], order)
-    # A deletion follows the row of its sequence, which makes a version without extent.
-    beside = records.with_columns(value=when(~Column("gone"), value)).with_columns(
-        before=lagged(Column("value")).over(**partition), after=lead(Column("value")).over(**partition)
-    )
-    # Records that change nothing tracked belong to one version: its first starts it, its last is shown.
-    ends = beside.with_columns(
-        first=~Column("value").eq_null_safe(Column("before")),
-        last=~Column("value").eq_null_safe(Column("after")),
-    ).filter(Column("first") | Column("last"))
-    dated = ends.with_columns(
-        at_before=lagged(Column("at")).over(**partition), at_after=lead(Column("at")).over(**partition)
-    )
-    start = when(Column("first"), Column("at")).otherwise(coalesce(Column("at_before"), Column("at")))
-    shown = dated.filter(~Column("gone") & Column("last")).select(
-        **{name: Column("row").field(name) for name in names}, **{START: start, END: Column("at_after")}
-    )
-    return shown.filter(~Column(START).eq_null_safe(Column(END)))
-
-
-def _without_lost_deletions(records: Any, keys: list[str], names: list[str], order: str | None) -> Any:
-    """Leave out the deletions that lose against a row of their sequence, by the rule of `UpsertRule`.
-
-    names: columns of rows beside the sequence.
-    """
-    rest = (
-        struct(**{f"r_{n}": Column("row").field(name) for n, name in enumerate(names)}) if names else lit(0)
-    )
-    lost: Expr = lit(True)
-    records = records.with_columns(rest=when(~Column("row").is_null(), rest))
-    beside: Any = {"partition_by": keys, "order_by": ["at", "gone"]}
-    last = {each: lagged(Column(each)).over(**beside) for each in ("at", "gone", "rest")}
-    if order != COMMITS:
-        records = records.with_columns(
-            older=lagged(Column("rest")).over(partition_by=[*keys, "gone"], order_by="at")
-        )
-        last["older"] = lagged(Column("older")).over(**beside)
-        image, row, older = Column("rest"), Column("last_rest"), Column("last_older")
-        lost = ~older.is_null() & (~image.eq_null_safe(row) | image.eq_null_safe(older))
-    records = records.with_columns(**{f"last_{name}": value for name, value in last.items()})
-    is_tied = Column("at").eq_null_safe(Column("last_at")) & ~coalesce(Column("last_gone"), lit(True))
-    return records.filter(~(Column("gone") & is_tied & lost)).select(*keys, "at", "gone", "row")
+    assert rule.sequence is not None
+    at = check(rule.sequence, schema)
+    output = Schema((*rows.fields, Field(START, at.type, at.nullable), Field(END, at.type, True)))
+    return stream.flow.add(History(rule, tuple(tracked)), output, (stream,), None, location)
 
 
 def add_misfits(stream: Output, name: str | None, location: SourceLocation) -> AnyStream:

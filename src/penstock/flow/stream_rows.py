@@ -94,11 +94,11 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         track: Sequence[str] | None = None,
         on_misfit: OnMisfitName = "error",
     ) -> Stream[Any, B, Changes, NoOrder]:
-        """Hold all versions of each key's row (a slowly changing dimension of type 2).
+        """Hold all versions of each key's row, SCD type 2 (see `operators.history`).
 
         A version has the columns of its row, `start_at`, the sequence of the record that made it, and
         `end_at`, that of the record that replaced or deleted it, null while it holds. Records may come in any
-        order.
+        order. The versions without an end are the rows of `upsert`.
 
         track: columns of which a change makes a new version; by default all but `sequence`. Others are shown
                as the last record of the version has them.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import SourceLocation
 from penstock.expr.constructors import struct
 from penstock.expr.tree import Column as Read
-from penstock.flow.keyed_tables import END, START
+from penstock.flow.operators.history import END, START
 from penstock.flow.operators.upsert import COMMITS
 from penstock.pipelines.errors import BadDefinition
 from penstock.queries.plan_details import java_session

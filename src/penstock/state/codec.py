@@ -30,6 +30,16 @@ class Exact:
     value: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Erasable:
+    """A part of an entry that no row shows, and that a later record may bring back until it is erased.
+
+    value: None once it is erased.
+    """
+
+    value: Any
+
+
 def check_exact(value: object) -> None:
     """Raise `NotPlainData` for a value whose type a store would not preserve.
 
@@ -63,13 +73,15 @@ def _refuse(value: object) -> None:
 
 
 _msgpack: Any = msgpack
-_BIG_INT, _DECIMAL, _DATE, _SET, _EXACTLY, _NAIVE = 1, 2, 3, 5, 6, 7
+_BIG_INT, _DECIMAL, _DATE, _SET, _EXACTLY, _NAIVE, _ERASABLE = 1, 2, 3, 5, 6, 7, 8
 _EXACT = Context(prec=1000)
 _START, _MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)
 _DEEPEST = 16
 """Maximum nesting of sets. Decoding one level takes 40 kB of C stack; without a bound, a few kilobytes of
 hostile bytes would crash the process.
 """
+# Where an Erasable may begin: the head of an extension, and its code.
+_may_hold_erasable = re.compile(rb"(?:[\xd4-\xd8]|\xc7.|\xc8..|\xc9....)\x08", re.DOTALL).search
 # How either NaN ends. A search for a longer text takes ten times as long as one that begins with a rare byte.
 _may_hold_nan = re.compile(rb"\xf8\x00{6}").search
 
@@ -85,7 +97,7 @@ def _extension(value: object, depth: int = 0) -> Any:
     if kind is date:
         return _day(value)
     match value:
-        case frozenset() | Exact() if depth == _DEEPEST:
+        case frozenset() | Exact() | Erasable() if depth == _DEEPEST:
             raise NotPlainData(
                 f"sets nested more than {_DEEPEST} deep cannot be stored",
                 fix="nest them less deeply, or keep sorted tuples",
@@ -109,6 +121,9 @@ def _extension(value: object, depth: int = 0) -> Any:
             check_exact(value.value)
             below = partial(_extension, depth=depth + 1)
             return _ext_type((_EXACTLY, _pack(below)(value.value)))
+        case Erasable():
+            below = partial(_extension, depth=depth + 1)
+            return _ext_type((_ERASABLE, _pack(below)(value.value)))
         case _:
             raise NotPlainData(
                 f"a {type(value).__name__} cannot be stored: {value!r:.100}",
@@ -162,6 +177,8 @@ def _value_of(depth: int, code: int, data: bytes) -> object:
         return found
     if code == _EXACTLY:
         return Exact(_msgpack.unpackb(data, **_unpacking(depth + 1)))
+    if code == _ERASABLE:
+        return Erasable(_msgpack.unpackb(data, **_unpacking(depth + 1)))
     raise ValueError(f"unknown extension {code}")
 
 
@@ -212,6 +229,19 @@ def decode(data: bytes) -> Any:
     return _with_one_nan(value) if _may_hold_nan(data) else value
 
 
+def without_erasable(data: bytes) -> bytes:
+    """Return an encoded value with each `Erasable` in its tuples erased. Raises `CheckpointDamaged`."""
+    return value_encoder()(_erased(decode(data))) if _may_hold_erasable(data) else data
+
+
+def _erased(value: Any) -> Any:
+    if isinstance(value, Erasable):
+        return Erasable(None)
+    if isinstance(value, tuple):
+        return tuple(map(_erased, cast("tuple[Any, ...]", value)))
+    return value
+
+
 def decode_each(pieces: Sequence[bytes]) -> list[Any]:
     """Decode a sequence of separately encoded values, faster than one by one. Raises `CheckpointDamaged`."""
     joined = b"".join(pieces)
@@ -239,6 +269,8 @@ def _with_one_nan(value: Any) -> Any:
         return value if value == value else NAN
     if isinstance(value, Exact):
         return Exact(_with_one_nan(value.value))
+    if isinstance(value, Erasable):
+        return Erasable(_with_one_nan(value.value))
     if isinstance(value, frozenset):
         return frozenset(_with_one_nan(v) for v in cast("frozenset[Any]", value))
     if isinstance(value, tuple):

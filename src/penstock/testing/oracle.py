@@ -8,7 +8,7 @@ equal these bags. Keep the oracle simple, so that its correctness can be verifie
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import singledispatch
 from typing import Any, TypeAlias
@@ -30,6 +30,7 @@ from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.filter_map import FilterMap
 from penstock.flow.operators.flat_map import FlatMap
+from penstock.flow.operators.history import History
 from penstock.flow.operators.inspect import Inspect
 from penstock.flow.operators.join import How, Join
 from penstock.flow.operators.map import Map
@@ -322,7 +323,41 @@ def _aggregate(operator: Aggregate, node: Node, inputs: _Inputs) -> Bag:
 
 @answer_of_bags.register
 def _upsert(operator: Upsert, node: Node, inputs: _Inputs) -> Bag:
-    rule = operator.rule
+    out: Bag = Counter()
+    for records in _by_key(operator.rule, inputs):
+        shown = _held(records, operator.rule, node)
+        if shown is not None:
+            out[shown] += 1
+    return out
+
+
+@answer_of_bags.register
+def _history(operator: History, node: Node, inputs: _Inputs) -> Bag:
+    names = node.schema.names
+    tracked = [names.index(name) for name in operator.track]
+    out: Bag = Counter()
+    for records in _by_key(operator.rule, inputs):
+        versions: list[list[Any]] = []  # row, start, end
+        for top, at in sorted({record[0]: record[1] for record in records}.items()):
+            shown = _held([record for record in records if record[0] <= top], operator.rule, node)
+            last = versions[-1] if versions and versions[-1][2] is None else None
+            if last and shown and all(last[0][n] == shown[n] or last[0][n] is shown[n] for n in tracked):
+                last[0] = shown
+                continue
+            if last:
+                last[2] = at
+            if shown:
+                versions.append([shown, at, None])
+        out.update((*row, start, end) for row, start, end in versions)
+    return out
+
+
+_Record: TypeAlias = tuple[Any, Any, Any, Any, Any]
+"""Rank of the sequence, sequence, row, image and place of a record."""
+
+
+def _by_key(rule: UpsertRule, inputs: _Inputs) -> Iterable[list[_Record]]:
+    """Return the records of each key."""
     if rule.sequence is None:
         raise NotOfBags("records count in the order in which they come")
     if rule.tombstones is not None:
@@ -334,41 +369,41 @@ def _upsert(operator: Upsert, node: Node, inputs: _Inputs) -> Bag:
         (lambda record: None) if each is None else function_of(each, schema)
         for each in (rule.image, rule.place)
     )
-    records: dict[Row, list[tuple[Any, Any, Any, Any]]] = {}
+    records: dict[Row, list[_Record]] = {}
     for record in bag:
-        found = rank(sequence(record)), row(record), image(record), place(record)
+        at = sequence(record)
+        found = rank(at), at, row(record), image(record), place(record)
         records.setdefault(key(record), []).append(found)
-    out: Bag = Counter()
-    for held in records.values():
-        top = max(at for at, *_ in held)
-        last = [record for record in held if record[0] == top]
-        rows = [found for _, found, *_ in last if found is not None]
-        if len(set(rows)) > 1 and rule.on_misfit is not OnMisfit.TRUST_KEY:
-            raise NotOfBags("records of one sequence differ")
-        shown = max(rows, key=rank, default=None)
-        if not rule.commits and all(record[3] is not None for record in last):
-            _, shown, _, _ = max(last, key=lambda record: record[3])
-        elif not rule.commits and len(rows) < len(last) and not _outlives(shown, last, held, rule, node):
-            shown = None
-        if shown is not None:
-            out[shown] += 1
-    return out
+    return records.values()
 
 
-def _outlives(
-    shown: Any, last: list[tuple[Any, ...]], held: list[tuple[Any, ...]], rule: UpsertRule, node: Node
-) -> bool:
+def _held(records: list[_Record], rule: UpsertRule, node: Node) -> Row | None:
+    """Return the row that is held after all records of a key, or None."""
+    top = max(at for at, *_ in records)
+    last = [record for record in records if record[0] == top]
+    rows = [row for _, _, row, _, _ in last if row is not None]
+    if len(set(rows)) > 1 and rule.on_misfit is not OnMisfit.TRUST_KEY:
+        raise NotOfBags("records of one sequence differ")
+    shown = max(rows, key=rank, default=None)
+    if not rule.commits and all(record[4] is not None for record in last):
+        return max(last, key=lambda record: record[4])[2]
+    if not rule.commits and len(rows) < len(last) and not _outlives(shown, last, records, rule, node):
+        return None
+    return shown
+
+
+def _outlives(shown: Any, last: list[_Record], held: list[_Record], rule: UpsertRule, node: Node) -> bool:
     """Return whether a row wins against the deletions among `last`, the records of its sequence."""
     at = None if rule.version is None else node.schema.names.index(rule.version)
 
     def named(row: Row) -> Row:
         return row if at is None else (*row[:at], *row[at + 1 :])
 
-    older = [record for record in held if record[0] < last[0][0] and record[1] is not None]
+    older = [record for record in held if record[0] < last[0][0] and record[2] is not None]
     if shown is None or not older:
         return False
-    before = [named(record[1]) for record in older if record[0] == max(at for at, *_ in older)]
-    images = [named(image) for _, found, image, _ in last if found is None and image is not None]
+    before = [named(record[2]) for record in older if record[0] == max(at for at, *_ in older)]
+    images = [named(image) for _, _, row, image, _ in last if row is None and image is not None]
     return named(shown) not in images or named(shown) in before
 
 

@@ -58,6 +58,7 @@ from penstock.flow.operators.flat_map import FlatMap
 from penstock.flow.operators.fold import Fold
 from penstock.flow.operators.fold_keyed import FoldKeyed
 from penstock.flow.operators.fold_tick import FoldTick
+from penstock.flow.operators.history import History
 from penstock.flow.operators.initialize import Initialize
 from penstock.flow.operators.inspect import Inspect
 from penstock.flow.operators.join import How, Join
@@ -142,6 +143,7 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
         "fold_keyed": FoldKeyed,
         "fold_tick": FoldTick,
         "initialize": Initialize,
+        "history": History,
         "inspect": Inspect,
         "join": Join,
         "keyed_source": KeyedSource,

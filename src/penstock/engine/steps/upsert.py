@@ -1,8 +1,9 @@
-"""Steps of upsert and misfits."""
+"""Steps of upsert, misfits and history."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.engine.row_codegen import Row
 from penstock.engine.slot import Slot
@@ -14,11 +15,14 @@ from penstock.expr.check import check
 from penstock.expr.keyed_rows import Unavailable
 from penstock.expr.tree import Call
 from penstock.expr.types import StructType
+from penstock.flow.operators.history import History
 from penstock.flow.operators.misfits import Misfits
 from penstock.flow.operators.upsert import OnMisfit, Upsert
 from penstock.flow.watermark_policy import WatermarkPolicy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.engine.step_writer import StepWriter
     from penstock.expr.tree import Expr
     from penstock.graph.node import Node
@@ -33,8 +37,10 @@ class KeyedRecordsStep(Step):
     sequences of deleted keys.
     """
 
-    operator: Upsert | Misfits
+    operator: Upsert | Misfits | History
     keeps_state = True
+    by_sequence: ClassVar[str] = "x_sequenced"
+    """What keeps the records of a key that have sequences, within a tick."""
 
     def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
@@ -90,7 +96,7 @@ class KeyedRecordsStep(Step):
         code.line(f"{own} = {self.held}.get({key})")
         with code.block(f"if {own} is None:"):
             code.line(f"{stored} = {self.slot_getter('rows')}({key})")
-            held = f"[{stored}, {stored}]" if rule.sequence is None else f"x_sequenced({stored})"
+            held = f"[{stored}, {stored}]" if rule.sequence is None else f"{self.by_sequence}({stored})"
             code.line(f"{own} = {self.held}[{key}] = {held}")
         unknown = self._unavailable()
         if unknown.marks:
@@ -212,3 +218,31 @@ class MisfitsStep(KeyedRecordsStep):
     def take_misfit(self, row: Row, reason: str) -> None:
         with self.code.block(f"if {reason} is not None:"):
             self.emit(Row((*row.columns, reason)))
+
+
+@register_step(History)
+class HistoryStep(KeyedRecordsStep):
+    """Step of history. Slot: key -> its moments in order (see `KeyHistory`)."""
+
+    by_sequence = "x_key_history"
+
+    def finish(self) -> None:
+        code, writer = self.code, self.writer
+        key, own, changes, row, n = (writer.fresh(name) for name in ("key", "own", "changes", "row", "n"))
+        tracked = writer.constant("tracked", self._tracked())
+        with code.block(f"for {key}, {own} in {self.held}.items():"):
+            code.line(f"{changes} = {own}.changes({self.ties}, {tracked})")
+            with code.block(f"if {own}.has_changed:"):
+                code.line(f"{self.slot('rows')}[{key}] = {own}.moments")
+            with code.block(f"for {row}, {n} in {changes}:"):
+                self.emit_unpacked(row, n)
+
+    def _tracked(self) -> Callable[[Any], Any]:
+        """Return the function of a row whose value starts a version when it changes."""
+        assert isinstance(self.operator, History)
+        names = self.node.schema.names
+        at = [names.index(name) for name in self.operator.track]
+        if len(at) > 1:
+            return itemgetter(*at)
+        # Of equal NaNs, only tuples say that they are.
+        return itemgetter(slice(at[0], at[0] + 1) if at else slice(0))

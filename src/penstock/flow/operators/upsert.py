@@ -79,12 +79,14 @@ class UpsertRule:
     With a sequence, a record below the last one applied to its key is passed over, also after a deletion, and
     a record that is delivered again changes nothing. One with the same sequence and another row is a misfit.
 
-    Of a key's deletions and set rows with one sequence,
+    Of a key's deletions and set rows with one sequence, in whatever order they come,
 
     - the one that stands later in its source is the later one, if both have a `place`;
     - otherwise the row wins, if an older row of the key was set before: the deletion is of that one;
     - but the deletion wins if there is no older row, or if it names the row of its sequence and not the
-      older one: then it has the sequence of the row that it deletes.
+      older one: then it has the sequence of the row that it deletes;
+    - of several rows the greatest is meant, of several deletions each, and of older rows those of the next
+      older sequence. No row takes the place of one that lost.
 
     Commits have no order within, and delete only rows of earlier ones: there, a row always wins.
     Without a sequence, a record whose row is already held changes nothing, and one whose `before` is another
@@ -225,8 +227,8 @@ class Upsert(KeyedRecords):
     State: the row of each key, and with a sequence that of its last record, which is kept when the row is
     deleted (a tombstone), so that an older record cannot bring it back: for good, or with `tombstones` until
     the highest sequence of all keys is so far ahead of it. For records without a place, if they may delete,
-    also a digest of the row before, and the row that lost against a deletion of its sequence. An empty tick
-    emits nothing.
+    also digests of the rows before, and the row that lost against a deletion of its sequence, until it is
+    erased. An empty tick emits nothing.
 
     >>> from dataclasses import dataclass
     >>> import penstock as ps
