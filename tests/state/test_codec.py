@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 
 from penstock.errors import CheckpointDamaged, NotPlainData
 from penstock.expr.code_runtime import NAN
-from penstock.state.codec import Exact, decode, decode_each, key_encoder, value_encoder
+from penstock.state.codec import (
+    Erasable,
+    Exact,
+    decode,
+    decode_each,
+    key_encoder,
+    value_encoder,
+    without_erasable,
+)
 
 scalars = (
     st.none()
@@ -44,6 +52,17 @@ values = st.recursive(
 def test_what_is_encoded_comes_back(value: object) -> None:
     # In a tuple, where the one NAN is equal to itself.
     assert (decode(value_encoder()(value)),) == (value,)
+
+
+@given(values, values, st.lists(values, max_size=3))
+def test_erasure_takes_the_values_that_may_be_erased(
+    value: object, other: object, more: list[object]
+) -> None:
+    encode = value_encoder()
+    data = encode((value, (Erasable(other), *more)))
+    assert decode(data) == (value, (Erasable(other), *more))
+    assert decode(without_erasable(data)) == (value, (Erasable(None), *more))
+    assert without_erasable(encode(value)) == encode(value)
 
 
 @given(st.lists(values, max_size=6))

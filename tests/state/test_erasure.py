@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import penstock as ps
@@ -18,7 +20,9 @@ from penstock.compute.collections.store import Append
 from penstock.compute.frontier import Frontier
 from penstock.errors import BadInput
 from penstock.io import Call, Changelog, JsonFiles, TableFiles
+from penstock.state.codec import decode, value_encoder, without_erasable
 from penstock.state.erasure import erase
+from tests.operators.test_history import TIES, open_versions, versions_and_rows
 
 SECRET = "ann.example@nowhere"
 
@@ -120,6 +124,78 @@ def test_a_row_that_was_set_aside_is_in_its_dead_letter_only(tmp_path: Path) -> 
         checkpoint=tmp_path / "state",
     )
     assert files_with(tmp_path) == ["dead/tick=1-people.jsonl", "in/1.json"]
+
+
+class Change(NamedTuple):
+    id: int
+    mail: str
+    at: int
+    op: str
+
+
+INSERTED = [Change(person.id, person.mail, 5, "I") for person in PEOPLE]
+OTHER = "zoe.other@nowhere"
+
+
+@pytest.mark.parametrize("on_misfit", ["error", "trust_key"])
+@pytest.mark.parametrize("build", ["upsert", "history"])
+@pytest.mark.parametrize(
+    "deletions",
+    [
+        [Change(50, SECRET, 5, "D")],
+        [Change(50, "", 5, "K")],
+        [Change(50, SECRET, 5, "K"), Change(50, SECRET, 5, "D")],
+    ],
+    ids=["of the row", "of the key", "of both"],
+)
+def test_a_row_that_a_deletion_of_its_sequence_hides_is_in_no_file_of_state(
+    tmp_path: Path, deletions: list[Change], build: str, on_misfit: str
+) -> None:
+    rows: Counter[Any] = Counter()
+
+    def receive(tick: int, changes: Any) -> None:
+        for change in changes:
+            rows[tuple(change.row)[:3]] += change.weight
+
+    def run(*ticks: list[Change]) -> None:
+        flow = Flow("people")
+        row = ps.when(col.op != "K", ps.struct(id=col.id, mail=col.mail, at=col.at))
+        options: Any = {"sequence": "at", "row": row, "deleted": col.op == "D", "on_misfit": on_misfit}
+        flow.sink("rows", getattr(flow.source("people", Change), build)("id", **options))
+        given = {"people": ps.io.Rows([INSERTED, deletions, *ticks])}
+        ps.run(flow, given, {"rows": Call(receive)}, checkpoint=tmp_path / "state")
+
+    run()
+    assert files_with(tmp_path)
+    erase(tmp_path / "state")
+    assert files_with(tmp_path) == []
+    others = {tuple(each[:3]) for each in INSERTED[:-1]}
+    assert set(+rows) == others
+    # It is as if the record of the row had never come, until it comes again.
+    older = [Change(50, OTHER, 4, "I")]
+    run(older)
+    assert {each[1] for each in +rows} & {SECRET, OTHER} == (set() if build == "upsert" else {OTHER})
+    run(older, [INSERTED[-1]])
+    is_shown = deletions[0].mail == ""
+    assert (tuple(INSERTED[-1][:3]) in +rows) is is_shown
+
+
+@given(ticks=st.lists(st.lists(TIES, max_size=4), max_size=6), at=st.integers(0, 6))
+def test_after_an_erasure_open_versions_are_still_the_rows_of_upsert(ticks: list[list[Any]], at: int) -> None:
+    flow = versions_and_rows("trust_key")
+    state: dict[str, dict[Any, Any]] = {name: {} for name in ps.Engine(flow).slots}
+    shown: dict[str, Counter[Any]] = {"rows": Counter(), "versions": Counter()}
+    engine, encode = ps.Engine(flow, state=state), value_encoder()
+    for n, tick in enumerate(ticks):
+        if n == at:
+            for slot in state.values():
+                slot.update({key: decode(without_erasable(encode(value))) for key, value in slot.items()})
+            engine = ps.Engine(flow, state=state)
+        made = engine.tick(records=tick)
+        for name, so_far in shown.items():
+            for *row, weight in made[name].raw:
+                so_far[tuple(row)] += weight
+        assert open_versions(shown) == +shown["rows"]
 
 
 def test_an_erasure_is_repeated_and_refused_elsewhere(tmp_path: Path) -> None:

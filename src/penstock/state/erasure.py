@@ -1,8 +1,9 @@
 """Erasure: a checkpoint is written anew, so that none of its files holds values that its state has not.
 
 A tick adds a file, and what it took back stays in the files before until they are merged. Erasure merges all
-files of all shards and gives up what a rewind would go back to. Working copies are removed: LMDB does not
-overwrite pages that it frees.
+files of all shards and gives up what a rewind would go back to. The values go, too, that an operator has put
+aside in case a late record brings them back (`Erasable`). Working copies are removed: LMDB does not overwrite
+pages that it frees.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 from penstock.path_or_url import local_path
 from penstock.state.chain import Chain, Link, Version, entries_of
 from penstock.state.checkpoint import Checkpoint
+from penstock.state.codec import without_erasable
+from penstock.state.lazy_slots import MARK
 from penstock.state.manifest import as_it_is
 from penstock.state.sorted_files import make_durable, write_entries
 
@@ -54,8 +57,10 @@ def _anew(folder: Path, shard: str, chain: Chain) -> Chain:
     if chain.version is None:
         return chain
     version = Version(chain.version.tick, uuid.uuid4().hex[:8])
-    file = write_entries(
-        folder, f"state/{shard}/{version.tick:012d}-{version.attempt}", entries_of(folder, chain)
+    entries = (
+        (slot, key, value if value.startswith(MARK) else without_erasable(value))
+        for slot, key, value in entries_of(folder, chain)
     )
+    file = write_entries(folder, f"state/{shard}/{version.tick:012d}-{version.attempt}", entries)
     make_durable([folder / file.name])
     return Chain((Link(file, version.tick),), (version,))

@@ -22,7 +22,8 @@ Thaw: TypeAlias = Callable[[Any], Any]
 Load: TypeAlias = Callable[[str, bytes], bytes | None]
 Divides: TypeAlias = Literal["nothing", "value", "fields"]
 
-_MARK = b"\xc1"
+MARK = b"\xc1"
+"""First byte of the header of a value in chunks, which begins no other value."""
 _NUMBER = Struct(">BI")
 
 
@@ -146,7 +147,7 @@ class Slot(LazySlot):
         self._before[key] = data
         if data is None:
             value = None
-        elif data[:1] == _MARK:
+        elif data[:1] == MARK:
             value = self._open(data, encoded)
         else:
             value = decode(data)
@@ -184,7 +185,7 @@ class Slot(LazySlot):
             if key not in before and in_pieces is not _never:
                 before[key] = self._load(name, encode_key(key))
             data = before.get(key)
-            if in_pieces(value) or (data is not None and data[:1] == _MARK):
+            if in_pieces(value) or (data is not None and data[:1] == MARK):
                 yield from self._changes_in_pieces(encode_key(key), value, data)
                 continue
             after = None if value is None else encode(value)
@@ -193,7 +194,7 @@ class Slot(LazySlot):
 
     def _changes_in_pieces(self, key: bytes, value: Any, before: bytes | None) -> Iterator[Entry]:
         after, pieces = self._parts(value, key)
-        if before is not None and before[:1] == _MARK:
+        if before is not None and before[:1] == MARK:
             still = set(piece_keys(after, key))
             gone = [piece for piece in piece_keys(before, key) if piece not in still]
             pieces = {**dict.fromkeys(gone), **pieces}
@@ -211,12 +212,12 @@ class Slot(LazySlot):
             stored = self._stored(value, key, 0, pieces)
             if not isinstance(stored, ChunkedPlaceholder):
                 return self._encode(stored), pieces
-            return _MARK + self._encode(("value", stored.header)), pieces
+            return MARK + self._encode(("value", stored.header)), pieces
         fields = [self._stored(field, key, at, pieces) for at, field in enumerate(value)]
         if not any(isinstance(field, ChunkedPlaceholder) for field in fields):
             return self._encode(fields), pieces
         entries = [(True, f.header) if isinstance(f, ChunkedPlaceholder) else (False, f) for f in fields]
-        return _MARK + self._encode(("fields", entries)), pieces
+        return MARK + self._encode(("fields", entries)), pieces
 
     def _stored(self, value: Any, key: bytes, field: int, pieces: dict[bytes, bytes | None]) -> Any:
         found = divided(value)
@@ -249,7 +250,7 @@ class ChunkedPlaceholder:
 
 def piece_key(key: bytes, field: int, number: int) -> bytes:
     """Return the key of a value's chunk. field: the field it belongs to; 0 for the value itself."""
-    return key + _MARK + _NUMBER.pack(field, number)
+    return key + MARK + _NUMBER.pack(field, number)
 
 
 def value_of_header(data: bytes) -> ChunkedPlaceholder | tuple[Any, ...]:
@@ -262,7 +263,7 @@ def value_of_header(data: bytes) -> ChunkedPlaceholder | tuple[Any, ...]:
 
 def is_piece(key: bytes, whole: bytes) -> bool:
     """Return whether an entry is a chunk of the value stored under the key `whole`."""
-    return len(key) > len(whole) and key.startswith(whole + _MARK)
+    return len(key) > len(whole) and key.startswith(whole + MARK)
 
 
 def whole_values(entries: Iterable[tuple[str, bytes, bytes]]) -> Iterator[tuple[str, bytes, Stored]]:
@@ -300,7 +301,7 @@ class Stored:
 
 def put_together(data: bytes, key: bytes, pieces: dict[bytes, bytes]) -> Any:
     """Decode a value, joining its chunks."""
-    if data[:1] != _MARK:
+    if data[:1] != MARK:
         return decode(data)
     kept = value_of_header(data)
 
@@ -316,7 +317,7 @@ def put_together(data: bytes, key: bytes, pieces: dict[bytes, bytes]) -> Any:
 
 def piece_keys(data: bytes | None, key: bytes) -> Iterable[bytes]:
     """Return the keys of a stored value's chunks; none if it is stored whole."""
-    if data is None or data[:1] != _MARK:
+    if data is None or data[:1] != MARK:
         return ()
     kept = value_of_header(data)
     parts = ((0, kept),) if isinstance(kept, ChunkedPlaceholder) else tuple(enumerate(kept))
