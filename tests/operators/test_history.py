@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import col
 from penstock.errors import RecordMisfit, WrongType
+from penstock.io import Memory, Rows
 from penstock.testing import Backend, check_ticks
 from tests.operators.test_upsert import by_the_rule
 
@@ -99,6 +101,30 @@ def test_records_of_one_sequence_may_not_differ() -> None:
     flow.sink("out", versions(flow))
     with pytest.raises(RecordMisfit):
         ps.Engine(flow).tick(records=[Record(1, "Rome", "a", 1, "I"), Record(1, "Bonn", "a", 1, "I")])
+
+
+@pytest.mark.spark
+@pytest.mark.seeds(1)
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+def test_ties_mean_the_same_on_spark(mode: Any, seed: int, spark: Any) -> None:
+    # Each key is a case of its own.
+    draw = random.Random(seed)
+    records = [
+        Record(key, draw.choice(["Rome", "Bonn"]), draw.choice("ab"), draw.randrange(3), draw.choice("IIDDK"))
+        for key in range(200)
+        for _ in range(draw.randrange(1, 7))
+    ]
+    draw.shuffle(records)
+    ticks = [records[: len(records) // 2], records[len(records) // 2 :]]
+    flow = versions_and_rows("trust_key")
+    flow.sink("table", flow.table("table", Held, key="id", sequence="at", on_misfit="trust_key"))
+    sources = {"records": Rows(ticks), "table": Rows([[to_table(each) for each in tick] for tick in ticks])}
+    memory = {name: Memory() for name in flow.graph().sinks}
+    ps.spark.run(flow, spark, sources=sources, sinks=memory, mode=mode)
+    shown = {name: Counter(map(tuple, held.rows())) for name, held in memory.items()}
+    assert shown["versions"] == expected(records, lambda row: [*row[1:3]])
+    assert open_versions(shown) == shown["rows"] == Counter(row[:3] for row in shown["table"])
+    assert len(shown["rows"]) > 50
 
 
 def test_deletions_of_one_sequence_may_name_different_rows() -> None:
