@@ -20,25 +20,23 @@ Tracked: TypeAlias = Callable[[Any], Any]
 
 
 class KeyHistory:
-    """The records of a key, within a tick. stored: its moments in order, None if there is none.
+    """The records of a key, within a tick.
+
+    stored: its moments in order, None if there is none. shown: the row that a misfit contradicts.
 
     Each moment is decided by the rule that `Sequenced` follows for the last one, so the row that is shown
     after all of them is the one that an upsert holds.
     """
 
-    __slots__ = ("_high", "_low", "moments", "stored")
+    __slots__ = ("_high", "_low", "moments", "shown", "stored")
 
     def __init__(self, stored: Sequence[Moment] | None) -> None:
         self.stored: Sequence[Moment] = stored or ()
         self.moments = list(self.stored)
+        self.shown: Any = None
         # The sequences from which on and up to which moments have changed.
         self._low: Any = None
         self._high: Any = None
-
-    @property
-    def shown(self) -> Any:
-        """The row that is shown after the last record; for errors."""
-        return known_row(self.moments[-1][1]) if self.moments else None
 
     @property
     def has_changed(self) -> bool:
@@ -60,6 +58,7 @@ class KeyHistory:
         else:
             before = _tied(moments[at])
             if row is not None and before[0] is not None and row != before[0] and not rule.trust:
+                self.shown = before[0]
                 return texts.of_sequence(sequence, row, before[0])
             after = rule.added(before, row, image)
             if after == before:
