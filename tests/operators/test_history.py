@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import penstock as ps
@@ -191,6 +191,16 @@ TIES = st.builds(
 )
 """Records of one key, of which most have a sequence that others have, too."""
 
+APART = st.builds(
+    Record,
+    st.just(1),
+    st.sampled_from(["Rome", "Bonn"]),
+    st.just("a"),
+    st.sampled_from([*range(30), 10, 20, 20]),
+    st.sampled_from("IIIDK"),
+)
+"""Records of one key, of which many are far apart."""
+
 
 @pytest.mark.parametrize("track", [None, ["city"], ["phone", "city"], []])
 @given(ticks=st.lists(st.lists(RECORDS | TIES, max_size=4), max_size=5))
@@ -204,6 +214,25 @@ def test_versions_are_those_of_a_loop(track: Any, ticks: list[list[Record]]) -> 
     at = [1, 2] if track is None else [Record._fields.index(name) for name in track]
     given_records = [record for tick in ticks for record in tick]
     assert +shown == expected(given_records, lambda row: [row[n] for n in at])
+
+
+@given(
+    st.lists(APART, min_size=20, max_size=40), st.lists(st.lists(APART, min_size=1, max_size=5), max_size=4)
+)
+@example(
+    [
+        Record(1, "Rome", "a", at, op)
+        for at, op in [(0, "I"), (0, "D"), (2, "I"), (3, "I"), (4, "I"), (5, "I")]
+    ],
+    [[Record(1, "Rome", "a", at, "I") for at in (1, 6)]],
+)
+def test_changes_far_apart_are_those_of_a_loop(first: list[Record], more: list[list[Record]]) -> None:
+    so_far: list[Record] = []
+    for tick, shown in zip(
+        [first, *more], shown_by(versions_and_rows("trust_key"), [first, *more]), strict=True
+    ):
+        so_far += tick
+        assert shown["versions"] == expected(so_far, lambda row: [*row[1:3]])
 
 
 def versions_and_rows(on_misfit: Any) -> ps.Flow:

@@ -15,6 +15,9 @@ Moment: TypeAlias = tuple[Any, ...]
 Version: TypeAlias = tuple[Any, ...]
 """The columns of a row, and the sequences from which on and up to which it is shown."""
 
+_FAR = 5
+"""From so many moments apart on, changes are looked at one by one. No moment may be next to two that are."""
+
 Tracked: TypeAlias = Callable[[Any], Any]
 """What of a row starts a version when it changes."""
 
@@ -28,20 +31,19 @@ class KeyHistory:
     after all of them is the one that an upsert holds.
     """
 
-    __slots__ = ("_high", "_low", "moments", "shown", "stored")
+    __slots__ = ("_touched", "moments", "shown", "stored")
 
     def __init__(self, stored: Sequence[Moment] | None) -> None:
         self.stored: Sequence[Moment] = stored or ()
         self.moments = list(self.stored)
         self.shown: Any = None
-        # The sequences from which on and up to which moments have changed.
-        self._low: Any = None
-        self._high: Any = None
+        # The sequences of the moments that have changed.
+        self._touched: set[Any] = set()
 
     @property
     def has_changed(self) -> bool:
         """Whether records of this tick said something new."""
-        return self._low is not None
+        return bool(self._touched)
 
     def apply(
         self, row: Any, sequence: Any, image: Any, place: Any, rule: TieRule, texts: MisfitTexts
@@ -64,36 +66,51 @@ class KeyHistory:
             if after == before:
                 return None
             moments[at] = _moment(sequence, after)
-        if self._low is None or sequence < self._low:
-            self._low = sequence
-        if self._high is None or sequence > self._high:
-            self._high = sequence
+        self._touched.add(sequence)
         return None
 
     def changes(self, rule: TieRule, tracked: Tracked) -> list[tuple[Version, int]]:
         """Return the changes of the versions in this tick, retractions first."""
-        if self._low is None:
-            return []
-        if rule.may_delete and not rule.commits:
-            self._settle(rule)
-        before = _versions(self.stored, self._low, self._high, tracked)
-        after = _versions(self.moments, self._low, self._high, tracked)
+        before: dict[Any, Version] = {}
+        after: dict[Any, Version] = {}
+        for low, high in self._stretches():
+            if rule.may_delete and not rule.commits:
+                high = self._settle(low, high, rule)
+            # The moment to the left is the same before and after.
+            left = self.moments[max(bisect_left(self.moments, (low,)) - 1, 0)][0]
+            before |= _versions(self.stored, left, high, tracked)
+            after |= _versions(self.moments, left, high, tracked)
         gone = [(version, -1) for start, version in before.items() if after.get(start) != version]
         return gone + [(version, 1) for start, version in after.items() if before.get(start) != version]
 
-    def _settle(self, rule: TieRule) -> None:
-        """Decide the moments that have changed, and the next one whose row could be the same as theirs."""
+    def _stretches(self) -> list[tuple[Any, Any]]:
+        """Return the first and the last sequence of each stretch of moments in which some have changed."""
+        found: list[tuple[Any, Any]] = []
+        last = -_FAR
+        for sequence in sorted(self._touched):
+            at = bisect_left(self.moments, (sequence,), max(last, 0))
+            if at - last < _FAR:
+                found[-1] = found[-1][0], sequence
+            else:
+                found.append((sequence, sequence))
+            last = at
+        return found
+
+    def _settle(self, low: Any, high: Any, rule: TieRule) -> Any:
+        """Decide the moments that have changed, and the next one whose row could be the same as theirs.
+
+        Return the sequence of the last of them.
+        """
         moments = self.moments
-        for at in range(bisect_left(moments, (self._low,)), len(moments)):
+        for at in range(bisect_left(moments, (low,)), len(moments)):
             moment = moments[at]
             sequence, is_plain = moment[0], len(moment) == 2
             if not is_plain:
                 settled = rule.settled(_tied(moment), lambda at=at: self._before(at, rule))
                 moments[at] = _moment(sequence, settled)
-            if sequence > self._high and has_row(moment):
-                if not is_plain:
-                    self._high = sequence
-                return
+            if sequence > high and has_row(moment):
+                return high if is_plain else sequence
+        return high
 
     def _before(self, at: int, rule: TieRule) -> tuple[bytes, ...]:
         """Return the digests of the rows of the next older sequence that has some."""
@@ -121,15 +138,17 @@ def _tied(moment: Moment) -> Tied:
 
 
 def _versions(moments: Sequence[Moment], low: Any, high: Any, tracked: Tracked) -> dict[Any, Version]:
-    """Return the versions that moments between two sequences belong to, and those beside, by their start."""
+    """Return the versions that moments between two sequences belong to, and the one after, by their start."""
     end = bisect_left(moments, (high,))
     if end < len(moments) and moments[end][0] == high:
         end += 1
-    at = _first_of_version(moments, bisect_left(moments, (low,)) - 1, tracked)
+    first = at = bisect_left(moments, (low,))
     found: dict[Any, Version] = {}
     size = len(moments)
     while at < size and at <= end:
         start, row = moments[at][:2]
+        if at == first:
+            start = _start_of_version(moments, at, tracked)
         at += 1
         if row is None or row.__class__ is Erasable:
             continue
@@ -145,20 +164,17 @@ def _versions(moments: Sequence[Moment], low: Any, high: Any, tracked: Tracked) 
     return found
 
 
-def _first_of_version(moments: Sequence[Moment], at: int, tracked: Tracked) -> int:
-    """Return the place of the first moment of the version that a moment belongs to."""
-    if at < 0:
-        return 0
+def _start_of_version(moments: Sequence[Moment], at: int, tracked: Tracked) -> Any:
+    """Return the sequence of the first moment of the version that a moment belongs to."""
     row = moments[at][1]
-    if row is None or row.__class__ is Erasable:
-        return at
-    what = tracked(row)
-    while at:
-        row = moments[at - 1][1]
-        if row is None or row.__class__ is Erasable or tracked(row) != what:
-            break
-        at -= 1
-    return at
+    if row is not None and row.__class__ is not Erasable:
+        what = tracked(row)
+        while at:
+            row = moments[at - 1][1]
+            if row is None or row.__class__ is Erasable or tracked(row) != what:
+                break
+            at -= 1
+    return moments[at][0]
 
 
 RUNTIME: dict[str, Any] = {"x_key_history": KeyHistory}
