@@ -65,7 +65,7 @@ def test_a_rebuild_replaces_rows_whose_checkpoint_is_lost(penstock: Run, folder:
     shutil.rmtree(folder / "state")
     refused = penstock(*command)
     assert refused.returncode == 2
-    assert "`penstock run --rebuild` replaces" in refused.stderr
+    assert "`penstock run --adopt` writes only what differs" in refused.stderr
     (folder / "in" / "1.json").write_text('{"shop": "z", "price": 10}\n')
     done = penstock(*command, "--rebuild")
     assert done.returncode == 0
@@ -75,18 +75,43 @@ def test_a_rebuild_replaces_rows_whose_checkpoint_is_lost(penstock: Run, folder:
     assert (done.returncode, done.stderr) == (0, "nothing new since tick 1\n")
 
 
-def test_a_rebuild_needs_a_checkpoint_and_an_end(penstock: Run) -> None:
-    command = ("run", "flows.py:totals", "--source", "sales=json:in", "--rebuild")
+def test_an_adoption_writes_what_differs_from_rows_whose_checkpoint_is_lost(
+    penstock: Run, folder: Path
+) -> None:
+    command = (
+        "run", "flows.py:totals", "--source", "sales=json:in", "--sink", "totals=table:out?key=shop",
+        "--checkpoint", "state",
+    )  # fmt: skip
+    assert penstock(*command).returncode == 0
+    shutil.rmtree(folder / "state")
+    (folder / "in" / "2.json").write_text('{"shop": "z", "price": 10}\n')
+    done = penstock(*command, "--adopt")
+    assert done.returncode == 0
+    assert re.fullmatch(r"1 tick in [0-9.]+ s: 4 rows read, 1 change written\n", done.stderr)
+    assert current(folder) == [("a", 4), ("b", 2), ("z", 10)]
+    done = penstock(*command)
+    assert (done.returncode, done.stderr) == (0, "nothing new since tick 2\n")
+
+
+@pytest.mark.parametrize("option", ["--adopt", "--rebuild"])
+def test_a_new_checkpoint_needs_a_folder_and_an_end(penstock: Run, option: str) -> None:
+    command = ("run", "flows.py:totals", "--source", "sales=json:in", option)
     done = penstock(*command)
     assert (done.returncode, done.stderr.splitlines()[0]) == (
         2,
-        "P202 BadInput: --rebuild requires --checkpoint: the folder to replace",
+        f"P202 BadInput: {option} requires --checkpoint: the folder to replace",
     )
     done = penstock(*command, "--checkpoint", "state", "--follow")
     assert (done.returncode, done.stderr.splitlines()[0]) == (
         2,
-        "P202 BadInput: --rebuild and --follow are given",
+        f"P202 BadInput: {option} and --follow are given",
     )
+
+
+def test_a_run_without_sinks_has_nothing_to_adopt(penstock: Run) -> None:
+    done = penstock("run", "flows.py:totals", "--source", "sales=json:in", "--checkpoint", "state", "--adopt")
+    assert done.returncode == 2
+    assert done.stderr.startswith("P202 BadInput: sink 'totals' is Print, whose rows cannot be read back")
 
 
 def test_the_end_tells_which_rows_of_which_source_were_taken_back_and_never_there(

@@ -71,6 +71,32 @@ def test_a_rebuild_replaces_rows_whose_checkpoint_is_lost(spark: Any, folder: Pa
     assert totals() == [("z", 11)]
 
 
+@pytest.mark.verify
+def test_an_adoption_writes_what_differs_from_rows_whose_checkpoint_is_lost(spark: Any, folder: Path) -> None:
+    command = [
+        "run", f"{folder}/flows.py:totals", "--on", "spark", "--source", f"sales=json:{folder}/in",
+        "--shards", "2", "--sink", f"totals=changelog:{folder}/out", "--checkpoint", f"{folder}/state",
+    ]  # fmt: skip
+
+    def totals(*options: str) -> tuple[list[tuple[Any, ...]], list[str]]:
+        done = CliRunner().invoke(app, [*command, *options])
+        assert done.exit_code == 0, done.output
+        rows = duckdb.sql(
+            f"select shop, total, sum(weight)::int from '{folder}/out/tick=*/*.parquet' "
+            "group by all having sum(weight) <> 0 order by shop"
+        ).fetchall()
+        return rows, sorted(p.name for p in (folder / "out").iterdir())
+
+    assert totals() == ([("a", 4, 1), ("b", 2, 1)], ["tick=1"])
+    shutil.rmtree(folder / "state")
+    (folder / "in" / "2.json").write_text('{"shop": "b", "price": 10}\n')
+    assert totals("--adopt") == ([("a", 4, 1), ("b", 12, 1)], ["tick=1", "tick=2"])
+    shutil.rmtree(folder / "state")
+    assert totals("--adopt") == ([("a", 4, 1), ("b", 12, 1)], ["tick=1", "tick=2"])
+    (folder / "in" / "3.json").write_text('{"shop": "a", "price": 1}\n')
+    assert totals() == ([("a", 5, 1), ("b", 12, 1)], ["tick=1", "tick=2", "tick=4"])
+
+
 # The command, and a line when a tick is done: a test cannot see a commit.
 ANNOUNCING = """
 import contextlib

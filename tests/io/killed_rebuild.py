@@ -1,8 +1,9 @@
-"""Rebuilds that are killed before every file operation, one after the other.
+"""Rebuilds and adoptions that are killed before every file operation, one after the other.
 
-`python -m tests.io.killed_rebuild swap FOLDER STEP lost` begins to kill when the new folders are complete,
-`... run FOLDER STEP kept` when the rebuild begins, and with the old checkpoint. Each attempt is a process of
-its own.
+`python -m tests.io.killed_rebuild rebuild swap FOLDER STEP lost` begins to kill when the new folders are
+complete, `... run FOLDER STEP kept` when the rebuild begins, and with the old checkpoint. `... adopt ...`
+does the same to an adoption, where "swap" is when the sinks begin to prepare what differs. Each attempt is a
+process of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from penstock import Flow, col
 from penstock.engine import rebuild as rebuilding
 from penstock.errors import BadInput
 from penstock.io import Changelog, TableFiles
+from penstock.state.commit import CommitLog
 from tests.io.killed_compaction import attempt, sums
 from tests.io.killed_run import killing_at
 
@@ -34,15 +36,21 @@ class Sale(NamedTuple):
 OLD = [Sale(n % 3, n) for n in range(12)]
 NEW = [*OLD[1:], Sale(7, 7)]
 """What the sources hold now: the rows of the sinks tell whether they are the old ones."""
+TICKS = 3
+"""Of a run over either."""
+
+
+def flow() -> Flow:
+    built = Flow("sales")
+    totals = built.source("sales", Sale).group_by(col.shop).agg(total=ps.sum(col.price))
+    built.sink("changes", totals)
+    built.sink("table", totals)
+    return built
 
 
 def run(folder: Path, sales: list[Sale], checkpoint: str | None = None, sinks: Any = None) -> Any:
-    flow = Flow("sales")
-    totals = flow.source("sales", Sale).group_by(col.shop).agg(total=ps.sum(col.price))
-    flow.sink("changes", totals)
-    flow.sink("table", totals)
     return ps.run(
-        flow,
+        flow(),
         {"sales": sales},
         sinks or sinks_in(folder),
         checkpoint=checkpoint or folder / "state",
@@ -58,7 +66,12 @@ def sinks_in(folder: Path) -> Mapping[str, Any]:
 
 
 def rebuild(folder: Path, sales: list[Sale]) -> None:
-    rebuilding.rebuild(
+    replace("rebuild", folder, sales)
+
+
+def replace(way: str, folder: Path, sales: list[Sale]) -> None:
+    replaced = partial(rebuilding.adopt, flow()) if way == "adopt" else rebuilding.rebuild
+    replaced(
         folder / "state",
         {"sales": sales},
         sinks_in(folder),
@@ -76,17 +89,18 @@ def rows(folder: Path) -> tuple[dict[int, int], dict[int, int]]:
     return dict(sums(folder / "changes").keys()), {row["shop"]: row["total"] for row in table}
 
 
-def act(folder: Path, what: str, operation: int) -> None:
+def act(folder: Path, way: str, what: str, operation: int) -> None:
     if what == "run":
         sys.addaudithook(killing_at(operation))
     else:
-        commit = rebuilding._commit
+        step = "_commit" if way == "rebuild" else "_prepare_differences"
+        then = getattr(rebuilding, step)
 
-        def killed(*given: Any) -> None:
+        def killed(*given: Any) -> Any:
             sys.addaudithook(killing_at(operation))
-            commit(*given)
+            return then(*given)
 
-        rebuilding._commit = killed
+        setattr(rebuilding, step, killed)
     exchange = rebuilding.exchange_folders
 
     def audited(*folders: Path) -> None:
@@ -96,27 +110,29 @@ def act(folder: Path, what: str, operation: int) -> None:
         sys.audit("os.rename", *folders)
 
     rebuilding.exchange_folders = audited
-    rebuild(folder, NEW)
+    replace(way, folder, NEW)
 
 
-def check(folder: Path, *, lost: bool) -> None:
-    """The folders are the old or the new ones, and the next command goes on from there."""
+def check(folder: Path, way: str, *, lost: bool) -> None:
+    """The sinks hold the old or the new rows, and the next command goes on from there."""
     old, new = totals_of(OLD), totals_of(NEW)
     assert all(found in (old, new) for found in rows(folder)), rows(folder)
     complete = (folder / ".state.swaps.json").exists() or rows(folder) == (new, new)
+    if way == "adopt":
+        complete |= CommitLog(folder / "state").last_tick() > TICKS
     if lost and not complete:
         with pytest.raises(BadInput, match="already holds tick"):
             run(folder, NEW)
     else:
         run(folder, NEW)  # as many as the old ones: nothing new
     assert rows(folder) == ((new, new) if complete else (old, old))
-    rebuild(folder, NEW)
+    replace(way, folder, NEW)
     run(folder, [*NEW, Sale(7, 1)])
     assert rows(folder) == (totals_of([*NEW, Sale(7, 1)]),) * 2
     assert sorted(p.name for p in folder.iterdir()) == ["changes", "state", "table"]
 
 
-def kill(folder: Path, what: str, step: int, *, lost: bool) -> int:
+def kill(folder: Path, way: str, what: str, step: int, *, lost: bool) -> int:
     """Kill at each step-th operation, the first one included. Returns the number of deaths."""
     run(folder / "given", OLD)
     if lost:
@@ -125,8 +141,8 @@ def kill(folder: Path, what: str, step: int, *, lost: bool) -> int:
     while True:
         out = folder / str(deaths)
         shutil.copytree(folder / "given", out, symlinks=True)
-        through = attempt(1 << 60, partial(act, out, what, 1 + deaths * step))
-        check(out, lost=lost)
+        through = attempt(1 << 60, partial(act, out, way, what, 1 + deaths * step))
+        check(out, way, lost=lost)
         shutil.rmtree(out)
         if through:
             return deaths
@@ -134,5 +150,5 @@ def kill(folder: Path, what: str, step: int, *, lost: bool) -> int:
 
 
 if __name__ == "__main__":
-    begin, place, every, state = sys.argv[1:]
-    print(kill(Path(place), begin, int(every), lost=state == "lost"))
+    how, begin, place, every, state = sys.argv[1:]
+    print(kill(Path(place), how, begin, int(every), lost=state == "lost"))

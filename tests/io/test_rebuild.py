@@ -154,6 +154,7 @@ def test_a_sink_that_is_no_folder_is_refused_by_name(tmp_path: Path) -> None:
         new_and_again(tmp_path, changes=KafkaTopic("localhost:1", "t"))
 
 
+@pytest.mark.parametrize("way", ["rebuild", "adopt"])
 @pytest.mark.parametrize(
     ("what", "step", "lost"),
     [
@@ -164,10 +165,10 @@ def test_a_sink_that_is_no_folder_is_refused_by_name(tmp_path: Path) -> None:
     ],
 )
 def test_killed_at_any_operation_it_leaves_the_old_or_the_new(
-    tmp_path: Path, what: str, step: int, lost: str
+    tmp_path: Path, way: str, what: str, step: int, lost: str
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.io.killed_rebuild", what, str(tmp_path), str(step), lost],
+        [sys.executable, "-m", "tests.io.killed_rebuild", way, what, str(tmp_path), str(step), lost],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
         capture_output=True,
         text=True,

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,6 +67,14 @@ def run(
             "--rebuild",
             help="Read the sources from the beginning, into a new checkpoint and new folders of the sinks, "
             "which replace the old ones at the end.",
+        ),
+    ] = False,
+    adopt: Annotated[
+        bool,
+        typer.Option(
+            "--adopt",
+            help="Read the sources from the beginning, into a new checkpoint, and write to the sinks, which "
+            "stay, what differs from the rows they hold.",
         ),
     ] = False,
     follow: Annotated[
@@ -146,8 +155,11 @@ def run(
 
     if metrics_file is not None and metrics is not None:
         raise BadInput("--metrics and --metrics-file are given", fix="give one of them")
-    if rebuild:
-        _check_rebuild(checkpoint, follow=follow)
+    if adopt and rebuild:
+        raise BadInput("--adopt and --rebuild are given", fix="give one of them")
+    anew = "--adopt" if adopt else "--rebuild" if rebuild else None
+    if anew is not None:
+        _check_anew(anew, checkpoint, follow=follow)
     loaded = load_flow(flow)
     uris = parse_named_uris("source", source or ())
     sources = {name: parse_source(uri) for name, uri in uris.items()}
@@ -186,26 +198,27 @@ def run(
             )
             return _RUNS[on](loaded, sources, sinks, options)
 
-        if rebuild and checkpoint is not None:
-            from penstock.engine.rebuild import rebuild as run_aside
+        if anew is not None and checkpoint is not None:
+            from penstock.engine import rebuild as rebuilding
 
-            result = run_aside(checkpoint, sources, sinks, run_with)
+            run_anew = partial(rebuilding.adopt, loaded) if adopt else rebuilding.rebuild
+            result = run_anew(checkpoint, sources, sinks, run_with)
         else:
             result = run_with(checkpoint, sinks)
     # Rows on standard output say enough.
     shows_summary = progress is not False and any(uri != "-" for uri in given_sinks.values())
-    kept = "nothing was replaced: the same command begins anew" if rebuild else None
+    kept = None if anew is None else "nothing was replaced: the same command begins anew"
     report_and_exit(result, checkpoint, follow=follow, summary=summary if shows_summary else None, kept=kept)
 
 
-def _check_rebuild(checkpoint: str | None, *, follow: bool) -> None:
+def _check_anew(option: str, checkpoint: str | None, *, follow: bool) -> None:
     if checkpoint is None:
-        raise BadInput("--rebuild requires --checkpoint: the folder to replace", fix="add it")
+        raise BadInput(f"{option} requires --checkpoint: the folder to replace", fix="add it")
     if follow:
         raise BadInput(
-            "--rebuild and --follow are given",
-            why="The new folders take their places when all sources are read.",
-            fix="run with --rebuild first, then with --follow",
+            f"{option} and --follow are given",
+            why="What is new takes its place when all sources are read.",
+            fix=f"run with {option} first, then with --follow",
         )
 
 

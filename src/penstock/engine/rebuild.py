@@ -1,4 +1,4 @@
-"""Rebuild of a checkpoint and its sinks from the sources, beside the old folders, which stay as they are.
+"""A new checkpoint from the sources, built beside the old one: with new sinks, or for the old ones (`adopt`).
 
     state/             the checkpoint         .state.rebuilt/    the new one
     out/               a sink                 .out.rebuilt/      the new one
@@ -8,6 +8,10 @@
 rebuild removes. With it, whoever opens the checkpoint next exchanges the folders that a kill has left. Each
 exchange is one step of the file system, so every folder is the old one or the new one, whole. A mark in each
 new folder tells which have been exchanged: it lies aside before, and in place afterwards.
+
+**Adoption** exchanges the checkpoint only. What the sinks hold is compared with what the run has given, and
+the difference prepared in them as one more tick, which the new checkpoint has as its last. So the exchange
+commits that tick: before it, whoever opens the sinks drops what is prepared, and after it, publishes it.
 """
 
 from __future__ import annotations
@@ -19,22 +23,59 @@ import re
 import shutil
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstock.analysis import Verdict, analyse
+from penstock.analysis.coordination_verdicts import ancestors_of
+from penstock.analysis.witness_paths import path_to_lost_fact, steps_by_location
+from penstock.engine.endpoints import held_back_by, open_sinks
+from penstock.engine.engine import Engine
 from penstock.errors import BadInput, PenstockError
-from penstock.io import Call, Memory, Print
-from penstock.io.delivery.atomic_files import exchange_folders, remove_folder, sync_folder, write_file
+from penstock.expr.dict_keys import with_representatives
+from penstock.flow.operators.source import TICK_TIME
+from penstock.io import (
+    Call,
+    DeltaChangelog,
+    DeltaTable,
+    Memory,
+    PostgresChangelog,
+    PostgresTable,
+    Print,
+    TickTime,
+    WallClock,
+)
+from penstock.io.delivery.atomic_files import (
+    TICK,
+    exchange_folders,
+    remove_folder,
+    subfolder_for,
+    sync_folder,
+    write_file,
+)
 from penstock.io.delivery.folder_lock import FolderLock
+from penstock.io.delivery.negative_rows import consolidate_rows
+from penstock.io.delivery.outbox import BATCH_ROWS
 from penstock.io.files.changelog import Changelog
+from penstock.io.files.csv_changelog import CsvChangelog
 from penstock.io.files.table_files import TableFiles
-from penstock.io.source import dead_letter_folder, set_fields
+from penstock.io.sink import ReadableWriter
+from penstock.io.source import WEIGHT, dead_letter_folder, set_fields
 from penstock.path_or_url import local_path
+from penstock.state.checkpoint import Checkpoint
+from penstock.state.commit import CommitLog
 from penstock.state.lease import Lease
+from penstock.state.manifest import as_it_is
 from penstock.state.skipped_files import keep_skipping
 
 if TYPE_CHECKING:
     from penstock.engine.progress import RunResult
+    from penstock.expr.types import Schema
+    from penstock.flow.flow import Flow
+    from penstock.graph.node import FlowGraph
 
 _MARK = ".rebuilt"
 _OUTPUT = re.compile(r"tick=\d+|versions|current|buckets|[._].*")
@@ -59,24 +100,64 @@ def rebuild(
     _check_dead_letters(sources)
     targets = {name: _folder_of(name, sink) for name, sink in sinks.items()}
     swaps = {path: _aside(path) for path in (*targets.values(), target) if path is not None}
-    _check_only_output(target, swaps)
-    missing = [path for path in swaps if not path.exists()]
-    with ExitStack() as holding:
-        if target.is_dir():
-            holding.callback(Lease.take(target).release)
-        for path, aside in swaps.items():
-            holding.enter_context(_replaceable(path, aside))
-        holding.callback(_remove, swaps.values())
-        keep_skipping(target, swaps[target])
-        with _naming(target, swaps[target]):
-            result = run(str(swaps[target]), {name: _moved(sink, swaps) for name, sink in sinks.items()})
+    moved = {n: sink if (at := targets[n]) is None else _moved(sink, swaps[at]) for n, sink in sinks.items()}
+    with _building(target, swaps, "--rebuild") as exchange:
+        result = run(str(swaps[target]), moved)
         if result.stopped_by is None:
-            for path in missing:
-                if path.exists():  # Another run has begun there, which no lock kept out.
-                    raise _in_use(path)
-            _commit(target, swaps)
-            finish_rebuild(target)
+            exchange()
         return result
+
+
+def adopt(
+    flow: Flow,
+    checkpoint: str | os.PathLike[str],
+    sources: Mapping[str, Any],
+    sinks: Mapping[str, Any],
+    run: Callable[[str, Mapping[str, Any]], RunResult],
+) -> RunResult:
+    """Run a flow into a new checkpoint, and write to its sinks only what differs from the rows they hold.
+
+    run: like that of `rebuild`, and with the same conditions for sources and the checkpoint.
+    Returns the run's result, with the changes that were written to the sinks.
+
+    Raises like `rebuild`; and `BadInput` for a sink that cannot be read back, was never written, or holds
+    rows of another type, for rows that depend on ticks, and if no source has a row.
+    """
+    target = Path(os.path.realpath(local_path(checkpoint, "checkpoint")))
+    finish_rebuild(target)
+    _check_dead_letters(sources)
+    _check_adoptable(flow.graph(), sources, sinks)
+    kept = [Path(os.path.realpath(s.path)) for s in sinks.values() if isinstance(s, Changelog | TableFiles)]
+    for folder in kept:
+        _check_idle(folder)
+    engine, aside, committed = Engine(flow), _aside(target), CommitLog(target).last_tick()
+    answers = {
+        name: _answer(sink, _schema(engine, name), subfolder_for(aside / "answers", name))
+        for name, sink in sinks.items()
+    }
+    with ExitStack() as closing:
+        with _building(target, {target: aside}, "--adopt", kept) as exchange, ExitStack() as writing:
+            writers = _writers(engine, sinks, aside, writing)
+            held = _read(engine, writers, committed)
+            result = run(str(aside), answers)
+            if result.stopped_by is not None:
+                return result
+            if not result.last_tick:
+                raise BadInput(
+                    "no source has a row, so all rows of the sinks would be taken back",
+                    fix="check the paths of the sources; if they are to be empty, run with --rebuild",
+                )
+            new = closing.enter_context(Checkpoint.open(aside, as_it_is))
+            new.renumber(1 + max(committed, *(each.tick for each in held.values())))
+            written = _prepare_differences(engine, answers, writers, held, new.tick)
+            remove_folder(aside / "answers")
+            writing.close()  # A prepared transaction would keep out the one that publishes it.
+            exchange()
+        opened = open_sinks(engine, sinks, target, closing)
+        for sink in opened:
+            sink.recover(new.tick)
+        held_back = held_back_by({s.name: s.writer for s in opened if s.writer is not None})
+        return replace(result, last_tick=new.tick, changes_out=written, held_back=held_back)
 
 
 def finish_rebuild(checkpoint: Path) -> None:
@@ -96,6 +177,36 @@ def finish_rebuild(checkpoint: Path) -> None:
             _exchange(Path(aside), Path(target))
         swaps.unlink()
         sync_folder(swaps.parent)
+
+
+@contextmanager
+def _building(
+    checkpoint: Path, swaps: Mapping[Path, Path], option: str, beside: Iterable[Path] = ()
+) -> Generator[Callable[[], None]]:
+    """Hold the folders to be replaced, and yield the function that exchanges them with the new ones.
+
+    Without it, the new folders are removed. option: of the command, for errors.
+    beside: folders that stay.
+    """
+    _check_only_output(checkpoint, swaps, beside)
+    missing = [path for path in swaps if not path.exists()]
+
+    def exchange() -> None:
+        for path in missing:
+            if path.exists():  # Another run has begun there, which no lock kept out.
+                raise _in_use(path)
+        _commit(checkpoint, swaps)
+        finish_rebuild(checkpoint)
+
+    with ExitStack() as holding:
+        if checkpoint.is_dir():
+            holding.callback(Lease.take(checkpoint).release)
+        for path, aside in swaps.items():
+            holding.enter_context(_replaceable(path, aside))
+        holding.callback(_remove, swaps.values())
+        keep_skipping(checkpoint, swaps[checkpoint])
+        with _naming(checkpoint, swaps[checkpoint], option):
+            yield exchange
 
 
 def _commit(checkpoint: Path, swaps: Mapping[Path, Path]) -> None:
@@ -168,13 +279,13 @@ def _replaceable(path: Path, aside: Path) -> Generator[None]:
 
 
 @contextmanager
-def _naming(checkpoint: Path, aside: Path) -> Generator[None]:
+def _naming(checkpoint: Path, aside: Path, option: str) -> Generator[None]:
     """Let errors advise commands for the checkpoint, because the new folder is removed."""
     try:
         yield
     except PenstockError as error:
         error.fix = error.fix.replace(str(aside), str(checkpoint))
-        error.advising("Nothing was replaced: the next --rebuild begins anew.")
+        error.advising(f"Nothing was replaced: the next {option} begins anew.")
         raise
 
 
@@ -201,7 +312,7 @@ def _folder_of(name: str, sink: object) -> Path | None:
     )
 
 
-def _check_only_output(checkpoint: Path, swaps: Iterable[Path]) -> None:
+def _check_only_output(checkpoint: Path, swaps: Iterable[Path], beside: Iterable[Path]) -> None:
     """Raise `BadInput` for a folder with something else in it, which would be removed with the old output."""
     for path in swaps:
         names = sorted(os.listdir(path)) if path.is_dir() else []
@@ -209,25 +320,22 @@ def _check_only_output(checkpoint: Path, swaps: Iterable[Path]) -> None:
             foreign = names[:1] if "lease" not in names else []
         else:
             foreign = [name for name in names if not _OUTPUT.fullmatch(name)]
-        inside = [
-            other.name for other in (*swaps, Path.cwd()) if path in (other, *other.parents) and other != path
-        ]
+        others = (*swaps, *beside, Path.cwd())
+        inside = [other.name for other in others if path in (other, *other.parents) and other != path]
         inside += [path.name] if path == Path.cwd() else []
         if foreign or inside:
             raise BadInput(
                 f"{path} holds {(foreign or inside)[0]}, which no run has written as its own",
-                why="A rebuild replaces the whole folder, and removes the old one.",
+                why="The whole folder is replaced, and the old one removed.",
                 fix="move it elsewhere, or give the checkpoint and each sink a folder of their own",
                 path=str(path),
             )
 
 
-def _moved(sink: Any, swaps: Mapping[Path, Path]) -> Any:
-    """Return a sink that writes to the folder aside."""
-    if not isinstance(sink, Changelog | TableFiles):
-        return sink
+def _moved(sink: Any, folder: Path) -> Any:
+    """Return a sink that writes the same to another folder."""
     moved = copy.copy(sink)
-    set_fields(moved, path=str(swaps[Path(os.path.realpath(sink.path))]))
+    set_fields(moved, path=str(folder))
     return moved
 
 
@@ -243,3 +351,141 @@ def _check_dead_letters(sources: Mapping[str, Any]) -> None:
                 source=name,
                 path=folder,
             )
+
+
+# --- adoption --------------------------------------------------------------------------------
+
+
+_READABLE = (Changelog, TableFiles, DeltaTable, DeltaChangelog, PostgresTable, PostgresChangelog)
+Sums: TypeAlias = dict[tuple[Any, ...], int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Rows of a sink as of its last tick, with their counts."""
+
+    tick: int
+    rows: Sums
+
+    def difference(self, answer: Sums) -> list[tuple[Any, ...]]:
+        """Return the changes from these rows to those of `answer`, retractions first."""
+        weights = {row: answer.get(row, 0) - self.rows.get(row, 0) for row in (answer | self.rows)}
+        return sorted(((*row, n) for row, n in weights.items() if n), key=itemgetter(-1))
+
+
+def _check_adoptable(graph: FlowGraph, sources: Mapping[str, Any], sinks: Mapping[str, Any]) -> None:
+    """Raise `BadInput` for a sink that cannot be read back, or whose rows cannot be computed again."""
+    analysis = analyse(graph)
+    clocks = {
+        TICK_TIME,
+        *(name for name, source in sources.items() if isinstance(source, WallClock | TickTime)),
+    }
+    for name, sink in sinks.items():
+        if not isinstance(sink, _READABLE):
+            raise BadInput(
+                f"sink {name!r} is {type(sink).__name__}, whose rows cannot be read back",
+                why="What differs from them is unknown.",
+                fix="leave the sink out, and give it to the next run if it keeps nothing; of a Kafka topic,\n"
+                "run with an empty checkpoint and another topic, then point readers at it",
+                sink=name,
+            )
+        at, verdict = graph.sinks[name], analysis.verdicts[name]
+        reads_time = any(graph.sources.get(clock) in ancestors_of(graph, at) for clock in clocks)
+        if verdict in (Verdict.GUARDED, Verdict.GIVEN_TICKS) or reads_time:
+            lost = verdict is Verdict.GUARDED
+            path = path_to_lost_fact(graph, analysis.facts, at, "det") if lost else [at]
+            raise BadInput(
+                f"the rows of sink {name!r} depend on {'the time of ' * reads_time}their ticks",
+                where=steps_by_location((graph.nodes[node], "") for node in path),
+                why="A run over all input has other ticks, and would take back what those gave.",
+                fix="restore the checkpoint from a copy; or run with --rebuild, which replaces all rows",
+                sink=name,
+            )
+
+
+def _answer(sink: Any, schema: Schema, folder: Path) -> Changelog | TableFiles:
+    """Return a sink in a folder for the rows that another one is to hold."""
+    if isinstance(sink, CsvChangelog):  # In both, one text may stand for several values.
+        return _moved(sink, folder)
+    # A changelog is cheaper to write, and reserves two names.
+    return TableFiles(folder) if {WEIGHT, TICK} & {*schema.names} else Changelog(folder)
+
+
+def _writers(
+    engine: Engine, sinks: Mapping[str, Any], checkpoint: Path | None, closing: ExitStack
+) -> dict[str, ReadableWriter]:
+    found: dict[str, ReadableWriter] = {}
+    for sink in open_sinks(engine, sinks, checkpoint, closing):
+        assert isinstance(sink.writer, ReadableWriter), "_check_adoptable() comes first"
+        found[sink.name] = sink.writer
+    return found
+
+
+def _read(engine: Engine, writers: Mapping[str, ReadableWriter], committed: int) -> dict[str, _Held]:
+    """Read what the sinks hold, after they have got the last tick that the old checkpoint has committed."""
+    found: dict[str, _Held] = {}
+    for name, writer in writers.items():
+        contents = writer.contents()
+        if contents is None:
+            raise _never_written(name)
+        # What is prepared after that tick is dropped, and not more: if this adoption is killed, a run may
+        # still resume from the old checkpoint.
+        writer.recover(max(contents.tick, committed))
+        found[name] = _Held(_tick(writer), _sums(engine, name, writer))
+    if not (committed or any(each.tick for each in found.values())):
+        raise _never_written(next(iter(found)))
+    return found
+
+
+def _prepare_differences(
+    engine: Engine,
+    answers: Mapping[str, Any],
+    writers: Mapping[str, ReadableWriter],
+    held: Mapping[str, _Held],
+    tick: int,
+) -> int:
+    """Prepare a tick in the sinks that makes what they hold the answers. Returns its number of changes."""
+    written = 0
+    with ExitStack() as reading:
+        for name, answer in _writers(engine, answers, None, reading).items():
+            if _tick(writers[name]) != held[name].tick:
+                raise BadInput(f"sink {name!r} was written by another run meanwhile", fix="stop that run")
+            changes = held[name].difference(_sums(engine, name, answer))
+            if changes:
+                writers[name].prepare(tick, changes)
+                written += len(changes)
+    return written
+
+
+def _tick(writer: ReadableWriter) -> int:
+    contents = writer.contents()
+    return 0 if contents is None else contents.tick
+
+
+def _sums(engine: Engine, sink: str, writer: ReadableWriter) -> Sums:
+    contents, schema = writer.contents(), _schema(engine, sink)
+    rows = iter(()) if contents is None else iter(contents.rows)
+    batches = iter(lambda: with_representatives(list(islice(rows, BATCH_ROWS)), schema), [])
+    return consolidate_rows(chain.from_iterable(batches))
+
+
+def _schema(engine: Engine, sink: str) -> Schema:
+    graph = engine.program.graph
+    return graph.nodes[graph.sinks[sink]].schema
+
+
+def _never_written(sink: str) -> BadInput:
+    return BadInput(
+        f"sink {sink!r} was never written, so there is nothing to adopt",
+        fix="run without --adopt if no sink was; otherwise with --rebuild, which writes all of them anew",
+        sink=sink,
+    )
+
+
+def _check_idle(folder: Path) -> None:
+    """Raise `BadInput` if a run that writes to a sink's folder, or a compaction, is at work."""
+    if folder.is_dir():
+        lock = FolderLock.take(folder, exclusive=True)
+        if lock is None:
+            raise _in_use(folder)
+        lock.release()

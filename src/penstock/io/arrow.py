@@ -361,3 +361,21 @@ def read_part(
     # ParquetFile, not read_table, which would turn a folder called tick=12 into a column.
     with pq.ParquetFile(path) as file:
         return table_to_rows(file.read(), schema, weighted=weighted)
+
+
+def read_known_part(
+    path: str | os.PathLike[str], schema: Schema, *, weighted: bool = True
+) -> list[tuple[Any, ...]]:
+    """Read a file like `read_part`. Raises `ValueError` unless it has exactly these columns."""
+    import pyarrow.parquet as pq
+
+    wanted = arrow_schema(schema, weighted=weighted)
+    with pq.ParquetFile(path) as file:
+        table = file.read()
+    if [(f.name, f.type) for f in table.schema] != [(f.name, f.type) for f in wanted]:
+        raise ValueError(f"it has {_listed(table.schema)}; the sink has {_listed(wanted)}")
+    return table_to_rows(table.cast(wanted), schema, weighted=weighted)
+
+
+def _listed(columns: pa.Schema) -> str:
+    return ", ".join(f"{f.name}: {f.type}" for f in columns)

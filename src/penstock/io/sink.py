@@ -92,6 +92,26 @@ class PartsWriter(Writer):
         """Prepare a tick from exactly the named parts. Idempotent."""
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a sink holds. tick: its last published tick; 0 before the first.
+
+    rows: changes that add up to its rows, weight last, as they are read. Raises `BadInput` for rows of
+          another type than the sink's.
+    """
+
+    tick: int
+    rows: Iterable[tuple[Any, ...]]
+
+
+class ReadableWriter(PartsWriter):
+    """Writer to a place that can be read back."""
+
+    @abstractmethod
+    def contents(self) -> Contents | None:
+        """Return what the sink holds, held-back rows included; None if it was never written."""
+
+
 @dataclass(frozen=True)
 class SinkTarget:
     """Base class of sinks."""
@@ -134,11 +154,23 @@ def refuse_later_ticks(sink: str, path: Path | str, found: int, tick: int) -> No
         f"sink {sink!r}: {path} already holds tick {found}",
         why=f"{since}: those rows belong to another run and would mix with the new ones.",
         fix="resume from the checkpoint of that run, give another path, or remove the old output;\n"
-        "of files, `penstock run --rebuild` replaces the old output when the new one is complete",
+        "if the checkpoint is lost, `penstock run --adopt` writes only what differs from the old output",
         sink=sink,
         path=str(path),
         found=found,
         tick=tick,
+    )
+
+
+def other_rows(sink: str, place: Path | str, why: str) -> BadInput:
+    """Create the error for rows, read back, that are not of the sink's type."""
+    return BadInput(
+        f"sink {sink!r}: {place} holds other rows than this flow gives",
+        why=why,
+        fix="run with an empty checkpoint and another path, then point readers at it;\n"
+        "of files, `penstock run --rebuild` replaces the old output when the new one is complete",
+        sink=sink,
+        path=str(place),
     )
 
 

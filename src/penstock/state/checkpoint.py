@@ -183,6 +183,17 @@ class Checkpoint:
         self._sweep()
         return made
 
+    def renumber(self, tick: int) -> Commit:
+        """Give the last commit a later number, and drop the others. Raises like `commit`."""
+        assert self.last is not None, "there is something to renumber"
+        if tick > self.tick:
+            self.check_lease()
+            made = replace(self.last, tick=tick, oldest=tick, fence=self._lease.number)
+            self._log.write(made, self.check_lease)
+            self.last = made
+            self._forget_old()
+        return self.last
+
     def _manifest(self) -> FileRef:
         if self._bound is None:
             self._bound = (self.manifest, self.manifest.write(self.folder, durable=self._durable))

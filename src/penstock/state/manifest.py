@@ -124,7 +124,8 @@ def flow_changed(
         f"the checkpoint {folder} belongs to another flow, or to another version of this one",
         where=where,
         why=why,
-        fix="run the flow that wrote it, or give the changed flow an empty checkpoint folder",
+        fix="run the flow that wrote it, or give the changed flow an empty checkpoint folder;\n"
+        "with the sinks as they are: `penstock run --adopt`",
         checkpoint=str(folder),
         diff=difference,
     )

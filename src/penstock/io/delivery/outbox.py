@@ -17,6 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -27,7 +28,8 @@ from penstock.io.delivery.negative_rows import HeldBack, HeldRows, consolidate_r
 from penstock.io.delivery.table_keys import TableKey
 from penstock.io.files import changelog
 from penstock.io.sink import (
-    PartsWriter,
+    Contents,
+    ReadableWriter,
     SinkRequest,
     SinkTarget,
     held_back_of,
@@ -75,6 +77,13 @@ class Delivery(ABC):
     @abstractmethod
     def finish(self, tick: int) -> None:
         """Commit the applied changes together with the tick number."""
+
+    @abstractmethod
+    def rows(self) -> Iterable[Row]:
+        """Read the changes that add up to the rows of the destination, weight last.
+
+        Raises `BadInput` or `UnwritableSink` unless all rows there are of this sink.
+        """
 
     @abstractmethod
     def close(self) -> None: ...
@@ -126,7 +135,7 @@ class Outbox:
         remove_folder(self.folder / STAGING)
 
 
-class DeliveryWriter(PartsWriter):
+class DeliveryWriter(ReadableWriter):
     """Sink writer that delivers ticks to a transactional system, through an outbox if it has a checkpoint.
 
     keys: of a table; None for a changelog.
@@ -197,6 +206,13 @@ class DeliveryWriter(PartsWriter):
             self._ready = None
             if self._outbox is not None:
                 self._outbox.drop(tick)
+
+    def contents(self) -> Contents | None:
+        tick = self._delivery.last_tick()
+        if tick is None:
+            return None
+        held = ((*row, weight) for row, weight in self._held.rows.items())
+        return Contents(tick, chain(held, self._delivery.rows()))
 
     def held_back(self) -> HeldBack | None:
         return held_back_of([(*row, weight) for row, weight in self._held.rows.items()], self._request)

@@ -20,6 +20,7 @@ from penstock.io.delivery.atomic_files import TICK
 from penstock.io.delivery.outbox import Batches, Delivery
 from penstock.io.delivery.table_keys import TableKey, net_change
 from penstock.io.delta.protocol import FEED, OPERATION
+from penstock.io.sink import other_rows
 from penstock.io.source import WEIGHT, Row, Rows
 
 _compute: Any = pc  # generated at import time, unseen by type checkers
@@ -141,6 +142,23 @@ class DeltaDelivery(Delivery):
         """List the columns of the table."""
         return self._rows
 
+    def rows(self) -> Iterator[Row]:
+        table = self._table()
+        if table.transaction_version(self._adopted) is not None:
+            raise other_rows(
+                self._sink, self.destination, "It had rows before its first tick, which are not this flow's."
+            )
+        self._check(arrow_schema(self.columns()), pa.schema(table.schema().to_arrow()))
+        wanted = arrow_schema(self.columns())
+        with self._reporting("cannot be read"):
+            for batch in pa.RecordBatchReader.from_stream(table.scan()):
+                found = pa.Table.from_batches([batch]).select(wanted.names).cast(wanted)
+                yield from map(self._change_of, table_to_rows(found, self.columns()))
+
+    @abstractmethod
+    def _change_of(self, row: Row) -> Row:
+        """Return a row of the table as a change, weight last."""
+
     @abstractmethod
     def _change(self, tick: int, batches: Batches) -> tuple[Callable[[], object], Rows]:
         """Return the action that creates the tick's version, and the rows held back after it."""
@@ -151,6 +169,9 @@ class ChangelogDelivery(DeltaDelivery):
 
     def columns(self) -> Schema:
         return Schema((*self._rows.fields, Field(WEIGHT, INT64), Field(TICK, INT64)))
+
+    def _change_of(self, row: Row) -> Row:
+        return row[:-1]
 
     def _change(self, tick: int, batches: Batches) -> tuple[Callable[[], object], Rows]:
         columns = self.columns()
@@ -173,6 +194,9 @@ class TableDelivery(DeltaDelivery):
         super().__init__(*where)
         self._keys = keys
         self.feed = feed
+
+    def _change_of(self, row: Row) -> Row:
+        return (*row, 1)
 
     def _change(self, tick: int, batches: Batches) -> tuple[Callable[[], object], Rows]:
         changes = {tuple(row): weight for rows in batches() for *row, weight in rows}

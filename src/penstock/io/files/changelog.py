@@ -23,7 +23,7 @@ commit and `publish` after it. `recover` discards staged parts that were not ass
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -46,11 +46,13 @@ from penstock.io.delivery.folder_lock import FolderLock
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.files.compaction import Compactor, aside, check_can_compact
 from penstock.io.sink import (
-    PartsWriter,
+    Contents,
+    ReadableWriter,
     SinkRequest,
     SinkTarget,
     Writer,
     open_sink,
+    other_rows,
     refuse_later_ticks,
     refuse_mid_run_start,
 )
@@ -100,6 +102,12 @@ class Changelog(SinkTarget):
     ) -> None:
         """Write changes, weight last, to a new file."""
         _write_parquet(file, rows, schema, durable=durable)
+
+    def read(self, file: Path, schema: Schema) -> list[tuple[Any, ...]]:
+        """Read a file that `write` made. Raises `ValueError` unless its rows are of this schema."""
+        from penstock.io.arrow import read_known_part
+
+        return read_known_part(file, schema)
 
 
 def _write_parquet(
@@ -189,7 +197,7 @@ def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) ->
 # --- in one process ------------------------------------------------------------------
 
 
-class ChangelogWriter(PartsWriter):
+class ChangelogWriter(ReadableWriter):
     """Sink writer of a changelog in a single process."""
 
     def __init__(self, target: Changelog, request: SinkRequest) -> None:
@@ -250,6 +258,21 @@ class ChangelogWriter(PartsWriter):
             if self._prepared == tick:
                 self._compactor.published(tick)
             self._compactor.compact_if_due(tick)
+
+    def contents(self) -> Contents | None:
+        ticks = published_ticks(self._path)
+        return Contents(max(ticks, default=0), self._rows(ticks)) if self._path.is_dir() else None
+
+    def _rows(self, ticks: Iterable[int]) -> Iterator[tuple[Any, ...]]:
+        for file in (f for tick in ticks for f in sorted(Path(self._path, tick_folder(tick)).iterdir())):
+            if file.name.startswith((".", "_")):
+                continue
+            try:
+                if file.suffix != self._target.ending:
+                    raise ValueError(f"It is no {self._target.ending} file.")
+                yield from self._target.read(file, self._request.schema)
+            except ValueError as error:
+                raise other_rows(self._request.name, file, str(error)) from error
 
     def close(self) -> None:
         # With a checkpoint, a committed but unpublished tick stays there for `recover`.

@@ -9,12 +9,13 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock.errors import BadInput, UnwritableSink
+from penstock.errors import BadInput, PenstockError, UnwritableSink
 from penstock.expr.types import (
     BoolType,
     BytesType,
@@ -31,8 +32,9 @@ from penstock.expr.types import (
 from penstock.io.delivery.atomic_files import sync_file
 from penstock.io.files.changelog import Changelog, ChangelogWriter
 from penstock.io.files.csv_dialect import CsvDialect
+from penstock.io.files.csv_files import CsvFiles
 from penstock.io.sink import SinkRequest, Writer, open_sink
-from penstock.io.source import WEIGHT, set_fields
+from penstock.io.source import WEIGHT, Feed, open_source, set_fields
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,6 +81,23 @@ class CsvChangelog(Changelog):
             ) from error
         if durable:
             sync_file(file)
+
+    def read(self, file: Path, schema: Schema) -> list[tuple[Any, ...]]:
+        form = {name: getattr(self.dialect, name) for name in CsvDialect.__slots__}
+        wanted = [*schema.names, WEIGHT]
+        try:
+            first = next(self.dialect.reader([file.read_text(self.dialect.encoding).encode()]), [])
+            if self.dialect.header and first != wanted:
+                raise ValueError(f"it has {', '.join(first)}; the sink has {', '.join(wanted)}")
+            with closing(
+                open_source(CsvFiles(file, **form), Feed("changes", schema, append=False))
+            ) as reader:
+                batch = reader.read(None)
+        except csv.Error as error:
+            raise ValueError(str(error)) from error
+        except PenstockError as error:
+            raise ValueError(error.why or error.what) from error
+        return [] if batch is None else batch.rows
 
 
 @singledispatch

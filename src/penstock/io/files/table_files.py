@@ -46,13 +46,15 @@ from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.delivery.negative_rows import HeldBack
 from penstock.io.delivery.table_keys import Bucketing, TableKey, build_bucketing, duplicate_key_error
 from penstock.io.sink import (
-    PartsWriter,
+    Contents,
+    ReadableWriter,
     SinkRequest,
     SinkTarget,
     Writer,
     column_names,
     held_back_of,
     open_sink,
+    other_rows,
     refuse_later_ticks,
     refuse_mid_run_start,
 )
@@ -304,7 +306,7 @@ def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) ->
 # --- in one process ------------------------------------------------------------------
 
 
-class TableWriter(PartsWriter):
+class TableWriter(ReadableWriter):
     """Sink writer of a table in a single process."""
 
     def __init__(self, target: TableFiles, request: SinkRequest) -> None:
@@ -351,9 +353,31 @@ class TableWriter(PartsWriter):
     def held_back(self) -> HeldBack | None:
         from penstock.io.arrow import read_part
 
-        files = sorted(Path(self._target.path, CURRENT).glob(held_file(0).replace("0000", "*")))
-        held = [row for file in files for row in read_part(file, self._request.schema)]
+        held = [row for file in self._files(held_file(0)) for row in read_part(file, self._request.schema)]
         return held_back_of(held, self._request)
+
+    def contents(self) -> Contents | None:
+        link = Path(self._target.path, CURRENT)
+        return Contents(published_tick(link), self._rows()) if link.is_symlink() else None
+
+    def _rows(self) -> Iterator[Row]:
+        from penstock.io.arrow import read_known_part
+
+        name, schema, target = self._request.name, self._request.schema, self._target
+        by = build_bucketing(name, schema, target.key, target.buckets)
+        for like, weighted in ((bucket_file(0), False), (held_file(0), True)):
+            for file in self._files(like):
+                try:
+                    rows = read_known_part(file, schema, weighted=weighted)
+                except ValueError as error:
+                    raise other_rows(name, file, str(error)) from error
+                if any(bucket_file(by.bucket(row)) != f"{file.stem.lstrip('_')}.parquet" for row in rows):
+                    raise other_rows(name, file, "Its rows are divided by another key.")
+                yield from rows if weighted else ((*row, 1) for row in rows)
+
+    def _files(self, like: str) -> list[Path]:
+        """List the files of the current version, of all buckets, with names like that of bucket 0."""
+        return sorted(Path(self._target.path, CURRENT).glob(like.replace("0000", "*")))
 
     def close(self) -> None:
         remove_empty(Path(self._target.path, STAGING))

@@ -1,9 +1,10 @@
-"""PostgreSQL columns and values: quoted names, SQL types, and the text format of COPY."""
+"""PostgreSQL columns and values: quoted names, SQL types, the text format of COPY, and texts of values."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from decimal import Decimal
 from functools import singledispatch
 from typing import Any
 
@@ -30,7 +31,8 @@ from penstock.expr.types import (
     TimestampNtzType,
     TimestampType,
 )
-from penstock.io.files.json_values import json_encoder
+from penstock.io.files.json_values import json_decoder, json_encoder
+from penstock.io.files.text_values import Unfit, parser_of
 
 _LONGEST = 63
 """Limit on the bytes of a name. PostgreSQL truncates longer ones silently, so two could become one."""
@@ -145,3 +147,41 @@ def copy_line_converter(schema: Schema) -> Callable[[tuple[Any, ...]], str]:
         return "\t".join(fields) + "\n"
 
     return line
+
+
+# --- values as texts of the server -------------------------------------------------------
+
+
+def text_of(column: Field, sink: str) -> str:
+    """Write the SQL expression for a column's value as text."""
+    name = quoted(column.name, sink)
+    return f"encode({name}, 'hex')" if isinstance(column.type, BytesType) else f"{name}::text"
+
+
+def _from_text(data_type: DataType) -> Callable[[str], Any]:
+    """Build a parser of such a text to internal values, which raises `Unfit`."""
+    if isinstance(data_type, BytesType):
+        return bytes.fromhex
+    if isinstance(data_type, ListType | MapType | StructType):
+        decode = json_decoder(data_type)
+        return lambda text: decode(json.loads(text, parse_float=Decimal))
+    return parser_of(data_type)
+
+
+def row_parser(schema: Schema) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """Build a parser of rows of such texts, followed by other values. It raises `Unfit`."""
+    parts = [(f, _from_text(f.type)) for f in schema.fields]
+
+    def parsed(column: Field, text: str | None, parse: Callable[[str], Any]) -> Any:
+        if text is None and not column.nullable:
+            raise Unfit(f"column {column.name!r} has a null")
+        try:
+            return None if text is None else parse(text)
+        except Unfit as problem:
+            raise Unfit(f"column {column.name!r}: {problem}") from None
+
+    def row(texts: Sequence[Any]) -> tuple[Any, ...]:
+        values = (parsed(f, text, parse) for (f, parse), text in zip(parts, texts))
+        return (*values, *texts[len(parts) :])
+
+    return row

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 from pg8000.exceptions import DatabaseError, InterfaceError
 
@@ -18,8 +18,16 @@ from penstock.errors import PenstockError, UnwritableSink
 from penstock.expr.types import Schema
 from penstock.io.delivery.outbox import Batches, Delivery
 from penstock.io.delivery.table_keys import TableKey, duplicate_key_error
-from penstock.io.postgres.column_types import column_definition, copy_line_converter, quoted
+from penstock.io.files.text_values import Unfit
+from penstock.io.postgres.column_types import (
+    column_definition,
+    copy_line_converter,
+    quoted,
+    row_parser,
+    text_of,
+)
 from penstock.io.postgres.server import Server, connect, server_message
+from penstock.io.sink import other_rows
 from penstock.io.source import Row, Rows
 
 _TICKS = "penstock_ticks"
@@ -30,7 +38,12 @@ _LOCK_TIMEOUT = "60s"
 
 
 class PostgresDelivery(Delivery):
-    """Base class of PostgreSQL deliveries: the connection, the open transaction, and the tick number."""
+    """Base class of PostgreSQL deliveries: the connection, the open transaction, and the tick number.
+
+    weight: SQL expression for the weight of a row.
+    """
+
+    weight: ClassVar[str]
 
     def __init__(self, server: Server, sink: str, table: str, schema: str | None, rows: Schema) -> None:
         self._server = server
@@ -146,6 +159,15 @@ class PostgresDelivery(Delivery):
         if self._in_transaction:
             self._end("commit")
 
+    def rows(self) -> Iterator[Row]:
+        texts = ", ".join(text_of(f, self._sink) for f in self._rows.fields)
+        parse = row_parser(self._rows)
+        for found in self._run(f"select {texts}, {self.weight} from {self._table}"):
+            try:
+                yield parse(found)
+            except Unfit as problem:
+                raise other_rows(self._sink, self.destination, str(problem)) from problem
+
     def _copy(self, into: str, columns: list[str], batches: Iterable[Rows]) -> None:
         line: Callable[[Row], str] = copy_line_converter(self._rows)
         lines = ("".join(map(line, rows)).encode() for rows in batches)
@@ -163,6 +185,8 @@ class PostgresDelivery(Delivery):
 class ChangelogDelivery(PostgresDelivery):
     """Delivery that appends every change, with weight and tick."""
 
+    weight: ClassVar[str] = '"weight"'
+
     def _definitions(self) -> list[str]:
         columns = [column_definition(f, self._sink) for f in self._rows.fields]
         return [*columns, '"weight" bigint not null', '"tick" bigint not null']
@@ -175,6 +199,8 @@ class ChangelogDelivery(PostgresDelivery):
 
 class TableDelivery(PostgresDelivery):
     """Delivery that updates rows by key. The server compares changes with existing rows in all columns."""
+
+    weight: ClassVar[str] = "1"
 
     def __init__(
         self, server: Server, sink: str, table: str, schema: str | None, rows: Schema, keys: TableKey
