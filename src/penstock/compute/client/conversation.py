@@ -90,6 +90,7 @@ class Conversation:
 
         async def once() -> list[pb.Answer]:
             line = await self._connected()
+            wait.disconnected = None
             _set_patience(request, wait)
             try:
                 return await line.ask(request, progress)
@@ -130,7 +131,8 @@ async def retry_with_patience(
     while True:
         try:
             return await attempt()
-        except (ConnectionBroken, ResultGone):
+        except (ConnectionBroken, ResultGone) as error:
+            wait.disconnected = error if isinstance(error, ConnectionBroken) else None
             if conversation.closed or (wait.deadline is not None and loop.time() + pause > wait.deadline):
                 raise
         await asyncio.sleep(pause)

@@ -10,7 +10,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import TypeAlias
 
-from penstock.compute.errors import Missing, ReadTimeout
+from penstock.compute.errors import ConnectionBroken, Missing, ReadTimeout
 from penstock.expr.durations import duration
 
 
@@ -37,10 +37,12 @@ def patience_seconds(patience: timedelta | str | None) -> float | None:
 class Wait:
     """Wait for the answer to one read.
 
-    seconds: its patience; None: forever.
+    seconds:      its patience; None: forever.
+    disconnected: the failure since which there was no connection to the controller.
     """
 
     seconds: float | None
+    disconnected: ConnectionBroken | None = field(init=False, default=None)
     _until: float | None = field(init=False)
     _scope: asyncio.Timeout | None = field(init=False, default=None)
 
@@ -69,7 +71,8 @@ class Wait:
 
     @asynccontextmanager
     async def enforce_limit(self, what: str, address: str) -> AsyncGenerator[None]:
-        """Raise `ReadTimeout` if the body takes longer. what: a noun for the read."""
+        """Raise `ReadTimeout` if the body takes longer, or `ConnectionBroken` if it is still trying to
+        connect again. what: a noun for the read."""
         end = self._until if self.seconds else None
         if self.seconds == 0:
             end = asyncio.get_running_loop().time() + _ROUND_TRIP
@@ -80,6 +83,8 @@ class Wait:
         except TimeoutError as error:
             if not scope.expired():
                 raise
+            if self.disconnected is not None:
+                raise self.disconnected from error
             waited = self.seconds or _ROUND_TRIP
             raise ReadTimeout(
                 f"{what} was not answered within {waited:g} s: the controller at {address} does not answer",

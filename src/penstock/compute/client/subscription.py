@@ -114,6 +114,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
                 self._call = self._connected(wait)
             with raising_compute_errors(self._conversation.address):
                 while (event := await self._call.read()) is not END_OF_CALL:
+                    wait.disconnected = None
                     match event.WhichOneof("kind"):
                         case "batch":
                             batch = self._add(event.batch)
