@@ -22,7 +22,7 @@ from penstock.compute.protocol.commands import CreateDataflow, Schedule
 from penstock.compute.protocol.dataflow import DataflowLimits, IndexExport
 from penstock.compute.protocol.responses import Frontiers, Problem, Rows, Status
 from penstock.compute.replica import peeks
-from penstock.compute.replica.death_record import DeathRecord, name_of
+from penstock.compute.replica.death_record import MAX_RECORDED, DeathRecord, name_of
 from penstock.compute.replica.in_process import dataflows
 from penstock.compute.replica.in_process.arrangement import Arrangement
 from penstock.compute.replica.work_watch import PieceLimits, WorkWatch
@@ -428,6 +428,25 @@ def test_the_record_is_private_and_replaced_as_a_whole(tmp_path: Path) -> None:
         assert all(path.stat().st_mode & 0o077 == 0 for path in tmp_path.iterdir())
     DeathRecord(tmp_path)
     assert json.loads((tmp_path / "deaths.json").read_text()) == {"u1 of a hash": [2, 5]}
+
+
+def test_the_record_keeps_the_latest_deaths_alone(tmp_path: Path) -> None:
+    """Views that were dropped since are not forgotten one by one: a replica may be away when they are."""
+
+    def die_of(dataflow: str) -> None:
+        DeathRecord(tmp_path).begin_work(dataflow, 5)
+
+    die_of("the first")
+    for number in range(MAX_RECORDED - 1):
+        die_of(f"u{number}")
+    die_of("the first")
+    die_of("another")
+    DeathRecord(tmp_path)
+    kept = json.loads((tmp_path / "deaths.json").read_text())
+    assert len(kept) == MAX_RECORDED
+    assert kept["the first"] == [2, 5]
+    assert "another" in kept
+    assert "u0" not in kept
 
 
 def test_work_that_ends_is_no_death(tmp_path: Path) -> None:

@@ -20,6 +20,9 @@ from penstock.compute.protocol.dataflow import Dataflow
 from penstock.private_files import make_private_file
 
 MAX_DEATHS = 2
+MAX_RECORDED = 100
+"""Dataflows in a record. The one whose last death is longest ago is forgotten first: most likely it was
+dropped, perhaps while the replica was away."""
 
 
 class _Deaths(NamedTuple):
@@ -85,8 +88,9 @@ class DeathRecord:
                 }
         with suppress(OSError, ValueError, TypeError):
             died_of, time = json.loads(self._at_work(folder).read_text())
-            earlier = self._deaths.get(died_of, _NONE)
+            earlier = self._deaths.pop(died_of, _NONE)
             self._deaths[died_of] = _Deaths(earlier.number + 1, max(earlier.time, time))
+            self._deaths = dict(list(self._deaths.items())[-MAX_RECORDED:])
             self._save(folder)
         self.end_work()
 
