@@ -42,7 +42,7 @@ def restore(
     collections: Rows = None,
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite the files that are there.")] = False,
     state_only: Annotated[
-        bool, typer.Option("--state-only", help="Keep the rows that are there, if the backup has none.")
+        bool, typer.Option("--state-only", help="Restore a backup without rows, which are in another store.")
     ] = False,
 ) -> None:
     """Put a backup in its place, while the controller and all replicas are stopped.

@@ -1,17 +1,25 @@
-"""SQLite files of the serving layer: their write-ahead log, checks for damage, and checksums of values."""
+"""SQLite files of the serving layer: their write-ahead log, their identity, damage, checksums of values."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import threading
+import time
+import weakref
 import zlib
-from contextlib import suppress
+from contextlib import closing, suppress
+from typing import TypeAlias
 
 from penstock.compute.errors import StoreDamaged
 
 LOG_LIMIT = 1 << 20
 """Size in bytes that a write-ahead log may keep when its pages are in the database."""
 _SEAL = 4
+_ID, _COUNT = 16, 8
+"""Bytes of a file's id, and of its count of commits."""
+_LOOKS, _PAUSE = 3, 0.02
+"""How often a file that seems to be another one is looked at again, and the seconds between."""
 
 
 def limit_log(connection: sqlite3.Connection, pages: int) -> None:
@@ -36,7 +44,99 @@ def cut_log(connection: sqlite3.Connection, location: str) -> None:
         connection.execute(f"PRAGMA busy_timeout = {busy}")
 
 
-def identity_of(location: str) -> tuple[int, int] | None:
+def has_identity(connection: sqlite3.Connection) -> bool:
+    """Return whether a database has the row that `OpenFile` looks at."""
+    return bool(connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'penstock_file'").fetchall())
+
+
+def give_identity(connection: sqlite3.Connection) -> None:
+    """Make a database another one than those that were copied from it or that it is a copy of."""
+    connection.execute("CREATE TABLE IF NOT EXISTS penstock_file (token BLOB NOT NULL)")
+    connection.execute("DELETE FROM penstock_file")
+    connection.execute("INSERT INTO penstock_file VALUES (?)", (os.urandom(_ID) + bytes(_COUNT),))
+
+
+def count_commit(connection: sqlite3.Connection) -> None:
+    """Count a transaction, before its commit."""
+    ((token,),) = connection.execute("SELECT token FROM penstock_file").fetchall()
+    counted = int.from_bytes(token[_ID:], "big") + 1
+    connection.execute("UPDATE penstock_file SET token = ?", (token[:_ID] + counted.to_bytes(_COUNT, "big"),))
+
+
+class OpenFile:
+    """Database file that this process has open, told from another that takes its name or its place.
+
+    A row of the database has a random id and a count of commits. `check` reads it from the file itself, past
+    SQLite, whose caches and log would hide for long that the file was overwritten. There the count lags
+    behind, up to the last commit that was copied from the log, but it never falls.
+    """
+
+    def __init__(self, location: str, connection: sqlite3.Connection) -> None:
+        self._location = location
+        self._lock = threading.Lock()
+        self._commits = -1
+        self._id, self._page_size, self._offset = _locate(connection)
+        self._name = _name_of(location)
+        if self._name is None:  # a temporary database
+            return
+        self._descriptor = _share_descriptor(location, self._name)
+        self._release = weakref.finalize(self, _release_descriptor, self._name)
+        self._commits = self._look()
+        if self._commits < 0:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            self._commits = self._look()
+
+    def check(self) -> None:
+        """Raise `StoreDamaged` if it is not the file that was opened, or no longer has what was in it."""
+        if self._name is None or self._is_same():
+            return
+        for _ in range(_LOOKS):
+            # A page may look wrong while it is written; and `VACUUM` may move the row to another one.
+            time.sleep(_PAUSE)
+            with suppress(sqlite3.Error, ValueError), closing(sqlite3.connect(self._location)) as fresh:
+                id, _, offset = _locate(fresh)
+                if id == self._id:
+                    self._offset = offset
+            if self._is_same():
+                return
+        raise StoreDamaged(
+            f"{self._location} was replaced while this process had it open",
+            why="It was moved, overwritten or restored. This process still has parts of the earlier file, "
+            "which nobody else reads.",
+            fix="start this process again. Restore files only while the controller and all replicas are "
+            "stopped: `penstock backup restore` sees to it",
+        )
+
+    def _is_same(self) -> bool:
+        if _name_of(self._location) != self._name:
+            return False
+        with self._lock:
+            commits = self._look()
+            if commits < self._commits:
+                return False
+            self._commits = commits
+        return True
+
+    def _look(self) -> int:
+        """Return the commits up to which the file has all without its log, or -1 if it has another id."""
+        try:
+            page = os.pread(self._descriptor, self._page_size, self._offset)
+        except OSError:
+            return -1
+        # Earlier forms of the row may remain in the page.
+        _, *after = page.split(self._id)
+        return max((int.from_bytes(each[:_COUNT], "big") for each in after), default=-1)
+
+    def close(self) -> None:
+        """Close the file. Call it after the connections are closed, which would lose their locks."""
+        if self._name is not None:
+            self._release()
+
+
+_Name: TypeAlias = tuple[int, int]
+
+
+def _name_of(location: str) -> _Name | None:
     """Return what tells a file from another of the same name; None for a missing or temporary one."""
     try:
         found = os.stat(location)
@@ -45,15 +145,39 @@ def identity_of(location: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def check_same(location: str, opened: tuple[int, int] | None) -> None:
-    """Raise `StoreDamaged` if a file is no longer the one that was opened, whose changes nobody else sees."""
-    if identity_of(location) != opened:
-        raise StoreDamaged(
-            f"{location} was replaced while this process had it open",
-            why="It was moved or restored. This process still has the earlier file, which nobody else reads.",
-            fix="start this process again. Restore files only while the controller and all replicas are "
-            "stopped: `penstock backup restore` sees to it",
-        )
+def _locate(connection: sqlite3.Connection) -> tuple[bytes, int, int]:
+    """Return the id of a database, the size of its pages, and where in the file the page of the id begins.
+
+    Raises ValueError, `sqlite3.Error` if it has none.
+    """
+    ((token,),) = connection.execute("SELECT token FROM penstock_file").fetchall()
+    ((size,),) = connection.execute("PRAGMA page_size").fetchall()
+    ((root,),) = connection.execute(
+        "SELECT rootpage FROM sqlite_schema WHERE name = 'penstock_file'"
+    ).fetchall()
+    return token[:_ID], size, (root - 1) * size
+
+
+_descriptors: dict[_Name, tuple[int, int]] = {}
+"""Descriptors of files, and how often each is in use. When a process closes any descriptor of a file, it
+loses all its locks on the file, also those of SQLite. So they are shared, and the last user closes."""
+_descriptors_lock = threading.RLock()
+
+
+def _share_descriptor(location: str, name: _Name) -> int:
+    with _descriptors_lock:
+        descriptor, users = _descriptors.get(name) or (os.open(location, os.O_RDONLY), 0)
+        _descriptors[name] = descriptor, users + 1
+    return descriptor
+
+
+def _release_descriptor(name: _Name) -> None:
+    with _descriptors_lock:
+        descriptor, users = _descriptors.pop(name)
+        if users > 1:
+            _descriptors[name] = descriptor, users - 1
+        else:
+            os.close(descriptor)
 
 
 def damage_in(connection: sqlite3.Connection, *, thorough: bool = False) -> str | None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -288,3 +292,95 @@ def test_handles_may_be_used_from_another_thread(file: Path) -> None:
             writing.result()
             assert sum(map(len, pool.submit(list, store.snapshot("s1", time)).result())) == time + 1
     store.close()
+
+
+# -- another file in its place -----------------------------------------------------------------------
+
+
+def written(file: Path, store: SqliteCollections, times: range) -> None:
+    for time in times:
+        store.append([Append("s1", Frontier(time), Frontier(time + 1), [((time, "x" * 1_000), time, 1)])])
+    statements(file, "PRAGMA wal_checkpoint")
+
+
+@pytest.fixture
+def store(file: Path) -> Iterator[SqliteCollections]:
+    with closing(SqliteCollections(file)) as made:
+        made.create("s1", b"words", Frontier(0))
+        written(file, made, range(10))
+        yield made
+
+
+def check_is_noticed(store: SqliteCollections) -> None:
+    for use in (
+        lambda: store.bounds(["s1"]),
+        lambda: store.append([Append("s1", Frontier(99), Frontier(100), [])]),
+        lambda: list(store.snapshot("s1", 0)),
+        lambda: store.wait(0),
+    ):
+        with pytest.raises(StoreDamaged, match="was replaced"):
+            use()
+
+
+def test_an_earlier_copy_of_the_file_itself_is_noticed(file: Path, store: SqliteCollections) -> None:
+    earlier = file.read_bytes()
+    written(file, store, range(10, 20))
+    store.bounds(["s1"])
+    file.write_bytes(earlier)
+    check_is_noticed(store)
+
+
+@pytest.mark.parametrize("more", [0, 100])
+def test_the_content_of_another_store_is_noticed(file: Path, store: SqliteCollections, more: int) -> None:
+    other = file.with_name("other.db")
+    with closing(SqliteCollections(other)) as opened:
+        opened.create("s1", b"words", Frontier(0))
+        written(other, opened, range(10 + more))
+    file.write_bytes(other.read_bytes())
+    check_is_noticed(store)
+
+
+def test_a_file_that_is_emptied_is_noticed(file: Path, store: SqliteCollections) -> None:
+    file.write_bytes(b"")
+    check_is_noticed(store)
+
+
+def test_changes_of_others_and_their_checkpoints_are_not_taken_for_another_file(
+    file: Path, store: SqliteCollections
+) -> None:
+    with closing(SqliteCollections(file)) as other:
+        for time in range(10, 60):
+            written(file, (store, other)[time % 2], range(time, time + 1))
+            if time % 7 == 0:
+                other.compact("s1", Frontier(time))
+            if time % 20 == 0:
+                store.erase()
+            assert store.bounds(["s1"]) == other.bounds(["s1"])
+    assert store.bounds(["s1"])[0].upper == Frontier(60)
+
+
+def test_a_file_of_an_earlier_version_gets_its_identity_when_it_is_opened(file: Path) -> None:
+    filled(file)
+    statements(file, "DROP TABLE penstock_file")
+    with closing(SqliteCollections(file)) as store, closing(SqliteCollections(file)) as other:
+        earlier = file.read_bytes()
+        other.erase()  # moves its page
+        assert sum(map(len, store.snapshot("s1", 0))) == 2_000
+        file.write_bytes(earlier)
+        check_is_noticed(store)
+
+
+def test_the_locks_of_one_user_of_a_file_survive_the_end_of_another(file: Path) -> None:
+    """A process that closes any descriptor of a file loses all its locks on it."""
+    with closing(SqliteCollections(file)) as store:
+        store.create("s1", b"words")
+        SqliteCollections(file).close()
+        script = (
+            "import sqlite3, sys\n"
+            "alone = sqlite3.connect(sys.argv[1], timeout=0)\n"
+            "alone.execute('PRAGMA locking_mode = EXCLUSIVE')\n"
+            "alone.execute('BEGIN EXCLUSIVE')\n"
+            "alone.execute('SELECT 1 FROM sqlite_schema')\n"
+        )
+        ended = subprocess.run([sys.executable, "-c", script, str(file)], capture_output=True, text=True)
+        assert "database is locked" in ended.stderr

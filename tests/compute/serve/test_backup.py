@@ -96,6 +96,18 @@ def test_a_backup_makes_a_lost_state_good(tmp_path: Path) -> None:
     assert served(tmp_path, shown, replica="r2") == [("a", 1)]
 
 
+def contents(store: SqliteCollections) -> dict[str, Any]:
+    """Bounds and rows of each collection."""
+    ids = list(store.all())
+    found: dict[str, Any] = {}
+    for id, bounds in zip(ids, store.bounds(ids), strict=True):
+        last = bounds.upper.time - 1 if bounds.upper.time else None
+        readable = last is not None and bounds.since <= Frontier(last)
+        chunks = store.snapshot(id, last) if readable and last is not None else ()
+        found[id] = bounds, sorted(row for chunk in chunks for row in chunk)
+    return found
+
+
 class Watched(SqliteCollections):
     """A store that calls a function around each of its changes."""
 
@@ -120,10 +132,10 @@ class Watched(SqliteCollections):
 def test_a_backup_at_any_moment_has_files_that_belong_together(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir()
-    saved: list[Place] = []
+    saved: list[tuple[Place, dict[str, Any]]] = []
 
     def save_now() -> None:
-        saved.append(save(Place.of(folder), tmp_path / f"backup {len(saved)}"))
+        saved.append((save(Place.of(folder), tmp_path / f"backup {len(saved)}"), contents(store)))
 
     store = Watched(folder / "collections.db")
     world = World(state=ControllerState.open(folder / "controller.db"), collections=store)
@@ -133,9 +145,11 @@ def test_a_backup_at_any_moment_has_files_that_belong_together(tmp_path: Path) -
     world.state.close()
     store.close()
     assert len(saved) > 10
-    for copies in saved:
+    assert any(rows for _, then in saved for _, rows in then.values())
+    for copies, then in saved:
         assert copies.collections is not None
         with closing(SqliteCollections(copies.collections)) as rows:
+            assert contents(rows) == then
             again = World(state=ControllerState.open(copies.state), collections=rows)
             again.state.close()
 
@@ -213,7 +227,20 @@ def test_a_state_alone_is_not_restored_beside_rows_of_another_moment(tmp_path: P
         restore(half, Place.of(state), replace=True)
     assert {file.name: file.read_bytes() for file in state.iterdir()} == before
     restore(half, Place.of(state), replace=True, state_only=True)
-    restore(half, Place(tmp_path / "new" / "controller.db", None))
+
+
+def test_a_backup_that_lost_its_rows_is_not_restored_as_if_they_were_elsewhere(tmp_path: Path) -> None:
+    copies = saved(tmp_path)
+    assert copies.collections is not None
+    copies.collections.unlink()
+    new = Place(tmp_path / "new" / "controller.db", tmp_path / "new" / "collections.db")
+    lost = Place.of(tmp_path / "good")
+    with pytest.raises(BadInput, match="has no rows") as error:
+        restore(lost, new)
+    assert "--state-only" in error.value.fix
+    assert not new.state.exists()
+    restore(lost, new, state_only=True)
+    assert new.state.exists()
 
 
 def test_a_file_that_cannot_be_opened_is_not_said_to_be_in_use(tmp_path: Path) -> None:
@@ -239,7 +266,7 @@ def test_rows_that_lie_elsewhere_are_saved_and_restored_too(tmp_path: Path) -> N
 # --- restored by hand, under processes that run ------------------------------------
 
 
-def replaced_under_a_replica(folder: Path, replace: Callable[[Path, Path], None]) -> str:
+def replaced_under_a_replica(folder: Path, replace: Callable[[Path, Path], object]) -> str:
     """Why the replica ends, whose collections are those of an earlier moment at once."""
 
     async def story() -> str:
@@ -275,6 +302,11 @@ def test_a_replica_whose_file_was_replaced_says_so_and_ends(tmp_path: Path) -> N
     said = replaced_under_a_replica(tmp_path, replace)
     assert "collections.db was replaced while this process had it open" in said
     assert "penstock backup restore" in said
+
+
+def test_a_replica_whose_file_was_overwritten_says_so_and_ends(tmp_path: Path) -> None:
+    said = replaced_under_a_replica(tmp_path, shutil.copyfile)
+    assert "collections.db was replaced while this process had it open" in said
 
 
 def test_a_replica_whose_collections_went_back_says_so_and_ends(tmp_path: Path) -> None:

@@ -14,7 +14,15 @@ from penstock.compute.collections.rows import damaged_store_error
 from penstock.compute.collections.sql_collections import SqlCollections
 from penstock.compute.collections.sql_database import Database, Stored, Transaction
 from penstock.compute.errors import ComputeError, StoreUnavailable
-from penstock.compute.sqlite_files import check_same, cut_log, damage_in, identity_of, limit_log
+from penstock.compute.sqlite_files import (
+    OpenFile,
+    count_commit,
+    cut_log,
+    damage_in,
+    give_identity,
+    has_identity,
+    limit_log,
+)
 from penstock.private_files import make_private_file
 
 _APPLICATION = 0x50534354
@@ -59,9 +67,9 @@ class SqliteDatabase(Database):
         self._idle: list[sqlite3.Connection] = []
         with self._translated_errors():
             self._writer = self._open()
-            self._opened = identity_of(path)
             try:
                 self._prepare()
+                self._file = OpenFile(path, self._writer)
                 self._reader = self._open()
                 self._seen = self._version()
             except BaseException:
@@ -86,12 +94,15 @@ class SqliteDatabase(Database):
         return connection
 
     def _prepare(self) -> None:
-        if self._is_ours():
+        if self._is_ours() and has_identity(self._writer):
             return
         # The mode of the log cannot be changed within a transaction; it stays with the file.
         self._writer.execute("PRAGMA journal_mode = WAL")
-        with self.write_transaction():
-            if not self._is_ours():
+        with _transaction(self._writer, "BEGIN IMMEDIATE"):
+            is_new = not self._is_ours()
+            if not has_identity(self._writer):
+                give_identity(self._writer)
+            if is_new:
                 for statement in _TABLES.split(";"):
                     self._writer.execute(statement)
 
@@ -130,19 +141,22 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def write_transaction(self) -> Generator[Transaction]:
-        check_same(self.location, self._opened)
+        self._file.check()
         with self._write_lock, self._translated_errors(), _transaction(self._writer, "BEGIN IMMEDIATE") as tx:
+            before = self._writer.total_changes
             yield tx
+            if self._writer.total_changes > before:
+                count_commit(self._writer)
 
     @contextmanager
     def read_transaction(self) -> Generator[Transaction]:
-        check_same(self.location, self._opened)
+        self._file.check()
         with self._read_lock, self._translated_errors(), _transaction(self._reader, "BEGIN") as tx:
             yield tx
 
     @contextmanager
     def snapshot_transaction(self) -> Generator[Transaction]:
-        check_same(self.location, self._opened)
+        self._file.check()
         with self._translated_errors():
             connection = self._idle.pop() if self._idle else self._open()
             try:
@@ -157,13 +171,13 @@ class SqliteDatabase(Database):
 
     def _version(self) -> int:
         """Return a number that changes whenever another connection commits."""
+        self._file.check()
         with self._read_lock, self._translated_errors():
             return self._reader.execute("PRAGMA data_version").fetchone()[0]
 
     def wait(self, seconds: float) -> bool:
         until = time.monotonic() + seconds
         while (version := self._version()) == self._seen:
-            check_same(self.location, self._opened)
             left = until - time.monotonic()
             if left <= 0:
                 return False
@@ -185,6 +199,8 @@ class SqliteDatabase(Database):
     def erase_deleted(self) -> None:
         """Write the file anew without the pages of deleted rows, and empty its log."""
         with self._write_lock, self._translated_errors():
+            with _transaction(self._writer, "BEGIN IMMEDIATE"):
+                count_commit(self._writer)
             self._writer.execute("PRAGMA secure_delete = ON")
             self._writer.execute("VACUUM")
             ((busy, _, _),) = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -200,6 +216,7 @@ class SqliteDatabase(Database):
             with suppress(sqlite3.Error):
                 connection.close()
         self._idle.clear()
+        self._file.close()
 
 
 @contextmanager

@@ -17,7 +17,16 @@ from typing import Any
 from penstock.compute.controller.catalog import Catalog, CollectionEntry, ReplicaEntry, ViewEntry
 from penstock.compute.errors import ComputeError, StaleEpoch, StoreDamaged, StoreUnavailable
 from penstock.compute.protocol.dataflow import Id
-from penstock.compute.sqlite_files import check_same, damage_in, identity_of, limit_log, seal, unseal
+from penstock.compute.sqlite_files import (
+    OpenFile,
+    count_commit,
+    damage_in,
+    give_identity,
+    has_identity,
+    limit_log,
+    seal,
+    unseal,
+)
 from penstock.errors import PenstockError
 from penstock.private_files import make_private_file
 
@@ -52,7 +61,7 @@ class ControllerState:
         self._connection = connection
         self._epoch = 0
         self._seen = -1
-        self._opened = identity_of(location)
+        self._file: OpenFile | None = None
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> ControllerState:
@@ -83,6 +92,8 @@ class ControllerState:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
+        if self._file is not None:
+            self._file.close()
 
     def start(self) -> tuple[int, Catalog]:
         """Start a new controller. Returns its epoch, which is unique and increasing, and the catalog.
@@ -106,7 +117,8 @@ class ControllerState:
 
         Raises `StoreDamaged` if it was replaced: a later controller would not be seen in the earlier one.
         """
-        check_same(self.location, self._opened)
+        assert self._file is not None
+        self._file.check()
         try:
             (seen,) = self._connection.execute("PRAGMA data_version").fetchone()
             if seen != self._seen:
@@ -130,15 +142,18 @@ class ControllerState:
         connection = self._connection
         connection.execute("PRAGMA synchronous = FULL")
         limit_log(connection, 50)
-        if self._version() != _VERSION:
+        if self._version() != _VERSION or not has_identity(connection):
             connection.execute("PRAGMA journal_mode = WAL")
-            with self._transaction(is_sealed=False):
+            with self._transaction(is_sealed=self._version() == _VERSION):
                 version = self._version()
+                if not has_identity(connection):
+                    give_identity(connection)
                 if version == _UNSEALED:
                     self._seal_entries()
                 elif version is None:
                     for statement in _TABLES.split(";"):
                         connection.execute(statement)
+        self._file = OpenFile(self.location, connection)
 
     def _version(self) -> int | None:
         """Version of the file's layout; None if it is empty. Raises `StoreDamaged` for files of others."""
@@ -182,7 +197,8 @@ class ControllerState:
 
     @contextmanager
     def _transaction(self, *, is_sealed: bool = True) -> Generator[None]:
-        check_same(self.location, self._opened)
+        if self._file is not None:
+            self._file.check()
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             if is_sealed:  # before the change, whose checksum would vouch for any damage
@@ -191,6 +207,7 @@ class ControllerState:
             self._connection.execute(
                 "INSERT OR REPLACE INTO numbers VALUES (?, ?)", (_SEAL, self._checksum())
             )
+            count_commit(self._connection)
             self._commit()
         except BaseException:
             with suppress(sqlite3.Error):

@@ -17,6 +17,7 @@ from pathlib import Path
 from penstock.compute.collections.sqlite import SqliteCollections
 from penstock.compute.controller.durable import ControllerState
 from penstock.compute.errors import StoreUnavailable
+from penstock.compute.sqlite_files import give_identity
 from penstock.errors import BadInput
 from penstock.private_files import make_private_file, make_private_folder
 
@@ -89,7 +90,7 @@ def restore(copies: Place, place: Place, *, replace: bool = False, state_only: b
     """Put the files of a backup in the place of a controller's.
 
     replace: whether files that are there are overwritten.
-    state_only: whether a backup without rows may be put beside a file of rows, which is of its moment.
+    state_only: whether a backup without rows is restored: they are in another store, and of its moment.
     Raises `BadInput` if there is no backup or if there are files; `StoreUnavailable` while a process has them
     open; `StoreDamaged` for a damaged backup. Then nothing has changed.
     """
@@ -101,12 +102,13 @@ def restore(copies: Place, place: Place, *, replace: bool = False, state_only: b
             path=str(copies.state),
         )
     copies.check()
-    if copies.collections is None and not state_only and place.collections and place.collections.exists():
+    if copies.collections is None and not state_only:
         raise BadInput(
-            f"the backup in {copies.state.parent} has no rows, but {place.collections} is there",
-            why="A state and rows of two moments would be paired. Its rows were in another store.",
-            fix="restore the rows' own backup and give --state-only, or move that file away",
-            path=str(place.collections),
+            f"the backup in {copies.state.parent} has no rows",
+            why=f"Its {COLLECTIONS} was lost, or the rows were in another store. A state is of no use "
+            "without the rows of its moment.",
+            fix="if they were in another store, restore that store's own backup and give --state-only",
+            path=str(copies.state.parent / COLLECTIONS),
         )
     targets = [(copies.state, place.state)]
     if copies.collections is not None:
@@ -165,6 +167,7 @@ def _copy(source: sqlite3.Connection, file: Path, *, keep: bool = False) -> None
     make_private_file(part)
     with closing(sqlite3.connect(part, isolation_level=None)) as copy:
         source.backup(copy)
+        give_identity(copy)
     if not keep:
         _rename(part, file)
 
