@@ -24,6 +24,47 @@ def test_lines_and_an_array_mean_the_same_rows(tmp_path: Path) -> None:
     assert read(JsonFiles(tmp_path), feed(Point)) == [(1, "one"), (2, None), (3, None), (4, "four")]
 
 
+POINTS = "".join(f'{{"x": {n}, "Label": "one"}}\n' for n in range(5_000))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"x": 1, " label": "one"}\n{"x": 1, "label": "two"}\n', '[{"x": 1, "lab el": "one"}]', POINTS],
+    ids=["lines", "array", "columns"],
+)
+def test_a_missing_field_with_nearly_the_name_of_another_is_told_once(
+    text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("pyarrow")  # with it, so many lines are read as columns
+    for name in "a.json", "b.json":
+        write(tmp_path / name, text)
+    assert (0 if text is POINTS else 1, None) in read(JsonFiles(tmp_path), feed(Point))
+    (record,) = caplog.records
+    near = next(each for each in (" label", "lab el", "Label") if f'"{each}"' in text)
+    assert record.getMessage().replace(str(tmp_path), "in") == (
+        f"source 'points': column 'label' is missing in in/a.json, and null; the file has {near!r}; "
+        "later files are not reported"
+    )
+
+
+def test_a_field_of_an_object_is_told_by_its_path(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(tmp_path / "a.json", '{"point": {"x": 1, "LABEL": "one"}, "Number": 1, "points": null}')
+    read(JsonFiles(tmp_path), feed(Everything))
+    assert [record.getMessage().split(" is missing")[0] for record in caplog.records] == [
+        "source 'points': column 'number'",
+        "source 'points': column 'point.label'",
+    ]
+
+
+@pytest.mark.parametrize("text", ['{"x": 1, "labels": "one"}', '{"x": 1, "label": null, "Label": "one"}'])
+def test_a_missing_field_with_another_name_is_null_without_a_word(
+    text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path / "a.json", text)
+    read(JsonFiles(tmp_path), feed(Point))
+    assert caplog.records == []
+
+
 def test_every_type_has_its_form(tmp_path: Path) -> None:
     write(
         tmp_path / "a.json",

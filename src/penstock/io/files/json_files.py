@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cached_property, partial
@@ -24,6 +25,7 @@ from penstock.io.files.file_source import Files
 from penstock.io.files.json_values import object_decoder, object_of
 from penstock.io.files.text_blocks import BLOCK, WHOLE, Part, Position, line_blocks, line_parts, open_bytes
 from penstock.io.files.text_values import Unfit, shortened
+from penstock.io.files.widening import near_misses
 from penstock.io.source import WEIGHT, BadRecord, Feed
 
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ class JsonFormat(FileFormat):
                     yield self._lines(path, before, lines)
                 else:
                     block, rows = found
+                    self._look_at_first(path, lines)
                     yield block
                     before.row += rows
                     before.line += ends
@@ -98,15 +101,20 @@ class JsonFormat(FileFormat):
         return self._columns.table(lines, ends)
 
     def _lines(self, path: Path, before: Position, lines: bytes) -> Iterator[Record]:
+        is_first = True
         for line in io.BytesIO(lines):
             before.line += 1
             if line.strip():
                 before.row += 1
-                yield self._line(path, before.row, before.line, line)
+                yield self._line(path, before.row, before.line, line, is_first=is_first)
+                is_first = False
 
-    def _line(self, path: Path, row: int, number: int, line: bytes) -> Record:
+    def _line(self, path: Path, row: int, number: int, line: bytes, *, is_first: bool) -> Record:
         try:
-            return self._convert(self._value(line.decode()))
+            value = self._value(line.decode())
+            if is_first:
+                self._look_at(path, value)
+            return self._convert(value)
         except Unfit as problem:
             reason = str(problem)
         except UnicodeDecodeError:
@@ -136,11 +144,23 @@ class JsonFormat(FileFormat):
                 self.feed.name, path, f"not a JSON array, although it begins with [: {error}"
             ) from error
         for row, value in enumerate(values, 1):
+            if row == 1:
+                self._look_at(path, value)
             try:
                 yield self._convert(value)
             except Unfit as problem:
                 text = json.dumps(value, ensure_ascii=False, default=str)
                 yield BadRecord(str(path), row, str(problem), shortened(text, 200))
+
+    def _look_at_first(self, path: Path, lines: bytes) -> None:
+        """Look at the first object of a block that was read as columns, which do not tell all names."""
+        with suppress(ValueError, RecursionError, InvalidOperation):
+            self._look_at(path, self._value(lines[: lines.find(b"\n") + 1].decode()))
+
+    def _look_at(self, path: Path, value: Any) -> None:
+        """Note missing fields beside one with nearly their name, in the first object of a block."""
+        for missed in near_misses(self.feed.name, self.fields, value, str(path)):
+            self.widened.setdefault(missed.column, missed)
 
 
 def _from_text(lines: bytes) -> bytes:

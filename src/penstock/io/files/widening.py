@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
-from penstock.expr.types import Field
+from penstock.expr.types import Field, StructType
 from penstock.io.source import printable
 
 log = logging.getLogger("penstock.files")
@@ -42,12 +43,33 @@ class Widened:
         )
 
 
-def near_miss(source: str, declared: Field, there: Iterable[str], file: str) -> Iterator[Widened]:
-    """Yield a missing column, if a file has one whose name differs by case or blanks alone."""
+def near_miss(
+    source: str, declared: Field, there: Iterable[str], file: str, within: str = ""
+) -> Iterator[Widened]:
+    """Yield a missing column, if a file has one whose name differs by case or blanks alone.
+
+    within: prefix of the column's name, if it is a field of others.
+    """
     name = _folded(declared.name)
     near = next((each for each in there if _folded(each) == name), None)
     if near is not None:
-        yield Widened(source, declared.name, "", str(declared.type), file, near)
+        yield Widened(source, f"{within}{declared.name}", "", str(declared.type), file, near)
+
+
+def near_misses(
+    source: str, fields: Iterable[Field], found: object, file: str, within: str = ""
+) -> Iterator[Widened]:
+    """Yield nullable fields that are missing in a JSON object, or in one of its fields; see `near_miss`."""
+    if not isinstance(found, dict):
+        return
+    there = cast("dict[str, object]", found)
+    for each in fields:
+        if each.name not in there:
+            if each.nullable:
+                yield from near_miss(source, each, there, file, within)
+        elif isinstance(each.type, StructType):
+            fields_of = each.type.fields
+            yield from near_misses(source, fields_of, there[each.name], file, f"{within}{each.name}.")
 
 
 def _folded(name: str) -> str:
