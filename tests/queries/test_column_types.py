@@ -224,14 +224,39 @@ def test_small_integers_overflow_where_they_do_on_spark(spark: SparkSession, tex
         spark.sql(f"SELECT {text} AS x FROM t").collect()
 
 
-WINDOWS = ["window(at, '1 hour')", "window(at, '1 hour', '30 minutes')", "session_window(at, '1 hour')"]
+LOCAL_WINDOWS = {
+    "tumbling": "SELECT window(at, '1 hour') AS w, count(*) AS n FROM local GROUP BY 1",
+    "sliding": "SELECT window.start AS s, id, sum(n) AS n FROM local"
+    " GROUP BY window(at, '1 hour', '25 minutes', '7 minutes'), id",
+    "of days": "SELECT window_time(w) AS t, n"
+    " FROM (SELECT window(at, '1 day', '1 day', '6 hours') AS w, count(*) AS n FROM local GROUP BY 1)",
+    "session": "SELECT session_window(at, '5 hours') AS w, id, count(*) AS n FROM local GROUP BY 1, 2",
+    "of both": "SELECT window(utc, '1 hour') AS u, window(CAST(utc AS TIMESTAMP_NTZ), '1 hour') AS w"
+    " FROM local",
+    "frame": "SELECT id, at, sum(n) OVER (PARTITION BY id ORDER BY at"
+    " RANGE BETWEEN INTERVAL 10 HOURS PRECEDING AND CURRENT ROW) AS a,"
+    " count(*) OVER (ORDER BY at DESC"
+    " RANGE BETWEEN INTERVAL '1' DAY PRECEDING AND INTERVAL '2' DAY FOLLOWING) AS b FROM local",
+}
 
 
-@pytest.mark.parametrize("key", WINDOWS)
-def test_windows_over_times_without_a_zone_are_refused_by_name(spark: SparkSession, key: str) -> None:
-    text = f"SELECT {key} AS w, count(*) AS n FROM local GROUP BY {key}"
-    with pytest.raises(UnsupportedQuery, match="windows over TIMESTAMP_NTZ"):
-        ps.sql(text, tables={"local": Local}, spark=spark)
+@pytest.mark.parametrize("name", LOCAL_WINDOWS)
+def test_windows_over_times_without_a_zone_are_those_of_spark(spark: SparkSession, name: str) -> None:
+    text = LOCAL_WINDOWS[name]
+    flow = ps.sql(text, tables={"local": Local}, spark=spark)
+    check_answer(spark, flow, lambda frames: spark.sql(text), {"local": Local}, draw, seed=hash(name))
+
+
+def test_a_watermark_on_times_without_a_zone_is_refused_by_spark_and_on_their_cast_it_is_not(
+    spark: SparkSession,
+) -> None:
+    delay = "DELAY OF INTERVAL 10 SECONDS"
+    with pytest.raises(UnsupportedQuery, match=r"(?s)Spark cannot plan .* expected .TIMESTAMP."):
+        ps.sql(f"SELECT id FROM local WATERMARK at {delay}", sources={"local": Local}, spark=spark)
+    cast = f"(SELECT *, CAST(at AS TIMESTAMP) AS moment FROM local) WATERMARK moment {delay}"
+    text = f"SELECT window(moment, '1 hour') AS w, count(*) AS n FROM {cast} GROUP BY 1"
+    flow = ps.sql(text, sources={"local": Local}, spark=spark)
+    assert any(node.operator.kind == "watermark" for node in flow.nodes)
 
 
 def test_rows_of_a_query_with_a_type_that_flows_have_not_are_refused_by_name(spark: SparkSession) -> None:

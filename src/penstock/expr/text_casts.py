@@ -135,6 +135,12 @@ def to_timestamp(text: str) -> datetime:
     malformed_error(text, "timestamp")
 
 
+def has_zone(text: str) -> bool:
+    """Return whether a text has the form of a timestamp that names a zone."""
+    found = _MOMENT.fullmatch(text.strip(_BLANK))
+    return found is not None and found[8] is not None
+
+
 # -- values to text ------------------------------------------------------------------------
 
 _LEAST_PLAIN = 1e-3

@@ -16,7 +16,7 @@ from penstock.errors import UnsupportedQuery
 from penstock.expr.check import check
 from penstock.expr.code_runtime import EPOCH
 from penstock.expr.tree import Call, Column, Expr, Literal
-from penstock.expr.types import DATE, TIMESTAMP, MapType, StructType
+from penstock.expr.types import DATE, TIMESTAMP, TIMESTAMP_NTZ, MapType, StructType
 from penstock.flow import aggregates
 from penstock.flow.aggregates import Aggregation
 from penstock.flow.event_time_windows import session, tumbling
@@ -34,17 +34,25 @@ from penstock.queries.relations import AnyStream, Planner, Relation
 @lowers("PreciseTimestampConversion")
 def _conversion(node: CatalystNode, scope: Scope) -> Expr:
     child = node.children[0]
-    if "timestamp_ntz" in (node.fields["fromType"], node.fields["toType"]):
-        raise UnsupportedQuery("windows over TIMESTAMP_NTZ", fix="cast the time to TIMESTAMP")
-    if node.fields["toType"] == "timestamp":
-        return _moment(child, scope)
-    return Call("micros_since", (scope.lower(child), Literal(EPOCH, TIMESTAMP)))
+    match node.fields["toType"]:
+        case "timestamp":
+            return _moment(child, scope)
+        case "timestamp_ntz":
+            return Call("cast", (_moment(child, scope),), (TIMESTAMP_NTZ,))
+        case _:
+            return Call("micros_since", (_in_utc(node, scope), Literal(EPOCH, TIMESTAMP)))
+
+
+def _in_utc(conversion: CatalystNode, scope: Scope) -> Expr:
+    """Lower the time that is converted to microseconds; one without a zone is taken for UTC."""
+    time = scope.lower(conversion.children[0])
+    return Call("cast", (time,), (TIMESTAMP,)) if conversion.fields["fromType"] == "timestamp_ntz" else time
 
 
 def _moment(node: CatalystNode, scope: Scope) -> Expr:
     """Lower microseconds since 1970 as a timestamp."""
     if node.kind == "PreciseTimestampConversion":
-        return scope.lower(node.children[0])
+        return _in_utc(node, scope)
     if node.kind in ("Add", "Subtract"):
         left, right = node.children
         if right.kind == "Literal":

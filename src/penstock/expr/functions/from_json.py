@@ -21,7 +21,12 @@ from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import NAN, float32
 from penstock.expr.decimal_arithmetic import DecimalSpec, round_to_scale
 from penstock.expr.function_bases import Emitter, StrictFunction, fitting_type
-from penstock.expr.functions.json_times import date_of, timestamp_of, timestamp_of_seconds
+from penstock.expr.functions.json_times import (
+    date_of,
+    timestamp_ntz_of,
+    timestamp_of,
+    timestamp_of_seconds,
+)
 from penstock.expr.functions.maps import map_of
 from penstock.expr.json_reader import SURROGATE, JsonReader, MalformedJson, Token
 from penstock.expr.json_writer import JsonWriter, float_of, quoted_in_bytes
@@ -33,6 +38,7 @@ from penstock.expr.types import (
     INTEGERS,
     STR,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     DataType,
     DecimalType,
     Field,
@@ -385,6 +391,10 @@ def _timestamp(reader: _Reader) -> datetime | None:
     return _kept(partial(timestamp_of, reader.string()), reader)
 
 
+def _timestamp_ntz(reader: _Reader) -> datetime | None:
+    return _kept(partial(timestamp_ntz_of, reader.string()), reader)
+
+
 def _kept(read: Callable[[], T | None], reader: _Reader) -> T | None:
     """Return a time, or keep the error for the end. Raises `_Unfit` if it is none."""
     try:
@@ -409,6 +419,7 @@ _CONVERTERS: dict[DataType, tuple[Any, ...]] = {
     STR: (_str, *_NUMBERS, Token.STRING, Token.TRUE, Token.FALSE, Token.START_OBJECT, Token.START_ARRAY),
     DATE: (_date, Token.STRING),
     TIMESTAMP: (_timestamp, Token.STRING, Token.INTEGER),
+    TIMESTAMP_NTZ: (_timestamp_ntz, Token.STRING),
 }
 
 # -- the function -------------------------------------------------------------------------
@@ -459,7 +470,7 @@ def _fallible(call: CallTerm) -> bool:
 
 def _holds_times(type: DataType) -> bool:
     """Return whether a type has dates or timestamps, some of which Spark alone can hold."""
-    return type in (DATE, TIMESTAMP) or any(map(_holds_times, parts_of(type)))
+    return type in (DATE, TIMESTAMP, TIMESTAMP_NTZ) or any(map(_holds_times, parts_of(type)))
 
 
 FUNCTIONS: tuple[Function, ...] = (

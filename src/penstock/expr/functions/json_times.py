@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import EPOCH, raise_overflow
-from penstock.expr.text_casts import to_date, to_timestamp
+from penstock.expr.text_casts import has_zone, to_date, to_timestamp
 
 _WHOLE = re.compile(r"[+-]?\d+")
 _TIME_ALONE = re.compile(r"(?:T(?=\d)|(?=\s*\d{1,2}:))(\s*\d{1,2}.*)", re.ASCII | re.DOTALL)
@@ -62,6 +62,14 @@ def timestamp_of(text: str) -> datetime | None:
     """
     found = _read_moment(text)
     return _read_moment(text.replace("GMT", "")) if found is None and "GMT" in text else found
+
+
+def timestamp_ntz_of(text: str) -> datetime | None:
+    """Return the time of a text without a zone; None if it is none. Raises outside the years 1 to 9999."""
+    if has_zone(_NEGATIVE.sub("", text)) or _TIME_ALONE.fullmatch(text.rstrip()):
+        return None
+    found = _read_moment(text)
+    return None if found is None else found.replace(tzinfo=None)
 
 
 def _read_moment(text: str) -> datetime | None:
