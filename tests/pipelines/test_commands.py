@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,42 @@ def shown(text: str, project: Project) -> str:
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "TIME", text)
     text = re.sub(r"[\d,]+ bytes of state", "N bytes of state", text)
     return text.replace(str(project.root), "PROJECT")
+
+
+RECURSION = """
+CREATE MATERIALIZED VIEW reached AS
+WITH RECURSIVE r(n) AS (
+  SELECT id FROM {events} UNION ALL (SELECT n + 1 FROM r WHERE n < 12 EXCEPT SELECT n FROM r)
+)
+SELECT n FROM r;
+"""
+BY_PARITY = "CREATE MATERIALIZED VIEW parity AS SELECT n % 2 AS p, count(*) AS c FROM reached GROUP BY n % 2;"
+
+
+def test_a_recursion_without_an_incremental_form_is_recomputed_and_the_log_says_why(project: Project) -> None:
+    project.write("b.sql", RECURSION.format(events="events") + BY_PARITY)
+    for number, ids in (2, range(7)), (3, [10]), (4, [3]):
+        project.add("in", number, [{"id": at, "v": 1} for at in ids])
+        printed = penstock("run")
+        assert printed.exit_code == 0, printed.output
+        lines = {
+            line.split()[3].rpartition(".")[2]: line
+            for line in printed.stdout.splitlines()
+            if " COMPLETED" in line
+        }
+        assert (
+            "recompute (the query has a recursion that leaves out rows by its own, with EXCEPT"
+            in lines["reached"]
+        )
+        assert " incremental" in lines["parity"]
+        query = (
+            RECURSION.format(events=f"parquet.`{project.path('events')}`").partition(" AS\n")[2].strip(" ;\n")
+        )
+        expected = Counter(map(tuple, project.spark.sql(query).collect()))
+        assert project.rows("reached") == expected
+        assert project.rows("parity") == Counter(
+            (parity, sum(copies for (n,), copies in expected.items() if n % 2 == parity)) for parity in (0, 1)
+        )
 
 
 def test_what_a_run_prints(project: Project) -> None:
