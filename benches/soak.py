@@ -39,7 +39,7 @@ KEEP = "5s"
 MAX_LAG = "5s"
 """Of the controller: short, so that replicas are given up, and rebuild."""
 PATIENCE = "5 min"
-DEAR, LARGE = 90, 1_000
+HIGH_PRICE, MANY_SALES = 90, 1_000
 
 
 class Sale(NamedTuple):
@@ -60,23 +60,23 @@ def totals() -> ps.Flow:
     return flow
 
 
-def dear() -> ps.Flow:
-    flow = ps.Flow("dear")
-    flow.sink("dear", flow.table("sales", Sale).filter(col.price >= DEAR))
+def expensive() -> ps.Flow:
+    flow = ps.Flow("expensive")
+    flow.sink("expensive", flow.table("sales", Sale).filter(col.price >= HIGH_PRICE))
     return flow
 
 
 def large() -> ps.Flow:
     flow = ps.Flow("large")
-    flow.sink("large", flow.table("totals", Total).filter(col.sales >= LARGE))
+    flow.sink("large", flow.table("totals", Total).filter(col.sales >= MANY_SALES))
     return flow
 
 
-VIEWS = {"totals": totals, "dear": dear, "large": large}
+VIEWS = {"totals": totals, "expensive": expensive, "large": large}
 QUERIES = {
     "totals": "SELECT shop, sum(price * n), sum(n) FROM sales GROUP BY shop",
-    "dear": f"SELECT shop, price, n FROM sales WHERE price >= {DEAR}",
-    "large": f"SELECT shop, sum(price * n), sum(n) FROM sales GROUP BY shop HAVING sum(n) >= {LARGE}",
+    "expensive": f"SELECT shop, price, n FROM sales WHERE price >= {HIGH_PRICE}",
+    "large": f"SELECT shop, sum(price * n), sum(n) FROM sales GROUP BY shop HAVING sum(n) >= {MANY_SALES}",
 }
 
 
@@ -89,7 +89,7 @@ def answers_of_duckdb(sales: Counter[Sale]) -> dict[str, Counter[Any]]:
         database.executemany("INSERT INTO sales VALUES (?, ?, ?)", [(*sale, n) for sale, n in sales.items()])
         found = {view: database.execute(query).fetchall() for view, query in QUERIES.items()}
     counted = {view: Counter({tuple(row): 1 for row in rows}) for view, rows in found.items()}
-    counted["dear"] = Counter({(shop, price): n for shop, price, n in found["dear"]})
+    counted["expensive"] = Counter({(shop, price): n for shop, price, n in found["expensive"]})
     return counted
 
 
@@ -144,7 +144,7 @@ class Soak:
         views = list(VIEWS)
         self._followers = [Follower(views[n % len(views)], n == 0) for n in range(subscribers)]
         self._share = 1.0
-        self._storm = False
+        self._overloaded = False
         self._slowest = 0
         self._rebuilt: set[tuple[int, str | None]] = set()
 
@@ -171,7 +171,7 @@ class Soak:
     async def _write_until(self, until: float) -> None:
         while time.monotonic() < until:
             await self.write()
-            if not self._storm:
+            if not self._overloaded:
                 await self._read()
                 await asyncio.sleep(0.2)
 
@@ -202,10 +202,10 @@ class Soak:
     # -- what happens to the processes ----------------------------------------------------------
 
     async def _starve(self) -> None:
-        """In a storm, give replicas their share of each second, and the last one less than that."""
+        """Give overloaded replicas their share of each second, and the last one less than that."""
         first, last = REPLICAS
         while True:
-            if self._storm:
+            if self._overloaded:
                 self._cluster.send(first, signal.SIGSTOP)
                 self._cluster.send(last, signal.SIGSTOP)
                 await asyncio.sleep(1 - self._share)
@@ -241,7 +241,7 @@ class Soak:
         beside = [asyncio.create_task(self._starve()), asyncio.create_task(self._watch())]
         for minute in range(minutes):
             begun = time.monotonic()
-            self._storm = minute % 2 == 0
+            self._overloaded = minute % 2 == 0
             writing = asyncio.create_task(self._write_until(begun + 60))
             await asyncio.sleep(self._chance.uniform(10, 40))
             await self._kill(self._chance.choice(REPLICAS), self._chance.uniform(0, 5))
@@ -250,11 +250,14 @@ class Soak:
             await writing
             _fail_early(*beside, *following)
             print(f"minute {minute + 1}: {self.counts.total():,} {dict(self.counts)}", flush=True)
-        self._storm = False
+        self._overloaded = False
         last.set_result(await self.write())
         await self._settled()
         for task in beside:
             task.cancel()
+        for ended in await asyncio.gather(*beside, return_exceptions=True):
+            if not isinstance(ended, asyncio.CancelledError):
+                self.wrong.append(f"what goes on beside the writers has ended: {ended!r}")
         await asyncio.wait_for(asyncio.gather(*following), 600)
         await self._check()
 
@@ -278,7 +281,7 @@ class Soak:
             if each.anew and not each.slow:
                 self.wrong.append(f"{who} had to begin anew {each.anew} times")
         self.counts["rebuilds of replicas far behind"] = len(self._rebuilt)
-        self.counts["share of time of replicas in a storm, %"] = round(self._share * 100)
+        self.counts["share of time of overloaded replicas, %"] = round(self._share * 100)
         self.counts["slowest replica behind by, ms"] = self._slowest
         self.counts["new starts of the slow subscriber"] = self._followers[0].anew
 
@@ -309,7 +312,7 @@ async def soak(minutes: int, seed: int, subscribers: int, folder: Path) -> Soak:
             for name in REPLICAS:
                 await client.add_replica(name, cluster.replica(name))
             for name, flow in VIEWS.items():
-                await client.create_view(name, flow(), key=() if name == "dear" else "shop", keep=KEEP)
+                await client.create_view(name, flow(), key=() if name == "expensive" else "shop", keep=KEEP)
             found = Soak(cluster, client, seed, subscribers)
             await found.measure()
             await found.run(minutes)
