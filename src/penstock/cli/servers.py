@@ -125,7 +125,7 @@ def controller(
         clients=security,
         links=links,
         parameters=PARAMETERS.overridden_by(Parameters(max_result_size=max_result * MEGABYTE)),
-        settings=ControllerSettings(most_lag=round(duration(max_lag).total_seconds() * 1000)),
+        settings=ControllerSettings(max_lag=round(duration(max_lag).total_seconds() * 1000)),
         allow_callables=allow_callables,
     )
     with ExitStack() as closing:

@@ -161,7 +161,7 @@ class Updater:
             self.cut.holds_the_same(leaf, read.get(leaf.key)) for leaf in query.leaves
         )
 
-    def _why_anew(self, before: TableEntry | None) -> str:
+    def _why_from_scratch(self, before: TableEntry | None) -> str:
         """Return why nothing of the version before can be gone on with; empty if it can."""
         if before is None:
             return "first run"
@@ -181,7 +181,7 @@ class Updater:
     def recompute(self) -> Updated:
         (query,) = self._table.queries
         now, before = self.cut.positions(query), self._before
-        if before is not None and not self._why_anew(before):
+        if before is not None and not self._why_from_scratch(before):
             read = before.positions.get(query.query.name, {})
             if self._is_current(now, read):
                 return Updated(before, Method.RECOMPUTE, 0, self.plan.why)
@@ -265,8 +265,8 @@ class Updater:
     def stateless(self) -> Updated:
         (query,) = self._table.queries
         name, now, before = query.query.name, self.cut.positions(query), self._before
-        anew = self._why_anew(before)
-        read = before.positions.get(name, {}) if before is not None and not anew else {}
+        from_scratch = self._why_from_scratch(before)
+        read = before.positions.get(name, {}) if before is not None and not from_scratch else {}
         if before is not None and read and self._is_current(now, read):
             return Updated(before, self.plan.method, 0)
         estimated = self._why_whole(query, read)
@@ -275,7 +275,7 @@ class Updater:
         if estimated or len(known) < len(changes):
             version = self._writer.replace(self._over(query, self._whole(query)))
             made, rows = self._entry(version, {name: now}), self.cut.rows_changed(query.leaves, {})
-            why = estimated or _FROM_ALL_ROWS + (anew or self._why_unknown(query, read))
+            why = estimated or _FROM_ALL_ROWS + (from_scratch or self._why_unknown(query, read))
             return Updated(made, self.plan.method, rows, why, whole=True, estimated=bool(estimated))
         if before is not None and self._hold_the_same(query, read):
             return Updated(self._entry(before.version, {name: now}), self.plan.method, 0)
@@ -320,7 +320,7 @@ class Updater:
         if before is None:
             return self._from_scratch(1, now, "first run")
         generation = before.generation + 1
-        if why := self._why_anew(before):
+        if why := self._why_from_scratch(before):
             return self._from_scratch(generation, now, why)
         if not before.generation:
             return self._from_scratch(generation, now, "it was made without state before")

@@ -120,9 +120,9 @@ def test_a_replica_that_comes_back_may_go_on_from_where_it_was(world: World) -> 
     assert collection_since(world) == Frontier(last)
 
 
-def lagging(world: World, most_lag: int = 20_000) -> tuple[PaperReplica, PaperReplica, int, int]:
+def lagging(world: World, max_lag: int = 20_000) -> tuple[PaperReplica, PaperReplica, int, int]:
     """Two replicas, one of them up to date, and the other one behind from now on."""
-    world.settings = ControllerSettings(keep=0, patience=60_000, most_lag=most_lag)
+    world.settings = ControllerSettings(keep=0, patience=60_000, max_lag=max_lag)
     world.start()
     world.view(keep=0)
     fast, slow = world.replica("r1"), world.replica("r2")
@@ -178,7 +178,7 @@ def test_a_replica_that_is_behind_is_kept_while_its_inputs_are_anyway(world: Wor
 
 
 def test_the_only_replica_of_a_view_and_one_that_builds_it_are_never_too_far_behind(world: World) -> None:
-    fast, slow, _, _ = lagging(world, most_lag=1_000)
+    fast, slow, _, _ = lagging(world, max_lag=1_000)
     slow.connection.record_stream_end(None)
     world.replica("r2").hear()
     for _ in range(3):

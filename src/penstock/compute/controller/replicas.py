@@ -269,7 +269,7 @@ class Replicas:
 
     def release_lagging(self) -> bool:
         """Stop keeping inputs for replicas that are too far behind. Returns whether there are any."""
-        now, most = self._clock(), self._settings.most_lag
+        now, most = self._clock(), self._settings.max_lag
         released = [
             (connection, id, connection.tracking.release_inputs(id))
             for connection in self.connections()

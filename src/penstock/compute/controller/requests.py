@@ -31,7 +31,7 @@ class ControllerSettings:
     quarantine_after: crashes in the window after which a replica is quarantined.
     quarantine:       length of a quarantine, after which the replica is retried.
     patience:         time for which the inputs of a lost replica stay readable from its position on.
-    most_lag:         time for which a replica may stay behind the readable past of a hydrated view. Then its
+    max_lag:          time for which a replica may stay behind the readable past of a hydrated view. Then its
         inputs are no longer kept, and it rebuilds the view.
     most_behind:      commands that a connection may be behind before it is cut, to start over.
     remembered_ids:   time for which the ids of writes are kept, to recognise repeated ones.
@@ -51,7 +51,7 @@ class ControllerSettings:
     quarantine_after: int = 8
     quarantine: int = 1_800_000
     patience: int = 60_000
-    most_lag: int = 600_000
+    max_lag: int = 600_000
     most_behind: int = 10_000
     remembered_ids: int = 600_000
 

@@ -134,7 +134,7 @@ class Simulation:
             quarantine=choice([500, 5_000]),
             steady=choice([500, 60_000]),
             patience=choice([500, 60_000]),
-            most_lag=choice([500, 5_000, 600_000]),
+            max_lag=choice([500, 5_000, 600_000]),
             most_behind=choice([20, 10_000]),
         )
 
