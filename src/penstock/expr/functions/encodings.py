@@ -9,6 +9,7 @@ import string
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote_plus
+from zlib import crc32
 
 from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import raise_overflow
@@ -218,6 +219,9 @@ NAMES: dict[str, Any] = {
     "x_decode_text": decode_text,
     "x_encode_text": encode_text,
     "x_hex": to_hex,
+    "x_crc32": crc32,
+    "x_md5": hashlib.md5,
+    "x_sha1": hashlib.sha1,
     "x_sha2": sha2,
     "x_try_url_decode": try_url_decode,
     "x_unbase64": of_base64,
@@ -249,6 +253,9 @@ FUNCTIONS: tuple[Function, ...] = (
         prepared={1: reader_of},
         constant=(1,),
     ),
+    fixed("md5", "MD5 digest, in hexadecimal.", (BYTES,), STR, "x_md5({0}).hexdigest()"),
+    fixed("sha1", "SHA-1 digest, in hexadecimal.", (BYTES,), STR, "x_sha1({0}).hexdigest()"),
+    fixed("crc32", "CRC-32 checksum.", (BYTES,), INT64, "x_crc32({0})"),
     fixed(
         "sha2",
         "SHA-2 digest, in hexadecimal; null for sizes other than 0, 224, 256, 384, 512.",

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from operator import mul
 from typing import Any
-from zlib import crc32
 
 from penstock.errors import EvaluationError
 from penstock.expr.function_bases import (
@@ -371,15 +369,12 @@ NAMES: dict[str, Any] = {
     "x_no_element": no_element,
     "x_overlay": overlay,
     "x_soundex": soundex,
-    "x_crc32": crc32,
     "x_initcap": initcap,
     "x_joined": joined,
     "x_levenshtein": levenshtein,
     "x_locate": locate,
     "x_lpad": lpad,
-    "x_md5": hashlib.md5,
     "x_rpad": rpad,
-    "x_sha1": hashlib.sha1,
     "x_substring_index": substring_index,
     "x_translate": translate,
     "x_substring": substring,
@@ -465,9 +460,6 @@ FUNCTIONS: tuple[Function, ...] = (
         "ord({0}[:1] or '\\0')",
     ),
     fixed("levenshtein", "Edit distance of two texts.", (STR, STR), INT32, "x_levenshtein({0}, {1})"),
-    fixed("md5", "MD5 digest, in hexadecimal.", (BYTES,), STR, "x_md5({0}).hexdigest()"),
-    fixed("sha1", "SHA-1 digest, in hexadecimal.", (BYTES,), STR, "x_sha1({0}).hexdigest()"),
-    fixed("crc32", "CRC-32 checksum.", (BYTES,), INT64, "x_crc32({0})"),
     fixed("octet_length", "Length in bytes, as UTF-8.", (STR,), INT32, "len({0}.encode())"),
     fixed("bit_length", "Length in bits, as UTF-8.", (STR,), INT32, "(8 * len({0}.encode()))"),
     LazyFunction("concat_ws", _joined_rule, _joined),
