@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from penstock.errors import BadTrace
+from penstock.pull.errors import BadTrace
 from penstock.pull.rules.checker import Profile, check
 from penstock.pull.rules.trace import Layer, Trace, parse
 from tests.conformance.case_format import Fields, Kind

@@ -12,15 +12,7 @@ import pytest
 
 import penstock as ps
 from penstock import Change, col
-from penstock.errors import (
-    BadInput,
-    BadOption,
-    BadRow,
-    CallCancelled,
-    EndNotConfirmed,
-    NeverAnswered,
-    UserFunctionFailed,
-)
+from penstock.errors import BadInput, BadOption, BadRow, UserFunctionFailed
 from penstock.io import Changelog, Memory, Rows
 from penstock.io.files.changelog import ChangelogWriter
 from penstock.pull import (
@@ -42,6 +34,7 @@ from penstock.pull import (
     to_lines,
     values,
 )
+from penstock.pull.errors import CallCancelled, EndNotConfirmed, NeverAnswered
 from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End, Read
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadTrace
+from penstock.pull.errors import BadTrace
 from penstock.pull.rules.checker import PROFILES, check, rules
 from penstock.pull.rules.trace import Trace, parse
 

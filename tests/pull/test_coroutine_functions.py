@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from penstock import pull as callback
-from penstock.errors import NotAModule, NotAwaited
 from penstock.pull import dataflow
 from penstock.pull.edge import Edge
+from penstock.pull.errors import NotAModule, NotAwaited
 from penstock.pull.module_context import Module
 from penstock.testing.pull import VirtualRuntime
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.errors import BadTrace
+from penstock.pull.errors import BadTrace
 from penstock.pull.rules.trace import LARGEST_INDEX, Answer, Event, Request, Trace, parse
 from penstock.pull.rules.trace_file import read_trace
 from penstock.pull.rules.trace_values import OpaqueValue

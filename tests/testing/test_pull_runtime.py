@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import EndNotConfirmed, NeverAnswered
 from penstock.pull import (
     Recorder,
     Source,
@@ -24,6 +23,7 @@ from penstock.pull import (
     values,
 )
 from penstock.pull.edge import Edge
+from penstock.pull.errors import EndNotConfirmed, NeverAnswered
 from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End
 from penstock.testing import RandomRuntime, SinkCase, VirtualRuntime, reference_sink, reference_source

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from penstock.cli.exit_codes import FAILED
-from penstock.errors import BadTrace
+from penstock.pull.errors import BadTrace
 
 if TYPE_CHECKING:
     from penstock.pull.rules.checker import Profile, Violation

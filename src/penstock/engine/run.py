@@ -14,11 +14,12 @@ from penstock.engine.progress_display import run_display
 from penstock.engine.prometheus import Metrics, serving_metrics
 from penstock.engine.queue import PerSource, check_limits
 from penstock.engine.started_run import RunOptions, StartedRun
-from penstock.errors import BadInput, LoopRunsAlready
+from penstock.errors import BadInput
 from penstock.expr.call_errors import explains_calls
 from penstock.full_disk import telling_full_disk
 from penstock.graph.node import graph_of
 from penstock.pull.argument_checks import check_confirm_within
+from penstock.pull.errors import LoopRunsAlready
 from penstock.pull.pipeline_run import CONFIRM_WITHIN
 from penstock.pull.pipeline_runtime import Runtime, running_loop
 

@@ -26,9 +26,10 @@ from penstock.engine.endpoints import (
 from penstock.engine.engine import Engine
 from penstock.engine.progress import RunResult
 from penstock.engine.run_module import RunModule
-from penstock.errors import CallCancelled, SourceLocation
+from penstock.errors import SourceLocation
 from penstock.path_or_url import local_path
 from penstock.pull.edge import Edge
+from penstock.pull.errors import CallCancelled
 from penstock.pull.module_context import Module
 from penstock.pull.pipeline_run import Run
 from penstock.pull.stop_once import StopOnce

@@ -10,7 +10,8 @@ from functools import partial
 from types import AsyncGeneratorType, CoroutineType, FunctionType
 from typing import Any, NoReturn, TypeVar, cast
 
-from penstock.errors import BadOption, NotAwaited, SourceLocation
+from penstock.errors import BadOption, SourceLocation
+from penstock.pull.errors import NotAwaited
 
 
 def check_integer(constructor: str, option: str, value: object, *, least: int | None = None) -> None:

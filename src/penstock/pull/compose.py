@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from functools import reduce, singledispatch
 from typing import Any, NoReturn, TypeVar, overload
 
-from penstock.errors import NotComposable, SourceLocation
+from penstock.errors import SourceLocation
+from penstock.pull.errors import NotComposable
 from penstock.pull.modules import AnyModule, Duplex, Sink, Source, Transformer
 from penstock.pull.pipeline import Pipeline, Segment
 

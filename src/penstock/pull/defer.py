@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, overload
 
-from penstock.errors import AlreadyUsed, NotComposable, SourceLocation, WrongThread
+from penstock.errors import SourceLocation
 from penstock.pull.compose import describe
 from penstock.pull.edge import Edge
+from penstock.pull.errors import AlreadyUsed, NotComposable, WrongThread
 from penstock.pull.module_context import Module
 from penstock.pull.modules import (
     AnyModule,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from penstock.errors import ProtocolBroken, SourceLocation
+from penstock.errors import SourceLocation
 from penstock.pull.edge import Edge
 from penstock.pull.edge_requests import NamedModule, PendingRequest
+from penstock.pull.errors import ProtocolBroken
 from penstock.pull.modules import MarkPart, Transformer
 from penstock.pull.protocol import End
 from penstock.pull.rules.trace import Answer, AnswerPort, Event, Request, RequestKind, Trace

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from penstock.errors import ProtocolBroken, SourceLocation, WrongValue
+from penstock.errors import SourceLocation
+from penstock.pull.errors import ProtocolBroken, WrongValue
 from penstock.pull.protocol import AnswerTo, End
 
 

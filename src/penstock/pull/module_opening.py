@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import NotAModule
+from penstock.pull.errors import NotAModule
 from penstock.pull.protocol import BatchRead, Read
 
 if TYPE_CHECKING:

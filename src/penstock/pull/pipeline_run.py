@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.errors import EndNotConfirmed, NeverAnswered, NotFinished
 from penstock.pull.argument_checks import refuse_async
+from penstock.pull.errors import EndNotConfirmed, NeverAnswered, NotFinished
 from penstock.pull.pipeline_runtime import Cancellable, Runtime
 from penstock.pull.protocol import attach_close_error
 from penstock.pull.stalled_run import never_answered_error, unconfirmed_stop_error, unfinished_run_error

@@ -15,7 +15,8 @@ from collections.abc import Callable, Coroutine
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.errors import BadOption, CallCancelled, LoopRunsAlready, SourceLocation, WrongThread
+from penstock.errors import BadOption, SourceLocation
+from penstock.pull.errors import CallCancelled, LoopRunsAlready, WrongThread
 
 if TYPE_CHECKING:
     import asyncio

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from penstock.errors import EndNotConfirmed, NeverAnswered, NotFinished
 from penstock.pull.edge import Edge, EdgeModule
+from penstock.pull.errors import EndNotConfirmed, NeverAnswered, NotFinished
 
 _OUTSIDE = (
     "Requests wait there, and no timer, task or thread of the pipeline is left to answer them.",

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import NeverAnswered
 from penstock.pull import (
     Duplex,
     Pipeline,
@@ -26,6 +25,7 @@ from penstock.pull import (
     together,
     values,
 )
+from penstock.pull.errors import NeverAnswered
 from tests.pull.core.modules import Hand, Manual
 from tests.pull.described import case
 

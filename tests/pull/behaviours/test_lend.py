@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import NotLending
 from penstock.pull import Recorder, collect, count, lend, map, probe, pull, take, values
+from penstock.pull.errors import NotLending
 from penstock.testing import VirtualRuntime, reference_source
 from tests.pull.described import case
 from tests.pull.lend.hand import Hand

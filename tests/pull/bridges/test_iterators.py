@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption, LoopRunsAlready, NeverAnswered
+from penstock.errors import BadOption
 from penstock.pull import (
     aiter_values,
     async_map,
@@ -22,6 +22,7 @@ from penstock.pull import (
     pushable,
     values,
 )
+from penstock.pull.errors import LoopRunsAlready, NeverAnswered
 
 
 class Drawn:

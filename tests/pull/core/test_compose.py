@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import NotComposable
 from penstock.pull import (
     Duplex,
     Pipeline,
@@ -22,6 +21,7 @@ from penstock.pull import (
     transformer,
     values,
 )
+from penstock.pull.errors import NotComposable
 from penstock.pull.protocol import AnswerTo, End, Read
 
 

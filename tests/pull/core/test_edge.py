@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import ProtocolBroken
 from penstock.pull import Recorder, Run, collect, map, probe, pull, source, take, values
+from penstock.pull.errors import ProtocolBroken
 from penstock.pull.protocol import AnswerTo, End
 from tests.pull.core.modules import Hand, Manual
 

@@ -10,15 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import (
-    BadOption,
-    EndNotConfirmed,
-    LoopRunsAlready,
-    NeverAnswered,
-    NotFinished,
-    ProtocolBroken,
-    WrongThread,
-)
+from penstock.errors import BadOption
 from penstock.pull import (
     Recorder,
     Run,
@@ -40,6 +32,14 @@ from penstock.pull import (
     values,
 )
 from penstock.pull.edge import Edge
+from penstock.pull.errors import (
+    EndNotConfirmed,
+    LoopRunsAlready,
+    NeverAnswered,
+    NotFinished,
+    ProtocolBroken,
+    WrongThread,
+)
 from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End
 from tests.golden import MESSAGES, assert_golden

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import pull as callback
-from penstock.errors import NeverAnswered
 from penstock.pull import Recorder, dataflow
 from penstock.pull.dataflow import as_callback, as_dataflow
+from penstock.pull.errors import NeverAnswered
 from penstock.testing.pull import RandomRuntime, check_sink, check_source, check_transformer
 from tests.pull.dataflow.both_forms import LOWER, UPPER, Happened, Made, Recipe, run, violations
 from tests.pull.dataflow.recipes import linear_scripts, recipes, scripts

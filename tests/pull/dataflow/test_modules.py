@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import NotComposable, ProtocolBroken, WrongValue
 from penstock.pull import Recorder, Run, dataflow
 from penstock.pull import values as callback_values
 from penstock.pull.dataflow import (
@@ -49,6 +48,7 @@ from penstock.pull.dataflow import (
     values,
     working,
 )
+from penstock.pull.errors import NotComposable, ProtocolBroken, WrongValue
 from penstock.pull.rules.checker import PROFILES, check
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import AlreadyBound, ProtocolBroken
 from penstock.pull import Recorder, Run
 from penstock.pull.dataflow import (
     DONE,
@@ -23,6 +22,7 @@ from penstock.pull.dataflow import (
     probe,
     pull,
 )
+from penstock.pull.errors import AlreadyBound, ProtocolBroken
 from penstock.pull.rules.checker import check
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import AlreadyBound, EndNotConfirmed, ForeignAwait, NeverAnswered
 from penstock.pull import Run
 from penstock.pull.dataflow import (
     Abort,
@@ -29,6 +28,7 @@ from penstock.pull.dataflow import (
     pull,
     values,
 )
+from penstock.pull.errors import AlreadyBound, EndNotConfirmed, ForeignAwait, NeverAnswered
 from penstock.testing.pull import VirtualRuntime
 
 FOR_EVER: Variable[None] = Variable()

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import AlreadyUsed, EndNotConfirmed, NeverAnswered, NotComposable, WrongThread
 from penstock.pull import (
     Duplex,
     Recorder,
@@ -28,6 +27,7 @@ from penstock.pull import (
     together,
     values,
 )
+from penstock.pull.errors import AlreadyUsed, EndNotConfirmed, NeverAnswered, NotComposable, WrongThread
 from tests.pull.core.modules import Hand, Manual
 
 # -- sources ------------------------------------------------------------------------------------

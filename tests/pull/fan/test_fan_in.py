@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import AlreadyUsed, BadOption, NeverAnswered, NotComposable, NotSorted
+from penstock.errors import BadOption
 from penstock.pull import (
     Recorder,
     Sink,
@@ -31,6 +31,7 @@ from penstock.pull import (
     together,
     values,
 )
+from penstock.pull.errors import AlreadyUsed, NeverAnswered, NotComposable, NotSorted
 from penstock.pull.rules.checker import PROFILES, check
 from penstock.testing import VirtualRuntime, reference_source
 from tests.pull.core.modules import Hand, Manual, delay

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import AlreadyUsed, BadOption, NeverAnswered, UnknownPort
+from penstock.errors import BadOption, UnknownPort
 from penstock.pull import (
     Source,
     cat,
@@ -23,6 +23,7 @@ from penstock.pull import (
     together,
     values,
 )
+from penstock.pull.errors import AlreadyUsed, NeverAnswered
 from penstock.testing import VirtualRuntime, reference_source
 from tests.pull.core.modules import Hand, Manual, delay
 

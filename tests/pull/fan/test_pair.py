@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import AlreadyUsed, EndNotConfirmed, NeverAnswered
 from penstock.pull import (
     Duplex,
     closing_handshake,
@@ -20,6 +19,7 @@ from penstock.pull import (
     together,
     values,
 )
+from penstock.pull.errors import AlreadyUsed, EndNotConfirmed, NeverAnswered
 from penstock.testing import VirtualRuntime
 from tests.pull.core.modules import Hand, Manual, delay
 

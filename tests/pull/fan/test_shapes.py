@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import NotComposable
 from penstock.pull import (
     Duplex,
     Pipeline,
@@ -30,6 +29,7 @@ from penstock.pull import (
     together,
     values,
 )
+from penstock.pull.errors import NotComposable
 from penstock.pull.protocol import AnswerTo, End, Read
 
 

@@ -9,14 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import (
-    BadOption,
-    LineTooLong,
-    UndecodableText,
-    UnreadableSource,
-    UnwritableFile,
-    WrongValue,
-)
+from penstock.errors import BadOption, UnreadableSource
 from penstock.pull import (
     cat,
     collect,
@@ -34,6 +27,7 @@ from penstock.pull import (
     to_lines,
     values,
 )
+from penstock.pull.errors import LineTooLong, UndecodableText, UnwritableFile, WrongValue
 from penstock.testing import check_source
 from tests.pull.core.modules import Hand, Manual
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import AlreadyUsed, BadOption, ConnectionFailed, ConnectionLost, WrongValue
+from penstock.errors import BadOption
 from penstock.pull import (
     Duplex,
     collect,
@@ -24,6 +24,7 @@ from penstock.pull import (
     take,
     values,
 )
+from penstock.pull.errors import AlreadyUsed, ConnectionFailed, ConnectionLost, WrongValue
 from penstock.pull.io import sockets
 from tests.pull.core.modules import Hand, Manual
 from tests.pull.io.network import certificate, in_loop, turns, until

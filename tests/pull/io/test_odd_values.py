@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import AlreadyUsed, BadOption, ConnectionFailed, UnreadableSource, UnwritableFile
+from penstock.errors import BadOption, UnreadableSource
 from penstock.pull import (
     collect,
     concat,
@@ -23,6 +23,7 @@ from penstock.pull import (
     together,
     values,
 )
+from penstock.pull.errors import AlreadyUsed, ConnectionFailed, UnwritableFile
 
 CAT = "import shutil, sys; shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption, ConnectionFailed, ConnectionLost, LineTooLong, WrongValue
+from penstock.errors import BadOption
 from penstock.pull import (
     collect,
     concat,
@@ -21,6 +21,7 @@ from penstock.pull import (
     together,
     values,
 )
+from penstock.pull.errors import ConnectionFailed, ConnectionLost, LineTooLong, WrongValue
 from penstock.pull.io import sockets
 from tests.pull.core.modules import Hand, Manual
 from tests.pull.io.network import certificate, in_loop, reset, serving, turns, until

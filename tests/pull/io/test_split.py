@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import BadOption, LineTooLong, UndecodableText, WrongValue
+from penstock.errors import BadOption
 from penstock.pull import (
     Transformer,
     cat,
@@ -24,6 +24,7 @@ from penstock.pull import (
     take,
     values,
 )
+from penstock.pull.errors import LineTooLong, UndecodableText, WrongValue
 from penstock.testing import check_transformer
 from tests.pull.core.modules import Hand, Manual
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption, NeverAnswered, NotLending, ProtocolBroken
+from penstock.errors import BadOption
 from penstock.pull import (
     Duplex,
     Recorder,
@@ -25,6 +25,7 @@ from penstock.pull import (
     take,
     values,
 )
+from penstock.pull.errors import NeverAnswered, NotLending, ProtocolBroken
 from penstock.pull.rules.checker import check
 from penstock.testing import RandomRuntime, SinkCase, VirtualRuntime, reference_sink, reference_source
 from tests.pull.core.modules import Hand as Reader

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption, NotComposable
+from penstock.errors import BadOption
 from penstock.pull import (
     Recorder,
     Source,
@@ -21,6 +21,7 @@ from penstock.pull import (
     take,
     values,
 )
+from penstock.pull.errors import NotComposable
 from penstock.testing import (
     RandomRuntime,
     SinkCase,

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import NoValue
 from penstock.pull import (
     Sink,
     collect,
@@ -26,6 +25,7 @@ from penstock.pull import (
     reduce,
     to_file,
 )
+from penstock.pull.errors import NoValue
 from penstock.pull.rules.checker import Profile
 from penstock.testing import check_sink
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption, CallCancelled
+from penstock.errors import BadOption
 from penstock.pull import for_each, map, pull, values
+from penstock.pull.errors import CallCancelled
 from penstock.testing import VirtualRuntime
 from tests.pull.core.modules import Manual, delay
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from penstock import pull as callback
-from penstock.errors import NoValue, WrongValue
 from penstock.pull import (
     Pipeline,
     collect,
@@ -25,6 +24,7 @@ from penstock.pull import (
     reduce,
     values,
 )
+from penstock.pull.errors import NoValue, WrongValue
 from tests.pull.core.modules import Manual
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.errors import NeverAnswered, WrongThread
 from penstock.pull import collect, pull, pushable, take, transformer
+from penstock.pull.errors import NeverAnswered, WrongThread
 from tests.pull.core.modules import Hand
 
 

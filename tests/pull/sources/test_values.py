@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import AlreadyUsed
 from penstock.pull import Recorder, collect, keys, probe, pull, take, values
+from penstock.pull.errors import AlreadyUsed
 from penstock.pull.protocol import End
 from tests.pull.core.modules import Hand
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import CallCancelled
 from penstock.pull import (
     Run,
     Source,
@@ -22,6 +21,7 @@ from penstock.pull import (
     throttle,
     values,
 )
+from penstock.pull.errors import CallCancelled
 from penstock.testing.pull import VirtualRuntime
 from tests.pull.core.modules import Hand
 

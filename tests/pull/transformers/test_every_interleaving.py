@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import NoAnswerInTime
 from penstock.pull import (
     abortable,
     async_map,
@@ -39,6 +38,7 @@ from penstock.pull import (
     unbatch,
     unique,
 )
+from penstock.pull.errors import NoAnswerInTime
 from penstock.testing.pull import check_transformer
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import NotHashable
 from penstock.pull import (
     Transformer,
     abortable,
@@ -35,6 +34,7 @@ from penstock.pull import (
     unique,
     values,
 )
+from penstock.pull.errors import NotHashable
 from tests.pull.core.modules import Hand
 
 

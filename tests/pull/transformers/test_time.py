@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import NoAnswerInTime
 from penstock.pull import async_map, catch, collect, map, pull, tap, throttle, timeout, values
+from penstock.pull.errors import NoAnswerInTime
 from penstock.testing.pull import VirtualRuntime
 from tests.pull.core.modules import Hand, Manual, delay
 

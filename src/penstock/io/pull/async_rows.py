@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import CallCancelled
 from penstock.pull import Source
+from penstock.pull.errors import CallCancelled
 from penstock.pull.module_context import Module
 from penstock.pull.protocol import AnswerTo, End
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NoReturn, cast, overload
 
-from penstock.errors import NotComposable, SourceLocation
+from penstock.errors import SourceLocation
 from penstock.pull import modules as callback
 from penstock.pull.dataflow.modules import AnyModule, Sink, Source, Transformer
+from penstock.pull.errors import NotComposable
 from penstock.pull.pipeline import Pipeline, Segment
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, final
 
-from penstock.errors import SourceLocation, WrongValue
+from penstock.errors import SourceLocation
 from penstock.pull.dataflow.variable import Variable
+from penstock.pull.errors import WrongValue
 from penstock.pull.protocol import End
 
 T = TypeVar("T")

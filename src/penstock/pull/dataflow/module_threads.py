@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from penstock.errors import NotAModule
 from penstock.pull import module_context
 from penstock.pull.dataflow.edge import Edge
 from penstock.pull.dataflow.messages import DONE, Answer, Ending, Failed, ending
 from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.thread import Thread
 from penstock.pull.dataflow.variable import Variable
+from penstock.pull.errors import NotAModule
 from penstock.pull.protocol import End, attach_close_error
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Coroutine
 from types import CoroutineType
 from typing import Any, cast
 
-from penstock.errors import ForeignAwait, SourceLocation
+from penstock.errors import SourceLocation
 from penstock.pull.dataflow.variable import Variable
+from penstock.pull.errors import ForeignAwait
 
 
 class Thread:

@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
-from penstock.errors import AlreadyBound, NotBound, SourceLocation
+from penstock.errors import SourceLocation
 from penstock.pull.argument_checks import SynchronousCheck, is_unawaited
+from penstock.pull.errors import AlreadyBound, NotBound
 
 T = TypeVar("T")
 

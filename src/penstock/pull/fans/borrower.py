@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from penstock.errors import ProtocolBroken
 from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
+from penstock.pull.errors import ProtocolBroken
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Duplex, Sink, SinkPart, Source, SourcePart, Transformer
 from penstock.pull.pipeline_run import Run

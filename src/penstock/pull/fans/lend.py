@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.errors import NotLending, SourceLocation
+from penstock.errors import SourceLocation
 from penstock.pull.argument_checks import check_integer
 from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
+from penstock.pull.errors import NotLending
 from penstock.pull.fans.borrower import Borrower, Loan
 from penstock.pull.fans.lending_ledger import Ledger
 from penstock.pull.module_context import Module

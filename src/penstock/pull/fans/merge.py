@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from penstock.errors import AlreadyUsed, SourceLocation
+from penstock.errors import SourceLocation
 from penstock.pull.compose import require_one_kind
 from penstock.pull.edge import Edge, stop_all
+from penstock.pull.errors import AlreadyUsed
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Source, SourcePart
 from penstock.pull.protocol import AnswerTo, BatchRead, End

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from penstock.errors import AlreadyUsed, SourceLocation
+from penstock.errors import SourceLocation
 from penstock.pull.argument_checks import check_integer
 from penstock.pull.edge import Edge
+from penstock.pull.errors import AlreadyUsed
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Duplex, Sink, SinkPart, Source, SourcePart
 from penstock.pull.protocol import AnswerTo, BatchRead, End

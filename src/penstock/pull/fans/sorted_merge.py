@@ -8,10 +8,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
-from penstock.errors import BadOption, NotSorted, SourceLocation
+from penstock.errors import BadOption, SourceLocation
 from penstock.pull.argument_checks import AWAIT_BEFORE, synchronous_check
 from penstock.pull.compose import require_one_kind
 from penstock.pull.edge import Edge, stop_all
+from penstock.pull.errors import NotSorted
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Source
 from penstock.pull.protocol import AnswerTo, End

@@ -7,11 +7,12 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from penstock.errors import AlreadyUsed, BadOption, SourceLocation, UnknownPort
+from penstock.errors import BadOption, SourceLocation, UnknownPort
 from penstock.pull.argument_checks import AWAIT_BEFORE, check_integer, synchronous_check
 from penstock.pull.ask_buffer import Buffer
 from penstock.pull.compose import require_one_kind
 from penstock.pull.edge import Edge
+from penstock.pull.errors import AlreadyUsed
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Source, SourcePart
 from penstock.pull.pipeline_run import Run

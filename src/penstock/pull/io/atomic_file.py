@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from penstock.errors import UnwritableFile
+from penstock.pull.errors import UnwritableFile
 from penstock.pull.module_context import Module
 
 _BESIDE = 50

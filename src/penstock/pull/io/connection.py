@@ -9,7 +9,8 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import ClassVar, Literal
 
-from penstock.errors import AlreadyUsed, ConnectionLost, SourceLocation
+from penstock.errors import SourceLocation
+from penstock.pull.errors import AlreadyUsed, ConnectionLost
 from penstock.pull.io.octets import CHUNK
 from penstock.pull.protocol import End
 

@@ -6,9 +6,10 @@ import codecs
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from penstock.errors import BadOption, SourceLocation, UndecodableText, WrongValue
+from penstock.errors import BadOption, SourceLocation
 from penstock.pull.argument_checks import check_integer
 from penstock.pull.edge import Edge
+from penstock.pull.errors import UndecodableText, WrongValue
 from penstock.pull.fusion import Expansion, Kernel
 from penstock.pull.io.octets import check_octets
 from penstock.pull.io.split import LONGEST, SeparatorSplitter

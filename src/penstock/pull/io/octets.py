@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from penstock.errors import WrongValue
+from penstock.pull.errors import WrongValue
 from penstock.pull.module_context import Module
 
 Octets: TypeAlias = bytes | bytearray | memoryview

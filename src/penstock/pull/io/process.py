@@ -9,8 +9,9 @@ from contextlib import suppress
 from os import PathLike, fspath
 from typing import Any, cast
 
-from penstock.errors import BadOption, ProcessFailed, SourceLocation
+from penstock.errors import BadOption, SourceLocation
 from penstock.pull.argument_checks import check_integer, check_positive
+from penstock.pull.errors import ProcessFailed
 from penstock.pull.io.connection import Connection, Half, Streams, wait_settled
 from penstock.pull.io.halves import duplex
 from penstock.pull.io.octets import CHUNK

@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ConnectionFailed, SourceLocation
+from penstock.errors import SourceLocation
 from penstock.pull.argument_checks import IN_A_TASK, check_integer, synchronous_check
 from penstock.pull.argument_checks import port as check_port
+from penstock.pull.errors import ConnectionFailed
 from penstock.pull.io.byte_source import opens_byte_source
 from penstock.pull.io.connection import Connection, Half, Streams, close_abruptly
 from penstock.pull.io.halves import duplex

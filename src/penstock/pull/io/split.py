@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
-from penstock.errors import BadOption, LineTooLong, SourceLocation
+from penstock.errors import BadOption, SourceLocation
 from penstock.pull.argument_checks import check_integer
 from penstock.pull.edge import Edge
+from penstock.pull.errors import LineTooLong
 from penstock.pull.fusion import Expansion
 from penstock.pull.io.octets import check_octets
 from penstock.pull.module_context import Module

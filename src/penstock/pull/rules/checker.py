@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from penstock.errors import BadTrace
+from penstock.pull.errors import BadTrace
 from penstock.pull.rules.docs_profile import DOCS
 from penstock.pull.rules.edge_rules import PAIR
 from penstock.pull.rules.matched_trace import Fault, Faults, Placed, TracedEdge

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from penstock.errors import BadTrace
+from penstock.pull.errors import BadTrace
 from penstock.pull.rules.trace_values import (
     closing_bracket,
     message_text,

@@ -17,7 +17,7 @@ import json
 import re
 from typing import Any, cast
 
-from penstock.errors import BadTrace
+from penstock.pull.errors import BadTrace
 from penstock.pull.rules.trace import Layer, Trace, parse
 
 _HEADER = re.compile(r"[^\S\n]*(?P<name>layer|complete)[^\S\n]*:[^\S\n]*(?P<value>[^\s#]*)[^\S\n]*(?:#.*)?")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, AnyStr
 
-from penstock.errors import NoValue
 from penstock.pull.argument_checks import AWAIT_BEFORE, synchronous_check
 from penstock.pull.edge import Edge
+from penstock.pull.errors import NoValue
 from penstock.pull.io.octets import check_octets
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Sink

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable, iscoroutine
 from typing import Any
 
-from penstock.errors import CallCancelled, SourceLocation
+from penstock.errors import SourceLocation
 from penstock.pull.argument_checks import SynchronousCheck, check_integer
 from penstock.pull.edge import Edge
+from penstock.pull.errors import CallCancelled
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Sink
 from penstock.pull.pipeline_runtime import Cancellable

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from penstock.errors import NotComposable
 from penstock.pull.compose import describe
 from penstock.pull.edge import Edge
+from penstock.pull.errors import NotComposable
 from penstock.pull.module_context import Module
 from penstock.pull.modules import AnyModule, Source
 from penstock.pull.protocol import AnswerTo, End

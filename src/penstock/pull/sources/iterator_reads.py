@@ -14,7 +14,8 @@ from collections.abc import (
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from penstock.errors import AlreadyUsed, SourceLocation
+from penstock.errors import SourceLocation
+from penstock.pull.errors import AlreadyUsed
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Source
 from penstock.pull.protocol import AnswerTo, BatchRead, End, Read

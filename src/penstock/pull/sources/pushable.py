@@ -8,8 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from penstock.errors import AlreadyUsed, QueueFull, SourceLocation, WrongThread
+from penstock.errors import QueueFull, SourceLocation
 from penstock.pull.argument_checks import IN_A_TASK, check_integer, synchronous_check
+from penstock.pull.errors import AlreadyUsed, WrongThread
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Source, SourcePart
 from penstock.pull.protocol import AnswerTo, BatchRead, End

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from penstock.errors import CallCancelled
 from penstock.pull.argument_checks import check_integer
 from penstock.pull.edge import Edge
+from penstock.pull.errors import CallCancelled
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Transformer
 from penstock.pull.pipeline_runtime import Cancellable

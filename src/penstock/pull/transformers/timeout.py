@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.errors import NoAnswerInTime, Step
+from penstock.errors import Step
 from penstock.pull.argument_checks import check_positive
 from penstock.pull.edge import Edge
 from penstock.pull.edge_requests import NamedModule
+from penstock.pull.errors import NoAnswerInTime
 from penstock.pull.module_context import Module
 from penstock.pull.modules import Transformer
 from penstock.pull.protocol import AnswerTo, BatchRead, End

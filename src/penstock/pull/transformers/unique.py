@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from penstock.errors import NotHashable, SourceLocation
+from penstock.errors import SourceLocation
 from penstock.pull.argument_checks import AWAIT_BEFORE, synchronous_check
+from penstock.pull.errors import NotHashable
 from penstock.pull.fusion import Kernel
 from penstock.pull.modules import Transformer
 

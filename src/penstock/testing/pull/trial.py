@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from penstock.errors import EndNotConfirmed
 from penstock.pull.edge_recorder import Recorder
+from penstock.pull.errors import EndNotConfirmed
 from penstock.pull.pipeline import Pipeline
 from penstock.pull.pipeline_run import Run
 from penstock.pull.protocol import End
