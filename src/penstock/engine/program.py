@@ -54,6 +54,7 @@ class Program:
     purposes:    per line of the source, what it is for.
     slots:       state to keep from tick to tick. transient: slots emptied at the end of each tick.
     source_append, sink_append: per name, whether its rows come without weights.
+    bounds:      that the code keeps to, if any.
     """
 
     graph: FlowGraph
@@ -70,6 +71,7 @@ class Program:
     sink_append: dict[str, bool]
     constants: dict[str, object] = field(repr=False)
     bytecode: CodeType = field(repr=False)
+    bounds: CodeBounds | None = None
 
     def purposes_of(self, file: str) -> tuple[Purpose, ...] | None:
         """Return the purpose of each line of the generated source, if `file` names it."""
@@ -87,11 +89,12 @@ class Program:
 
     def bind(self, state: Mapping[str, SlotMapping]) -> dict[str, Any]:
         """Bind the generated functions to slots (one mapping per slot name)."""
-        namespace: dict[str, Any] = {**runtime_names(), **RUNTIME, **self.constants}
+        names = runtime_names(bounded=self.bounds is not None)
+        namespace: dict[str, Any] = {**names, **RUNTIME, **self.constants}
         for slot in (*self.slots, *self.transient):
             namespace.update(slot_names(slot.name, state[slot.name]))
         namespace["x_activations"] = [0] * len(self.graph.nodes)
-        namespace["x_made"] = TickBudget((code_bounds() or CodeBounds()).tick_rows)
+        namespace["x_made"] = TickBudget((self.bounds or CodeBounds()).tick_rows)
         exec(self.bytecode, namespace)
         return namespace
 
@@ -159,6 +162,7 @@ def compile_program(
         sink_append={name: analysis.facts[n].append for name, n in graph.sinks.items()},
         constants=constants.values,
         bytecode=_compiled(source_code, file),
+        bounds=code_bounds(),
     )
 
 

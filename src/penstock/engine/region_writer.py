@@ -116,8 +116,8 @@ class RegionWriter(StepWriter):
                 write_loop = write_nested if group[0] in self._nested else write_rounds
                 write_loop(self, group, self._steps)
             for node in group:
-                if self.is_buffered(node):
-                    self.write_count(self.buffer(node))
+                if self.is_buffered(node) or self._steps[node].has_result:
+                    self.write_count(self._outcome(node))
         if self._counting:
             for node in self.part.nodes:
                 self.code.line(f"x_activations[{node}] += {self.node_variable('ran', node)}")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from penstock.errors import LimitExceeded
 
+LARGEST_TICK = 8_192
+"""Rows of input that a limit is meant for; ticks of more may make as many for each of these."""
+
 
 class TickBudget:
     """Count of the rows that a tick has made so far, with a limit.
 
-    rows: the limit. made: the count, reset before each tick.
+    rows: the limit of the current tick. made: the count, reset before each tick.
 
     >>> budget = TickBudget(10)
     >>> budget(8)
@@ -18,11 +21,15 @@ class TickBudget:
     ...
     """
 
-    __slots__ = ("made", "rows")
+    __slots__ = ("_usual", "made", "rows")
 
     def __init__(self, rows: int) -> None:
-        self.rows = rows
+        self.rows = self._usual = rows
         self.made = 0
+
+    def allow_for(self, given: int) -> None:
+        """Set the limit of ticks with so many rows of input."""
+        self.rows = self._usual * max(1, -(-given // LARGEST_TICK))
 
     def __call__(self, count: int) -> None:
         """Count rows. Raises `LimitExceeded` above the limit."""

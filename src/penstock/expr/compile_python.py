@@ -41,9 +41,9 @@ RUNTIME: dict[str, Any] = {
 BOUNDED_RUNTIME: dict[str, Any] = {**RUNTIME, **bounds.NAMES}
 
 
-def runtime_names() -> dict[str, Any]:
-    """Return the names that code generated now may use, other than its own."""
-    return BOUNDED_RUNTIME if is_bounded() else RUNTIME
+def runtime_names(*, bounded: bool) -> dict[str, Any]:
+    """Return the names that generated code may use, other than its own."""
+    return BOUNDED_RUNTIME if bounded else RUNTIME
 
 
 def value_source(expr: Expr, scope: Scope) -> str:
@@ -99,6 +99,6 @@ def compile_rows(exprs: tuple[Expr, ...], schema: Schema) -> Any:
     scope = Scope(schema, variables, {})
     values = "".join(f"{value_source(e, scope)}, " for e in exprs)
     unpack = f"    {''.join(f'{v}, ' for v in variables)}= row\n" if variables else ""
-    names: dict[str, Any] = {**runtime_names(), **scope.constants}
+    names: dict[str, Any] = {**runtime_names(bounded=is_bounded()), **scope.constants}
     exec(f"def compute(row):\n{unpack}    return ({values})\n", names)
     return names["compute"]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.analysis.column_liveness import live_graph
 from penstock.engine.engine import Engine
+from penstock.expr.function_bases import CodeBounds
 from penstock.io.sink import SinkTarget
 from penstock.spark.checkpoints.resume import Loops, SparkResumeBinding
 from penstock.spark.local.session_properties import is_local, tasks_at_a_time
@@ -50,6 +51,7 @@ class DrivenFlow:
     spark: asked for a session when one is needed: for a tick, and to make a checkpoint.
     sinks: targets whose changes tasks write; the rows that they get have weight and time as last fields.
     append: by source whether its rows are only added, and so have no weight.
+    bounds: of the generated code; None: it has none.
     It must not read order, defer rows or wait for the ends of sources: see `penstock.compute.plans.servable`.
     Raises the errors of `penstock.spark.run` for the checkpoint.
     """
@@ -62,12 +64,14 @@ class DrivenFlow:
         sinks: Mapping[str, SinkTarget],
         *,
         durable: bool = True,
+        bounds: CodeBounds | None = None,
     ) -> None:
         self._spark = spark
         self._folder = folder
         self._graph = live_graph(flow.graph())
         self._sinks = sinks
         self._durable = durable
+        self._bounds = bounds
         self._encode = value_encoder()
         self.append = Engine(flow).program.source_append
         self._closing = ExitStack()
@@ -155,7 +159,7 @@ class DrivenFlow:
             for name, target in self._sinks.items()
         }
         stages = cut_stages(insert_partial_operators(graph), shards, {}, rounds=False)
-        return Plan(stages, inputs, outputs, str(self._folder), self._durable)
+        return Plan(stages, inputs, outputs, str(self._folder), self._durable, bounds=self._bounds)
 
     def _files(self, given: Iterable[Given]) -> Iterator[tuple[int, int, bytes]]:
         """Encode input as files, each from one source and of bounded size: tag, rows, bytes."""

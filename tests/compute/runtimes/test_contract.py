@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pytest
 
 import penstock as ps
 from penstock import col
+from penstock import functions as f
 from penstock.compute.errors import ResultTooLarge, SinceViolation, UnknownName
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.plans import encode, encode_expr
@@ -15,6 +20,7 @@ from penstock.compute.protocol.dataflow import (
     CollectionImport,
     CopyToExport,
     Dataflow,
+    DataflowLimits,
     IndexExport,
     SubscribeExport,
 )
@@ -28,6 +34,7 @@ from penstock.compute.protocol.responses import (
     Stashed,
     SubscribeResponse,
 )
+from penstock.errors import Origin
 from penstock.expr.row_classes import schema_of
 from tests.compute.runtimes.stage import BEST, Best, Bid, Stage
 
@@ -327,3 +334,61 @@ def test_of_another_connection_nothing_is_told(stage: Stage) -> None:
     stage.reached("u1", Frontier(6))
     assert stage.rows("u1", 5) == [(1, 1)]
     assert len(stage.said(PeekResponse)) == 1
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+
+class Line(NamedTuple):
+    auction: int
+    text: str
+
+
+def bounded_view(stage: Stage, flow: ps.Flow, rows: Sequence[Any], **limits: int) -> None:
+    """A view with limits of its own, over rows that come after its as-of."""
+    stage.collection("s1", type(rows[0]))
+    imports = (CollectionImport("bids", "s1"),)
+    export = IndexExport("u1", "best", ("auction",))
+    stage.create(Dataflow(encode(flow), imports, (), (export,), Frontier(1), limits=DataflowLimits(**limits)))
+    stage.write("s1", *((tuple(row), 3, 1) for row in rows))
+
+
+def doubled(bids: Any) -> Any:
+    for _ in range(10):
+        bids = bids.union(bids)
+    return bids
+
+
+def paired(bids: Any) -> Any:
+    return bids.join(bids, on="auction", suffix="_too")
+
+
+@pytest.mark.parametrize(("made", "rows"), [(doubled, 1), (paired, 100)])
+def test_a_view_that_makes_too_many_rows_fails(stage: Stage, made: Any, rows: int) -> None:
+    flow = ps.Flow("many")
+    flow.sink("best", made(flow.table("bids", Bid)))
+    bounded_view(stage, flow, [Bid(1, price) for price in range(rows)], tick_rows=500)
+    problem = stage.problem("u1", 3)
+    assert "rows, and 500 is the limit" in problem.message
+    assert problem.origin is Origin.DATA
+
+
+def test_a_loop_that_does_not_end_ends_its_view(stage: Stage) -> None:
+    flow = ps.Flow("counting")
+    bids = flow.table("bids", Bid)
+    flow.sink(
+        "best", flow.fixpoint(lambda rows: bids.union(rows.select("auction", price=col.price + 1)), bids)
+    )
+    bounded_view(stage, flow, [Bid(1, 1)], rounds=50)
+    assert "after 50 rounds" in stage.problem("u1", 3).message
+
+
+def test_a_pattern_is_matched_in_linear_time_and_a_text_has_a_size(stage: Stage) -> None:
+    flow = ps.Flow("lines")
+    lines = flow.table("bids", Line)
+    flow.sink(
+        "best",
+        lines.filter(~f.regexp_like(col.text, "(a+)+$")).select("auction", text=f.repeat(col.text, 200_000)),
+    )
+    bounded_view(stage, flow, [Line(1, "a" * 60 + "!")])
+    assert "12,200,000" in stage.problem("u1", 3).message

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expr.compile_python import Scope, dict_key_source, runtime_names
+from penstock.expr.function_bases import is_bounded
 from penstock.expr.tree import Column
 from penstock.expr.types import Schema, parts_of
 from penstock.io.arrow import table_to_rows
@@ -158,6 +159,6 @@ def _key_function(route: ByKey, schema: Schema, weighted: bool) -> Callable[[Row
     values = "".join(f"{dict_key_source(e, scope)}, " for e in route.keys)
     unpack = "".join(f"{v}, " for v in (*variables, *(("weight",) if weighted else ())))
     source = f"def keys_of(rows):\n    return [({values}) for {unpack}in rows]\n"
-    names: dict[str, Any] = {**runtime_names(), **scope.constants}
+    names: dict[str, Any] = {**runtime_names(bounded=is_bounded()), **scope.constants}
     exec(source, names)
     return names["keys_of"]

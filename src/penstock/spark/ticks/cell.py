@@ -53,7 +53,7 @@ def run_stateless(
 ) -> dict[str, Rows]:
     """Run a stateless stage on some rows; return the weighted rows for its sinks."""
     state: dict[str, dict[Any, Any]] = {slot.name: {} for slot in of.program.slots}
-    return pass_on(of, Machine(of.program, state, owns_unkeyed=shard == 0).tick(inputs), send)
+    return pass_on(of, _tick(Machine(of.program, state, owns_unkeyed=shard == 0), inputs), send)
 
 
 def open_cell(plan: Compiled, stage: int, shard: int, chain: Chain, tick: int) -> OpenCell | StatelessCell:
@@ -96,7 +96,7 @@ class OpenCell:
 
     def run(self, inputs: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
         """Run the stage on some rows; return the weighted rows for its sinks."""
-        return pass_on(self._of, self._machine.tick(inputs), send)
+        return pass_on(self._of, _tick(self._machine, inputs), send)
 
     def finish(self, version: int, attempt: str) -> CellOutcome:
         """Write the changed state."""
@@ -109,6 +109,12 @@ class OpenCell:
 
     def close(self) -> None:
         self._state.close()
+
+
+def _tick(machine: Machine, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
+    if machine.program.bounds is not None:
+        machine.budget.allow_for(sum(map(len, inputs.values())))
+    return machine.tick(inputs)
 
 
 def _clock(kept: tuple[Any, Any, int] | None) -> tuple[Any, int]:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
 from penstock.engine.program import Program, compile_program
+from penstock.expr.function_bases import CodeBounds, bounded_code
 from penstock.expr.tree import Column
 from penstock.expr.types import Schema
 from penstock.flow.operators.on_time import OnTime
@@ -59,7 +61,10 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Plan shipped to tasks. folder: the checkpoint's. names: state names by node (default: its number)."""
+    """Plan shipped to tasks.
+
+    folder: the checkpoint's. names: state names by node (default: its number). bounds: of the code, if any.
+    """
 
     stages: StagePlan
     inputs: tuple[Input, ...]
@@ -67,6 +72,7 @@ class Plan:
     folder: str
     durable: bool
     names: Mapping[int, str] = field(default_factory=dict[int, str])
+    bounds: CodeBounds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +214,8 @@ def flow_slot(stage: Stage, slot: str, names: Mapping[int, str]) -> str:
 
 
 def compiled(plan: Plan) -> Compiled:
-    return Compiled(plan, tuple(compile_stage(stage, plan) for stage in plan.stages.stages))
+    with nullcontext() if plan.bounds is None else bounded_code(plan.bounds):
+        return Compiled(plan, tuple(compile_stage(stage, plan) for stage in plan.stages.stages))
 
 
 # --- to the workers ---------------------------------------------------------------------

@@ -30,6 +30,7 @@ from penstock.compute.replica.in_process.inlets import (
 )
 from penstock.compute.replica.work_watch import PieceLimits, WorkWatch
 from penstock.engine.engine import Engine
+from penstock.engine.tick_budget import LARGEST_TICK
 from penstock.errors import WorkLimitExceeded
 from penstock.expr.dict_keys import with_representatives
 from penstock.expr.function_bases import CodeBounds, bounded_code
@@ -39,7 +40,7 @@ from penstock.flow.flow import Flow
 T = TypeVar("T")
 
 LEAST = 16
-MOST = 8192
+MOST = LARGEST_TICK
 _LONG = 0.005
 _SHORT = 0.002
 

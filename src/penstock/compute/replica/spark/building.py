@@ -189,7 +189,10 @@ class SparkBuild(DataflowBuild[SparkIndex, Import, SparkDataflow]):
                 passed = {sink: LastTickChanges(self.as_of) for sink in versions}
                 versions, state = passed, PassthroughState(flow, inputs, passed, sources, self.as_of)
             else:
-                state = StoredState(self._folder, self._identity(), flow, inputs, versions, self.as_of)
+                limits = self.dataflow.limits
+                state = StoredState(
+                    self._folder, self._identity(), flow, inputs, versions, self.as_of, limits
+                )
         timer = self.around.timer
         close = self._own_store.close
         return SparkDataflow(self.dataflow, self._folder, inputs, versions, exports, state, timer, close)

@@ -18,10 +18,12 @@ from typing import Any
 
 from penstock.compute.collections.store import Collections
 from penstock.compute.frontier import Frontier
+from penstock.compute.protocol.dataflow import DataflowLimits
 from penstock.compute.protocol.responses import Counted, Update
 from penstock.compute.replica.spark.inputs import GoesOn, Inputs, ReadSummary
 from penstock.compute.replica.spark.versions import Versions
 from penstock.errors import CheckpointDamaged, FlowChanged
+from penstock.expr.function_bases import CodeBounds
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
 from penstock.spark.external_ticks import DrivenFlow, Given, Session
@@ -32,6 +34,7 @@ class StoredState:
     """Stored state of a dataflow, in a folder. Used by one thread at a time.
 
     identity: description that must be equal for a process to resume from the state.
+    limits:   those of rows and rounds are kept to.
     is_open:  whether it can be run. upper: frontier reached when it was opened; None for a new state.
     """
 
@@ -43,6 +46,7 @@ class StoredState:
         inputs: Inputs,
         versions: Mapping[str, Versions],
         as_of: int,
+        limits: DataflowLimits = DataflowLimits(),
     ) -> None:
         self.folder = folder
         self.is_open = False
@@ -52,6 +56,7 @@ class StoredState:
         self._inputs = inputs
         self._versions = versions
         self._as_of = as_of
+        self._bounds = CodeBounds(limits.tick_rows, limits.rounds)
         self._driven: DrivenFlow | None = None
         self._begun = False
 
@@ -137,7 +142,7 @@ class StoredState:
 
     def _new_driven(self, spark: Session) -> DrivenFlow:
         targets = {sink: ChangeFiles(str(v.folder), v.key) for sink, v in self._versions.items()}
-        return DrivenFlow(self._flow, spark, self.folder / "engine", targets)
+        return DrivenFlow(self._flow, spark, self.folder / "engine", targets, bounds=self._bounds)
 
     def _restore(self, driven: DrivenFlow) -> None:
         positions: dict[str, Any] = driven.positions
