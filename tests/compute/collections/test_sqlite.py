@@ -294,6 +294,26 @@ def test_handles_may_be_used_from_another_thread(file: Path) -> None:
     store.close()
 
 
+def test_a_snapshot_that_is_given_up_ends_also_after_its_connection(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The collector finalizes a reader and its connection in any order."""
+    opened: list[sqlite3.Connection] = []
+    connect = module.SqliteDatabase._open
+
+    def noted(database: module.SqliteDatabase) -> sqlite3.Connection:
+        opened.append(connect(database))
+        return opened[-1]
+
+    monkeypatch.setattr(module.SqliteDatabase, "_open", noted)
+    filled(file)
+    with closing(SqliteCollections(file)) as store:
+        rows = iter(store.snapshot("s1", 0, chunk=10))
+        next(rows)
+        opened[-1].close()
+        rows.close()  # type: ignore[attr-defined]
+
+
 # -- another file in its place -----------------------------------------------------------------------
 
 

@@ -226,8 +226,10 @@ def _transaction(connection: sqlite3.Connection, begin: str) -> Generator[Transa
         yield _SqliteTransaction(connection)
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        # Of a reader that is given up, the collector may have closed the connection first.
+        with suppress(sqlite3.ProgrammingError):
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
         raise
 
 
