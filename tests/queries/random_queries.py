@@ -148,6 +148,8 @@ class QueryWriter(RelationWriter):
             f"{self.pick('count(*)', 'sum(id)', 'min(s)', 'max(u)')} OVER {window} AS x{at}"
             for at, window in enumerate(windows)
         )
+        if column == "local":
+            return f"SELECT id, local, {listed} FROM (SELECT *, CAST(t AS TIMESTAMP_NTZ) AS local FROM v)"
         # Spark adds distances to numbers as they are, and fails beyond the last one.
         small = "" if column in ("day", "t", "x") else f" WHERE {column} IS NULL OR abs({column}) < 1000"
         return f"SELECT id, {column}, {listed} FROM v{small}"

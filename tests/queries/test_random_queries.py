@@ -51,7 +51,7 @@ def test_the_answer_is_that_of_spark(checker: QueryChecker, seeds: range) -> Non
 
 
 @pytest.mark.usefixtures("kinds")
-@pytest.mark.verify(ci=False)  # known bug: one of the seeds 250 to 299 differs
+@pytest.mark.verify
 @pytest.mark.seeds(400, together=50)
 def test_the_answer_is_that_of_spark_many(checker: QueryChecker, seeds: range) -> None:
     for seed in seeds:
