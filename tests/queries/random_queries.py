@@ -148,8 +148,9 @@ class QueryWriter(RelationWriter):
             f"{self.pick('count(*)', 'sum(id)', 'min(s)', 'max(u)')} OVER {window} AS x{at}"
             for at, window in enumerate(windows)
         )
-        if column == "local":
-            return f"SELECT id, local, {listed} FROM (SELECT *, CAST(t AS TIMESTAMP_NTZ) AS local FROM v)"
+        cast = {"local": "t AS TIMESTAMP_NTZ", "f": "x AS FLOAT"}.get(column)
+        if cast is not None:
+            return f"SELECT id, {column}, {listed} FROM (SELECT *, CAST({cast}) AS {column} FROM v)"
         # Spark adds distances to numbers as they are, and fails beyond the last one.
         small = "" if column in ("day", "t", "x") else f" WHERE {column} IS NULL OR abs({column}) < 1000"
         return f"SELECT id, {column}, {listed} FROM v{small}"

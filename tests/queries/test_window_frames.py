@@ -25,6 +25,7 @@ class Reading(NamedTuple):
     n: int | None
     i: ps.Int32 | None
     x: float | None
+    f: ps.Float32 | None
     d: Annotated[Decimal, ps.DecimalType(10, 2)] | None
     day: date | None
     t: datetime | None
@@ -47,6 +48,7 @@ def draw(choice: random.Random, table: str) -> Reading:
         or_null(choice.randrange(-3, 4)),
         or_null(choice.randrange(-3, 4)),
         or_null(choice.choice(FLOATS)),
+        or_null(choice.choice((*FLOATS, 0.1, 0.6, 0.7, 0.8, 1e-40, 3e38))),
         or_null(Decimal(choice.randrange(-300, 300, 50)) / 100),
         or_null(moment.date()),
         or_null(moment),

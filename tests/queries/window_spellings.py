@@ -6,6 +6,7 @@ DISTANCES = {
     "n": [("1", "2"), ("0", "1")],
     "i": [("1", "2")],
     "x": [("1", "0.5"), ("0.1", "1e0")],
+    "f": [("0.1", "0.7"), ("2", "1e0")],
     "d": [("1", "2"), ("0.5", "0.75")],
     "day": [("1", "20"), ("INTERVAL 1 DAY", "INTERVAL 30 DAYS"), ("INTERVAL 1 MONTH", "INTERVAL 2 MONTHS")],
     "local": [("INTERVAL 6 HOURS", "INTERVAL 20 HOURS"), ("INTERVAL 1 MONTH", "INTERVAL 2 MONTHS")],

@@ -15,9 +15,10 @@ from typing import Any
 
 from penstock.engine.partitions import Function, Key, Peers, Row, Rows, Stretch
 from penstock.errors import EvaluationError
+from penstock.expr.code_runtime import float32
 from penstock.expr.decimal_arithmetic import EXACT
 from penstock.expr.functions.time import add_months
-from penstock.expr.types import DataType, DateType
+from penstock.expr.types import DataType, DateType, Float32Type
 from penstock.flow.window_functions import Frame, FrameUnit, Months
 
 
@@ -91,7 +92,8 @@ class PeerBounds(Bounds):
 class RangeBounds(Bounds):
     """Bounds by the distance of the value that is ordered by; None is no bound.
 
-    value: what is ordered by, of a row. key: makes values comparable. descending: the order is.
+    value: what is ordered by, of a row. key: makes values comparable. descending: the order is. short: floats
+    have 32 bits, and so have their sums with distances.
     """
 
     peers: Peers
@@ -100,6 +102,7 @@ class RangeBounds(Bounds):
     value: Key
     key: Key
     descending: bool
+    short: bool
 
     @property
     def is_local(self) -> bool:  # type: ignore[override]
@@ -157,7 +160,8 @@ class RangeBounds(Bounds):
                 return _months_later(value, -offset.count if falls else offset.count)
             if isinstance(value, Decimal):
                 return EXACT.subtract(value, offset) if falls else EXACT.add(value, offset)
-            return value - offset if falls else value + offset
+            shifted = value - offset if falls else value + offset
+            return float32(shifted) if self.short else shifted
         except (OverflowError, EvaluationError):
             return _Beyond.THE_LAST if (offset > type(offset)()) != back else _Beyond.THE_FIRST
 
@@ -174,7 +178,7 @@ class RangeBounds(Bounds):
         if isinstance(offset, Months):
             more = 4 * _DAY
         elif isinstance(value, float) and isfinite(reached):
-            more = 2 * (ulp(value) + ulp(offset) + ulp(reached))
+            more = (2 << 29 if self.short else 2) * (ulp(value) + ulp(offset) + ulp(reached))
         else:
             return reached
         try:
@@ -211,7 +215,10 @@ def bounds_of(
         return PeerBounds(peers, start is not None, end is not None)
     if isinstance(of, DateType):
         start, end = (_days(start, up=True), _days(end, up=False))
-    return RangeBounds(peers, start, end, value, key or _same, descending)
+    short = isinstance(of, Float32Type)
+    if short:
+        start, end = (None if bound is None else float32(bound) for bound in (start, end))
+    return RangeBounds(peers, start, end, value, key or _same, descending, short)
 
 
 def _days(bound: Any, *, up: bool) -> Any:

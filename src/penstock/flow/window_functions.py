@@ -218,7 +218,7 @@ class Over:
 
 _OFFSETS: tuple[tuple[tuple[type[DataType], ...], tuple[type, ...]], ...] = (
     ((IntegerType,), (int,)),
-    ((Float64Type,), (int, float)),
+    ((Float32Type, Float64Type), (int, float)),
     ((DecimalType,), (int, Decimal)),
     ((DateType,), (int, timedelta, Months)),
     ((_TimestampType, TimestampNtzType), (timedelta, Months)),
@@ -251,10 +251,11 @@ def _check_frame(frame: Frame, by: Sequence[Ordering], schema: Schema) -> None:
         type_ = check(measured.expr, schema).type
         allowed = next((offsets for types, offsets in _OFFSETS if isinstance(type_, types)), ())
         if not all(not bound or type(bound) in allowed for bound in bounds):
-            fix = "give numbers for numbers, days for dates, timedelta for timestamps"
-            if isinstance(type_, Float32Type):
-                fix = "cast what is ordered by to float, which is DOUBLE in SQL"
-            raise WrongType(f"a frame is a range of {type_}, {frame}", where=where, fix=fix)
+            raise WrongType(
+                f"a frame is a range of {type_}, {frame}",
+                where=where,
+                fix="give numbers for numbers, days for dates, timedelta for timestamps",
+            )
         if len({isinstance(bound, Months) for bound in bounds if bound}) > 1:
             raise WrongType(f"a frame measures months and days, {frame}", where=where, fix="give one of them")
     if len(bounds) == 2 and _is_after(*bounds):

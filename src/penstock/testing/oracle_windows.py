@@ -9,6 +9,9 @@ from decimal import localcontext
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
+from penstock.expr.check import check
+from penstock.expr.code_runtime import float32
+from penstock.expr.types import FLOAT32
 from penstock.flow.aggregates import Aggregation
 from penstock.flow.operators.over import ComputeOver
 from penstock.flow.window_functions import (
@@ -42,6 +45,7 @@ class Partition:
         self.schema = schema
         self.rows = sorted(rows, key=rank)
         self._values = [function_of(ordering.expr, schema) for ordering in over.by]
+        self._short = bool(over.by) and check(over.by[-1].expr, schema).type == FLOAT32
         # Sorts are stable, so sort by the least significant column first.
         for value, ordering in reversed(list(zip(self._values, over.by, strict=True))):
             self.rows.sort(key=lambda row, value=value: rank(value(row)), reverse=ordering.descending)
@@ -74,7 +78,10 @@ class Partition:
             reached, found = (month, min(of_month[0][1], last), clocks[0]), (*of_month[1], clocks[1])
             sign = (found > reached) - (found < reached)
             return -sign if self.descending else sign
-        return _sign(one - bound - two) if self.descending else _sign(two - (one + bound))
+        reached = one - bound if self.descending else one + bound
+        if self._short:
+            reached = float32(one - float32(bound) if self.descending else one + float32(bound))
+        return _sign(reached - two) if self.descending else _sign(two - reached)
 
     def peers(self, at: int) -> list[int]:
         return [other for other in range(len(self.rows)) if self.by(other) == self.by(at)]
