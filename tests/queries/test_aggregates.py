@@ -61,6 +61,10 @@ QUERIES = {
     " string_agg(DISTINCT a, ', ') WITHIN GROUP (ORDER BY a) AS y FROM items GROUP BY id",
     "histograms of few values": "SELECT s, histogram_numeric(a, 7) AS x, histogram_numeric(a * 0.5D, 7) AS z,"
     " histogram_numeric(DISTINCT CAST(a AS INT), 7) FILTER (WHERE id > 2) AS y FROM items GROUP BY s",
+    "histograms of decimals and times": "SELECT s, histogram_numeric(CAST(a / 8 AS DECIMAL(9,3)), 7) AS x,"
+    " histogram_numeric(CAST(a / 8 AS FLOAT), 7) AS y, histogram_numeric(date_from_unix_date(a), 7) AS z,"
+    " histogram_numeric(timestamp_seconds(a), 7) AS u, histogram_numeric(CAST(a AS TINYINT), 7) AS v,"
+    " histogram_numeric(CAST(timestamp_micros(a) AS TIMESTAMP_NTZ), 7) AS w FROM items GROUP BY s",
     "bits": "SELECT id, bit_and(a) AS x, bit_or(CAST(a AS INT)) AS y, bit_xor(DISTINCT a) AS z"
     " FROM items GROUP BY id",
     "filters": "SELECT bit_and(a) FILTER (WHERE a > 1) AS x, median(a) FILTER (WHERE a > 1) AS y,"

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
+from datetime import date, timedelta
+from decimal import Decimal
 from heapq import nlargest, nsmallest
 from itertools import accumulate, chain, pairwise
 from math import ceil, floor, isqrt
 from typing import Any
 
 from penstock.errors import EvaluationError
-from penstock.expr.code_runtime import NAN
+from penstock.expr.code_runtime import EPOCH, NAN, float32
+from penstock.expr.decimal_arithmetic import DecimalSpec, round_to_scale
+from penstock.expr.types import (
+    DataType,
+    DateType,
+    DecimalType,
+    Float32Type,
+    IntegerType,
+    TimestampNtzType,
+    TimestampType,
+)
 
 Values = list[Any]
 Copies = dict[Any, int]
@@ -157,22 +169,26 @@ def frequency(given: int) -> int:
     return given
 
 
-def histogram(values: Values, copies: Copies, bins: int, of_floats: bool) -> tuple[tuple[Any, float], ...]:
-    """Return the bins of a non-empty multiset, centers with counts."""
+def histogram(
+    values: Values,
+    copies: Copies,
+    bins: int,
+    number: Callable[[Any], float],
+    value_of: Callable[[float], Any],
+) -> tuple[tuple[Any, float], ...]:
+    """Return the bins of a non-empty multiset, centers with counts. number: of a value, and back."""
     found: list[tuple[float, float]] = []
     ordered = iter(values)
     pending = next(ordered)
-    center, count = float(pending), copies[pending]
+    center, count = number(pending), copies[pending]
     for value in ordered:
         # Several integers may be one float.
-        if float(value) != center:
+        if (at := number(value)) != center:
             _add_bin(found, center, float(count), bins)
-            center, count = float(value), 0
+            center, count = at, 0
         count += copies[value]
     _add_bin(found, center, float(count), bins)
-    if of_floats:
-        return tuple(found)
-    return tuple((min(int(center), _MAX_INT64), count) for center, count in found)
+    return tuple((value_of(center), count) for center, count in found)
 
 
 def _add_bin(found: list[tuple[float, float]], center: float, count: float, most: int) -> None:
@@ -189,6 +205,34 @@ def _add_bin(found: list[tuple[float, float]], center: float, count: float, most
 
 
 _MAX_INT64 = 2**63 - 1
+_FIRST_DAY = EPOCH.date().toordinal()
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def numbers_of(type: DataType) -> tuple[Callable[[Any], float], Callable[[float], Any]]:
+    """Return how a value of a type becomes a float, and the other way round."""
+    match type:
+        case IntegerType():
+            # The greatest integers are not floats.
+            return float, lambda number: min(int(number), _MAX_INT64)
+        case DecimalType():
+            shape = DecimalSpec.of(type)
+            return float, lambda number: round_to_scale(Decimal(repr(number)), shape)
+        case DateType():
+            return (
+                lambda day: float(day.toordinal() - _FIRST_DAY),
+                lambda number: date.fromordinal(int(number) + _FIRST_DAY),
+            )
+        case TimestampType() | TimestampNtzType():
+            start = EPOCH if isinstance(type, TimestampType) else EPOCH.replace(tzinfo=None)
+            return (
+                lambda moment: float((moment - start) // _MICROSECOND),
+                lambda number: start + timedelta(microseconds=int(number)),
+            )
+        case Float32Type():
+            return float, float32
+        case _:
+            return float, float
 
 
 def mode(values: Values, copies: Copies, greatest: bool) -> Any:

@@ -14,7 +14,20 @@ from typing import TYPE_CHECKING
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.check import check, check_ordered
 from penstock.expr.tree import Expr, Ordering
-from penstock.expr.types import FLOAT64, STR, Field, ListType, StructType
+from penstock.expr.types import (
+    FLOAT64,
+    STR,
+    DateType,
+    DecimalType,
+    Field,
+    Float32Type,
+    Float64Type,
+    IntegerType,
+    ListType,
+    StructType,
+    TimestampNtzType,
+    TimestampType,
+)
 from penstock.expr.widening import is_integer
 from penstock.flow.aggregates import Aggregation, number_field, of_distinct
 from penstock.flow.window_functions import orderings_of
@@ -67,12 +80,19 @@ class Percentile(Aggregation):
         return f"percentile({self.expr}, {at}{', discrete' if self.discrete else ''}{often})"
 
 
+_WITH_HISTOGRAMS = (
+    *(IntegerType, Float32Type, Float64Type, DecimalType),
+    *(DateType, TimestampType, TimestampNtzType),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Histogram(Aggregation):
     """List of at most `bins` structs of a center `x` and a count `y`, in order; null if there are no values.
 
     The bins are those of Ben-Haim and Tom-Tov, of the values in order: where there are too many, the two
-    closest ones become one, at their mean weighted by count; of several such pairs, the first one.
+    closest ones become one, at their mean weighted by count; of several such pairs, the first one. A time
+    counts as its microseconds, a date as its days; a center is cut to be one again.
     """
 
     expr: Expr
@@ -84,9 +104,9 @@ class Histogram(Aggregation):
     def field(self, name: str, schema: Schema) -> Field:
         check_bins(self.bins)
         typed = check(self.expr, schema)
-        if typed.type != FLOAT64 and not is_integer(typed.type):
+        if not isinstance(typed.type, _WITH_HISTOGRAMS):
             raise WrongType(
-                f"histogram_numeric needs integers or floats, got {typed.type}: {self.expr}",
+                f"histogram_numeric needs numbers or times, got {typed.type}: {self.expr}",
                 where=[SourceLocation.of_caller()],
                 fix="cast(float) it",
             )

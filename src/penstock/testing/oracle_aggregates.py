@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import singledispatch
 from typing import Any, TypeAlias
 
 from penstock.errors import EvaluationError
-from penstock.expr.code_runtime import NAN
-from penstock.expr.types import FLOAT64, DataType, DecimalType, ListType, StructType
+from penstock.expr.code_runtime import NAN, float32
+from penstock.expr.types import (
+    DATE,
+    FLOAT32,
+    FLOAT64,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+    DecimalType,
+    ListType,
+    StructType,
+)
 from penstock.flow.aggregates import (
     Aggregation,
     Collect,
@@ -172,7 +183,7 @@ def _percentile_at(values: list[Any], at: float, *, discrete: bool) -> Any:
 
 @answer_of.register
 def _histogram(aggregation: Histogram, result: DataType, rows: _Arguments) -> Any:
-    values = [float(value) for value in _present(rows)]
+    values = [_as_number(value) for value in _present(rows)]
     bins: list[tuple[float, float]] = []
     for center in sorted({rank(value): value for value in values}.values(), key=rank):
         bins.append((center, float(sum(rank(value) == rank(center) for value in values))))
@@ -183,9 +194,28 @@ def _histogram(aggregation: Histogram, result: DataType, rows: _Arguments) -> An
             bins[at : at + 2] = [(NAN if math.isnan(middle) else middle, y + next_y)]
     assert isinstance(result, ListType)
     assert isinstance(result.element, StructType)
-    if result.element.fields[0].type != FLOAT64:
-        bins = [(min(int(x), 2**63 - 1), y) for x, y in bins]
-    return tuple(bins) or None
+    return tuple((_of_number(x, result.element.fields[0].type), y) for x, y in bins) or None
+
+
+def _as_number(value: Any) -> float:
+    if isinstance(value, datetime):
+        return float((value - datetime(1970, 1, 1, tzinfo=value.tzinfo)) // timedelta(microseconds=1))
+    return float((value - date(1970, 1, 1)).days if isinstance(value, date) else value)
+
+
+def _of_number(x: float, type: DataType) -> Any:
+    if type == FLOAT64:
+        return x
+    if type == FLOAT32:
+        return float32(x)
+    if isinstance(type, DecimalType):
+        return Decimal(repr(x)).quantize(Decimal(1).scaleb(-type.scale), ROUND_HALF_UP)
+    if type == DATE:
+        return date(1970, 1, 1) + timedelta(days=int(x))
+    if type in (TIMESTAMP, TIMESTAMP_NTZ):
+        zone = UTC if type == TIMESTAMP else None
+        return datetime(1970, 1, 1, tzinfo=zone) + timedelta(microseconds=int(x))
+    return min(int(x), 2**63 - 1)
 
 
 @answer_of.register

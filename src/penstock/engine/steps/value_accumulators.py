@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.engine.ordered_values import numbers_of
 from penstock.engine.power_sums import degrees_of, empty_sums
 from penstock.engine.row_codegen import tuple_source
 from penstock.engine.slot import thaw_dict
 from penstock.engine.steps.accumulator import Accumulator, Extreme, Field, Target, accumulator_of
 from penstock.expr.sort_keys import Key, order_key
-from penstock.expr.types import FLOAT64
 from penstock.flow.aggregates import NullOnError, OfDistinct
 from penstock.flow.moment_aggregates import Moments
 from penstock.flow.value_aggregates import BitOperation, Bits, Histogram, Mode, Percentile, StringAgg
@@ -184,7 +184,7 @@ def _percentile(aggregation: Percentile, types: Types, append: bool) -> Accumula
 
 @accumulator_of.register(Histogram)
 def _histogram(aggregation: Histogram, types: Types, append: bool) -> Accumulator:
-    return SortedValues(types, append, "x_histogram", aggregation.bins, types[0].type == FLOAT64)
+    return SortedValues(types, append, "x_histogram", aggregation.bins, *numbers_of(types[0].type))
 
 
 @accumulator_of.register(Mode)

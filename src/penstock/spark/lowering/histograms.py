@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from penstock.expr.types import FLOAT64, INT64
+from penstock.expr.types import DATE, INT64, TIMESTAMP, TIMESTAMP_NTZ
+from penstock.spark.lowering.time_functions import moment_in_utc, without_zone
 from penstock.spark.lowering.types import spark_type
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def histogram_of(bins: int, type: DataType) -> Callable[[Column], Column]:
 
     def histogram(values: Column) -> Column:
         # A bin is pending until a greater value comes, so that equal ones are in it before bins are merged.
-        ordered = F.array_sort(F.transform(values, lambda value: value.cast("double")))
+        ordered = F.array_sort(F.transform(values, lambda value: _number(value, type).cast("double")))
         nothing = F.struct(
             F.array().cast(_BINS).alias("bins"),
             F.lit(None).cast("double").alias("x"),
@@ -34,16 +35,31 @@ def histogram_of(bins: int, type: DataType) -> Callable[[Column], Column]:
         return F.when(F.size(values) > 0, found)
 
     def finished(state: Column) -> Column:
-        return F.transform(_with_pending(state, bins), lambda each: _bin(center(each["x"]), each["y"]))
-
-    def center(x: Column) -> Column:
-        if type == FLOAT64:
-            return x
-        # The greatest integers are not floats.
-        whole = F.when(x < 2.0**63, x.cast("long")).otherwise(F.lit(2**63 - 1)) if type == INT64 else x
-        return whole.cast(spark_type(type))
+        return F.transform(
+            _with_pending(state, bins), lambda each: _bin(_value_of(each["x"], type), each["y"])
+        )
 
     return histogram
+
+
+def _number(value: Column, type: DataType) -> Column:
+    if type == DATE:
+        return F.unix_date(value)
+    if type in (TIMESTAMP, TIMESTAMP_NTZ):
+        return F.unix_micros(moment_in_utc(value) if type == TIMESTAMP_NTZ else value)
+    return value
+
+
+def _value_of(x: Column, type: DataType) -> Column:
+    """Return the value of a type with a number."""
+    if type == DATE:
+        return F.date_from_unix_date(x.cast("int"))
+    if type in (TIMESTAMP, TIMESTAMP_NTZ):
+        moment = F.timestamp_micros(x.cast("long"))
+        return without_zone(moment) if type == TIMESTAMP_NTZ else moment
+    # The greatest integers are not floats.
+    whole = F.when(x < 2.0**63, x.cast("long")).otherwise(F.lit(2**63 - 1)) if type == INT64 else x
+    return whole.cast(spark_type(type))
 
 
 def _with_value(state: Column, value: Column, bins: int) -> Column:

@@ -121,7 +121,7 @@ def _time_field(unit: int, of: int) -> Lowering:
 
     def lowering(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
         (value,) = arguments
-        moment = _moment_in_utc(value) if call.arguments[0].type == TIMESTAMP_NTZ else value
+        moment = moment_in_utc(value) if call.arguments[0].type == TIMESTAMP_NTZ else value
         return _whole(_rest(F.unix_micros(moment), of), unit).cast("int")
 
     return lowering
@@ -196,17 +196,17 @@ def _tried_ntz_of_text(text: Column) -> Column:
 def _moment_of_text(text: Column, target: DataType) -> Column:
     message = F.concat(F.lit("'"), text, F.lit("' cannot be read as timestamp"))
     failed = F.raise_error(message).cast("timestamp")
-    in_utc = _moment_in_utc(text.cast("timestamp_ntz"))
+    in_utc = moment_in_utc(text.cast("timestamp_ntz"))
     zoned = F.when(text.rlike(_ZONED), text.cast("timestamp"))
     return zoned.when(text.rlike(_LOCAL), in_utc).otherwise(F.when(text.isNotNull(), failed))
 
 
 def _tried_moment_of_text(text: Column) -> Column:
-    in_utc = _moment_in_utc(text.try_cast("timestamp_ntz"))
+    in_utc = moment_in_utc(text.try_cast("timestamp_ntz"))
     return F.when(text.rlike(_ZONED), text.try_cast("timestamp")).when(text.rlike(_LOCAL), in_utc)
 
 
-def _moment_in_utc(wall: Column) -> Column:
+def moment_in_utc(wall: Column) -> Column:
     """Return the instant at which a UTC clock shows the given zoneless timestamp."""
     day = F.unix_date(wall.cast("date")).cast("bigint") * F.lit(_DAY)
     hours = F.hour(wall).cast("bigint") * F.lit(_WIDTHS["hour"])
@@ -222,7 +222,7 @@ CASTS: dict[tuple[type[DataType], type[DataType]], Callable[[Column, DataType], 
     (StrType, TimestampType): _moment_of_text,
     (StrType, TimestampNtzType): _ntz_of_text,
     (TimestampType, TimestampNtzType): lambda value, target: without_zone(value),
-    (TimestampNtzType, TimestampType): lambda value, target: _moment_in_utc(value),
+    (TimestampNtzType, TimestampType): lambda value, target: moment_in_utc(value),
 }
 
 TRIED_CASTS: dict[tuple[type[DataType], type[DataType]], Callable[[Column], Column]] = {
@@ -232,7 +232,7 @@ TRIED_CASTS: dict[tuple[type[DataType], type[DataType]], Callable[[Column], Colu
     (StrType, TimestampType): _tried_moment_of_text,
     (StrType, TimestampNtzType): _tried_ntz_of_text,
     (TimestampType, TimestampNtzType): without_zone,
-    (TimestampNtzType, TimestampType): _moment_in_utc,
+    (TimestampNtzType, TimestampType): moment_in_utc,
 }
 """Casts that look at the session's time zone, null where they fail."""
 
