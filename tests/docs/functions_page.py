@@ -149,6 +149,7 @@ EXAMPLES = {
     "cbrt": "27.0",
     "chr": "65",
     "conv": "'ff', 16, 10",
+    "convert_timezone": "'UTC', 'Asia/Tokyo', timestamp('2024-07-01 12:00').cast(ps.TimestampNtz)",
     "cos": "1.0",
     "cosh": "1.0",
     "cot": "1.0",
@@ -177,10 +178,12 @@ EXAMPLES = {
     "from_utc_timestamp": "timestamp('2024-07-01 12:00'), 'Europe/Paris'",
     "get": "array('a', 'b'), 1",
     "get_json_object": "'{\"a\": [7]}', '$.a[0]'",
+    "getbit": "5, 2",
     "hex": "255",
     "hypot": "3.0, 4.0",
     "initcap": "'green tea'",
     "instr": "'green tea', 'tea'",
+    "is_valid_utf8": "b'\\xff'",
     "json_array_length": "'[1, 2]'",
     "json_object_keys": '\'{"a": 1, "b": 2}\'',
     "json_tuple": "'{\"a\": 1}', 'a', 'b'",
@@ -198,6 +201,7 @@ EXAMPLES = {
     "luhn_check": "'79927398713'",
     "make_date": "2024, 2, 29",
     "make_timestamp": "2024, 2, 29, 12, 30, lit(Decimal('1.5'))",
+    "make_valid_utf8": "b'ab\\xff'",
     "map": "'a', 1, 'b', 2",
     "map_concat": "map('a', 1), map('b', 2)",
     "map_contains_key": "map('a', 1), 'b'",
@@ -217,6 +221,7 @@ EXAMPLES = {
     "overlay": "'green tea', 'black', 1, 5",
     "pmod": "-7, 3",
     "power": "2.0, 10.0",
+    "quote": "'it\\'s'",
     "radians": "180.0",
     "raise_error": "'too large'",
     "regexp_count": "'a1b22', '[0-9]+'",
@@ -277,6 +282,7 @@ EXAMPLES = {
     "try_to_number": "'soon', '999'",
     "try_to_timestamp": "'soon', 'yyyy'",
     "try_url_decode": "'%zz'",
+    "try_validate_utf8": "b'\\xff'",
     "unbase64": "'YWJj'",
     "unhex": "'616263'",
     "unix_date": "date('1970-01-02')",
@@ -286,6 +292,7 @@ EXAMPLES = {
     "unix_timestamp": "'1970-01-02', 'yyyy-MM-dd'",
     "url_decode": "'a+b%26'",
     "url_encode": "'a b&'",
+    "validate_utf8": "b'abc'",
     "weekofyear": "date('2024-12-31')",
     "width_bucket": "5.0, 0.0, 10.0, 4",
     "yearofweek": "date('2024-12-31')",
@@ -347,7 +354,7 @@ def _value(call: str) -> str:
     made = {name: getattr(ps, name) for name in ("array", "concat", "date", "lit", "struct", "timestamp")}
     flow = ps.Flow("example")
     one = flow.source("one", int)
-    expression = eval(call, names | made | {"Decimal": Decimal})
+    expression = eval(call, names | made | {"Decimal": Decimal, "ps": ps})
     if call.startswith("raise_error"):
         expression = ps.when(ps.col.value == 1, expression).otherwise(0)
     flow.sink("out", one.select(x=expression))

@@ -436,14 +436,15 @@ class _Drawing:
 
     def fixed(self, function: FixedFunction, d: int, kind: str = "") -> Expr:
         """A call of a function of fixed types. Its counts and places are small."""
-        of_bits = function.takes[:1] == (INTEGERS,)
+        of_bits = function.takes[:1] == (INTEGERS,) and function.result is None
         small = function.result not in (DATE, INT64, TIMESTAMP) and not of_bits
         arguments: list[Expr] = []
         for at, type in enumerate(function.takes):
             wanted = [_kind_of(each) for each in (type if isinstance(type, tuple) else (type,))]
             if of_bits:  # the widest one is the result's
                 wanted = wanted[: wanted.index(kind) + 1]
-            wanted = kind if at == 0 and function.result is None else self.pick(*wanted)
+            of_result = function.result is None and type == function.takes[0]
+            wanted = kind if of_result and (at == 0 or not of_bits) else self.pick(*wanted)
             make = function.prepared.get(at)
             if make is not None:
                 arguments.append(self.prepared(_PREPARED[make], at in function.constant))
@@ -462,6 +463,9 @@ class _Drawing:
             return call
         # Its last digits depend on the library.
         return ps.when(call.abs() < 1e9, call).otherwise(2.5).round(4)
+
+    def hash(self, *values: Expr) -> Expr:
+        return self.pick(ps.hash(*values), Call("murmur3", values).cast(int))
 
     def prepared(self, texts: st.SearchStrategy[Any], constant: bool) -> Expr:
         """A pattern or the like: a constant for the most part, or by row."""
@@ -684,8 +688,8 @@ class _Drawing:
             lambda: self.of(self.pick("int8", "int32", "float", "decimal", "bool", "timestamp"), d).cast(int),
             lambda: self.tried_cast(INT64, d, "int32", "float", "decimal", "bool", "timestamp"),
             lambda: Column("number").cast(int),
-            lambda: ps.hash(*(self.of(self.pick(*KINDS), d) for _ in range(self.pick(1, 2, 3)))),
-            lambda: ps.hash(*(Column(n) for n in ("inner_", "ns", "xs_", "e_"))),
+            lambda: self.hash(*(self.of(self.pick(*KINDS), d) for _ in range(self.pick(1, 2, 3)))),
+            lambda: self.hash(*(Column(n) for n in ("inner_", "ns", "xs_", "e_"))),
             lambda: self.pick(Expr.floor, Expr.ceil)(self.of(self.pick("float", "int8", "int32"), d)),
             lambda: self.of("timestamp", d).micros_since(
                 self.of(self.pick("timestamp", "timestamp_ntz", "date"), d)

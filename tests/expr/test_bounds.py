@@ -27,6 +27,7 @@ NOT_LARGER = {
     *("map_from_arrays", "map_from_entries", "struct"),
     # Of a size that does not depend on that of the arguments, or smaller.
     *("bin", "chr", "conv", "date_format", "dayname", "from_unixtime", "hash", "md5", "monthname", "sha1"),
+    *("convert_timezone", "getbit", "murmur3", "try_validate_utf8", "validate_utf8"),
     *("sha2", "soundex", "to_binary", "to_char", "try_cast", "try_url_decode", "unbase64", "unhex"),
     *("url_decode", "raise_error"),
 }

@@ -46,6 +46,7 @@ from penstock.expr.types import (
     INT64,
     STR,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     DataType,
     DecimalType,
     Field,
@@ -487,7 +488,7 @@ _OF_TWO = (
     ),
     *("try_add", "try_subtract", "try_multiply", "try_divide", "try_modulo"),
     *("eq", "ne", "lt", "le", "gt", "ge", "eq_null_safe", "is_in", "and", "or", "least", "greatest"),
-    *("coalesce", "hash", "concat", "contains", "starts_with", "ends_with", "like", "concat_ws"),
+    *("coalesce", "hash", "murmur3", "concat", "contains", "starts_with", "ends_with", "like", "concat_ws"),
 )
 _OPTIONS: dict[str, tuple[object, ...]] = {
     "arrays_zip": (("a", "b"),),
@@ -527,11 +528,19 @@ def _fixed_arguments(function: FixedFunction) -> Iterable[tuple[Expr, ...]]:
         if isinstance(wanted, DecimalType) or wanted is DecimalType:
             wanted = DecimalType(10, 2)
         assert isinstance(wanted, DataType)
-        leaves = _LEAVES[INT64 if isinstance(wanted, IntegerType) else wanted]
+        leaves = _LEAVES[_drawn_as(wanted)]
+        if wanted == TIMESTAMP_NTZ:
+            leaves = tuple(leaf.cast(ps.TimestampNtz) for leaf in leaves)
         if at in function.prepared:
             leaves = (lit(_PREPARED.get(function.prepared[at], "a")), *leaves[1:])
         choices.append(leaves[:1] if at > 2 else leaves)
     return itertools.product(*choices)
+
+
+def _drawn_as(type: DataType) -> DataType:
+    if isinstance(type, IntegerType):
+        return INT64
+    return TIMESTAMP if type == TIMESTAMP_NTZ else type
 
 
 _OF_LISTS: tuple[Expr, ...] = (

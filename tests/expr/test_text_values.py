@@ -12,7 +12,7 @@ from penstock import col
 from penstock.errors import EvaluationError
 from penstock.expr.annotations import Int32
 from penstock.expr.compile_python import compile_rows
-from penstock.expr.functions.hashing import SEED, hash_of, hash_values
+from penstock.expr.functions.hashing import MURMUR3, SEED, XXHASH64, HashFamily, hash_values
 from penstock.expr.row_classes import schema_of
 from penstock.expr.tree import Expr
 from penstock.expr.types import BYTES, FLOAT64, INT32, STR, DecimalType
@@ -162,14 +162,15 @@ def test_parts_of_text_are_those_of_spark(expr: Expr, shown: str) -> None:
 
 
 def test_the_hash_is_spark_s_xxhash64() -> None:
-    def hashed(*typed: tuple[Any, Any]) -> int:
-        return hash_values(tuple(hash_of(t) for t, _ in typed), *(v for _, v in typed))
+    def hashed(*typed: tuple[Any, Any], family: HashFamily = XXHASH64) -> int:
+        return hash_values(family.bits, tuple(family.of_type(t) for t, _ in typed), *(v for _, v in typed))
 
     assert hashed((INT32, 1), (STR, "a")) == 8205864924878002737
     assert hashed((DecimalType(10, 2), Decimal("1.50"))) == -6873856301616164681
     assert hashed((DecimalType(30, 2), Decimal("1.50"))) == -194698251525976593
     assert hashed((FLOAT64, float("nan")), (FLOAT64, -0.0), (FLOAT64, 0.0)) == -6413057423365419780
     assert hashed((BYTES, None)) == SEED
+    assert hashed((STR, "Spark"), family=MURMUR3) == 228093765
 
 
 @pytest.mark.parametrize("type", [float, DecimalType(38, 10), int], ids=str)

@@ -100,3 +100,11 @@ def to_utc(wall: datetime, zone: tzinfo) -> datetime:
         return wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
     except (OverflowError, ValueError):
         raise_overflow(f"{wall} in {zone}", "timestamp")
+
+
+def in_another(wall: datetime, zone: tzinfo, other: tzinfo) -> datetime:
+    """Return what a clock of the other zone shows when one of the zone shows this, for the first time."""
+    try:
+        return wall.replace(tzinfo=zone, fold=0).astimezone(other).replace(tzinfo=None, fold=0)
+    except (OverflowError, ValueError):
+        raise_overflow(f"{wall} in {zone}", "timestamp")

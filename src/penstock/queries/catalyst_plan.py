@@ -65,6 +65,9 @@ PATTERNS = "patterns"
 OPTIONS = "options by name"
 """Field of a `JsonToStructs`."""
 
+INPUT = "type of the input"
+"""Field of a function whose meaning depends on the type of its first argument, before a cast to text."""
+
 UNREAD = "unread columns"
 """Field of a `Generate`: positions of the columns that it drops."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.expr.tree import Call, Expr
 from penstock.queries.catalyst_plan import OPTIONS, CatalystNode, parse_type
 from penstock.queries.expressions import Scope, lowers, lowers_plainly
-from penstock.queries.scalar_functions import refuse
+from penstock.queries.scalar_functions import of_utf8, refuse
 from penstock.queries.session_settings import TIME_ZONE, UTC_NAMES, refused_setting
 
 lowers_plainly({"GetJsonObject": "get_json_object"})
@@ -29,6 +29,9 @@ _WRITER = "StructsToJsonEvaluator("
 @lowers("Invoke")
 def _invoked(node: CatalystNode, scope: Scope) -> Expr:
     target, *arguments = node.children
+    of_text = {"isValid": "is_valid_utf8", "makeValid": "make_valid_utf8"}.get(node.fields["functionName"])
+    if of_text is not None:
+        return of_utf8(of_text, node, scope)
     called = str(target.fields.get("value")) if target.kind == "Literal" else target.kind
     if not called.startswith(_WRITER):
         method = f"{called.partition('(')[0]}.{node.fields['functionName']}"

@@ -31,6 +31,7 @@ from penstock.queries.catalyst_plan import (
     DELAY,
     ESCAPE,
     FUNCTION,
+    INPUT,
     KIND,
     OPTIONS,
     PATTERNS,
@@ -256,6 +257,18 @@ def _options(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
     yield OPTIONS, found
 
 
+def _input_type(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    yield INPUT, node.tree.left().dataType().typeName()
+
+
+def _uncast_type(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield the type of what is given to a function of UTF-8, before a cast of it."""
+    if node.fields["functionName"].lower().endswith(("valid", "validateutf8string")):
+        text = node.tree.children().head()
+        is_cast = text.getClass().getSimpleName() == "Cast"
+        yield INPUT, text.child().dataType().typeName() if is_cast else "string"
+
+
 Detail: TypeAlias = Callable[[PlanNode, PlanInputs], Iterator[tuple[str, Any]]]
 
 
@@ -278,6 +291,8 @@ _DETAILS: dict[str, Detail] = {
     "UnionLoop": _depth,
     "Like": lambda node, inputs: iter([(ESCAPE, node.tree.escapeChar())]),
     "JsonToStructs": _options,
+    **dict.fromkeys(("UnixTimestamp", "ToUnixTimestamp"), _input_type),
+    **dict.fromkeys(("Invoke", "StaticInvoke"), _uncast_type),
     **dict.fromkeys(("LikeAll", "LikeAny", "NotLikeAll", "NotLikeAny"), _patterns),
 }
 

@@ -12,7 +12,7 @@ from typing import NoReturn, cast
 from penstock.errors import UnsupportedQuery
 from penstock.expr.tree import Call, Expr
 from penstock.expr.types import STR
-from penstock.queries.catalyst_plan import CONSTANT, CatalystNode, simple_name
+from penstock.queries.catalyst_plan import CONSTANT, INPUT, CatalystNode, simple_name
 from penstock.queries.expressions import Scope, lowers, lowers_plainly, rounded, typed_constant
 
 lowers_plainly(
@@ -33,6 +33,7 @@ lowers_plainly(
         "Chr": "chr",
         "Sha2": "sha2",
         "XxHash64": "hash",
+        "Murmur3Hash": "murmur3",
         "Hex": "hex",
         "SoundEx": "soundex",
         "StringSpace": "space",
@@ -74,6 +75,7 @@ lowers_plainly(
         "Bin": "bin",
         "Conv": "conv",
         "WidthBucket": "width_bucket",
+        "BitwiseGet": "getbit",
         # null where they fail
         "TryAdd": "try_add",
         "TrySubtract": "try_subtract",
@@ -84,8 +86,6 @@ lowers_plainly(
         # time
         "DateFormatClass": "date_format",
         "FromUnixTime": "from_unixtime",
-        "UnixTimestamp": "unix_timestamp",
-        "ToUnixTimestamp": "unix_timestamp",
         "MonthsBetween": "months_between",
         "NextDay": "next_day",
         "WeekOfYear": "weekofyear",
@@ -100,6 +100,7 @@ lowers_plainly(
         "SecondsToTimestamp": "timestamp_seconds",
         "FromUTCTimestamp": "from_utc_timestamp",
         "ToUTCTimestamp": "to_utc_timestamp",
+        "ConvertTimezone": "convert_timezone",
     }
 )
 
@@ -109,6 +110,9 @@ _INVOKED = {
     ("StringDecode", "decode"): "decode",
     ("UrlCodec", "encode"): "url_encode",
     ("ExpressionImplUtils", "isLuhnNumber"): "luhn_check",
+    ("ExpressionImplUtils", "quote"): "quote",
+    ("ExpressionImplUtils", "validateUTF8String"): "validate_utf8",
+    ("ExpressionImplUtils", "tryValidateUTF8String"): "try_validate_utf8",
     ("JsonExpressionUtils", "lengthOfJsonArray"): "json_array_length",
     ("JsonExpressionUtils", "jsonObjectKeys"): "json_object_keys",
 }
@@ -123,8 +127,14 @@ def _mask(node: CatalystNode, scope: Scope) -> Expr:
     return Call("mask", (scope.lower(text),), tuple(each.fields["value"] for each in by))
 
 
-def refuse(what: str, function: str, fix: str = "") -> NoReturn:
-    raise UnsupportedQuery(what, fix=fix or "express it by other functions", function=function)
+def refuse(what: str, function: str, fix: str = "", why: str = "") -> NoReturn:
+    raise UnsupportedQuery(what, why=why, fix=fix or "express it by other functions", function=function)
+
+
+def of_utf8(name: str, node: CatalystNode, scope: Scope) -> Expr:
+    """Lower a test or repair of text, of bytes that become text as they are: a cast of ours refuses some."""
+    text = node.children[0]
+    return Call(name, (scope.lower(text.child("child") if node.fields[INPUT] == "binary" else text),))
 
 
 @lowers("StaticInvoke")
@@ -135,6 +145,15 @@ def _static(node: CatalystNode, scope: Scope) -> Expr:
         strict = children[1].fields.get("value") == "true"
         return Call("url_decode" if strict else "try_url_decode", (scope.lower(children[0]),))
     name = _INVOKED.get(called)
+    if called == ("ExpressionImplUtils", "getSentences"):
+        refuse(
+            "the query uses sentences, which has no incremental form",
+            "sentences",
+            why="Where words and sentences end is a matter of Java's BreakIterator.",
+            fix="split the text by a regular expression, or compute it before, in a column of the table",
+        )
+    if name is not None and name.endswith("utf8"):
+        return of_utf8(name, node, scope)
     if name is None:
         refuse(f"the query uses {'.'.join(called)}, which has no incremental form yet", called[1])
     return Call(name, scope.lower_all(children[: _ARGUMENTS.get(name, len(children))]))
@@ -183,6 +202,14 @@ def _round_towards(node: CatalystNode, scope: Scope) -> Expr:
 
 
 # -- time -------------------------------------------------------------------------------------
+
+
+@lowers("UnixTimestamp", "ToUnixTimestamp")
+def _unix_timestamp(node: CatalystNode, scope: Scope) -> Expr:
+    value, pattern = node.children
+    # Of a time there is nothing to read, and the pattern may be anything.
+    lowered = scope.lower(pattern) if node.fields[INPUT] == "string" else typed_constant("y", STR)
+    return Call("unix_timestamp", (scope.lower(value), lowered))
 
 
 @lowers("GetTimestamp")

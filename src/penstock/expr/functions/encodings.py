@@ -1,4 +1,4 @@
-"""Functions between text and bytes: hexadecimal, base64, URLs, digests, other bases of numbers."""
+"""Functions between text and bytes: hexadecimal, base64, URLs, UTF-8, digests, other bases of numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import raise_overflow
 from penstock.expr.function_bases import fixed
 from penstock.expr.number_formats import JAVA_SPACES
-from penstock.expr.types import BYTES, INT32, INT64, STR
+from penstock.expr.types import BOOL, BYTES, INT32, INT64, STR
 from penstock.expr.typing_rules import Function
 
 _LINE = 76
@@ -213,22 +213,59 @@ def _in_base(value: int, base: int) -> str:
     return (digits or "0").upper()
 
 
+def luhn_check(text: str) -> bool:
+    """Return whether digits end with the check digit of Luhn's algorithm."""
+    if not (text.isascii() and text.isdigit()):
+        return False
+    doubled = (int(digit) * (1 + at % 2) for at, digit in enumerate(reversed(text)))
+    return sum(digit - 9 if digit > 9 else digit for digit in doubled) % 10 == 0
+
+
+# -- UTF-8 ---------------------------------------------------------------------------------------
+
+
+def try_validate_utf8(value: str | bytes) -> str | None:
+    """Return the text, or that of UTF-8 bytes; None if they are none."""
+    try:
+        return value if isinstance(value, str) else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def validate_utf8(value: str | bytes) -> str:
+    text = try_validate_utf8(value)
+    if text is None:
+        raise EvaluationError(f"{value[:20]!r} is not UTF-8")
+    return text
+
+
+def make_valid_utf8(value: str | bytes) -> str:
+    """Return the text, or that of bytes, with U+FFFD for each part that is not UTF-8."""
+    return value if isinstance(value, str) else value.decode(errors="replace")
+
+
 NAMES: dict[str, Any] = {
     "x_base64": to_base64,
     "x_conv": convert,
+    "x_crc32": crc32,
     "x_decode_text": decode_text,
     "x_encode_text": encode_text,
     "x_hex": to_hex,
-    "x_crc32": crc32,
+    "x_luhn_check": luhn_check,
+    "x_make_valid_utf8": make_valid_utf8,
     "x_md5": hashlib.md5,
     "x_sha1": hashlib.sha1,
     "x_sha2": sha2,
     "x_try_url_decode": try_url_decode,
+    "x_try_validate_utf8": try_validate_utf8,
     "x_unbase64": of_base64,
     "x_unhex": of_hex,
     "x_url_decode": url_decode,
     "x_url_encode": url_encode,
+    "x_validate_utf8": validate_utf8,
 }
+
+_TEXT = (STR, BYTES)
 
 FUNCTIONS: tuple[Function, ...] = (
     fixed("hex", "Hexadecimal digits.", ((INT64, STR, BYTES),), STR, "x_hex({0})"),
@@ -305,5 +342,42 @@ FUNCTIONS: tuple[Function, ...] = (
         "x_conv({0}, {1}, {2})",
         fallible=True,
         nullable=True,
+    ),
+    fixed(
+        "is_valid_utf8",
+        "Whether bytes are UTF-8.",
+        (_TEXT,),
+        BOOL,
+        "(x_try_validate_utf8({0}) is not None)",
+    ),
+    fixed(
+        "validate_utf8",
+        "The text, or that of bytes in UTF-8.",
+        (_TEXT,),
+        STR,
+        "x_validate_utf8({0})",
+        fallible=True,
+    ),
+    fixed(
+        "try_validate_utf8",
+        "As `validate_utf8`; null if the bytes aren't UTF-8.",
+        (_TEXT,),
+        STR,
+        "x_try_validate_utf8({0})",
+        nullable=True,
+    ),
+    fixed(
+        "make_valid_utf8",
+        "The text, or that of bytes, with a replacement character for each part that isn't UTF-8.",
+        (_TEXT,),
+        STR,
+        "x_make_valid_utf8({0})",
+    ),
+    fixed(
+        "luhn_check",
+        "Whether the last digit is the Luhn check digit.",
+        (STR,),
+        BOOL,
+        "x_luhn_check({0})",
     ),
 )

@@ -287,15 +287,27 @@ def mask(text: str, by: tuple[str | None, ...]) -> str:
     return "".join(kinds.get(unicodedata.category(each), other) or each for each in text)
 
 
+def quote(text: str) -> str:
+    return "'" + text.replace("'", "\\'") + "'"
+
+
 NAMES: dict[str, Any] = {
     "x_format_number": format_number,
     "x_format_string": format_string,
     "x_mask": mask,
+    "x_quote": quote,
 }
 
 FUNCTIONS: tuple[Function, ...] = (
     StrictFunction("mask", _mask_rule, _mask),
     LazyFunction("format_string", _format_rule, _format),
+    fixed(
+        "quote",
+        "The text in single quotes, with a backslash before each of its own.",
+        (STR,),
+        STR,
+        "x_quote({0})",
+    ),
     fixed(
         "format_number",
         "The number with thousands separators, rounded half even to some digits.",

@@ -12,12 +12,13 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from functools import partial
 from typing import Any
 
+from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import NAN, raise_overflow
 from penstock.expr.decimal_arithmetic import WIDE, DecimalSpec, round_to_scale
 from penstock.expr.function_bases import Emitter, FixedFunction, StrictFunction, fitting_type, fixed
 from penstock.expr.functions.arithmetic import RANGES, decimal_spec, in_bits
 from penstock.expr.functions.numbers import rounding_rule
-from penstock.expr.types import FLOAT64, INT32, INT64, INTEGERS, DecimalType
+from penstock.expr.types import FLOAT64, INT8, INT32, INT64, INTEGERS, DecimalType, IntegerType
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Signature
 from penstock.expr.widening import common_type, is_float
 
@@ -101,6 +102,13 @@ def width_bucket(value: float, low: float, high: float, count: int) -> int | Non
     if value < low:
         return 0
     return count + 1 if value >= high else int(count * (value - low) / (high - low)) + 1
+
+
+def bit_at(value: int, place: int, bits: int) -> int:
+    """Return a bit of an integer, counted from the last one, 0. Raises beyond its width."""
+    if not 0 <= place < bits:
+        raise EvaluationError(f"there is no bit {place} of {bits}")
+    return value >> place & 1
 
 
 def shift_left(value: int, by: int, bits: int) -> int:
@@ -201,6 +209,7 @@ NAMES: dict[str, Any] = {
     "x_log": log_of,
     "x_power": power,
     "x_rint": round_to_even,
+    "x_bit_at": bit_at,
     "x_shift_left": shift_left,
     "x_shift_right": shift_right,
     "x_shift_right_unsigned": shift_right_unsigned,
@@ -214,6 +223,16 @@ def _of_one(name: str, meaning: str, nullable: bool) -> FixedFunction:
 
 def _shift(name: str, meaning: str, runtime: str) -> FixedFunction:
     return fixed(name, meaning, ((INT32, INT64), INT32), None, f"{runtime}({{0}}, {{1}}, {{bits}})")
+
+
+def _bit_at() -> FixedFunction:
+    def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+        width = call.arguments[0].type
+        assert isinstance(width, IntegerType)
+        return f"x_bit_at({', '.join(operands)}, {width.bits})"
+
+    meaning = "Bit at a position, from 0, the last one."
+    return replace(fixed("getbit", meaning, (INTEGERS, INT32), INT8, "", fallible=True), python=python)
 
 
 def _of_bits(name: str, meaning: str, source: str, takes: int = 2) -> FixedFunction:
@@ -294,6 +313,7 @@ FUNCTIONS: tuple[Function, ...] = (
     _of_bits("bitwise_or", "Bits set in either.", "({0} | {1})"),
     _of_bits("bitwise_xor", "Bits set in exactly one.", "({0} ^ {1})"),
     _of_bits("bitwise_not", "All bits inverted.", "(~{0})", takes=1),
+    _bit_at(),
     _shift("shiftleft", "Bits shifted left.", "x_shift_left"),
     _shift("shiftright", "Bits shifted right, with the sign preserved.", "x_shift_right"),
     _shift("shiftrightunsigned", "Bits shifted right, filled with zeros.", "x_shift_right_unsigned"),

@@ -41,6 +41,12 @@ def _rule(what: str, result: DataType, *wanted: DataType) -> Rule:
     return rule
 
 
+def _overlay_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    check_count("overlay", arguments, 4)
+    kind = BYTES if {a.type for a in arguments[:2]} - {NULL} == {BYTES} else STR
+    return _rule("overlay", kind, kind, kind, INT32, INT32)(arguments, options)
+
+
 def _template(source: str) -> Python:
     def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
         return source.format(*operands)
@@ -290,14 +296,6 @@ def soundex(text: str) -> str:
     return f"{found:0<4}"
 
 
-def luhn_check(text: str) -> bool:
-    """Return whether digits end with the check digit of Luhn's algorithm."""
-    if not (text.isascii() and text.isdigit()):
-        return False
-    doubled = (int(digit) * (1 + at % 2) for at, digit in enumerate(reversed(text)))
-    return sum(digit - 9 if digit > 9 else digit for digit in doubled) % 10 == 0
-
-
 # -- of several, null or not -------------------------------------------------------------------
 
 
@@ -365,7 +363,6 @@ NAMES: dict[str, Any] = {
     "x_chr": character,
     "x_concat_ws": concat_ws,
     "x_find_in_set": find_in_set,
-    "x_luhn_check": luhn_check,
     "x_no_element": no_element,
     "x_overlay": overlay,
     "x_soundex": soundex,
@@ -466,12 +463,15 @@ FUNCTIONS: tuple[Function, ...] = (
     LazyFunction("elt", _chosen_rule, _chosen, fallible=True),
     fixed("left", "The first characters.", (STR, INT32), STR, "{0}[:max({1}, 0)]"),
     fixed("right", "The last characters.", (STR, INT32), STR, "({0}[-{1}:] if {1} > 0 else '')"),
-    fixed(
-        "overlay",
-        "The text with a part replaced, given by position and length; -1 is the replacement's length.",
-        (STR, STR, INT32, INT32),
-        STR,
-        "x_overlay({0}, {1}, {2}, {3})",
+    dataclasses.replace(
+        fixed(
+            "overlay",
+            "The text or bytes with a part replaced, by position and length; -1: that of the new part.",
+            ((STR, BYTES), (STR, BYTES), INT32, INT32),
+            None,
+            "x_overlay({0}, {1}, {2}, {3})",
+        ),
+        rule=_overlay_rule,
     ),
     dataclasses.replace(fixed("space", "That many blanks.", (INT32,), STR, ""), python=_repeat),
     fixed("chr", "Character with the number, modulo 256.", (INT64,), STR, "x_chr({0})"),
@@ -483,11 +483,4 @@ FUNCTIONS: tuple[Function, ...] = (
         "x_find_in_set({0}, {1})",
     ),
     fixed("soundex", "Soundex code: a letter and three digits.", (STR,), STR, "x_soundex({0})"),
-    fixed(
-        "luhn_check",
-        "Whether the last digit is the Luhn check digit.",
-        (STR,),
-        BOOL,
-        "x_luhn_check({0})",
-    ),
 )

@@ -167,6 +167,10 @@ def _str_of_bytes(value: Column, target: DataType) -> Column:
     return F.validate_utf8(value.cast("string"))
 
 
+def _of_utf8(name: str) -> Lowering:
+    return lambda call, arguments: F.call_function(name, arguments[0].cast("string"))
+
+
 _CASTS: dict[tuple[type[DataType], type[DataType]], Callable[[Column, DataType], Column]] = {
     (BytesType, StrType): _str_of_bytes,
     **TIME_CASTS,
@@ -221,6 +225,7 @@ VALUES: dict[str, Lowering] = {
     "reverse": _plain(F.reverse),
     "split_part": _plain(F.split_part),
     "hash": _plain(F.xxhash64),
+    "murmur3": _plain(F.hash),
     "struct": _struct,
     "array": _plain(F.array),
     "field": lambda call, arguments: arguments[0].getField(_option(call)),
@@ -247,6 +252,10 @@ VALUES: dict[str, Lowering] = {
         name: _plain(partial(F.call_function, name))
         for name, function in CATALOGUE.items()
         if isinstance(function, FixedFunction) and not name.startswith(("btrim", "bitwise"))
+    },
+    **{
+        name: _of_utf8(name)
+        for name in ("is_valid_utf8", "make_valid_utf8", "try_validate_utf8", "validate_utf8")
     },
     "mask": lambda call, arguments: F.mask(arguments[0], *map(F.lit, call.options)),
     "bround": lambda call, arguments: F.bround(arguments[0], _option(call)),
