@@ -341,6 +341,9 @@ class QueryWriter(RelationWriter):
             "SELECT l.id, (SELECT max(m) FROM (SELECT rank() OVER (ORDER BY b) AS m FROM r WHERE r.id ="
             " a)) AS n"
             " FROM l",
+            f"SELECT l.id, m FROM l, LATERAL (SELECT {self.pick('b', 't', 'id', 'b + 1')} AS m FROM r"
+            f" WHERE r.id = a ORDER BY b{self.pick('', ' DESC', ' NULLS LAST')}, t{self.pick('', ' DESC')}"
+            f" LIMIT {self.pick(1, 2)}{self.pick('', ' OFFSET 1')})",
             "SELECT l.id, (SELECT sum(b) FROM r WHERE r.id = l.id) AS m,"
             f" (SELECT {self.pick('max', 'min')}(t) FROM r) AS n FROM l",
         )

@@ -32,6 +32,7 @@ of_kind = registrar(_LOWERINGS)
 
 @lowers("Window")
 def _window(node: CatalystNode, planner: Planner) -> Relation:
+    node = _in_order_of_rows(node)
     partition, order, listed = map(node.trees, ("partitionSpec", "orderSpec", "windowExpressions"))
     below = planner.relation(node.children[0])
     rows, scope = planner.with_subqueries(Relation(below.rows, below.columns), [*partition, *order, *listed])
@@ -57,6 +58,29 @@ def _window(node: CatalystNode, planner: Planner) -> Relation:
             value = Column(name)
         columns[each.expr_id] = value.name
     return Relation(stream.with_columns(**computed) if computed else stream, columns)
+
+
+def _in_order_of_rows(node: CatalystNode) -> CatalystNode:
+    """Return a window with the order of the rows that it numbers, if it has none itself.
+
+    So Catalyst writes the limit of a correlated subquery, which may be sorted by columns that it drops.
+    """
+    above = node.children[0]
+    rows = above.children[0] if above.kind == "Project" else above
+    parts = (part for each in node.trees("windowExpressions") for part in each.walk())
+    if node.fields["orderSpec"] or rows.kind != "Sort" or all(part.kind != "RowNumber" for part in parts):
+        return node
+    if rows is not above:
+        listed = {each.expr_id for each in above.trees("projectList")}
+        read = {
+            part.expr_id: [part.fields]
+            for each in rows.trees("order")
+            for part in each.walk()
+            if part.kind == "AttributeReference" and part.expr_id not in listed
+        }
+        projected = [*above.fields["projectList"], *read.values()]
+        above = replace(above, fields={**above.fields, "projectList": projected})
+    return replace(node, fields={**node.fields, "orderSpec": rows.fields["order"]}, children=(above,))
 
 
 @lowers("WindowGroupLimit")
