@@ -611,6 +611,10 @@ class _Drawing:
         return [
             two,
             two,
+            lambda: getattr(self.list(d), compare)(self.list(d)),
+            lambda: getattr(ps.struct(a=self.of(kind, d), b=self.list(d)), compare)(
+                ps.struct(a=self.of(kind, d), b=self.list(d))
+            ),
             lambda: self.of("bool", d) & self.of("bool", d),
             lambda: self.of("bool", d) | self.of("bool", d),
             lambda: ~self.of("bool", d),

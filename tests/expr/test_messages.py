@@ -57,7 +57,7 @@ _WRONG: dict[str, Callable[[], Any]] = {
     "unknown field": lambda: col.address.field("city"),
     "field of a number": lambda: col.id.field("x"),
     "item of a number": lambda: col.id[0],
-    "order of structs": lambda: col.address < col.address,
+    "order of structs of others": lambda: col.address < ps.struct(a=col.id),
     "unknown unit": lambda: col.at.truncate("decade"),
     "window of nothing": lambda: col.at.tumble(timedelta()),
     "year of text": lambda: col.note.year(),

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, cast
 
 from penstock.errors import UnsupportedQuery
 from penstock.expr.code_runtime import NAN, float32
+from penstock.expr.functions.comparison import BY_POSITION
 from penstock.expr.tree import Call, Expr, Literal, Ordering
 from penstock.expr.types import (
     BOOL,
@@ -102,12 +103,6 @@ lowers_plainly(
         "IsNull": "is_null",
         "IsNotNull": "is_not_null",
         "IsNaN": "is_nan",
-        "EqualTo": "eq",
-        "EqualNullSafe": "eq_null_safe",
-        "LessThan": "lt",
-        "LessThanOrEqual": "le",
-        "GreaterThan": "gt",
-        "GreaterThanOrEqual": "ge",
         "Coalesce": "coalesce",
         "Least": "least",
         "Greatest": "greatest",
@@ -140,7 +135,6 @@ lowers_plainly(
         "Abs": "abs",
         "Length": "length",
         "Size": "length",
-        "In": "is_in",
         "CreateArray": "array",
         "CreateMap": "map",
         "StringLPad": "lpad",
@@ -179,6 +173,27 @@ lowers_plainly(
         "UnixSeconds": "unix_seconds",
     }
 )
+
+
+_COMPARISONS = {
+    "EqualTo": "eq",
+    "EqualNullSafe": "eq_null_safe",
+    "LessThan": "lt",
+    "LessThanOrEqual": "le",
+    "GreaterThan": "gt",
+    "GreaterThanOrEqual": "ge",
+    "In": "is_in",
+}
+
+
+@lowers(*_COMPARISONS)
+def _comparison(node: CatalystNode, scope: Scope) -> Expr:
+    of_structs = any(_has_fields(each) for child in node.children for each in child.walk())
+    return Call(_COMPARISONS[node.kind], scope.lower_all(node.children), (BY_POSITION,) if of_structs else ())
+
+
+def _has_fields(node: CatalystNode) -> bool:
+    return node.kind == "CreateNamedStruct" or isinstance(node.fields.get("dataType"), dict)
 
 
 @lowers("Like")

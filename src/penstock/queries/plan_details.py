@@ -99,7 +99,7 @@ def _details(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
     if detail is not None:
         yield from detail(node, inputs)
     _refuse_other_settings(node, inputs)
-    if _mode(node) == "TRY":
+    if _mode(node) == "TRY" or _reads_time_or_null(node):
         if node.kind not in _TRIED:
             raise UnsupportedQuery(
                 f"the query uses {node.tree.toString()}, which has no incremental form yet",
@@ -122,7 +122,9 @@ def _mode(node: PlanNode) -> str:
 def _refuse_other_settings(node: PlanNode, inputs: PlanInputs) -> None:
     """Raise `UnsupportedQuery` for an expression that was made under another setting, which it keeps."""
     precise = "evalContext" in node.fields and not node.tree.evalContext().allowDecimalPrecisionLoss()
-    lenient = _mode(node) == "LEGACY" and not (node.kind == "Cast" and _cannot_fail(node, inputs))
+    lenient = _mode(node) == "LEGACY" and not (
+        node.kind == "Cast" and (_cannot_fail(node, inputs) or _reads_time_or_null(node))
+    )
     for name, other in ((ANSI, lenient), (PRECISION, precise)):
         if other:
             raise refused_setting(name, "false", f"{node.tree.sql()} was made under it.")
@@ -140,6 +142,14 @@ def _cannot_fail(cast: PlanNode, inputs: PlanInputs) -> bool:
     source, target = cast.tree.child().dataType(), cast.tree.dataType()
     of_time = (source.simpleString(), target.simpleString()) == ("timestamp", "date")
     return of_time or _casts(inputs).canUpCast(source, target)
+
+
+def _reads_time_or_null(node: PlanNode) -> bool:
+    """Return whether an expression is what Spark makes of `try_to_timestamp` or `try_to_date` of one text."""
+    if node.kind != "Cast" or _mode(node) != "LEGACY":
+        return False
+    source, target = node.tree.child().dataType(), node.tree.dataType()
+    return source.typeName() == "string" and target.typeName() in ("date", "timestamp", "timestamp_ntz")
 
 
 def _casts(inputs: PlanInputs) -> Any:

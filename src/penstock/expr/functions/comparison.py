@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, is_constant
 from penstock.expr.functions.part_types import refuse_maps
-from penstock.expr.types import BOOL, AnyType, DataType, parts_of
+from penstock.expr.sort_keys import order_key
+from penstock.expr.types import BOOL, AnyType, DataType, holds_any, parts_of
 from penstock.expr.typing_rules import (
     NULL,
     Arguments,
@@ -19,29 +20,35 @@ from penstock.expr.typing_rules import (
 )
 from penstock.expr.widening import common_type, is_float
 
+BY_POSITION = "by position"
+"""Option of comparisons, by which names of the fields of structs do not matter, as in SQL."""
+
 Python = Callable[[Emitter, CallTerm, tuple[str, ...]], str]
 
 
 def _equality(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    common = _known(common_type(arguments))
+    common = _common(arguments, options)
     refuse_maps("an expression", common)
     return Signature((common,) * len(arguments), BOOL)
 
 
-def _known(common: DataType) -> DataType:
+def _common(arguments: Arguments, options: tuple[object, ...]) -> DataType:
+    common = common_type(arguments, named=BY_POSITION not in options)
     # Null compared with null: any type will do.
     return BOOL if common == NULL else common
 
 
 def _ordering(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    common = _known(common_type(arguments))
-    if parts_of(common):
-        raise Mismatch(f"{common} has no order", fix="compare the parts")
-    if isinstance(common, AnyType):
-        raise Mismatch(
-            f"{common} has no order in an expression", fix="write a function: filter(lambda row: ...)"
-        )
+    common = _common(arguments, options)
+    refuse_unordered(common, fix="write a function: filter(lambda row: ...)")
     return Signature((common, common), BOOL)
+
+
+def refuse_unordered(common: DataType, fix: str) -> None:
+    """Raise `Mismatch` for values of a type that has no order in an expression."""
+    refuse_maps("an expression", common)
+    if holds_any(common):
+        raise Mismatch(f"{common} has no order in an expression", fix=fix)
 
 
 def _is_number(term: Term) -> bool:
@@ -54,6 +61,10 @@ def _compare(symbol: str, floats: Python) -> Python:
         if is_float(call.arguments[0].type):
             return floats(emitter, call, operands)
         a, b = operands
+        if symbol not in ("==", "!=") and parts_of(call.arguments[0].type):
+            # Lists and structs, from the left; a null within them is less than any value.
+            key = emitter.constant(order_key(call.arguments[0].type, False))
+            return f"({key}({a}) {symbol} {key}({b}))"
         if isinstance(call.arguments[0].type, AnyType) and symbol == "==":
             # Values of type any may both be NaN, which is a single object.
             (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
@@ -128,7 +139,7 @@ def _at_most_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...])
 
 
 def _same_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    common = _known(common_type(arguments))
+    common = _common(arguments, options)
     refuse_maps("an expression", common)
     return Signature((common, common), BOOL, nullable=False)
 
@@ -177,7 +188,7 @@ def _set(emitter: Emitter, terms: list[Term], sources: list[str]) -> str:
 
 
 def _is_in_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    common = _known(common_type(arguments))
+    common = _common(arguments, options)
     refuse_maps("is_in", common)
     return Signature((common,) * len(arguments), BOOL)
 

@@ -11,7 +11,9 @@ from penstock.expr.code_runtime import NAN, raise_overflow
 from penstock.expr.decimal_arithmetic import WIDE, DecimalSpec, round_half_up, round_to_scale
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, fixed
 from penstock.expr.functions.arithmetic import RANGES, decimal_spec, in_bits, overflow_checked
-from penstock.expr.types import FLOAT64, INT32, INT64, AnyType, DataType, DecimalType, parts_of
+from penstock.expr.functions.comparison import refuse_unordered
+from penstock.expr.sort_keys import order_key
+from penstock.expr.types import FLOAT64, INT32, INT64, DataType, DecimalType, parts_of
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.widening import (
     MAX_PRECISION,
@@ -216,10 +218,7 @@ def _extreme_rule(what: str) -> Callable[[Arguments, tuple[object, ...]], Signat
         if len(arguments) < 2:
             raise Mismatch(f"{what} needs at least two values")
         common = common_type(arguments)
-        if parts_of(common):
-            raise Mismatch(f"{common} has no order")
-        if isinstance(common, AnyType):
-            raise Mismatch(f"{common} has no order in an expression", fix="map() the rows with a function")
+        refuse_unordered(common, fix="map() the rows with a function")
         return Signature((common,) * len(arguments), common, all(a.nullable for a in arguments))
 
     return rule
@@ -228,6 +227,9 @@ def _extreme_rule(what: str) -> Callable[[Arguments, tuple[object, ...]], Signat
 def _extreme(name: str, symbol: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
     def python(emitter: Emitter, call: CallTerm) -> GuardedSource:
         sources = [emitter.value(a) for a in call.arguments]
+        if parts_of(call.type):
+            key = emitter.constant(order_key(call.type, False))
+            return GuardedSource(f"x_{name}({', '.join(sources)}, key={key})")
         if is_float(call.type) or call.type == NULL or any(a.nullable for a in call.arguments):
             suffix = "_float" if is_float(call.type) else ""
             return GuardedSource(f"x_{name}{suffix}({', '.join(sources)})")
@@ -240,14 +242,14 @@ def _extreme(name: str, symbol: str) -> Callable[[Emitter, CallTerm], GuardedSou
     return python
 
 
-def least(*values: Any) -> Any:
+def least(*values: Any, key: Any = None) -> Any:
     """Return the least value that is not null."""
-    return min((v for v in values if v is not None), default=None)
+    return min((v for v in values if v is not None), default=None, key=key)
 
 
-def greatest(*values: Any) -> Any:
+def greatest(*values: Any, key: Any = None) -> Any:
     """Return the greatest value that is not null."""
-    return max((v for v in values if v is not None), default=None)
+    return max((v for v in values if v is not None), default=None, key=key)
 
 
 def _float_order(value: float) -> tuple[bool, float]:
