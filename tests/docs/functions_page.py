@@ -33,7 +33,7 @@ SECTIONS = {
     "Lists": ("arrays",),
     "Maps": ("maps",),
     "Functions of elements and entries": ("higher_order",),
-    "JSON": ("json", "from_json"),
+    "JSON and CSV": ("json", "from_json", "csv"),
     "Errors": ("logic",),
 }
 OF_SEVERAL_CALLS = {
@@ -42,7 +42,7 @@ OF_SEVERAL_CALLS = {
     "arrays_zip": "Lists",
     "size": "Lists",
     "assert_true": "Errors",
-    "from_json": "JSON",
+    "from_json": "JSON and CSV",
     "mask": "Text",
     "try_to_binary": "Bytes and encodings",
 }
@@ -96,6 +96,7 @@ ARGUMENTS = {
     "size": "list or map",
     "slice": "list, position, length",
     "sort_array": "list, ascending",
+    "to_csv": "struct",
     "to_json": "struct, list or map",
     "to_number": "str, format",
     "transform": "list, function",
@@ -266,6 +267,7 @@ EXAMPLES = {
     "timestampdiff": "'DAY', timestamp('2024-02-28'), timestamp('2024-03-01')",
     "to_binary": "'616263', 'hex'",
     "to_char": "lit(Decimal('12.5')), '99.90'",
+    "to_csv": "struct(a=1, b='x, y', c=lit(True))",
     "to_date": "'29.02.2024', 'dd.MM.yyyy'",
     "to_json": "struct(a=1, b='x')",
     "to_number": "'1,234', '9,999'",

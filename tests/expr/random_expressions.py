@@ -832,6 +832,7 @@ class _Drawing:
             lambda: self.from_json(d, "b"),
             # Where there is no object, Spark evaluates no name here.
             lambda: F.json_tuple(self.json(d), "a", self.draw(_LEAVES["str"])).field(self.pick("c0", "c1")),
+            lambda: F.to_csv(ps.struct(s=text(), n=self.number(d), day=Column("day_"), b=self.of("bool", d))),
             lambda: F.to_json(
                 self.pick(self.list(d), self.map(d), ps.struct(s=text(), day=Column("day_"), e=Column("e_")))
             ),

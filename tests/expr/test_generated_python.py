@@ -572,6 +572,9 @@ def _arguments(function: str) -> Iterable[tuple[Expr, ...]]:
     fixed = CATALOGUE[function]
     if isinstance(fixed, FixedFunction):
         return _fixed_arguments(fixed)
+    if function == "to_csv":
+        pairs = itertools.product(_LEAVES[STR], _LEAVES[INT64])
+        return ((ps.struct(a=one, b=other),) for one, other in pairs)
     if function.endswith("to_number"):
         return itertools.product(_LEAVES[STR], [lit("9"), lit(None)])
     if fixed.meaning:

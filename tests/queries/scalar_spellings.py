@@ -296,6 +296,10 @@ EXACT: dict[str, list[str]] = {
         "try_url_decode(u)",
     ],
     "JSON": [
+        "to_csv(struct(id, i, n, x, d, s, u, day, t, b))",
+        "to_csv(named_struct('s', coalesce(s, u, '')))",
+        "to_csv(named_struct('u', CASE WHEN i > 0 THEN concat(' #', u, chr(10)) END, 's', concat('#', s)))",
+        "to_csv(struct(CAST(x AS FLOAT), CAST(t AS TIMESTAMP_NTZ), CAST(d / 1e9 AS DECIMAL(9,8)), NULL, ''))",
         "get_json_object(s, '$')",
         "json_array_length(concat('[', i, ',', n, ']'))",
         "json_object_keys(concat('{\"', s, '\":1}'))",

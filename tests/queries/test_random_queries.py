@@ -62,7 +62,8 @@ FOUND = {
     "a limit per row, by a column that is not handed on": "SELECT l.id, m FROM l, LATERAL"
     " (SELECT t AS m FROM r WHERE r.id = a ORDER BY b DESC NULLS FIRST, r.id, t LIMIT 1)",
     "a limit with an offset per row, by columns that are not handed on": "SELECT l.id, m FROM l"
-    " LEFT JOIN LATERAL (SELECT concat(t, '!') AS m FROM r WHERE r.id = a ORDER BY t NULLS LAST, abs(b), b LIMIT 2 OFFSET 1)",
+    " LEFT JOIN LATERAL (SELECT concat(t, '!') AS m FROM r WHERE r.id = a ORDER BY t NULLS LAST, abs(b), b"
+    " LIMIT 2 OFFSET 1)",
     "parts of distinct aggregates that differ in nulls within their types": "SELECT id % 3 AS k,"
     " count(DISTINCT array_intersect(xs, array(0.0D, double('nan')))) AS x,"
     " count(DISTINCT concat(ns, ms)) AS y FROM lists GROUP BY id % 3",

@@ -272,6 +272,7 @@ SIZED = frozenset(
         "quote",
         "regexp_extract_all",
         "str_to_map",
+        "to_csv",
         "to_json",
         "try_eval",
         "upper",

@@ -63,7 +63,7 @@ PATTERNS = "patterns"
 """Field of `LikeAny` and its like: constant patterns, of which some may be null."""
 
 OPTIONS = "options by name"
-"""Field of a `JsonToStructs`."""
+"""Field of a `JsonToStructs` or `StructsToCsv`."""
 
 INPUT = "type of the input"
 """Field of a function whose meaning depends on the type of its first argument, before a cast to text."""

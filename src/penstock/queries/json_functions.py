@@ -1,4 +1,4 @@
-"""Lowering of Spark's functions of JSON texts."""
+"""Lowering of Spark's functions of texts of JSON and CSV."""
 
 from __future__ import annotations
 
@@ -21,6 +21,26 @@ def _from_json(node: CatalystNode, scope: Scope) -> Expr:
         refuse(f"from_json in the mode {mode}, which has no incremental form yet", "from_json")
     schema = parse_type(node.fields["schema"])
     return Call("from_json", scope.lower_all(node.children), (schema, mode))
+
+
+@lowers("StructsToCsv")
+def _to_csv(node: CatalystNode, scope: Scope) -> Expr:
+    for name in node.fields[OPTIONS]:
+        refuse(
+            f"to_csv with the option {name!r}, which has no incremental form yet", "to_csv", "leave it out"
+        )
+    return Call("to_csv", (scope.lower(node.child("child")),))
+
+
+@lowers("CsvToStructs")
+def _from_csv(node: CatalystNode, scope: Scope) -> Expr:
+    refuse(
+        "the query uses from_csv, which has no incremental form yet",
+        "from_csv",
+        why="How a line is divided, and what is left of a malformed one, is a matter of the parser of Spark.",
+        fix="write the text as JSON, and use from_json; or take its parts by split and casts; or declare a"
+        " source of CSV files",
+    )
 
 
 _WRITER = "StructsToJsonEvaluator("

@@ -258,7 +258,7 @@ def _patterns(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
 
 
 def _options(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
-    """Yield the options of a `from_json`."""
+    """Yield the options of a function of JSON or CSV."""
     pairs = node.tree.options().iterator()
     found: dict[str, str] = {}
     while pairs.hasNext():
@@ -300,7 +300,7 @@ _DETAILS: dict[str, Detail] = {
     "PivotFirst": _pivot_values,
     "UnionLoop": _depth,
     "Like": lambda node, inputs: iter([(ESCAPE, node.tree.escapeChar())]),
-    "JsonToStructs": _options,
+    **dict.fromkeys(("JsonToStructs", "StructsToCsv"), _options),
     **dict.fromkeys(("UnixTimestamp", "ToUnixTimestamp"), _input_type),
     **dict.fromkeys(("Invoke", "StaticInvoke"), _uncast_type),
     **dict.fromkeys(("LikeAll", "LikeAny", "NotLikeAll", "NotLikeAny"), _patterns),

@@ -1,4 +1,4 @@
-"""Lowering of functions on JSON texts to Spark columns."""
+"""Lowering of functions on texts of JSON and CSV to Spark columns."""
 
 from __future__ import annotations
 
@@ -49,5 +49,6 @@ def _tuple(call: CallTerm, arguments: tuple[Any, ...]) -> Column:
 JSON: dict[str, Lowering] = {
     "from_json": _from,
     "json_tuple": _tuple,
+    "to_csv": lambda call, arguments: F.to_csv(arguments[0], _UTC),
     "to_json": lambda call, arguments: F.to_json(arguments[0], _UTC),
 }
