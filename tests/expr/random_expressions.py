@@ -615,6 +615,9 @@ class _Drawing:
             lambda: getattr(ps.struct(a=self.of(kind, d), b=self.list(d)), compare)(
                 ps.struct(a=self.of(kind, d), b=self.list(d))
             ),
+            lambda: getattr(Call("by_position", (ps.struct(a=self.of(kind, d)),)), compare)(
+                Call("by_position", (ps.struct(b=self.of(kind, d)),))
+            ),
             lambda: self.of("bool", d) & self.of("bool", d),
             lambda: self.of("bool", d) | self.of("bool", d),
             lambda: ~self.of("bool", d),

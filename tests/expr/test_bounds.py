@@ -24,7 +24,7 @@ NOT_LARGER = {
     *("try_element_at", "variable", "when", "is_in"),
     # As many elements as a list has; each is made by a bounded expression.
     *("aggregate", "transform", "transform_keys", "transform_values", "zip_with", "map_zip_with", "lambda"),
-    *("map_from_arrays", "map_from_entries", "struct"),
+    *("by_position", "map_from_arrays", "map_from_entries", "struct"),
     # Of a size that does not depend on that of the arguments, or smaller.
     *("bin", "chr", "conv", "date_format", "dayname", "from_unixtime", "hash", "md5", "monthname", "sha1"),
     *("convert_timezone", "getbit", "murmur3", "try_validate_utf8", "validate_utf8"),

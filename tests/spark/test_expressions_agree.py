@@ -82,12 +82,14 @@ SPARK_IS_VAGUE = frozenset(
             "decode",
             "encode",
             "from_unixtime",
+            "is_valid_utf8",
             "luhn_check",
+            "make_valid_utf8",
             "make_timestamp",
             "months_between",
         ),
         *("next_day", "radians", "right", "rint", "second_with_fraction", "timestampadd", "timestampdiff"),
-        "to_json",
+        *("quote", "to_json", "validate_utf8"),
         *("to_date", "to_timestamp", "unix_timestamp", "url_decode", "url_encode"),
     ]
 )

@@ -51,18 +51,15 @@ def is_integer(type: DataType) -> bool:
 _TIMES: tuple[DataType, ...] = (DATE, TIMESTAMP_NTZ, TIMESTAMP)
 
 
-def common_type(terms: Iterable[Term], *, named: bool = True) -> DataType:
-    """Return the narrowest type that all terms implicitly convert to. Raises `Mismatch`.
-
-    named: whether fields of structs must have equal names; otherwise, they have those of the first.
-    """
+def common_type(terms: Iterable[Term]) -> DataType:
+    """Return the narrowest type that all terms implicitly convert to. Raises `Mismatch`."""
     found: DataType = NULL
     numbers: list[int] = []
     for term in terms:
         if isinstance(term, LiteralTerm) and term.adapts and isinstance(term.value, int):
             numbers.append(term.value)
         else:
-            found = wider_type(found, term.type, named=named)
+            found = wider_type(found, term.type)
     for number in numbers:
         found = wider_type(found, _constant_type(number, found))
     return found
@@ -82,8 +79,8 @@ def smallest_integer(number: int, least: IntegerType) -> IntegerType:
     return next((each for each in wide if each.range[0] <= number <= each.range[1]), INT64)
 
 
-def wider_type(a: DataType, b: DataType, *, named: bool = True) -> DataType:
-    """Return the narrowest type that both types convert to, as of `common_type`. Raises `Mismatch`."""
+def wider_type(a: DataType, b: DataType) -> DataType:
+    """Return the narrowest type that both types convert to. Raises `Mismatch`."""
     if a == b or b == NULL:
         return a
     if a == NULL:
@@ -92,7 +89,7 @@ def wider_type(a: DataType, b: DataType, *, named: bool = True) -> DataType:
         return _wider_number(a, b)
     if a in _TIMES and b in _TIMES:
         return max(a, b, key=_TIMES.index)
-    nested = _with_nulls_of_both(a, b, named=named)
+    nested = _with_nulls_of_both(a, b)
     if nested is not None:
         return nested
     fix = "cast one of them"
@@ -101,12 +98,12 @@ def wider_type(a: DataType, b: DataType, *, named: bool = True) -> DataType:
     raise Mismatch(f"{a} and {b} do not go together", fix=fix)
 
 
-def _with_nulls_of_both(a: DataType, b: DataType, *, named: bool = True) -> DataType | None:
+def _with_nulls_of_both(a: DataType, b: DataType) -> DataType | None:
     """Return the type that holds the values of two types that differ only in what within them may be null."""
     if a == b:
         return a
     if isinstance(a, ListType) and isinstance(b, ListType):
-        element = _with_nulls_of_both(a.element, b.element, named=named)
+        element = _with_nulls_of_both(a.element, b.element)
         return None if element is None else ListType(element, a.nullable or b.nullable)
     if isinstance(a, MapType) and isinstance(b, MapType):
         key, value = _with_nulls_of_both(a.key, b.key), _with_nulls_of_both(a.value, b.value)
@@ -115,8 +112,8 @@ def _with_nulls_of_both(a: DataType, b: DataType, *, named: bool = True) -> Data
         return None
     fields: list[Field] = []
     for one, other in zip(a.fields, b.fields, strict=True):
-        type = _with_nulls_of_both(one.type, other.type, named=named)
-        if type is None or (named and one.name != other.name):
+        type = _with_nulls_of_both(one.type, other.type)
+        if type is None or one.name != other.name:
             return None
         fields.append(Field(one.name, type, one.nullable or other.nullable))
     return StructType(tuple(fields), a.row_class)

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias, cast
 
 from penstock.errors import UnsupportedQuery
 from penstock.expr.code_runtime import NAN, float32
-from penstock.expr.functions.comparison import BY_POSITION
 from penstock.expr.tree import Call, Expr, Literal, Ordering
 from penstock.expr.types import (
     BOOL,
@@ -188,8 +187,11 @@ _COMPARISONS = {
 
 @lowers(*_COMPARISONS)
 def _comparison(node: CatalystNode, scope: Scope) -> Expr:
-    of_structs = any(_has_fields(each) for child in node.children for each in child.walk())
-    return Call(_COMPARISONS[node.kind], scope.lower_all(node.children), (BY_POSITION,) if of_structs else ())
+    arguments = scope.lower_all(node.children)
+    if any(_has_fields(each) for child in node.children for each in child.walk()):
+        # Names of fields do not matter.
+        arguments = tuple(Call("by_position", (each,)) for each in arguments)
+    return Call(_COMPARISONS[node.kind], arguments)
 
 
 def _has_fields(node: CatalystNode) -> bool:

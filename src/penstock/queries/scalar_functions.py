@@ -137,6 +137,15 @@ def of_utf8(name: str, node: CatalystNode, scope: Scope) -> Expr:
     return Call(name, (scope.lower(text.child("child") if node.fields[INPUT] == "binary" else text),))
 
 
+@lowers("VariantGet", "ToVariantObject", "SchemaOfVariant")
+def _variant(node: CatalystNode, scope: Scope) -> NoReturn:
+    refuse(
+        "the query uses a variant, a type that columns of flows do not have",
+        node.kind,
+        fix="read the JSON text by get_json_object, or by from_json with its type",
+    )
+
+
 @lowers("StaticInvoke")
 def _static(node: CatalystNode, scope: Scope) -> Expr:
     called = simple_name(node.fields["staticObject"]), node.fields["functionName"]
@@ -152,6 +161,8 @@ def _static(node: CatalystNode, scope: Scope) -> Expr:
             why="Where words and sentences end is a matter of Java's BreakIterator.",
             fix="split the text by a regular expression, or compute it before, in a column of the table",
         )
+    if called[0].startswith("VariantExpression"):
+        _variant(node, scope)
     if name is not None and name.endswith("utf8"):
         return of_utf8(name, node, scope)
     if name is None:

@@ -70,6 +70,7 @@ def _of(least: int, most: int | None, names: str, step: int = 1) -> dict[str, Ca
 SHAPES: Mapping[str, CallSignature] = MappingProxyType(
     {
         **_of(1, 1, "abs ceil floor negate not is_null is_not_null is_nan upper lower trim length try_eval"),
+        **_of(1, 1, "by_position"),
         **_of(1, 1, "year quarter month day day_of_week weekday day_of_year hour minute second microsecond"),
         **_of(2, 2, "add subtract multiply divide div modulo eq ne lt le gt ge eq_null_safe and or element"),
         **_of(2, 2, "array_repeat only_row ltrim_of rtrim_of"),
@@ -77,7 +78,7 @@ SHAPES: Mapping[str, CallSignature] = MappingProxyType(
         **_of(2, 2, "contains starts_with ends_with micros_since seconds_since days_since"),
         **_of(2, 3, "like"),
         **_of(3, 3, "replace split_part substring"),
-        **_of(1, None, "array coalesce concat concat_ws format_string hash is_in"),
+        **_of(1, None, "array coalesce concat concat_ws format_string hash is_in murmur3"),
         **_of(2, None, "elt greatest least"),
         **_of(3, None, "when", step=2),
         **{name: CallSignature(*function.arity) for name, function in CATALOGUE.items() if function.meaning},

@@ -20,26 +20,22 @@ from penstock.expr.typing_rules import (
 )
 from penstock.expr.widening import common_type, is_float
 
-BY_POSITION = "by position"
-"""Option of comparisons, by which names of the fields of structs do not matter, as in SQL."""
-
 Python = Callable[[Emitter, CallTerm, tuple[str, ...]], str]
 
 
 def _equality(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    common = _common(arguments, options)
+    common = _known(common_type(arguments))
     refuse_maps("an expression", common)
     return Signature((common,) * len(arguments), BOOL)
 
 
-def _common(arguments: Arguments, options: tuple[object, ...]) -> DataType:
-    common = common_type(arguments, named=BY_POSITION not in options)
+def _known(common: DataType) -> DataType:
     # Null compared with null: any type will do.
     return BOOL if common == NULL else common
 
 
 def _ordering(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    common = _common(arguments, options)
+    common = _known(common_type(arguments))
     refuse_unordered(common, fix="write a function: filter(lambda row: ...)")
     return Signature((common, common), BOOL)
 
@@ -63,8 +59,10 @@ def _compare(symbol: str, floats: Python) -> Python:
         a, b = operands
         if symbol not in ("==", "!=") and parts_of(call.arguments[0].type):
             # Lists and structs, from the left; a null within them is less than any value.
-            key = emitter.constant(order_key(call.arguments[0].type, False))
-            return f"({key}({a}) {symbol} {key}({b}))"
+            key = order_key(call.arguments[0].type, False)
+            if key is not None:
+                a, b = (f"{emitter.constant(key)}({each})" for each in (a, b))
+            return f"({a} {symbol} {b})"
         if isinstance(call.arguments[0].type, AnyType) and symbol == "==":
             # Values of type any may both be NaN, which is a single object.
             (first_a, a), (first_b, b) = emitter.name_value(a), emitter.name_value(b)
@@ -139,7 +137,7 @@ def _at_most_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...])
 
 
 def _same_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    common = _common(arguments, options)
+    common = _known(common_type(arguments))
     refuse_maps("an expression", common)
     return Signature((common, common), BOOL, nullable=False)
 
@@ -188,7 +186,7 @@ def _set(emitter: Emitter, terms: list[Term], sources: list[str]) -> str:
 
 
 def _is_in_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    common = _common(arguments, options)
+    common = _known(common_type(arguments))
     refuse_maps("is_in", common)
     return Signature((common,) * len(arguments), BOOL)
 

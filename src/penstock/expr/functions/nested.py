@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 from penstock.errors import EvaluationError
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction
 from penstock.expr.functions.maps import value_of
 from penstock.expr.functions.part_types import KEY, MAP, part_types
-from penstock.expr.types import INT32, INT64, STR, Field, ListType, MapType, StructType
+from penstock.expr.types import INT32, INT64, STR, DataType, Field, ListType, MapType, StructType
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.widening import common_type, is_integer
 
@@ -153,6 +154,25 @@ def only_row(value: Any, count: int | None) -> Any:
     return value
 
 
+def _by_position_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    (argument,) = arguments
+    return Signature((argument.type,), _numbered(argument.type), argument.nullable)
+
+
+def _numbered(type: DataType) -> DataType:
+    """Return a type whose structs have fields named by their places."""
+    match type:
+        case ListType():
+            return replace(type, element=_numbered(type.element))
+        case MapType():
+            return replace(type, key=_numbered(type.key), value=_numbered(type.value))
+        case StructType():
+            fields = enumerate(type.fields, 1)
+            return StructType(tuple(replace(f, name=f"col{at}", type=_numbered(f.type)) for at, f in fields))
+        case _:
+            return type
+
+
 NAMES: dict[str, Any] = {
     "x_array_repeat": array_repeat,
     "x_element": element,
@@ -166,5 +186,6 @@ FUNCTIONS: tuple[Function, ...] = (
     LazyFunction("field", _field_rule, _field),
     LazyFunction("element", _element_rule, _element, fallible=True),
     LazyFunction("array_repeat", _repeat_rule, _repeat),
+    LazyFunction("by_position", _by_position_rule, lambda emitter, call: emitter.code(call.arguments[0])),
     LazyFunction("only_row", _only_rule, _only, fallible=True),
 )

@@ -231,6 +231,7 @@ VALUES: dict[str, Lowering] = {
     "field": lambda call, arguments: arguments[0].getField(_option(call)),
     "element": _plain(lambda a, at: a[at]),
     "array_repeat": _plain(F.array_repeat),
+    "by_position": lambda call, arguments: arguments[0].cast(spark_type(call.type)),
     "only_row": _only_row,
     "cast": _cast,
     "try_cast": _try_cast,
