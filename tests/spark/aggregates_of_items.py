@@ -46,7 +46,7 @@ FURTHER = {
     "tried_mean": NullOnError(ps.mean(col.count)),
     "histogram": ps.histogram_numeric(col.key, 3),
     "histogram_of_prices": ps.histogram_numeric(col.price, 3),
-    "histogram_of_times": ps.histogram_numeric(ps.functions.timestamp_micros(col.count), 2),
+    "histogram_of_times": ps.histogram_numeric(ps.functions.timestamp_micros(_SMALL), 2),
     "histogram_of_days": ps.histogram_numeric(ps.functions.date_from_unix_date(_SMALL.cast(ps.Int32)), 3),
     "histogram_of_different": ps.histogram_numeric(col.count, 4, distinct=True),
     "mode": ps.mode(col.key),
