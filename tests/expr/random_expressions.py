@@ -858,6 +858,9 @@ class _Drawing:
         return [
             lambda: self.of("str", d).cast(bytes),
             lambda: ps.concat(self.of("bytes", d), self.of("bytes", d)),
+            lambda: self.of("bytes", d).substring(
+                self.draw(st.integers(-5, 5)), self.draw(st.integers(-1, 5))
+            ),
         ]
 
     def _timestamp_ntz(self, d: int) -> list[Any]:

@@ -41,10 +41,14 @@ def _rule(what: str, result: DataType, *wanted: DataType) -> Rule:
     return rule
 
 
-def _overlay_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
-    check_count("overlay", arguments, 4)
-    kind = BYTES if {a.type for a in arguments[:2]} - {NULL} == {BYTES} else STR
-    return _rule("overlay", kind, kind, kind, INT32, INT32)(arguments, options)
+def _text_or_bytes_rule(what: str, texts: int, *wanted: DataType) -> Rule:
+    """Typing rule of a function whose first arguments are texts, or all bytes; so is the result."""
+
+    def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+        kind = BYTES if {a.type for a in arguments[:texts]} - {NULL} == {BYTES} else STR
+        return _rule(what, kind, *[kind] * texts, *wanted)(arguments, options)
+
+    return rule
 
 
 def _template(source: str) -> Python:
@@ -108,8 +112,8 @@ def _substring(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> s
     return f"x_substring({text}, {start}, {length})"
 
 
-def substring(text: str, start: int, length: int) -> str:
-    """Return a substring as in Spark: positions count from 1 (0 means 1), or from the end if negative."""
+def substring(text: Any, start: int, length: int) -> Any:
+    """Return a part of a text or bytes. Positions count from 1 (0 means 1), or from the end if negative."""
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
     return text[max(begin, 0) : max(begin + length, 0)]
 
@@ -359,7 +363,12 @@ def no_element(number: int, count: int) -> Any:
     raise EvaluationError(f"there are {count} texts, and no number {number}")
 
 
+def octets(value: str | bytes) -> int:
+    return len(value.encode() if isinstance(value, str) else value)
+
+
 NAMES: dict[str, Any] = {
+    "x_octets": octets,
     "x_chr": character,
     "x_concat_ws": concat_ws,
     "x_find_in_set": find_in_set,
@@ -391,7 +400,7 @@ FUNCTIONS: tuple[Function, ...] = (
     StrictFunction("starts_with", _rule("starts_with", BOOL, STR, STR), _template("{0}.startswith({1})")),
     StrictFunction("ends_with", _rule("ends_with", BOOL, STR, STR), _template("{0}.endswith({1})")),
     StrictFunction("like", _like_rule, _like, fallible=_like_may_fail),
-    StrictFunction("substring", _rule("substring", STR, STR, INT32, INT32), _substring),
+    StrictFunction("substring", _text_or_bytes_rule("substring", 1, INT32, INT32), _substring),
     StrictFunction("replace", _rule("replace", STR, STR, STR, STR), _replace),
     StrictFunction(
         "split_part",
@@ -457,8 +466,8 @@ FUNCTIONS: tuple[Function, ...] = (
         "ord({0}[:1] or '\\0')",
     ),
     fixed("levenshtein", "Edit distance of two texts.", (STR, STR), INT32, "x_levenshtein({0}, {1})"),
-    fixed("octet_length", "Length in bytes, as UTF-8.", (STR,), INT32, "len({0}.encode())"),
-    fixed("bit_length", "Length in bits, as UTF-8.", (STR,), INT32, "(8 * len({0}.encode()))"),
+    fixed("octet_length", "Length in bytes, of text as UTF-8.", ((STR, BYTES),), INT32, "x_octets({0})"),
+    fixed("bit_length", "Length in bits, of text as UTF-8.", ((STR, BYTES),), INT32, "(8 * x_octets({0}))"),
     LazyFunction("concat_ws", _joined_rule, _joined),
     LazyFunction("elt", _chosen_rule, _chosen, fallible=True),
     fixed("left", "The first characters.", (STR, INT32), STR, "{0}[:max({1}, 0)]"),
@@ -471,7 +480,7 @@ FUNCTIONS: tuple[Function, ...] = (
             None,
             "x_overlay({0}, {1}, {2}, {3})",
         ),
-        rule=_overlay_rule,
+        rule=_text_or_bytes_rule("overlay", 2, INT32, INT32),
     ),
     dataclasses.replace(fixed("space", "That many blanks.", (INT32,), STR, ""), python=_repeat),
     fixed("chr", "Character with the number, modulo 256.", (INT64,), STR, "x_chr({0})"),

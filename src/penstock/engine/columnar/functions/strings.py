@@ -52,6 +52,8 @@ def _substring(call: CallTerm, arguments: Sequence[LoweredExpression]) -> Lowere
     start, count = (constant_value(a) for a in call.arguments[1:])
     if not isinstance(start, int) or not isinstance(count, int) or start < 1 or count < 0:
         raise NotLowered("substring() has a columnar form only for a constant start from 1 and a length")
+    if call.type != STR:
+        raise NotLowered("substring() of bytes has no columnar form")
     return LoweredExpression(arguments[0].value.str.slice(start - 1, count))
 
 
