@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -29,7 +29,7 @@ SECTIONS = {
     "Text": ("strings", "formatting"),
     "Regular expressions": ("regular_expressions",),
     "Bytes and encodings": ("encodings",),
-    "Dates and times": ("time", "calendar", "time_formats"),
+    "Dates and times": ("time", "calendar", "time_formats", "intervals"),
     "Lists": ("arrays",),
     "Maps": ("maps",),
     "Functions of elements and entries": ("higher_order",),
@@ -201,6 +201,7 @@ EXAMPLES = {
     "ltrim": "'  a'",
     "luhn_check": "'79927398713'",
     "make_date": "2024, 2, 29",
+    "make_dt_interval": "1, 2, 30, Decimal('4.5')",
     "make_timestamp": "2024, 2, 29, 12, 30, lit(Decimal('1.5'))",
     "make_valid_utf8": "b'ab\\xff'",
     "map": "'a', 1, 'b', 2",
@@ -373,7 +374,7 @@ def _shown(value: Any) -> str:
             return value.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
         case date():
             return value.isoformat()
-        case Decimal():
+        case Decimal() | timedelta():
             return str(value)
         case float():
             return repr(round(value, 6))  # the last digits depend on the machine's library

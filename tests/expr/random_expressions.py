@@ -42,6 +42,8 @@ from penstock.expr.types import (
     INT32,
     INT64,
     INTEGERS,
+    INTERVAL,
+    INTERVALS,
     STR,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -96,6 +98,8 @@ class Wide(NamedTuple):
     real_: Float32 | None
     local: TimestampNtz
     local_: TimestampNtz | None
+    span: timedelta
+    span_: timedelta | None
     inner: Inner
     inner_: Inner | None
     ns: list[int]
@@ -210,6 +214,19 @@ spans = st.one_of(
     st.sampled_from([timedelta(seconds=10), timedelta(hours=1), timedelta(days=1), timedelta(minutes=7)]),
     st.timedeltas(timedelta(microseconds=1), timedelta(days=400)),
 )
+intervals = st.one_of(
+    st.timedeltas(timedelta(days=-400), timedelta(days=400)),
+    st.sampled_from(
+        [
+            timedelta(),
+            timedelta(days=1),
+            timedelta(hours=-30),
+            timedelta(microseconds=-1),
+            timedelta(microseconds=MIN64),
+            timedelta(microseconds=MAX64),
+        ]
+    ),
+)
 inners = st.builds(Inner, int64s, st.none() | floats, strings)
 _VALUES = {
     "b": st.booleans(),
@@ -229,6 +246,7 @@ _VALUES = {
     "small": int16s,
     "real": float32s,
     "local": locals_,
+    "span": intervals,
     "inner": inners,
     "ns": st.lists(int64s, max_size=3),
     "xs": st.lists(st.none() | floats, max_size=3),
@@ -274,6 +292,7 @@ _LEAVES: dict[str, st.SearchStrategy[Expr]] = {
     "date": _columns("day", "day_") | _literals(dates),
     "timestamp": _columns("t", "t_") | _literals(timestamps),
     "timestamp_ntz": _columns("local", "local_") | locals_.map(lambda v: lit(v, TimestampNtz)),
+    "interval": _columns("span", "span_") | _literals(intervals),
 }
 KINDS = tuple(_LEAVES)
 _INTEGERS = ("int8", "int16", "int32", "int64")
@@ -281,7 +300,7 @@ _NUMBERS = (*_INTEGERS, "float32", "float", "decimal")
 _KIND_OF = {
     BOOL: "bool", **{each: str(each) for each in INTEGERS}, FLOAT32: "float32", FLOAT64: "float", STR: "str",
     BYTES: "bytes", DATE: "date",
-    TIMESTAMP: "timestamp", TIMESTAMP_NTZ: "timestamp_ntz",
+    TIMESTAMP: "timestamp", TIMESTAMP_NTZ: "timestamp_ntz", INTERVAL: "interval",
 }  # fmt: skip
 _FIXED: dict[str, list[FixedFunction]] = {}
 
@@ -676,6 +695,8 @@ class _Drawing:
             ).cast(Int32),
             lambda: self.tried_cast(INT32, d, "int8", "int64", "float", "decimal", "bool"),
             lambda: Column("number").cast(Int32),
+            lambda: self.of("interval", d).cast(self.pick(*INTERVALS)).cast(Int32),
+            lambda: Call("interval_part", (self.of("interval", d),), (self.pick(0, 0, 1, 2),)).cast(Int32),
             lambda: self.pick(Column("ns"), Column("xs_")).length(),
             lambda: self.texts(d).length(),
             lambda: F.size(self.list(d)),
@@ -690,6 +711,8 @@ class _Drawing:
             *self._arithmetic("int64", lambda: self.of("int32", d), d),
             *self._arithmetic("int64", lambda: self.draw(_SMALL), d),
             lambda: self.of("int64", d) // self.of("int64", d),
+            lambda: self.of("interval", d) // self.of("interval", d),
+            lambda: self.of("interval", d).cast(self.pick(*INTERVALS)).cast(int),
             lambda: self.of(self.pick(*_INTEGERS), d) // self.of(self.pick(*_INTEGERS), d),
             lambda: self.of("int64", d) // self.pick(3, 7, -2, MAX64),
             lambda: self.of(self.pick("int8", "int32", "float", "decimal", "bool", "timestamp"), d).cast(int),
@@ -780,6 +803,8 @@ class _Drawing:
                 self.of(self.pick("decimal", whole), d), self.pick(0, 1, 2, 7, -1, -2, -9)
             ),
             lambda: self.of(self.pick(*_INTEGERS, "decimal", "bool"), d).cast(target),
+            lambda: self.of("interval", d).cast(self.pick(*INTERVALS)).cast(target),
+            lambda: Call("interval_part", (self.of("interval", d),), (3,)),
             lambda: self.tried_cast(target, d, *_INTEGERS, "decimal", "bool"),
             lambda: Column("number").cast(target),
             lambda: (self.of("int32", 0) / 8).cast(target),
@@ -819,7 +844,7 @@ class _Drawing:
             ),
             lambda: text().split_part(self.pick(",", "", " ", "b,"), position()),
             lambda: self.of(
-                self.pick("bool", *_INTEGERS, "decimal", "date", "timestamp", "timestamp_ntz"), d
+                self.pick("bool", *_INTEGERS, "decimal", "date", "timestamp", "timestamp_ntz", "interval"), d
             ).cast(str),
             lambda: Call(self.pick("ltrim_of", "rtrim_of"), (text(), text())),
             lambda: ps.array(text(), lit(None), text()).cast(str),
@@ -869,15 +894,48 @@ class _Drawing:
             lambda: Call("timestampadd", (units, self.draw(_SMALL.map(lit)), self.of("timestamp_ntz", d))),
             lambda: self.of("timestamp_ntz", d) + self.draw(spans),
             lambda: self.of("timestamp_ntz", d) - self.draw(spans),
+            lambda: self.of("timestamp_ntz", d) - self.of("interval", d),
+            lambda: self.of("interval", d) + self.of("timestamp_ntz", d),
             lambda: self.of(self.pick("timestamp", "date"), d).cast(TIMESTAMP_NTZ),
             lambda: Column("number").cast(TIMESTAMP_NTZ),
             lambda: self.tried_cast(TIMESTAMP_NTZ, d, "timestamp", "date"),
             lambda: ps.coalesce(self.of("timestamp_ntz", d), self.of("date", d)),
         ]
 
+    def _interval(self, d: int) -> list[Any]:
+        times = ("date", "timestamp", "timestamp_ntz")
+
+        def span() -> Expr:
+            return self.of("interval", d)
+
+        def exact() -> Expr:
+            return self.of(self.pick(*_INTEGERS, "decimal"), d)
+
+        def factor() -> Expr:
+            number = self.of(self.pick(*_NUMBERS), d)
+            return number if self.draw(st.booleans()) else self.draw(_SMALL.map(lit))
+
+        return [
+            lambda: span() + span(),
+            lambda: span() - self.pick(span(), self.draw(spans)),
+            lambda: self.of(self.pick(*times), d) - self.of(self.pick(*times), d),
+            lambda: span() * factor(),
+            lambda: factor() * span(),
+            lambda: span() / factor(),
+            lambda: -span(),
+            lambda: abs(span()),
+            lambda: span().cast(self.pick(*INTERVALS)),
+            lambda: exact().cast(self.pick(*INTERVALS)),
+            lambda: Call("try_cast", (exact(),), (self.pick(*INTERVALS),)),
+            lambda: span().cast(self.pick(*INTERVALS)).cast(str).cast(INTERVAL),
+            lambda: Call(self.pick("try_add", "try_subtract"), (span(), span())),
+            lambda: Call(self.pick("try_multiply", "try_divide"), (span(), factor())),
+        ]
+
     def _date(self, d: int) -> list[Any]:
         return [
             lambda: self.of("date", d) + timedelta(days=self.draw(st.integers(-400, 400))),
+            lambda: self.of("date", d) + self.of("interval", d).cast(INTERVALS[0]),
             lambda: self.of("date", d).truncate(self.pick("week", "month", "quarter", "year")),
             lambda: self.of(self.pick("timestamp", "timestamp_ntz"), d).to_date(),
             lambda: Column("number").to_date(),
@@ -889,6 +947,11 @@ class _Drawing:
         return [
             lambda: self.of("timestamp", d) + self.draw(spans),
             lambda: self.of("timestamp", d) - self.draw(spans),
+            lambda: self.of(self.pick("timestamp", "date"), d) + self.of("interval", d),
+            lambda: self.of("timestamp", d) - self.of("interval", d),
+            lambda: Call(
+                self.pick("try_add", "try_subtract"), (self.of("timestamp", d), self.of("interval", d))
+            ),
             lambda: self.tried_cast(TIMESTAMP, d, "int64", "date", "str"),
             lambda: self.of("timestamp", d).tumble(self.draw(spans)),
             lambda: self.of("timestamp", d).truncate(self.pick(*units)),

@@ -35,12 +35,21 @@ OF_NUMBERS = {
     *("bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor"),
     *("abs", "add", "and", "array_contains", "array_position", "arrays_overlap", "bround", "ceil"),
     *("contains", "day", "day_of_week", "day_of_year", "days_since", "div", "divide", "ends_with"),
-    *("eq", "eq_null_safe", "exists", "floor", "forall", "ge", "gt", "hour", "is_nan"),
+    *("eq", "eq_null_safe", "exists", "floor", "forall", "ge", "gt", "hour", "interval_part", "is_nan"),
     *("is_not_null", "is_null", "le", "length", "like", "lt", "map_contains_key", "micros_since"),
     *("microsecond", "minute", "modulo", "month", "multiply", "ne", "negate", "not", "or"),
     *("pmod", "quarter", "round", "round_ceil", "round_floor", "second", "second_with_fraction"),
     *("seconds_since", "shift", "shiftleft", "shiftright", "shiftrightunsigned", "starts_with"),
-    *("subtract", "to_number", "truncate", "try_add", "try_divide", "try_modulo", "try_multiply"),
+    *(
+        "make_dt_interval",
+        "subtract",
+        "to_number",
+        "truncate",
+        "try_add",
+        "try_divide",
+        "try_modulo",
+        "try_multiply",
+    ),
     *("try_subtract", "try_to_number", "tumble", "weekday", "year"),
 }
 """They make numbers, times and truth."""

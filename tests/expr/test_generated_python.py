@@ -44,6 +44,7 @@ from penstock.expr.types import (
     DATE,
     FLOAT64,
     INT64,
+    INTERVAL,
     STR,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -464,6 +465,7 @@ _CONSTANTS: dict[DataType, object] = {
     BYTES: b"a",
     DATE: date(2001, 9, 11),
     TIMESTAMP: NOON,
+    INTERVAL: timedelta(hours=1),
     ANY: 7,
 }
 _LISTS, _PAIRS, _MAPS = ListType(FLOAT64), StructType((Field("x", FLOAT64),)), MapType(FLOAT64, STR, True)
@@ -502,6 +504,7 @@ _OPTIONS: dict[str, tuple[object, ...]] = {
     "from_json": ([ListType(INT64), "PERMISSIVE"], [StructType((Field("a", STR),)), "FAILFAST"]),
     "mask": (["X", None, "n", "-"],),
     "struct": (("x",),),
+    "interval_part": (0, 3),
     "shift": (timedelta(hours=1),),
     "tumble": (timedelta(hours=1),),
     "truncate": ("hour",),

@@ -47,7 +47,7 @@ _WRONG: dict[str, Callable[[], Any]] = {
     "brackets forgotten": lambda: (col.id == 1) & (col.price),
     "not of a number": lambda: ~col.id,
     "whole division of floats": lambda: col.price // 2,
-    "difference of timestamps": lambda: col.at - col.at,
+    "sum of timestamps": lambda: col.at + col.at,
     "hours on a date": lambda: col.at.to_date() + timedelta(hours=1),
     "upper of a number": lambda: col.id.upper(),
     "length of a number": lambda: col.id.length(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import singledispatch
 from typing import Any
@@ -19,6 +19,7 @@ from penstock.expr.types import (
     FLOAT32,
     FLOAT64,
     INTEGERS,
+    INTERVAL,
     STR,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -31,6 +32,7 @@ from penstock.expr.types import (
     Float32Type,
     Float64Type,
     IntegerType,
+    IntervalType,
     ListType,
     MapType,
     Schema,
@@ -43,7 +45,7 @@ from penstock.expr.types import (
 
 _DECIMALS = [DecimalType(), DecimalType(5, 2), DecimalType(38, 0), DecimalType(38, 38)]
 _PLAIN = st.sampled_from(
-    [BOOL, *INTEGERS, FLOAT32, FLOAT64, STR, BYTES, DATE, TIMESTAMP, TIMESTAMP_NTZ, *_DECIMALS]
+    [BOOL, *INTEGERS, FLOAT32, FLOAT64, STR, BYTES, DATE, TIMESTAMP, TIMESTAMP_NTZ, INTERVAL, *_DECIMALS]
 )
 
 
@@ -126,6 +128,12 @@ def _(type_: TimestampType) -> st.SearchStrategy[Any]:
 @values.register
 def _(type_: TimestampNtzType) -> st.SearchStrategy[Any]:
     return st.datetimes().map(lambda at: at.replace(fold=0)) | st.sampled_from([datetime.min, datetime.max])
+
+
+@values.register
+def _(type_: IntervalType) -> st.SearchStrategy[Any]:
+    extremes = [timedelta(microseconds=2**63 - 1), timedelta(microseconds=-(2**63))]
+    return st.timedeltas(-timedelta(days=9_999), timedelta(days=9_999)) | st.sampled_from(extremes)
 
 
 @values.register

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -350,6 +350,32 @@ def test_delta_and_postgresql_get_what_differs_too(postgres: Postgres) -> None:
     for name, sink in to.items():
         assert held(sink, graph.nodes[graph.sinks[name]].schema) == expected, name
     postgres.query("drop schema adopted cascade")
+
+
+class Lasting(NamedTuple):
+    id: int
+    span: timedelta | None
+    spans: list[timedelta] | None
+
+
+def test_intervals_in_postgresql_are_known_again(postgres: Postgres) -> None:
+    postgres.query("create schema lasting")
+    to: dict[str, Any] = {
+        "pg_now": PostgresTable(postgres.url, "now", "id", "lasting"),
+        "pg_log": PostgresChangelog(postgres.url, "log", "lasting"),
+    }
+    flow = Flow("copies")
+    rows = flow.table("sales", Lasting)
+    for name in to:
+        flow.sink(name, rows)
+    longest, shortest = timedelta(days=106_751_991), timedelta(days=-400, microseconds=1)
+    given = [Lasting(1, None, None), Lasting(2, longest, [shortest]), Lasting(3, shortest, [])]
+    run(given, flow, to=to)
+    shutil.rmtree("state")
+    assert adopted(given, flow, to).changes_out == 0
+    shutil.rmtree("state")
+    assert adopted(given[1:], flow, to).changes_out == 2
+    postgres.query("drop schema lasting cascade")
 
 
 @pytest.mark.parametrize("step", ["_prepare_differences", "_commit", "_exchange", "held_back_by"])

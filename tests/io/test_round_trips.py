@@ -18,7 +18,17 @@ import pyarrow.parquet as pq
 from hypothesis import given
 
 from penstock.expr.code_runtime import NAN
-from penstock.expr.types import DataType, DecimalType, FloatingType, ListType, MapType, Schema, StructType
+from penstock.expr.functions.intervals import to_text
+from penstock.expr.types import (
+    DataType,
+    DecimalType,
+    FloatingType,
+    IntervalType,
+    ListType,
+    MapType,
+    Schema,
+    StructType,
+)
 from penstock.io import CsvFiles, Feed, JsonFiles, ParquetFiles
 from penstock.io.arrow import read_part, rows_to_table, table_to_rows, write_part
 from tests.io.feeds import read
@@ -77,7 +87,7 @@ def _wider(arrow: pa.DataType) -> pa.DataType:
         return pa.large_string()
     if pa.types.is_binary(arrow):
         return pa.large_binary()
-    if pa.types.is_int32(arrow):
+    if pa.types.is_int32(arrow) or pa.types.is_duration(arrow):
         return pa.int64()
     if pa.types.is_list(arrow):
         return pa.large_list(_wider(arrow.value_type))
@@ -93,6 +103,8 @@ def as_json(type_: DataType, value: Any) -> Any:
     """A value as a user would write it in JSON."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
+    if isinstance(type_, IntervalType):
+        return to_text(value, type_.first, type_.last)
     return value.isoformat() if isinstance(value, date | datetime) else value
 
 
@@ -150,4 +162,6 @@ def test_rows_survive_csv(drawn: tuple[Schema, Rows]) -> None:
 def as_csv(type_: DataType, value: Any) -> str:
     if isinstance(type_, FloatingType) and not math.isfinite(value):
         return json.dumps(value)  # NaN, Infinity, -Infinity
+    if isinstance(type_, IntervalType):
+        return to_text(value, type_.first, type_.last)
     return value.isoformat() if isinstance(value, date | datetime) else str(value)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -21,7 +21,7 @@ from penstock.state.codec import Exact
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases, cuts
 
-PLAIN = (bool, int, float, str, bytes, Decimal, date, datetime)
+PLAIN = (bool, int, float, str, bytes, Decimal, date, datetime, timedelta)
 
 
 def stored(value: Any) -> Any:

@@ -7,19 +7,21 @@ fails on a row, whatever its values: what fails has tests of its own.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from hypothesis import strategies as st
 
 from penstock.expr.constructors import coalesce, left, lit, right, when
 from penstock.expr.tree import Column, Expr, Ordering
-from penstock.expr.types import BOOL, FLOAT64, INT64, STR, DataType, Schema
+from penstock.expr.types import BOOL, FLOAT64, INT64, INTERVAL, STR, DataType, Schema
 
 _CONSTANTS: dict[DataType, tuple[Any, ...]] = {
     BOOL: (True, False),
     INT64: (-1, 0, 1, 2),
     FLOAT64: (0.0, 0.1, -1.5, float("nan")),
     STR: ("", "a", "ä"),
+    INTERVAL: (timedelta(), timedelta(days=1), timedelta(hours=-1)),
 }
 
 
@@ -59,6 +61,8 @@ def expressions(draw: st.DrawFn, schema: Schema, type_: DataType, depth: int = 2
         return _number(draw, some, choice) if choice < 6 else some(STR).length()
     if type_ == FLOAT64:
         return _number(draw, some, choice) if choice < 6 else some(INT64).cast(float)
+    if type_ == INTERVAL:
+        return some() + some() if choice < 5 else some() - some() if choice < 7 else -some()
     return some().upper() if choice < 5 else some() + some()
 
 

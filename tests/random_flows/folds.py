@@ -7,7 +7,17 @@ from typing import Any
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.expr.types import BOOL, FLOAT32, FLOAT64, INTEGERS, STR, TIMESTAMP, TIMESTAMP_NTZ, DecimalType
+from penstock.expr.types import (
+    BOOL,
+    FLOAT32,
+    FLOAT64,
+    INTEGERS,
+    INTERVAL,
+    STR,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DecimalType,
+)
 from penstock.lattice import Max, Min
 from tests.random_flows.grow import Grow, Grown
 
@@ -38,7 +48,7 @@ def _fold_keyed(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
 
 
 def _lattice(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
-    ordered = (BOOL, FLOAT32, FLOAT64, *INTEGERS, STR, TIMESTAMP, TIMESTAMP_NTZ)
+    ordered = (BOOL, FLOAT32, FLOAT64, *INTEGERS, INTERVAL, STR, TIMESTAMP, TIMESTAMP_NTZ)
     values = [f.name for f in one.schema.fields if f.type in ordered or isinstance(f.type, DecimalType)]
     if not one.append or not values:
         return None

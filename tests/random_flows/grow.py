@@ -23,6 +23,7 @@ from penstock.expr.types import (
     INT32,
     INT64,
     INTEGERS,
+    INTERVAL,
     STR,
     TIMESTAMP,
     DataType,
@@ -226,7 +227,7 @@ def distances_of(type: DataType) -> Sequence[Any] | None:
         return (1, Decimal("0.5"))
     of_time = (timedelta(hours=6), timedelta(days=1), timedelta(days=400), Months(1), Months(7))
     numbers: dict[DataType, Sequence[Any]] = {INT32: (1,), INT64: (1,), FLOAT64: (1, 0.1)}
-    return {**numbers, DATE: (1, *of_time), TIMESTAMP: of_time}.get(type)
+    return {**numbers, DATE: (1, *of_time), TIMESTAMP: of_time, INTERVAL: of_time[:2]}.get(type)
 
 
 @st.composite
@@ -289,6 +290,9 @@ def aggregates(draw: st.DrawFn, schema: Schema) -> Aggregation:
         choices += [ps.sum(expr, distinct=True), ps.mean(expr, distinct=True), ps.median(expr)]
         moment = draw(st.sampled_from(Moment))
         choices += [Moments(moment, *(expr,) * variables_of(degrees_of(moment)))] * 2
+    if type_ == INTERVAL:
+        choices += [ps.median(expr), ps.percentile(expr, 0.3)]
+        choices += [total(expr, distinct=draw(st.booleans())) for total in (ps.sum, ps.mean)] * 3
     if type_ in (*INTEGERS, FLOAT64):
         choices += [ps.histogram_numeric(expr, draw(st.integers(2, 4)), distinct=draw(st.booleans()))]
     if type_ in INTEGERS:

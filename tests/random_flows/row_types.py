@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ _RARE: tuple[Any, ...] = (
     Int16,
     Int32,
     TimestampNtz,
+    timedelta,
     Float32,
     Nested,
     list[int],

@@ -143,6 +143,7 @@ def test_hostile_bytes_decode_or_are_refused(data: bytes) -> None:
         b"\x01\x02",
         b"\x81\x80\x01",
         msgpack.packb(msgpack.ExtType(9, b"x")),
+        msgpack.packb(msgpack.ExtType(10, b"x")),
         msgpack.packb(msgpack.ExtType(2, b"1e9999999999x")),
         msgpack.packb(msgpack.ExtType(3, b"\xff\xff\xff\xff")),
         msgpack.packb(msgpack.ExtType(4, b"\x7f" * 8)),
@@ -156,6 +157,12 @@ def test_bytes_not_made_here_are_refused(data: bytes) -> None:
 
 @pytest.mark.parametrize("value", [datetime(2001, 1, 1), datetime.min, datetime.max])
 def test_times_without_a_zone_come_back_as_they_are(value: datetime) -> None:
+    assert decode(value_encoder()((value,))) == (value,)
+
+
+@pytest.mark.parametrize("micros", [0, -1, 2**63 - 1, -(2**63)])
+def test_spans_of_time_come_back_as_they_are(micros: int) -> None:
+    value = timedelta(microseconds=micros)
     assert decode(value_encoder()((value,))) == (value,)
 
 

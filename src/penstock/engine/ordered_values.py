@@ -14,6 +14,7 @@ from typing import Any
 from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import EPOCH, NAN, float32
 from penstock.expr.decimal_arithmetic import DecimalSpec, round_to_scale
+from penstock.expr.functions.intervals import micros_of, of_micros
 from penstock.expr.types import (
     DataType,
     DateType,
@@ -152,9 +153,17 @@ def percentiles(
     return tuple(map(one, at)) if isinstance(at, tuple) else one(at)
 
 
-def interpolate(at_place: Callable[[int], Any], place: float) -> float:
+def interpolate(at_place: Callable[[int], Any], place: float) -> float | timedelta:
     """Interpolate between the values before and behind a place, as Spark does."""
     before, behind = at_place(floor(place)), at_place(ceil(place))
+    if isinstance(before, timedelta):
+        # Spark cuts a fraction of a microsecond, and what its floats have beyond the longest interval.
+        micros = _between(micros_of(before), micros_of(behind), place)
+        return of_micros(max(-(2**63), min(int(micros), 2**63 - 1)))
+    return _between(before, behind, place)
+
+
+def _between(before: Any, behind: Any, place: float) -> float:
     least = float(before)
     if before == behind:
         return least

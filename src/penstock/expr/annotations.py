@@ -7,7 +7,7 @@ import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, TypeAlias, cast
 
@@ -21,6 +21,8 @@ from penstock.expr.types import (
     FLOAT64,
     INT64,
     INTEGERS,
+    INTERVAL,
+    INTERVALS,
     STR,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -55,6 +57,7 @@ _PLAIN: dict[object, DataType] = {
     bytes: BYTES,
     date: DATE,
     datetime: TIMESTAMP,
+    timedelta: INTERVAL,
     object: ANY,
     Any: ANY,
 }
@@ -70,6 +73,8 @@ _NAMES: dict[str, DataType] = {
     "date": DATE,
     "timestamp": TIMESTAMP,
     "timestamp_ntz": TIMESTAMP_NTZ,
+    "interval": INTERVAL,
+    **{str(each): each for each in INTERVALS},
     "any": ANY,
 }
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\)")
@@ -197,7 +202,7 @@ def _unknown(what: str, name: str) -> UnknownRowType:
         f"{what} (column {name!r})" if name else what,
         where=[SourceLocation.of_caller()],
         why="Columns are bool, int, Int8, Int16, Int32, float, Float32, Decimal, str, bytes, date,\n"
-        "datetime, TimestampNtz, lists of these, maps (dict[str, int]),\n"
+        "datetime, TimestampNtz, timedelta, lists of these, maps (dict[str, int]),\n"
         "and nested NamedTuples or dataclasses.",
         fix="for a null write `T | None`; for digits `Annotated[Decimal, DecimalType(12, 2)]`",
     )

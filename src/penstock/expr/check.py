@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from decimal import Decimal
 from functools import singledispatch
 from typing import cast
@@ -14,6 +15,7 @@ from penstock.expr.expression_text import constant_text
 from penstock.expr.function_bases import HigherOrderFunction, may_raise
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.functions.casts import CAST
+from penstock.expr.functions.intervals import cut
 from penstock.expr.lambdas import is_lambda
 from penstock.expr.literals import canonical_constant, fit_number, literal_type
 from penstock.expr.tree import Call, Column, Expr, Literal
@@ -26,6 +28,7 @@ from penstock.expr.types import (
     Float32Type,
     Float64Type,
     FloatingType,
+    IntervalType,
     Schema,
     holds_maps,
 )
@@ -250,6 +253,8 @@ def _as_constant(term: LiteralTerm, wanted: DataType) -> LiteralTerm | None:
     """Convert a constant to type `wanted`, or return None if that changes its value."""
     if term.value is None or term.type == wanted:
         return replace(term, type=wanted, adapts=False)
+    if isinstance(wanted, IntervalType) and isinstance(term.value, timedelta):
+        return LiteralTerm(wanted, False, term.value) if cut(term.value, wanted.last) == term.value else None
     value = fit_number(term.value, wanted)
     if value is not None:
         return LiteralTerm(wanted, False, value)

@@ -14,7 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from penstock.errors import EvaluationError
-from penstock.expr.types import FLOAT64, STR, TIMESTAMP, TIMESTAMP_NTZ, DataType, DecimalType, IntegerType
+from penstock.expr.types import (
+    FLOAT64,
+    INTERVAL,
+    STR,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+    DecimalType,
+    IntegerType,
+    IntervalType,
+)
 from penstock.expr.typing_rules import (
     NULL,
     Arguments,
@@ -147,13 +157,14 @@ class StrictFunction(Function):
               `Emitter.name_value` binds one that is used twice.
     fallible: whether it can raise for some row, for all calls or for a given one.
     keeps_nan: whether floats in the result are as canonical as those of the arguments.
-    last_first: whether the last argument is evaluated first (Spark checks divisors first).
+    last_first: whether the last argument is evaluated first (Spark checks divisors of numbers first), for all
+        calls or for a given one.
     """
 
     python: Callable[[Emitter, CallTerm, tuple[str, ...]], str]
     fallible: bool | Callable[[CallTerm], bool] = False
     keeps_nan: bool = False
-    last_first: bool = False
+    last_first: bool | Callable[[CallTerm], bool] = False
     nullable: bool | Callable[[CallTerm], bool] = False
 
 
@@ -267,6 +278,8 @@ def fitting_type(name: str, found: DataType, parameter: Parameter) -> DataType:
             return next((width for width in widths if width.bits >= found.bits), widths[-1])
         if want == TIMESTAMP and found == TIMESTAMP_NTZ:
             return TIMESTAMP
+        if want == INTERVAL and isinstance(found, IntervalType):
+            return INTERVAL
         if (want == FLOAT64 or isinstance(want, DecimalType)) and is_number(found):
             assert isinstance(want, DataType)
             return want
@@ -300,9 +313,14 @@ class HigherOrderFunction(LazyFunction):
     most_variables: int = field(default=2, kw_only=True)
 
 
+def holds_for(fact: bool | Callable[[CallTerm], bool], call: CallTerm) -> bool:
+    """Return whether a fact of a function, for all calls or for a given one, holds for a call."""
+    return fact if isinstance(fact, bool) else fact(call)
+
+
 def may_raise(term: Term) -> bool:
     """Return whether evaluating a term can raise for some row: overflow, division by zero, a bad cast."""
     if not isinstance(term, CallTerm):
         return False
     own = term.function.fallible if isinstance(term.function, StrictFunction | LazyFunction) else False
-    return (own if isinstance(own, bool) else own(term)) or any(may_raise(a) for a in term.arguments)
+    return holds_for(own, term) or any(may_raise(a) for a in term.arguments)

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from penstock.expr.code_runtime import EPOCH
+from penstock.expr.functions.intervals import to_text
 from penstock.expr.json_reader import JsonReader, Token
 from penstock.expr.text_casts import of_bool, of_float, of_float32
 from penstock.expr.types import (
@@ -24,6 +25,7 @@ from penstock.expr.types import (
     DecimalType,
     Float32Type,
     Float64Type,
+    IntervalType,
     ListType,
     MapType,
     StrType,
@@ -161,6 +163,8 @@ def value_writer(type: DataType) -> _ToText | None:
             name, each = _NAMES.get(key.__class__), value_writer(value)
             return None if name is None or each is None else _map_writer(name, each)
         case _:
+            if isinstance(type, IntervalType):
+                return lambda value: quoted(to_text(value, type.first, type.last))
             return _WRITERS.get(type.__class__)
 
 

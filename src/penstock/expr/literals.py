@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 from penstock.expr.code_runtime import NAN
@@ -12,6 +12,7 @@ from penstock.expr.types import (
     DATE,
     FLOAT64,
     INT64,
+    INTERVAL,
     STR,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -29,15 +30,19 @@ _TYPES: dict[type, DataType] = {
     bytes: BYTES,
     date: DATE,
     datetime: TIMESTAMP,
+    timedelta: INTERVAL,
     type(None): NULL,
 }
 _MAX_PRECISION = 38
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def literal_type(value: object) -> DataType | None:
     """Return the type of a constant, or None if it has none."""
     if isinstance(value, datetime) and value.utcoffset() is None:
         return TIMESTAMP_NTZ
+    if isinstance(value, timedelta) and not -(2**63) <= value // _MICROSECOND < 2**63:
+        return None
     for cls in type(value).__mro__:
         if cls in _TYPES:
             return _TYPES[cls]
@@ -83,6 +88,8 @@ def canonical_constant(value: object) -> object:
         if value.utcoffset() is None:
             return datetime.combine(value.date(), value.time().replace(fold=0))
         return value.astimezone(UTC)
+    if isinstance(value, timedelta):
+        return timedelta(value.days, value.seconds, value.microseconds)
     if isinstance(value, Decimal):
         type = _decimal_type(value)
         return value if type is None else Decimal(f"{value if value else abs(value):.{type.scale}f}")

@@ -24,6 +24,7 @@ from penstock.expr.function_bases import (
     GuardedSource,
     LazyFunction,
     StrictFunction,
+    holds_for,
     is_bounded,
     may_raise,
 )
@@ -155,7 +156,7 @@ class PythonEmitter(Emitter):
             return self._guarded(term, self._sized(function.name, function.python(self, term)))
         assert isinstance(function, StrictFunction)
         codes = [self.code(a) for a in term.arguments]
-        step = -1 if function.last_first else 1
+        step = -1 if holds_for(function.last_first, term) else 1
         sources, guards = self._joined(term.arguments[::step], codes[::step])
         if "None" in guards:
             # An operand is the constant null, so the others are never used.
@@ -164,8 +165,7 @@ class PythonEmitter(Emitter):
             function.name, GuardedSource(function.python(self, term, sources[::step]))
         ).source
         canonical = not is_float(term.type) or (function.keeps_nan and all(c.canonical for c in codes))
-        nullable = function.nullable
-        if nullable if isinstance(nullable, bool) else nullable(term):
+        if holds_for(function.nullable, term):
             first, source = self.name_value(source)
             guards = (*guards, first)
         return GuardedSource(source, guards, canonical)

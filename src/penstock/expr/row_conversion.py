@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import singledispatch
 from typing import Any, cast
@@ -33,6 +33,7 @@ from penstock.expr.types import (
     Float64Type,
     FloatingType,
     IntegerType,
+    IntervalType,
     Schema,
     StrType,
     TimestampNtzType,
@@ -71,6 +72,7 @@ def from_user(
         "x_f32": float32,
         "utc": UTC,
         "datetime": datetime,
+        "timedelta": timedelta,
         "Decimal": Decimal,
         "date": date,
         "plain": PLAIN,
@@ -242,6 +244,12 @@ def _date(type: DateType, v: str) -> str:
 @_exact.register(TimestampNtzType)
 def _timestamp_ntz(type: TimestampNtzType, v: str) -> str:
     return f"type({v}) is datetime and {v}.tzinfo is None and not {v}.fold"
+
+
+@_exact.register(IntervalType)
+def _interval(type: IntervalType, v: str) -> str:
+    # So many days are within 64 bits of microseconds; others are checked one by one.
+    return f"type({v}) is timedelta and {type.last} == 3 and -100000000 < {v}.days < 100000000"
 
 
 @_exact.register(TimestampType)

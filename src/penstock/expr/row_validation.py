@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import singledispatch
 from typing import Any, cast
@@ -24,6 +24,7 @@ from penstock.expr.types import (
     Float32Type,
     Float64Type,
     IntegerType,
+    IntervalType,
     ListType,
     MapType,
     Schema,
@@ -298,6 +299,21 @@ def _timestamp_ntz(type: TimestampNtzType, value: object) -> object:
     if value.tzinfo is not None:
         raise _Refused("It has a time zone: convert it to the zone that is meant, and .replace(tzinfo=None).")
     return datetime.combine(value.date(), value.time().replace(fold=0))
+
+
+@_convert.register(IntervalType)
+def _interval(type: IntervalType, value: object) -> object:
+    if not isinstance(value, timedelta):
+        raise _Refused
+    whole = timedelta(value.days, value.seconds, value.microseconds)
+    if not -(2**63) <= whole // _MICROSECOND < 2**63:
+        raise _Refused("It does not fit 64 bits of microseconds.")
+    if whole % timedelta(seconds=(86_400, 3_600, 60, 0)[type.last], microseconds=type.last == 3):
+        raise _Refused("It has a part that is less than the least unit of the column.")
+    return whole
+
+
+_MICROSECOND = timedelta(microseconds=1)
 
 
 @_convert.register(StructType)

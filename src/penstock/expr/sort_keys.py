@@ -18,6 +18,7 @@ from penstock.expr.types import (
     DecimalType,
     FloatingType,
     IntegerType,
+    IntervalType,
     ListType,
     MapType,
     StructType,
@@ -116,6 +117,11 @@ def _(type: DateType) -> Key:
 @_reversed.register(TimestampType)
 def _(type: TimestampType) -> Key:
     return lambda value: _LAST_MOMENT - value
+
+
+@_reversed.register(IntervalType)
+def _(type: IntervalType) -> Key:
+    return neg
 
 
 @_reversed.register(TimestampNtzType)

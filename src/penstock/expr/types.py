@@ -136,6 +136,22 @@ class TimestampNtzType(DataType):
         return "timestamp_ntz"
 
 
+@dataclass(frozen=True, slots=True)
+class IntervalType(DataType):
+    """Column type of `datetime.timedelta` values, to the microsecond, within 2**63 of them.
+
+    It is Spark's day-time interval. first, last: its greatest and its least unit (0 is days, 3 is seconds),
+    by which it is written as text; casts cut what is less.
+    """
+
+    first: int = 0
+    last: int = 3
+
+    def __str__(self) -> str:
+        first, last = (("day", "hour", "minute", "second")[at] for at in (self.first, self.last))
+        return f"interval {first}" if first == last else f"interval {first} to {last}"
+
+
 class AnyType(DataType):
     """Column type of any hashable Python values, passed through unchanged (annotated `object` or `Any`).
 
@@ -244,6 +260,8 @@ BYTES = BytesType()
 DATE = DateType()
 TIMESTAMP = TimestampType()
 TIMESTAMP_NTZ = TimestampNtzType()
+INTERVAL = IntervalType()
+INTERVALS = tuple(IntervalType(first, last) for first in range(4) for last in range(first, 4))
 ANY = AnyType()
 
 
@@ -263,6 +281,11 @@ def parts_of(data_type: DataType) -> tuple[DataType, ...]:
 def holds_any(data_type: DataType) -> bool:
     """Return whether values of a type are arbitrary Python objects or contain them."""
     return isinstance(data_type, AnyType) or any(map(holds_any, parts_of(data_type)))
+
+
+def holds_intervals(data_type: DataType) -> bool:
+    """Return whether values of a type are intervals or contain them."""
+    return isinstance(data_type, IntervalType) or any(map(holds_intervals, parts_of(data_type)))
 
 
 def holds_maps(data_type: DataType) -> bool:

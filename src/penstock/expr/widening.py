@@ -24,6 +24,7 @@ from penstock.expr.types import (
     Field,
     FloatingType,
     IntegerType,
+    IntervalType,
     ListType,
     MapType,
     StructType,
@@ -89,6 +90,8 @@ def wider_type(a: DataType, b: DataType) -> DataType:
         return _wider_number(a, b)
     if a in _TIMES and b in _TIMES:
         return max(a, b, key=_TIMES.index)
+    if isinstance(a, IntervalType) and isinstance(b, IntervalType):
+        return IntervalType(min(a.first, b.first), max(a.last, b.last))
     nested = _with_nulls_of_both(a, b)
     if nested is not None:
         return nested

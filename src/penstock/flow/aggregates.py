@@ -17,9 +17,11 @@ from penstock.expr.tree import operand
 from penstock.expr.types import (
     FLOAT64,
     INT64,
+    INTERVAL,
     DataType,
     DecimalType,
     Field,
+    IntervalType,
     ListType,
     Schema,
 )
@@ -91,6 +93,14 @@ def number_field(function: str, expr: Expr, schema: Schema) -> Field:
     return Field("", typed.type, typed.nullable)
 
 
+def summed_field(function: str, expr: Expr, schema: Schema) -> Field:
+    """Return the type of an argument that is a number or an interval. Raises `WrongType` for others."""
+    typed = check(expr, schema)
+    if isinstance(typed.type, IntervalType):
+        return Field("", typed.type, typed.nullable)
+    return number_field(function, expr, schema)
+
+
 @dataclass(frozen=True, slots=True)
 class Count(Aggregation):
     """Number of rows of the group, or of those with a non-null `expr`."""
@@ -114,7 +124,7 @@ class Sum(_OfValues):
     __slots__ = ()
 
     def field(self, name: str, schema: Schema) -> Field:
-        number = number_field("sum", self.expr, schema)
+        number = summed_field("sum", self.expr, schema)
         return Field(name, _sum_type(number.type), number.nullable)
 
 
@@ -123,6 +133,8 @@ def _at_most(value: int, bound: int) -> int:
 
 
 def _sum_type(argument: DataType) -> DataType:
+    if isinstance(argument, IntervalType):
+        return argument
     if isinstance(argument, DecimalType):
         return decimal_sum_type(argument)
     return FLOAT64 if is_float(argument) else INT64
@@ -145,7 +157,9 @@ class Mean(_OfValues):
     __slots__ = ()
 
     def field(self, name: str, schema: Schema) -> Field:
-        number = number_field("mean", self.expr, schema)
+        number = summed_field("mean", self.expr, schema)
+        if isinstance(number.type, IntervalType):
+            return Field(name, INTERVAL, number.nullable)
         result = decimal_mean_type(number.type) if isinstance(number.type, DecimalType) else FLOAT64
         return Field(name, result, number.nullable)
 

@@ -16,6 +16,7 @@ from penstock.expr.check import check, check_ordered
 from penstock.expr.tree import Expr, Ordering
 from penstock.expr.types import (
     FLOAT64,
+    INTERVAL,
     STR,
     DateType,
     DecimalType,
@@ -23,13 +24,14 @@ from penstock.expr.types import (
     Float32Type,
     Float64Type,
     IntegerType,
+    IntervalType,
     ListType,
     StructType,
     TimestampNtzType,
     TimestampType,
 )
 from penstock.expr.widening import is_integer
-from penstock.flow.aggregates import Aggregation, number_field, of_distinct
+from penstock.flow.aggregates import Aggregation, of_distinct, summed_field
 from penstock.flow.window_functions import orderings_of
 
 if TYPE_CHECKING:
@@ -41,7 +43,8 @@ class Percentile(Aggregation):
     """Value below which a part of the values lies, or a list of them; null if there are no values.
 
     at:         the part, from 0 to 1; several make a list.
-    discrete:   the first value that so many do not exceed, of its own type; else interpolated, as a float.
+    discrete:   the first value that so many do not exceed, of its own type; else interpolated, as a float or
+                an interval.
     descending: count from the greatest value.
     frequency:  how often the value of a row counts, an integer from 0 on; 1 by default.
     """
@@ -57,7 +60,7 @@ class Percentile(Aggregation):
 
     def field(self, name: str, schema: Schema) -> Field:
         check_parts(self.at if isinstance(self.at, tuple) else (self.at,))
-        each: DataType = FLOAT64
+        each: DataType
         counted = None if self.frequency is None else check(self.frequency, schema)
         if counted is not None and not is_integer(counted.type):
             raise WrongType(
@@ -69,7 +72,9 @@ class Percentile(Aggregation):
             typed = check_ordered(self.expr, schema)
             each, nullable = typed.type, typed.nullable
         else:
-            nullable = number_field("percentile", self.expr, schema).nullable
+            summed = summed_field("percentile", self.expr, schema)
+            each = INTERVAL if isinstance(summed.type, IntervalType) else FLOAT64
+            nullable = summed.nullable
         # Rows that do not count may be all that there are.
         nullable = nullable or counted is not None
         return Field(name, ListType(each, False) if isinstance(self.at, tuple) else each, nullable)

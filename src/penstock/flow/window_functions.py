@@ -27,6 +27,7 @@ from penstock.expr.types import (
     Float32Type,
     Float64Type,
     IntegerType,
+    IntervalType,
     TimestampNtzType,
 )
 from penstock.expr.types import TimestampType as _TimestampType
@@ -222,6 +223,7 @@ _OFFSETS: tuple[tuple[tuple[type[DataType], ...], tuple[type, ...]], ...] = (
     ((DecimalType,), (int, Decimal)),
     ((DateType,), (int, timedelta, Months)),
     ((_TimestampType, TimestampNtzType), (timedelta, Months)),
+    ((IntervalType,), (timedelta,)),
 )
 
 
@@ -254,7 +256,7 @@ def _check_frame(frame: Frame, by: Sequence[Ordering], schema: Schema) -> None:
             raise WrongType(
                 f"a frame is a range of {type_}, {frame}",
                 where=where,
-                fix="give numbers for numbers, days for dates, timedelta for timestamps",
+                fix="give numbers for numbers, days for dates, timedelta for timestamps and intervals",
             )
         if len({isinstance(bound, Months) for bound in bounds if bound}) > 1:
             raise WrongType(f"a frame measures months and days, {frame}", where=where, fix="give one of them")

@@ -73,7 +73,7 @@ def _refuse(value: object) -> None:
 
 
 _msgpack: Any = msgpack
-_BIG_INT, _DECIMAL, _DATE, _SET, _EXACTLY, _NAIVE, _ERASABLE = 1, 2, 3, 5, 6, 7, 8
+_BIG_INT, _DECIMAL, _DATE, _SET, _EXACTLY, _NAIVE, _ERASABLE, _SPAN = 1, 2, 3, 5, 6, 7, 8, 9
 _EXACT = Context(prec=1000)
 _START, _MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)
 _DEEPEST = 16
@@ -114,6 +114,8 @@ def _extension(value: object, depth: int = 0) -> Any:
             return _ext_type((_NAIVE, ((value - _START) // _MICROSECOND).to_bytes(8, "big", signed=True)))
         case date():
             return _day(value)
+        case timedelta():
+            return _ext_type((_SPAN, (value // _MICROSECOND).to_bytes(8, "big", signed=True)))
         case frozenset():
             below = partial(_extension, depth=depth + 1)
             return _ext_type((_SET, _members(cast("frozenset[object]", value), below)))
@@ -168,6 +170,8 @@ def _value_of(depth: int, code: int, data: bytes) -> object:
         return date.fromordinal(int.from_bytes(data, "big"))
     if code == _NAIVE:
         return _START + timedelta(0, 0, int.from_bytes(data, "big", signed=True))
+    if code == _SPAN and len(data) == 8:
+        return timedelta(0, 0, int.from_bytes(data, "big", signed=True))
     if code == _SET:
         members = _msgpack.Unpacker(**_unpacking(depth + 1), max_buffer_size=max(1, len(data)))
         members.feed(data)

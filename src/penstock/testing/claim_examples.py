@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import singledispatch
 from itertools import pairwise
 from random import Random
@@ -24,6 +24,7 @@ from penstock.expr.types import (
     Float32Type,
     Float64Type,
     IntegerType,
+    IntervalType,
     ListType,
     MapType,
     Schema,
@@ -141,6 +142,11 @@ def _timestamp(type_: TimestampType, kind: Pool) -> Pool:
 @values.register
 def _timestamp_ntz(type_: TimestampNtzType, kind: Pool) -> Pool:
     return (datetime(2001, 1, 1), datetime(2001, 1, 2), datetime(1969, 12, 31, 23, 59, 59, 999_999))
+
+
+@values.register
+def _interval(type_: IntervalType, kind: Pool) -> Pool:
+    return (timedelta(), timedelta(days=1), timedelta(days=-2))
 
 
 @values.register

@@ -20,6 +20,7 @@ from penstock.expr.types import (
     TIMESTAMP_NTZ,
     DataType,
     DecimalType,
+    IntervalType,
     ListType,
     StructType,
 )
@@ -92,6 +93,12 @@ def _mean(aggregation: Mean, result: DataType, rows: _Arguments) -> Any:
 
 def _rounded(values: list[Any], parts: int, result: DataType) -> Any:
     """Divide the exact sum by `parts`, rounded once to the type `result`."""
+    if isinstance(result, IntervalType):
+        micros = Fraction(sum(value // timedelta(microseconds=1) for value in values), parts)
+        whole = int(abs(micros) + Fraction(1, 2))
+        if whole >= 2**63:
+            raise EvaluationError("sum leaves an interval")
+        return timedelta(microseconds=whole if micros >= 0 else -whole)
     special = [v for v in values if isinstance(v, float) and not math.isfinite(v)]
     if special:
         # Infinities of both signs, and anything with NaN, sum to NaN.
@@ -175,6 +182,10 @@ def _percentile_at(values: list[Any], at: float, *, discrete: bool) -> Any:
         return next(value for place, value in enumerate(values, 1) if place >= len(values) * at)
     place = (len(values) - 1) * at
     before, behind = values[math.floor(place)], values[math.ceil(place)]
+    if isinstance(before, timedelta):
+        micros = [each // timedelta(microseconds=1) for each in values]
+        found = int(_percentile_at(micros, at, discrete=False))
+        return timedelta(microseconds=min(found, 2**63 - 1))
     if before == behind:
         return float(before)
     found = float(before) + (place - math.floor(place)) * (float(behind) - float(before))

@@ -7,7 +7,7 @@ Values are drawn from a few, so that rows match, including edge cases: null, NaN
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import singledispatch
 from typing import Any
@@ -26,6 +26,7 @@ from penstock.expr.types import (
     Float32Type,
     Float64Type,
     IntegerType,
+    IntervalType,
     ListType,
     MapType,
     Schema,
@@ -94,6 +95,12 @@ def _timestamp_ntz(type_: TimestampNtzType) -> st.SearchStrategy[Any]:
     return st.sampled_from(
         [datetime(2001, 1, 1, 23, 59, 59, 999_999), datetime(2001, 1, 2), datetime(1969, 12, 31)]
     )
+
+
+@values.register
+def _interval(type_: IntervalType) -> st.SearchStrategy[Any]:
+    units = (timedelta(days=1), timedelta(hours=1), timedelta(minutes=1), timedelta(microseconds=1))
+    return st.integers(-100, 100).map(lambda count: count * units[type_.last])
 
 
 @values.register

@@ -28,6 +28,7 @@ from typing import Any, Protocol, TypeAlias
 from penstock.engine.change import Change
 from penstock.engine.engine import Engine
 from penstock.expr.code_runtime import NAN
+from penstock.expr.functions import intervals
 from penstock.expr.row_classes import to_user
 from penstock.expr.types import (
     BoolType,
@@ -38,6 +39,7 @@ from penstock.expr.types import (
     Field,
     FloatingType,
     IntegerType,
+    IntervalType,
     ListType,
     Schema,
     StrType,
@@ -246,6 +248,11 @@ def _timestamp(type_: TimestampType, word: str) -> Any:
 @read_value.register
 def _timestamp_ntz(type_: TimestampNtzType, word: str) -> Any:
     return datetime.fromisoformat(word)
+
+
+@read_value.register
+def _interval(type_: IntervalType, word: str) -> Any:
+    return intervals.of_text(word, type_.first, type_.last)
 
 
 @read_value.register

@@ -63,6 +63,10 @@ def _is_digits(option: object) -> bool:
     return type(option) is int and -MAX_DIGITS <= option <= MAX_DIGITS
 
 
+def _is_part(option: object) -> bool:
+    return type(option) is int and 0 <= option <= 3
+
+
 def _of(least: int, most: int | None, names: str, step: int = 1) -> dict[str, CallSignature]:
     return {name: CallSignature(least, most, step) for name in names.split()}
 
@@ -97,6 +101,7 @@ SHAPES: Mapping[str, CallSignature] = MappingProxyType(
         "bround": CallSignature(1, 1, options=(_is_digits,)),
         "round_floor": CallSignature(1, 1, options=(_is_digits,)),
         "round_ceil": CallSignature(1, 1, options=(_is_digits,)),
+        "interval_part": CallSignature(1, 1, options=(_is_part,)),
         "shift": CallSignature(1, 1, options=(_is_span,)),
         "truncate": CallSignature(1, 1, options=(_is_text,)),
         "tumble": CallSignature(1, 1, options=(_is_span,)),

@@ -319,7 +319,7 @@ class ValueDecoder:
 
 
 _NUMBERS = ("truth", "integer", "large_integer", "number", "decimal")
-_CONSTANTS = frozenset((*_NUMBERS, "nothing", "text", "octets", "date", "moment"))
+_CONSTANTS = frozenset((*_NUMBERS, "nothing", "text", "octets", "date", "moment", "span"))
 _OWN = ("large_integer", "decimal", "date", "moment", "span", "set", "choice", "known_function", "function")
 
 _READ: dict[str, Callable[[Any, Any], Any]] = {

@@ -27,6 +27,7 @@ from penstock.expr.types import (
     FLOAT32,
     FLOAT64,
     INTEGERS,
+    INTERVALS,
     STR,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -41,7 +42,9 @@ from penstock.expr.types import (
 
 PLAIN_TYPES: dict[str, DataType] = {
     str(each): each
-    for each in (BOOL, *INTEGERS, FLOAT32, FLOAT64, STR, BYTES, DATE, TIMESTAMP, TIMESTAMP_NTZ, ANY)
+    for each in (
+        *(BOOL, *INTEGERS, FLOAT32, FLOAT64, STR, BYTES, DATE, TIMESTAMP, TIMESTAMP_NTZ, *INTERVALS, ANY),
+    )
 }
 _DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)

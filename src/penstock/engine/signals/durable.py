@@ -7,7 +7,7 @@ a tick for the operators of the parts that ran, and read once before the first t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph, Node
 
 VALUE = "value"
-_PLAIN = (type(None), bool, int, float, str, bytes, Decimal, date, datetime)
+_PLAIN = (type(None), bool, int, float, str, bytes, Decimal, date, datetime, timedelta)
 
 
 def signal_slot(node: Node) -> Slot:

@@ -13,7 +13,7 @@ from penstock.engine.row_codegen import weight_product
 from penstock.engine.slot import Thaw, as_it_is, thaw_dict, thaw_list
 from penstock.expr.check import TypeAndNullability, check
 from penstock.expr.sort_keys import Key, order_key
-from penstock.expr.types import INT64, DecimalType, StructType
+from penstock.expr.types import INT64, DecimalType, IntervalType, StructType
 from penstock.expr.types import Field as SchemaField
 from penstock.expr.widening import is_float
 from penstock.flow.aggregates import (
@@ -266,6 +266,23 @@ class DecimalMean(DecimalTotals):
         return f"x_decimal_mean({to.field(0)}, {self.count(to)}, {numbers})"
 
 
+class IntervalTotals(Totals):
+    """Totals of intervals, in microseconds."""
+
+    def add(self, to: Target, value: str, weight: str | None) -> None:
+        to.code.line(_plus(to.field(0), f"x_micros({value})", weight))
+
+
+class IntervalSum(IntervalTotals):
+    def total(self, to: Target) -> str:
+        return f"x_interval_of({to.field(0)})"
+
+
+class IntervalMean(IntervalTotals):
+    def total(self, to: Target) -> str:
+        return f"x_interval_mean({to.field(0)}, {self.count(to)})"
+
+
 def _extreme_key(types: tuple[TypeAndNullability, ...]) -> Key | None:
     """Return the order of values, or of pairs (by, value). What orders the rows is not null."""
     if len(types) == 1:
@@ -422,6 +439,8 @@ def accumulator_of(
                 return (DecimalMean if means else DecimalSum)(types, append)
             if is_float(types[0].type):
                 return (FloatMean if means else FloatSum)(types, append)
+            if isinstance(types[0].type, IntervalType):
+                return (IntervalMean if means else IntervalSum)(types, append)
             return (IntMean if means else IntSum)(types, append)
         case Min() | Max() | First() | Last():
             least = isinstance(aggregation, Min | First)

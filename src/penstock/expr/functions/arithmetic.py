@@ -13,7 +13,18 @@ from typing import Any
 from penstock.expr.code_runtime import NAN, raise_overflow, raise_zero_division
 from penstock.expr.decimal_arithmetic import DecimalSpec
 from penstock.expr.function_bases import Emitter, StrictFunction
-from penstock.expr.types import FLOAT32, FLOAT64, INT64, INTEGERS, STR, DataType, DecimalType
+from penstock.expr.functions.intervals import interval_signature, interval_source
+from penstock.expr.types import (
+    FLOAT32,
+    FLOAT64,
+    INT64,
+    INTEGERS,
+    INTERVAL,
+    STR,
+    DataType,
+    DecimalType,
+    IntervalType,
+)
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature
 from penstock.expr.widening import (
     MAX_PRECISION,
@@ -82,6 +93,9 @@ def _rule(what: str, decimals: DecimalRule) -> Callable[[Arguments, tuple[object
         types = [a.type for a in arguments]
         if what == "+" and types == [STR, STR]:
             return Signature((STR, STR), STR)
+        spans = interval_signature(what, arguments)
+        if spans is not None:
+            return spans
         _refuse_times(what, arguments)
         if is_decimal_pair(arguments):
             common_number_type(what, arguments)
@@ -108,6 +122,9 @@ def _refuse_times(what: str, arguments: Arguments) -> None:
 def _plain(symbol: str, helper: str) -> Callable[[Emitter, CallTerm, tuple[str, ...]], str]:
     def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
         a, b = operands
+        spans = interval_source(symbol, call, operands)
+        if spans is not None:
+            return spans
         if isinstance(call.type, DecimalType):
             if not _loses_digits(symbol, *(argument.type for argument in call.arguments)):
                 return _exact_decimal(emitter, symbol, a, b)
@@ -154,6 +171,8 @@ def _is_nonzero_constant(call: CallTerm) -> bool:
 
 def _divide(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     a, b = operands
+    if isinstance(call.type, IntervalType):
+        return f"x_over({a}, {b})"
     if isinstance(call.type, DecimalType):
         return f"x_decimal_divide({a}, {b}, {emitter.constant(decimal_spec(call.type))})"
     if _is_nonzero_constant(call):
@@ -167,6 +186,8 @@ def _divide(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
 
 
 def _div_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    if all(isinstance(argument.type, IntervalType) for argument in arguments):
+        return Signature((INTERVAL, INTERVAL), INT64)
     common = common_number_type("//", arguments)
     if not is_integer(common):
         raise Mismatch(f"// needs integers, got {common}", fix="(a / b).floor()")
@@ -175,6 +196,8 @@ def _div_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
 
 def _div(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     a, b = operands
+    if call.arguments[0].type == INTERVAL:
+        return f"x_div(x_micros({a}), x_micros({b}))"
     if _is_positive_constant(call):
         first, again = emitter.name_value(a)
         return f"({again} // {b} if {first} >= 0 else -(-{again} // {b}))"
@@ -258,7 +281,13 @@ FUNCTIONS: tuple[Function, ...] = (
     StrictFunction("add", _rule("+", _sum_type), _plain("+", "x_decimal_add"), fallible=True),
     StrictFunction("subtract", _rule("-", _sum_type), _plain("-", "x_decimal_subtract"), fallible=True),
     StrictFunction("multiply", _rule("*", _product_type), _plain("*", "x_decimal_multiply"), fallible=True),
-    StrictFunction("divide", _rule("/", _quotient_type), _divide, fallible=True, last_first=True),
+    StrictFunction(
+        "divide",
+        _rule("/", _quotient_type),
+        _divide,
+        fallible=True,
+        last_first=lambda call: not isinstance(call.type, IntervalType),
+    ),
     StrictFunction("div", _div_rule, _div, fallible=True, last_first=True),
     StrictFunction("modulo", _rule("%", _remainder_type), _modulo, fallible=True, last_first=True),
     StrictFunction(

@@ -22,6 +22,7 @@ from penstock.expr.functions.maps import map_source
 from penstock.expr.text_casts import to_timestamp as timestamp_of_str
 from penstock.expr.types import (
     INTEGERS,
+    INTERVAL,
     STR,
     AnyType,
     BoolType,
@@ -34,6 +35,7 @@ from penstock.expr.types import (
     FloatingType,
     Int64Type,
     IntegerType,
+    IntervalType,
     ListType,
     MapType,
     StrType,
@@ -96,6 +98,13 @@ _WITHOUT_INTEGERS: _Pairs = {
     (TimestampNtzType, DateType): _Cast("{v}.date()"),
     (TimestampType, TimestampNtzType): _Cast("{v}.replace(tzinfo=None)"),
     (TimestampNtzType, TimestampType): _Cast("{v}.replace(tzinfo=x_utc)"),
+    (IntervalType, StrType): _Cast("x_str_of_interval({v}, {units})"),
+    (StrType, IntervalType): _Cast("x_interval_of_str({v}, {units})", fallible=True),
+    (IntervalType, IntervalType): _Cast("x_cut_interval({v}, {last})"),
+    (IntervalType, DecimalType): _Cast(
+        "x_decimal_fit(x_interval_units({v}, {last}), {shape})", fallible=True
+    ),
+    (DecimalType, IntervalType): _Cast("x_interval_of_units({v}, {last})", fallible=True),
     (TimestampType, Float64Type): _Cast("x_float_seconds({v})"),
     (TimestampType, Float32Type): _Cast("x_f32(x_float_seconds({v}))"),
     (TimestampType, DecimalType): _Cast("x_decimal_of_float(x_float_seconds({v}), {shape})", fallible=True),
@@ -107,20 +116,17 @@ _NARROWED = _Cast("{v}", fallible=True, checked=True)
 
 
 def _of_integer(integer: type[IntegerType]) -> _Pairs:
+    narrow = integer is not Int64Type
     return {
         **{(integer, type(each)): _SAME if each.bits >= integer.bits else _NARROWED for each in INTEGERS},
         (integer, Float64Type): _Cast("float({v})"),
         (integer, DecimalType): _Cast("x_decimal_of_int({v}, {shape})", fallible=True),
         (integer, BoolType): _Cast("({v} != 0)"),
         (integer, StrType): _Cast("str({v})"),
+        (integer, IntervalType): _Cast("x_interval_of_units({v}, {last})", fallible=True),
+        (IntervalType, integer): _Cast("x_whole_units({v}, {last})", fallible=narrow, checked=narrow),
         (integer, TimestampType): _Cast("x_timestamp_of_seconds({v})", fallible=True),
-        (TimestampType, integer): (
-            _Cast(
-                "x_seconds_of_timestamp({v})",
-                fallible=integer is not Int64Type,
-                checked=integer is not Int64Type,
-            )
-        ),
+        (TimestampType, integer): (_Cast("x_seconds_of_timestamp({v})", fallible=narrow, checked=narrow)),
         (BoolType, integer): _Cast("int({v})"),
         (integer, Float32Type): _Cast("x_f32_of_exact({v})"),
         (Float64Type, integer): _Cast("x_int_of_float({v}, {bits})", fallible=True),
@@ -203,7 +209,9 @@ def _cast(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
         return _NESTED[type(call.type)](emitter, call, operands[0])
     shape = emitter.constant(decimal_spec(call.type)) if isinstance(call.type, DecimalType) else ""
     bits = call.type.bits if isinstance(call.type, IntegerType) else 64
-    source = entry.source.format(v=operands[0], shape=shape, bits=bits)
+    span = next((t for t in (call.type, call.arguments[0].type) if isinstance(t, IntervalType)), INTERVAL)
+    units = f"{span.first}, {span.last}"
+    source = entry.source.format(v=operands[0], shape=shape, bits=bits, units=units, last=span.last)
     return overflow_checked(emitter, source, call.type) if entry.checked else source
 
 

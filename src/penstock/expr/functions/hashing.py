@@ -33,6 +33,7 @@ from penstock.expr.types import (
     Float32Type,
     Float64Type,
     IntegerType,
+    IntervalType,
     ListType,
     StrType,
     StructType,
@@ -175,6 +176,11 @@ def _timestamp(type: TimestampType, family: HashFamily) -> Hash:
 @_hash_of.register(TimestampNtzType)
 def _timestamp_ntz(type: TimestampNtzType, family: HashFamily) -> Hash:
     return lambda value, seed: family.of_timestamp(value.replace(tzinfo=UTC), seed)
+
+
+@_hash_of.register(IntervalType)
+def _interval(type: IntervalType, family: HashFamily) -> Hash:
+    return lambda value, seed: family.of_long(value // _MICROSECOND, seed)
 
 
 @_hash_of.register(StructType)

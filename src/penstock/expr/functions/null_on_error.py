@@ -10,7 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.errors import EvaluationError
-from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, may_raise
+from penstock.expr.function_bases import (
+    Emitter,
+    GuardedSource,
+    LazyFunction,
+    StrictFunction,
+    holds_for,
+    may_raise,
+)
 from penstock.expr.functions import arithmetic, casts
 from penstock.expr.literals import literal_source
 from penstock.expr.types import BOOL, BYTES, STR, TIMESTAMP, DecimalType, ListType, MapType, StructType
@@ -45,7 +52,7 @@ def _of_failing(function: StrictFunction) -> LazyFunction:
             if inline is None
         ]
         tests = [_null_test(emitter, name, each) for name, each in named]
-        if function.last_first and constants[-1] in (None, "0", "0.0", "-0.0"):
+        if holds_for(function.last_first, call) and constants[-1] in (None, "0", "0.0", "-0.0"):
             # A divisor of zero gives null before the dividend is evaluated.
             divisor = constants[-1] or f"({names[-1]} := {emitter.value(call.arguments[-1])})"
             tests = [f"not {divisor}", *(tests if constants[-1] else tests[:-1])]
@@ -76,7 +83,7 @@ def _typed(signature: Signature) -> Arguments:
 
 def _fails(function: StrictFunction, call: CallTerm) -> bool:
     """Return whether a call can fail: arithmetic on floats cannot, other than by division."""
-    if not function.last_first and is_float(call.type) and function is not casts.CAST:
+    if not holds_for(function.last_first, call) and is_float(call.type) and function is not casts.CAST:
         return False
     source = call.arguments[0].type
     if function is casts.CAST and (is_integer(source) or source == BOOL):
@@ -89,7 +96,7 @@ def _fails(function: StrictFunction, call: CallTerm) -> bool:
         whole, places = call.type.precision - call.type.scale, call.type.scale
         if whole >= source.precision - source.scale and places >= source.scale:
             return False
-    return function.fallible if isinstance(function.fallible, bool) else function.fallible(call)
+    return holds_for(function.fallible, call)
 
 
 def _refuse_without_failure(name: str, arguments: Arguments, signature: Signature) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
@@ -13,7 +14,16 @@ from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, S
 from penstock.expr.functions.arithmetic import RANGES, decimal_spec, in_bits, overflow_checked
 from penstock.expr.functions.comparison import refuse_unordered
 from penstock.expr.sort_keys import order_key
-from penstock.expr.types import FLOAT64, INT32, INT64, DataType, DecimalType, parts_of
+from penstock.expr.types import (
+    FLOAT64,
+    INT32,
+    INT64,
+    INTERVAL,
+    DataType,
+    DecimalType,
+    IntervalType,
+    parts_of,
+)
 from penstock.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.widening import (
     MAX_PRECISION,
@@ -28,7 +38,7 @@ from penstock.expr.widening import (
 def _number(what: str) -> Callable[[Arguments, tuple[object, ...]], Signature]:
     def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
         (argument,) = arguments
-        if not is_number(argument.type):
+        if not is_number(argument.type) and not isinstance(argument.type, IntervalType):
             raise Mismatch(f"{what} needs a number, got {argument.type}")
         return Signature((argument.type,), argument.type)
 
@@ -37,6 +47,8 @@ def _number(what: str) -> Callable[[Arguments, tuple[object, ...]], Signature]:
 
 def _negate(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     (a,) = operands
+    if isinstance(call.type, IntervalType):
+        return f"x_interval(-{a})"
     if isinstance(call.type, DecimalType):
         return f"x_decimal_negate({a})"
     return overflow_checked(emitter, f"-{a}", call.type) if is_integer(call.type) else f"(-{a})"
@@ -44,13 +56,15 @@ def _negate(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
 
 def _abs(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     (a,) = operands
+    if isinstance(call.type, IntervalType):
+        return f"x_interval(abs({a}))"
     if isinstance(call.type, DecimalType):
         return f"x_decimal_abs({a})"
     return overflow_checked(emitter, f"abs({a})", call.type) if is_integer(call.type) else f"abs({a})"
 
 
 def _may_overflow(call: CallTerm) -> bool:
-    return is_integer(call.type)
+    return is_integer(call.type) or isinstance(call.type, IntervalType)
 
 
 # -- rounding ---------------------------------------------------------------------------
@@ -273,9 +287,13 @@ def square_root(value: float) -> float:
     return math.sqrt(value) if value >= 0 else NAN
 
 
-def sign(value: float) -> float:
+def sign(value: float | timedelta) -> float:
+    if isinstance(value, timedelta):
+        return float((value > _NO_TIME) - (value < _NO_TIME))
     return value if value != value or not value else math.copysign(1.0, value)
 
+
+_NO_TIME = timedelta()
 
 NAMES: dict[str, Any] = {
     "x_sign": sign,
@@ -305,7 +323,13 @@ FUNCTIONS: tuple[Function, ...] = (
     LazyFunction("least", _extreme_rule("least"), _extreme("least", "<=")),
     LazyFunction("greatest", _extreme_rule("greatest"), _extreme("greatest", ">=")),
     fixed("sqrt", "Square root; NaN for a negative number.", (FLOAT64,), FLOAT64, "x_sqrt({0})"),
-    fixed("signum", "Sign of the number: -1.0, 0.0 or 1.0.", (FLOAT64,), FLOAT64, "x_sign({0})"),
+    fixed(
+        "signum",
+        "Sign of the number or interval: -1.0, 0.0 or 1.0.",
+        ((FLOAT64, INTERVAL),),
+        FLOAT64,
+        "x_sign({0})",
+    ),
     fixed(
         "degrees",
         "An angle in radians, converted to degrees.",

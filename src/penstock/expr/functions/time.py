@@ -11,8 +11,19 @@ from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import EPOCH, raise_overflow
 from penstock.expr.durations import format_duration
 from penstock.expr.function_bases import Emitter, StrictFunction, fixed
-from penstock.expr.types import DATE, FLOAT64, INT32, INT64, TIMESTAMP, TIMESTAMP_NTZ, DataType
+from penstock.expr.types import (
+    DATE,
+    FLOAT64,
+    INT32,
+    INT64,
+    INTERVAL,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+    IntervalType,
+)
 from penstock.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature
+from penstock.expr.widening import wider_type
 
 Python = Callable[[Emitter, CallTerm, tuple[str, ...]], str]
 Rule = Callable[[Arguments, tuple[object, ...]], Signature]
@@ -37,6 +48,8 @@ def _need(what: str, arguments: Arguments, *wanted: DataType) -> None:
 def _shift_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     (argument,), (span,) = arguments, options
     assert isinstance(span, timedelta)
+    if isinstance(argument.type, IntervalType):
+        return Signature((argument.type,), wider_type(argument.type, INTERVAL))
     _need("adding a timedelta", arguments, DATE, TIMESTAMP)
     if argument.type == DATE and span % _DAY:
         raise Mismatch(
@@ -46,6 +59,8 @@ def _shift_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
 
 
 def _shift(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    if isinstance(call.type, IntervalType):
+        return f"x_interval({operands[0]} + {emitter.constant(call.options[0])})"
     return f"x_shift({operands[0]}, {emitter.constant(call.options[0])})"
 
 

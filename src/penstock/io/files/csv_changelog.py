@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.errors import BadInput, PenstockError, UnwritableSink
+from penstock.expr.functions import intervals
 from penstock.expr.types import (
     BoolType,
     BytesType,
@@ -24,6 +25,7 @@ from penstock.expr.types import (
     DecimalType,
     FloatingType,
     IntegerType,
+    IntervalType,
     Schema,
     StrType,
     TimestampNtzType,
@@ -137,6 +139,11 @@ def _(data_type: BytesType) -> Callable[[Any], str]:
 @text_of.register
 def _(data_type: TimestampType) -> Callable[[Any], str]:
     return lambda value: value.replace(tzinfo=None).isoformat(" ") + "Z"
+
+
+@text_of.register
+def _(data_type: IntervalType) -> Callable[[Any], str]:
+    return lambda value: intervals.to_text(value, data_type.first, data_type.last)
 
 
 @text_of.register

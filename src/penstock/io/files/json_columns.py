@@ -24,6 +24,7 @@ from penstock.expr.types import (
     Field,
     Float32Type,
     Float64Type,
+    IntervalType,
     ListType,
     StructType,
     TimestampNtzType,
@@ -129,6 +130,7 @@ def _read_type(data_type: DataType) -> pa.DataType:
 @_read_type.register(DateType)
 @_read_type.register(TimestampType)
 @_read_type.register(TimestampNtzType)
+@_read_type.register(IntervalType)
 def _(data_type: DataType) -> pa.DataType:
     return pa.string()
 
@@ -182,6 +184,7 @@ def _(data_type: Float32Type, found: pa.Array) -> pa.Array:
 @_declared.register(DateType)
 @_declared.register(TimestampType)
 @_declared.register(TimestampNtzType)
+@_declared.register(IntervalType)
 @_declared.register(DecimalType)
 def _(data_type: DataType, found: pa.Array) -> pa.Array:
     return typed_column(found, data_type)

@@ -27,6 +27,7 @@ from typing import Any, TypeAlias, cast
 
 from penstock.expr.code_runtime import NAN, float32
 from penstock.expr.dict_keys import distinct_entries
+from penstock.expr.functions import intervals
 from penstock.expr.types import (
     FLOAT64,
     BoolType,
@@ -39,6 +40,7 @@ from penstock.expr.types import (
     Float64Type,
     FloatingType,
     IntegerType,
+    IntervalType,
     ListType,
     MapType,
     StrType,
@@ -169,6 +171,7 @@ def _(data_type: BytesType) -> Convert:
 @json_decoder.register(DateType)
 @json_decoder.register(TimestampType)
 @json_decoder.register(TimestampNtzType)
+@json_decoder.register(IntervalType)
 def _(data_type: DataType) -> Convert:
     parse_text = parser_of(data_type)
 
@@ -219,7 +222,10 @@ def _(data_type: MapType) -> Convert:
 
 def _key_decoder(data_type: DataType) -> Callable[[str], Any]:
     convert = json_decoder(data_type)
-    if isinstance(data_type, BytesType | DateType | DecimalType | StrType | TimestampType | TimestampNtzType):
+    if isinstance(
+        data_type,
+        BytesType | DateType | DecimalType | StrType | TimestampType | TimestampNtzType | IntervalType,
+    ):
         return convert
 
     def key(text: str) -> Any:
@@ -349,6 +355,11 @@ def _not_finite(value: float) -> str:
 @_converter.register
 def _(data_type: DecimalType) -> Convert:
     return str
+
+
+@_converter.register
+def _(data_type: IntervalType) -> Convert:
+    return lambda value: intervals.to_text(value, data_type.first, data_type.last)
 
 
 @_converter.register(DateType)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pyarrow import types
 
 from penstock.expr.dict_keys import distinct_entries
+from penstock.expr.functions.intervals import cut
 from penstock.expr.types import (
     BoolType,
     BytesType,
@@ -25,6 +26,7 @@ from penstock.expr.types import (
     Float32Type,
     Float64Type,
     IntegerType,
+    IntervalType,
     ListType,
     MapType,
     StrType,
@@ -133,8 +135,9 @@ def _as_declared(column: Any, data_type: DataType) -> Any:
     if column.type == wanted:
         return column
     is_number = isinstance(data_type, IntegerType | Float64Type) and _holds(data_type)(column.type)
+    is_span = isinstance(data_type, IntervalType) and types.is_int64(column.type)
     is_text = isinstance(data_type, StrType) and _HOLDS[StrType](column.type)
-    if not (is_number or is_text):
+    if not (is_number or is_span or is_text):
         return None
     try:
         column.validate(full=True)
@@ -243,6 +246,8 @@ _HOLDS: dict[type[DataType], Callable[[pa.DataType], bool]] = {
     ),
     DateType: types.is_date,
     TimestampType: types.is_timestamp,
+    # Spark writes intervals as bare microseconds.
+    IntervalType: lambda t: types.is_duration(t) or types.is_int64(t),
     TimestampNtzType: lambda t: types.is_timestamp(t) and t.tz is None,
 }
 
@@ -370,6 +375,16 @@ def _(data_type: TimestampNtzType, array: pa.Array) -> list[Any]:
     if array.type.unit == "ns":
         array = _whole_microseconds(array)
     return list(column_to_values(array.cast(arrow_type(data_type)), data_type))
+
+
+@values_of.register
+def _(data_type: IntervalType, array: pa.Array) -> list[Any]:
+    if types.is_duration(array.type) and array.type.unit == "ns":
+        array = _whole_microseconds(array).cast(pa.int64())
+    spans = array.cast(arrow_type(data_type))
+    return [
+        None if span is None else cut(span, data_type.last) for span in column_to_values(spans, data_type)
+    ]
 
 
 def _whole_microseconds(array: pa.Array) -> pa.Array:

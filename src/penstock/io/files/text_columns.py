@@ -23,11 +23,12 @@ from penstock.expr.types import (
     Float32Type,
     Float64Type,
     IntegerType,
+    IntervalType,
     StrType,
     TimestampNtzType,
     TimestampType,
 )
-from penstock.io.arrow import arrow_type, in_calendar
+from penstock.io.arrow import arrow_type, in_calendar, values_to_array
 from penstock.io.files.text_values import parser_of
 
 _compute: Any = pc
@@ -51,7 +52,7 @@ def typed_column(texts: pa.Array, data_type: DataType) -> pa.Array:
 def parsed_column(texts: pa.Array, data_type: DataType, parse_text: Callable[[str], Any]) -> pa.Array:
     """Convert values one by one."""
     values = [None if text is None else parse_text(text) for text in texts.to_pylist()]
-    return pa.array(values, arrow_type(data_type), from_pandas=False)
+    return values_to_array(values, arrow_type(data_type))
 
 
 @singledispatch
@@ -134,6 +135,11 @@ def _(data_type: TimestampNtzType, texts: pa.Array) -> pa.Array | None:
     except pa.ArrowInvalid:
         return None
     return times if in_calendar(data_type, times) else None
+
+
+@cast_text.register
+def _(data_type: IntervalType, texts: pa.Array) -> pa.Array | None:
+    return None
 
 
 def longest(texts: pa.Array) -> int:

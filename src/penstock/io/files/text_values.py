@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation, localcontext
 from functools import singledispatch
 from typing import Any
 
+from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import NAN, float32
+from penstock.expr.functions import intervals
 from penstock.expr.types import (
     FLOAT64,
     TIMESTAMP,
@@ -25,6 +27,7 @@ from penstock.expr.types import (
     Float32Type,
     Float64Type,
     IntegerType,
+    IntervalType,
     StrType,
     TimestampNtzType,
     TimestampType,
@@ -224,3 +227,14 @@ _WITH_ZONE = re.compile(r"[A-SU-Za-su-z]|:.*[+-]")
 def _(data_type: Float32Type) -> Callable[[str], Any]:
     number = parser_of(FLOAT64)
     return lambda text: float32(number(text))
+
+
+@parser_of.register
+def _(data_type: IntervalType) -> Callable[[str], Any]:
+    def span(text: str) -> timedelta:
+        try:
+            return intervals.of_text(text, data_type.first, data_type.last)
+        except EvaluationError:
+            raise unfit(f"an {data_type} such as INTERVAL '1 02:03:04' DAY TO SECOND", text) from None
+
+    return span

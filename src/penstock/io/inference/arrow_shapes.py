@@ -10,12 +10,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
-from penstock.expr.types import BOOL, BYTES, DATE, FLOAT64, INT64, STR, TIMESTAMP, DataType, DecimalType
+from penstock.expr.types import (
+    BOOL,
+    BYTES,
+    DATE,
+    FLOAT64,
+    INT64,
+    INTERVAL,
+    STR,
+    TIMESTAMP,
+    DataType,
+    DecimalType,
+)
 from penstock.io.files.file_reader import unreadable
 from penstock.io.files.parquet_rows import fits, plain
 from penstock.io.inference.shapes import Shape
 
-_PLAIN = (BOOL, INT64, FLOAT64, STR, BYTES, DATE, TIMESTAMP)
+_PLAIN = (BOOL, INT64, FLOAT64, STR, BYTES, DATE, TIMESTAMP, INTERVAL)
 _ROWS = 1 << 13
 
 

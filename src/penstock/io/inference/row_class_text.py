@@ -18,6 +18,7 @@ from penstock.expr.types import (
     Float32Type,
     Float64Type,
     IntegerType,
+    IntervalType,
     ListType,
     MapType,
     StrType,
@@ -106,6 +107,10 @@ class _Classes:
     @_of.register
     def _(self, type: Float32Type, name: str) -> str:
         return self._import("penstock", "Float32")
+
+    @_of.register
+    def _(self, type: IntervalType, name: str) -> str:
+        return self._import("datetime", "timedelta")
 
     @_of.register
     def _(self, type: TimestampNtzType, name: str) -> str:

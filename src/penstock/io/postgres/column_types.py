@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from decimal import Decimal
 from functools import singledispatch
 from typing import Any
@@ -23,6 +24,7 @@ from penstock.expr.types import (
     Int16Type,
     Int32Type,
     Int64Type,
+    IntervalType,
     ListType,
     MapType,
     Schema,
@@ -69,6 +71,7 @@ for _class, _name in {
     DateType: "date",
     TimestampType: "timestamp with time zone",
     TimestampNtzType: "timestamp without time zone",
+    IntervalType: "interval",
     ListType: "jsonb",
     MapType: "jsonb",
     StructType: "jsonb",
@@ -116,6 +119,11 @@ def _(data_type: BytesType) -> Text:
     return lambda value: "\\\\x" + value.hex()
 
 
+@copy_converter.register
+def _(data_type: IntervalType) -> Text:
+    return lambda value: f"{value // timedelta(microseconds=1)} microseconds"
+
+
 @copy_converter.register(DateType)
 @copy_converter.register(TimestampType)
 @copy_converter.register(TimestampNtzType)
@@ -155,6 +163,8 @@ def copy_line_converter(schema: Schema) -> Callable[[tuple[Any, ...]], str]:
 def text_of(column: Field, sink: str) -> str:
     """Write the SQL expression for a column's value as text."""
     name = quoted(column.name, sink)
+    if isinstance(column.type, IntervalType):
+        return f"(extract(epoch from {name}) * 1000000)::bigint::text"
     return f"encode({name}, 'hex')" if isinstance(column.type, BytesType) else f"{name}::text"
 
 
@@ -162,6 +172,8 @@ def _from_text(data_type: DataType) -> Callable[[str], Any]:
     """Build a parser of such a text to internal values, which raises `Unfit`."""
     if isinstance(data_type, BytesType):
         return bytes.fromhex
+    if isinstance(data_type, IntervalType):
+        return lambda text: timedelta(0, 0, int(text))
     if isinstance(data_type, ListType | MapType | StructType):
         decode = json_decoder(data_type)
         return lambda text: decode(json.loads(text, parse_float=Decimal))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import reduce, singledispatch
 from operator import and_
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from pyspark.sql import functions as f
 
 from penstock.errors import NotOnSpark
 from penstock.expr.check import check
-from penstock.expr.types import INT64, DecimalType, Field
+from penstock.expr.types import INT64, DecimalType, Field, IntervalType
 from penstock.expr.widening import is_float
 from penstock.flow.aggregates import (
     Aggregation,
@@ -208,7 +209,7 @@ def _(aggregation: Mean, to: AggregateArguments) -> NativeAggregates:
     column, kind = to.columns[0], to.types[0]
     if is_float(kind):
         return NativeAggregates((to.values(),), exact_sums.float_mean)
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, DecimalType | IntervalType):
         return NativeAggregates((to.sql("avg({of} {0})"),), _as_it_is)
     if to.distinct:
         return NativeAggregates((to.sql(_SUM_OF_DISTINCT), f.count_distinct(column)), exact_sums.mean_of)
@@ -224,7 +225,7 @@ _SUM_OF_DISTINCT = "sum(DISTINCT CAST({0} AS DECIMAL(20, 0)))"
 @measure.register(NullOnError)
 def _(aggregation: NullOnError, to: AggregateArguments) -> NativeAggregates:
     name, kind = "try_sum" if isinstance(aggregation.of, Sum) else "try_avg", to.types[0]
-    if isinstance(kind, DecimalType):
+    if isinstance(kind, DecimalType | IntervalType):
         return NativeAggregates((to.sql(f"{name}({{of}} {{0}})"),), _as_it_is)
     if kind != INT64 or name == "try_avg":
         return measure(aggregation.of, to)
@@ -243,7 +244,8 @@ def _(aggregation: Percentile, to: AggregateArguments) -> NativeAggregates:
 
     def answer(values: Column) -> Column:
         ordered = f.sort_array(values, asc=not aggregation.descending)
-        one = _discrete if aggregation.discrete else _interpolated
+        between = _interpolated_interval if isinstance(to.types[0], IntervalType) else _interpolated
+        one = _discrete if aggregation.discrete else between
         if isinstance(aggregation.at, tuple):
             several = f.array(*(one(ordered, at) for at in aggregation.at))
             return f.when(f.size(values) > 0, several)
@@ -272,6 +274,13 @@ def _interpolated(ordered: Column, at: float) -> Column:
     start = least.cast("double")
     between = start + (place - before) * (most.cast("double") - start)
     return f.when(least == most, start).otherwise(between)
+
+
+def _interpolated_interval(ordered: Column, at: float) -> Column:
+    unit = f.lit(timedelta(microseconds=1))
+    micros = _interpolated(f.transform(ordered, lambda each: f.call_function("div", each, unit)), at)
+    longest = f.lit(2**63 - 1)
+    return unit * f.when(micros < 2.0**63, micros.cast("bigint")).when(micros.isNotNull(), longest)
 
 
 @measure.register(Histogram)

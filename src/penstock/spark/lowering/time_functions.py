@@ -16,11 +16,13 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from penstock.expr.types import (
     DATE,
+    INTERVAL,
     STR,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     DataType,
     DateType,
+    IntervalType,
     StrType,
     TimestampNtzType,
     TimestampType,
@@ -77,7 +79,7 @@ def _shift(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
     micros = _micros(call.options[0])
     if call.type == DATE:
         return F.date_add(arguments[0], F.lit(micros // _DAY))
-    if call.type == TIMESTAMP_NTZ:
+    if call.type == TIMESTAMP_NTZ or isinstance(call.type, IntervalType):
         return arguments[0] + F.lit(call.options[0])
     return F.timestamp_micros(F.unix_micros(arguments[0]) + F.lit(micros).cast("bigint"))
 
@@ -105,6 +107,36 @@ def _truncate(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
     if call.type == DATE:
         return F.trunc(value, unit)
     return _midnight(F.trunc(_date_of(value), unit))
+
+
+_SECONDS = "decimal(20,6)"
+
+
+def _micros_of(span: Column) -> Column:
+    seconds = span.cast(spark_type(INTERVAL)).cast(_SECONDS)
+    return (seconds * F.lit(_WIDTHS["second"])).cast("bigint")
+
+
+def time_sum(call: CallTerm, arguments: tuple[Column, ...]) -> Column | None:
+    """Lower a sum or a difference of times and intervals; None if it is of neither. No zone has a say."""
+    (a, b), (first, second) = arguments, (argument.type for argument in call.arguments)
+    if first == second == TIMESTAMP:
+        return without_zone(a) - without_zone(b)
+    if call.type != TIMESTAMP:
+        return None
+    if isinstance(first, IntervalType):
+        a, b = b, a
+    moved = _micros_of(b) if call.function.name.endswith("add") else -_micros_of(b)
+    return F.timestamp_micros(F.unix_micros(a) + moved)
+
+
+_PARTS = ("DAY", "HOUR", "MINUTE", "SECOND")
+
+
+def _interval_part(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    (part,) = call.options
+    assert isinstance(part, int)
+    return F.extract(F.lit(_PARTS[part]), arguments[0].cast(spark_type(INTERVAL)))
 
 
 def _day_field(function: Callable[[Column], Column]) -> Lowering:
@@ -238,6 +270,7 @@ TRIED_CASTS: dict[tuple[type[DataType], type[DataType]], Callable[[Column], Colu
 
 TIME: dict[str, Lowering] = {
     "shift": _shift,
+    "interval_part": _interval_part,
     "micros_since": _micros_since,
     "seconds_since": _seconds_since,
     "days_since": _days_since,

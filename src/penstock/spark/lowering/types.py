@@ -16,6 +16,7 @@ from penstock.expr.types import (
     Float32Type,
     Float64Type,
     IntegerType,
+    IntervalType,
     ListType,
     MapType,
     Schema,
@@ -111,6 +112,11 @@ def _timestamp(type: TimestampType) -> spark.DataType:
 @spark_type.register(TimestampNtzType)
 def _timestamp_ntz(type: TimestampNtzType) -> spark.DataType:
     return spark.TimestampNTZType()
+
+
+@spark_type.register(IntervalType)
+def _interval(type: IntervalType) -> spark.DataType:
+    return spark.DayTimeIntervalType(type.first, type.last)
 
 
 @spark_type.register(StructType)

@@ -15,6 +15,7 @@ from penstock.expr.types import (
     STR,
     BytesType,
     DataType,
+    IntervalType,
     ListType,
     MapType,
     StrType,
@@ -23,7 +24,7 @@ from penstock.expr.types import (
 )
 from penstock.expr.typing_rules import LiteralTerm
 from penstock.spark.lowering.time_functions import CASTS as TIME_CASTS
-from penstock.spark.lowering.time_functions import TRIED_CASTS
+from penstock.spark.lowering.time_functions import TRIED_CASTS, time_sum
 from penstock.spark.lowering.types import spark_type
 
 if TYPE_CHECKING:
@@ -41,7 +42,36 @@ def _plain(function: Callable[..., Column]) -> Lowering:
 
 def _add(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
     a, b = arguments
+    moved = time_sum(call, arguments)
+    if moved is not None:
+        return moved
     return F.concat(a, b) if call.type == STR else a + b
+
+
+def _subtract(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    a, b = arguments
+    moved = time_sum(call, arguments)
+    return a - b if moved is None else moved
+
+
+def _tried(function: Callable[[Column, Column], Column]) -> Lowering:
+    """Lower arithmetic that is null where it fails, but raises where its operands do.
+
+    Of times and intervals, Spark makes a `TryEval` of it, in which operands are null, too: they are computed
+    before, and an element of a list.
+    """
+
+    def lowering(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+        if not any(isinstance(each.type, IntervalType) for each in (call, *call.arguments)):
+            return function(*arguments)
+        moved = time_sum(call, arguments)
+        if moved is not None:
+            return moved
+        a, b = arguments
+        pairs = F.array(F.struct(a.alias("a"), b.alias("b")))
+        return F.transform(pairs, lambda pair: function(pair.getField("a"), pair.getField("b")))[0]
+
+    return lowering
 
 
 def _option(call: CallTerm) -> Any:
@@ -181,7 +211,7 @@ _BY_NAME = ("concat_ws", "elt", "format_string", "pmod", "to_number", "try_to_nu
 
 VALUES: dict[str, Lowering] = {
     "add": _add,
-    "subtract": _plain(lambda a, b: a - b),
+    "subtract": _subtract,
     "multiply": _plain(lambda a, b: a * b),
     "divide": _plain(lambda a, b: a / b),
     "div": _plain(lambda a, b: F.call_function("div", a, b)),
@@ -237,10 +267,10 @@ VALUES: dict[str, Lowering] = {
     "try_cast": _try_cast,
     "try_eval": _try_eval,
     "raise_error": _raise_error,
-    "try_add": _plain(F.try_add),
-    "try_subtract": _plain(F.try_subtract),
-    "try_multiply": _plain(F.try_multiply),
-    "try_divide": _plain(F.try_divide),
+    "try_add": _tried(F.try_add),
+    "try_subtract": _tried(F.try_subtract),
+    "try_multiply": _tried(F.try_multiply),
+    "try_divide": _tried(F.try_divide),
     "try_modulo": _plain(F.try_mod),
     "ltrim_of": _plain(lambda a, b: F.ltrim(a, b)),
     "rtrim_of": _plain(lambda a, b: F.rtrim(a, b)),

@@ -30,6 +30,7 @@ from penstock.expr.types import (
     Float32Type,
     Float64Type,
     IntegerType,
+    IntervalType,
     ListType,
     MapType,
     Schema,
@@ -198,6 +199,8 @@ def _value(type_: DataType, random: random.Random) -> Any:
             return date(2024, 2, 28) + timedelta(days=random.randint(0, 3))
         case TimestampType():
             return datetime(2024, 2, 28, 18, tzinfo=UTC) + timedelta(hours=3 * random.randint(0, 3))
+        case IntervalType():
+            return timedelta(days=random.randint(-1, 2))
         case TimestampNtzType():
             return datetime(2024, 2, 28, 18) + timedelta(hours=3 * random.randint(0, 3))
         case ListType(element, nullable):
