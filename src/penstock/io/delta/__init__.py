@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from penstock.errors import BadInput
-from penstock.expr.types import FloatingType, ListType, MapType, Schema, StructType
+from penstock.expr.types import FloatingType, ListType, MapType, Schema, StructType, holds_intervals
 from penstock.io.declared_types import refuse_untyped
 from penstock.io.delivery.guarantee import Guarantee
 from penstock.io.delivery.outbox import DeliveredSink, DeliveryWriter
@@ -22,6 +22,7 @@ from penstock.io.sink import SinkRequest, Writer, column_names, open_sink
 from penstock.io.source import Feed, Reader, Source, open_source, set_fields
 from penstock.path_or_url import path_text, scheme_of, unsupported_scheme_error
 from penstock.requirements import require_package
+from penstock.source_location import SourceLocation
 
 _GUARANTEE = Guarantee(
     "exactly once", "a version of the table holds the rows of a tick together with its number"
@@ -164,6 +165,14 @@ def check_delta(table: DeltaTable | DeltaChangelog | DeltaRows, what: str, schem
     require_deltalake(what)
     check_location(table.path, table.options, what)
     refuse_untyped(schema, f"{what}, a Delta table")
+    for f in schema.fields:
+        if holds_intervals(f.type):
+            raise BadInput(
+                f"{what}, a Delta table: column {f.name!r} is {f.type}, and Delta tables have no intervals",
+                where=[SourceLocation.of_caller()],
+                fix=f"make a number of it in a select: `{f.name}=col.{f.name} // timedelta(microseconds=1)`",
+                column=f.name,
+            )
 
 
 def _comparable(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, ...]:
