@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import pytest
@@ -23,7 +23,7 @@ from penstock.engine.machine import Machine
 from penstock.engine.program import Program, compile_program
 from penstock.expr.constructors import col, left, right
 from penstock.expr.row_classes import from_user
-from penstock.expr.types import BOOL, INT64, STR, TIMESTAMP
+from penstock.expr.types import BOOL, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP
 from penstock.testing.strategies import rows
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, _add_sinks, _taken_back, cases, cuts
@@ -42,6 +42,7 @@ from tests.random_flows.grow import (
 Rows = list[tuple[Any, ...]]
 Stream = ps.Stream[Any, Any, Any, Any]
 ALWAYS = Columnar(1, always=True)
+HOUR = timedelta(hours=1)
 HELD = Columnar(1, always=True, lazily=True)
 
 
@@ -106,13 +107,19 @@ class Plain(NamedTuple):
     x: float | None
     t: datetime | None
     b: bool
+    i: timedelta
+    j: timedelta | None
+
+
+_KEYS = (INT64, STR, BOOL, TIMESTAMP, INTERVAL)
 
 
 def _inner_join(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
     """A join on columns that frames can be joined on, some of which are null at times."""
     other = draw(st.sampled_from(all_))
     mine, theirs = (
-        [f.name for f in g.schema.fields if f.type in (INT64, STR, BOOL, TIMESTAMP)] for g in (one, other)
+        [f.name for f in g.schema.fields if f.type in (INT64, STR, BOOL, TIMESTAMP, INTERVAL)]
+        for g in (one, other)
     )
     pairs = [
         (m, t)
@@ -136,10 +143,10 @@ def _inner_join(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
 
 def _sums(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
     """Groups with aggregates that Polars sums up before rows see them."""
-    numbers = columns(one.schema, INT64)
-    if not numbers:
+    summed = [type for type in (INT64, INTERVAL) if columns(one.schema, type)]
+    if not summed:
         return None
-    number = draw(expressions(one.schema, INT64))
+    number = draw(expressions(one.schema, draw(st.sampled_from(summed))))
     keys = draw(st.lists(st.sampled_from(one.schema.names), max_size=2, unique=True))
     some = draw(st.sampled_from(columns(one.schema)))
     aggregates: dict[str, Any] = {
@@ -250,7 +257,23 @@ def _grouped(rows: Stream, others: Stream) -> Stream:
     return rows.group_by("s").agg(n=ps.count(), total=ps.sum(col.n), mean=ps.mean(col.x), least=ps.min(col.t))
 
 
-@pytest.mark.parametrize("build", [_filtered, _joined, _distinct_of_union, _grouped])
+def _filtered_by_interval(rows: Stream, others: Stream) -> Stream:
+    later = (col.i * 2 - HOUR + -col.i).cast(INTERVALS[1])
+    return rows.filter(abs(col.i) > HOUR).with_columns(later=later, since=col.j - col.i)
+
+
+def _joined_by_interval(rows: Stream, others: Stream) -> Stream:
+    return rows.join(others, on="i", suffix="_r")
+
+
+def _grouped_intervals(rows: Stream, others: Stream) -> Stream:
+    return rows.group_by("i").agg(n=ps.count(col.j), total=ps.sum(col.i), mean=ps.mean(col.j))
+
+
+_OF_INTERVALS = [_filtered_by_interval, _joined_by_interval, _grouped_intervals]
+
+
+@pytest.mark.parametrize("build", [_filtered, _joined, _distinct_of_union, _grouped, *_OF_INTERVALS])
 @pytest.mark.parametrize("is_table", [False, True])
 def test_what_has_a_columnar_form_runs_in_it(build: Callable[..., Stream], is_table: bool) -> None:
     flow = ps.Flow("columnar")
@@ -259,7 +282,10 @@ def test_what_has_a_columnar_form_runs_in_it(build: Callable[..., Stream], is_ta
     with noting_declines() as declines:
         engine = ps.Engine(flow, columnar="always")
         for tick in range(4):
-            made = [Plain(n % 5, n, "abc"[n % 3], n / 4, None, n % 2 == 0) for n in range(tick, tick + 30)]
+            made = [
+                Plain(n % 5, n, "abc"[n % 3], n / 4, None, n % 2 == 0, HOUR * (n % 4), HOUR * -n)
+                for n in range(tick, tick + 30)
+            ]
             changes = [*map(ps.insert, made), *map(ps.delete, made[::3])] if is_table else made
             engine.tick(rows=changes, others=changes[::2])
     assert declines == [None] * 4

@@ -19,6 +19,7 @@ from penstock.expr.types import (
     Float64Type,
     FloatingType,
     IntegerType,
+    IntervalType,
     StrType,
     TimestampNtzType,
     TimestampType,
@@ -88,6 +89,11 @@ def _timestamp(type: DataType) -> pl.DataType:
     return pl.Datetime("us")
 
 
+@polars_type.register(IntervalType)
+def _interval(type: IntervalType) -> pl.DataType:
+    return pl.Duration("us")
+
+
 def dtype_of(type: DataType) -> pl.DataType:
     """Return a column's Polars type. Raises `NotLowered` if it has none."""
     found = polars_type(type)
@@ -115,6 +121,13 @@ def _timestamps(type: TimestampType, values: list[Any]) -> pl.Series:
 @to_series.register(TimestampNtzType)
 def _naive_timestamps(type: TimestampNtzType, values: list[Any]) -> pl.Series:
     return pl.Series(values=values, dtype=pl.Datetime("us"), strict=True)
+
+
+@to_series.register(IntervalType)
+def _intervals(type: IntervalType, values: list[Any]) -> pl.Series:
+    # Polars' own conversion passes over what leaves 64 bits.
+    micros = [None if value is None else value // _MICROSECOND for value in values]
+    return pl.Series(values=micros, dtype=pl.Int64(), strict=True).cast(pl.Duration("us"))
 
 
 @singledispatch
@@ -154,3 +167,8 @@ def _moments(type: TimestampType, series: pl.Series) -> list[Any]:
         else:
             return list(map(_EPOCH.__add__, spans))
     return [None if v is None else _EPOCH + timedelta(0, 0, v) for v in since.to_list()]
+
+
+@from_series.register(IntervalType)
+def _spans(type: IntervalType, series: pl.Series) -> list[Any]:
+    return [None if v is None else timedelta(0, 0, v) for v in series.cast(pl.Int64).to_list()]

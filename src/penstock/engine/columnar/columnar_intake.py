@@ -15,6 +15,7 @@ import polars as pl
 
 from penstock.engine.columnar.column_types import dtype_of
 from penstock.engine.columnar.columns import WEIGHT, Columns, can_hold
+from penstock.engine.columnar.functions.time import cut_to_unit
 from penstock.engine.frames import WEIGHT_COLUMN
 from penstock.expr.row_conversion import CLASSES
 from penstock.expr.types import (
@@ -23,6 +24,7 @@ from penstock.expr.types import (
     Float32Type,
     Float64Type,
     IntegerType,
+    IntervalType,
     Schema,
     StrType,
     TimestampNtzType,
@@ -169,6 +171,14 @@ def _naive_timestamps(type: TimestampNtzType, series: pl.Series) -> pl.Series | 
     if not isinstance(dtype, pl.Datetime) or dtype.time_zone is not None or dtype.time_unit == "ns":
         return None
     return series.cast(pl.Datetime("us")) if _in_years(series) else None
+
+
+@_accepted.register(IntervalType)
+def _intervals(type: IntervalType, series: pl.Series) -> pl.Series | None:
+    if series.dtype != pl.Duration("us"):
+        return None
+    whole = pl.select(cut_to_unit(pl.lit(series), type.last) == pl.lit(series)).to_series().all()
+    return series if whole else None
 
 
 def _in_years(days: pl.Series) -> bool:

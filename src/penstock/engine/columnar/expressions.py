@@ -13,7 +13,7 @@ A function that has no entry in `LOWERINGS` keeps its operator in rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from penstock.expr.check import checked_tree
 from penstock.expr.function_bases import StrictFunction
 from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.tree import Column, Expr
+from penstock.expr.types import IntervalType
 from penstock.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
 
 if TYPE_CHECKING:
@@ -72,9 +73,13 @@ def _literal(term: LiteralTerm, columns: Sequence[LoweredExpression]) -> Lowered
     value = term.value
     if isinstance(value, datetime):
         value = value.replace(tzinfo=None)
+    if isinstance(value, timedelta):
+        value = value // timedelta(microseconds=1)
     bounds = None
     if term.type in RANGES:
         bounds = (value, value) if isinstance(value, int) else (0, 0)
+    if isinstance(term.type, IntervalType):
+        return LoweredExpression(pl.lit(value, dtype=pl.Int64()).cast(dtype_of(term.type)))
     return LoweredExpression(pl.lit(value, dtype=dtype_of(term.type)), bounds)
 
 

@@ -24,6 +24,7 @@ from penstock.engine.steps.accumulator import (
     AppendExtreme,
     CountRows,
     CountValues,
+    IntervalTotals,
     IntMean,
     IntSum,
     Target,
@@ -98,10 +99,11 @@ class _Total(PartialForm):
         self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int
     ) -> Sequence[pl.Expr]:
         assert argument is not None
-        assert argument.bounds is not None
-        most = max(map(abs, argument.bounds)) * rows
+        # Nothing is known of intervals, in microseconds.
+        most = max(map(abs, argument.bounds)) * rows if argument.bounds is not None else _ROOM
         # With weights nothing is known of the products; a sum in Python has no end either.
-        exact = argument.value.cast(pl.Int64 if weight is None and most < _ROOM else pl.Int128)
+        whole = argument.value.to_physical()
+        exact = whole.cast(pl.Int64 if weight is None and most < _ROOM else pl.Int128)
         total = (exact if weight is None else exact * weight.cast(pl.Int128)).sum()
         counted = [_present(argument.value, weight)] if len(self.types) > 1 else []
         return (total, *counted)
@@ -152,6 +154,7 @@ def _count_values(accumulator: CountValues) -> PartialForm:
 
 @partial_form.register(IntSum)
 @partial_form.register(IntMean)
+@partial_form.register(IntervalTotals)
 def _total(accumulator: Accumulator) -> PartialForm:
     return _Total(accumulator)
 

@@ -8,6 +8,7 @@ from functools import reduce
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
+from penstock.engine.columnar.functions.time import interval_product, interval_sign, of_intervals, time_sum
 from penstock.engine.columnar.lowered_expression import (
     Bounds,
     LoweredExpression,
@@ -49,6 +50,8 @@ def _integer(call: CallTerm, exact: pl.Expr, bounds: Bounds, leaves64: pl.Expr) 
 
 
 def _add(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    if of_intervals(call):
+        return time_sum(call, arguments)
     _no_decimals(call)
     a, b = _wide(call, arguments)
     total = pl.concat_str([a, b]) if call.type == STR else a + b
@@ -60,6 +63,8 @@ def _add(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpre
 
 
 def _subtract(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    if of_intervals(call):
+        return time_sum(call, arguments)
     _no_decimals(call)
     a, b = _wide(call, arguments)
     rest = a - b
@@ -70,6 +75,8 @@ def _subtract(call: CallTerm, arguments: Sequence[LoweredExpression]) -> Lowered
 
 
 def _multiply(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    if of_intervals(call):
+        return interval_product(call, arguments)
     _no_decimals(call)
     a, b = _wide(call, arguments)
     if call.type not in RANGES:
@@ -81,6 +88,8 @@ def _multiply(call: CallTerm, arguments: Sequence[LoweredExpression]) -> Lowered
 
 def _divide(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     _no_decimals(call)
+    if of_intervals(call):
+        raise NotLowered("a part of an interval has no columnar form")
     a, b = (one.value for one in arguments)
     return LoweredExpression(a / b, None, b == 0.0)
 
@@ -120,6 +129,8 @@ def _modulo(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredEx
 
 
 def _negate(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    if of_intervals(call):
+        return interval_sign(call, arguments)
     _no_decimals(call)
     (a,) = _wide(call, arguments)
     if is_float(call.type):
@@ -129,6 +140,8 @@ def _negate(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredEx
 
 
 def _abs(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    if of_intervals(call):
+        return interval_sign(call, arguments)
     _no_decimals(call)
     (a,) = _wide(call, arguments)
     if is_float(call.type):

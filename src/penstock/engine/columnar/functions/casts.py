@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
+from penstock.engine.columnar.functions.time import cut_to_unit
 from penstock.engine.columnar.lowered_expression import (
     LoweredExpression,
     Lowering,
@@ -22,6 +23,7 @@ from penstock.expr.types import (
     Float32Type,
     Float64Type,
     IntegerType,
+    IntervalType,
     StrType,
     TimestampNtzType,
     TimestampType,
@@ -80,6 +82,11 @@ def _day(a: LoweredExpression, target: DataType) -> LoweredExpression:
     return LoweredExpression(a.value.dt.date())
 
 
+def _whole_units(a: LoweredExpression, target: DataType) -> LoweredExpression:
+    assert isinstance(target, IntervalType)
+    return LoweredExpression(cut_to_unit(a.value, target.last))
+
+
 _TABLE: dict[tuple[type[DataType], type[DataType]], Cast] = {
     (IntegerType, Float64Type): _to_float,
     (BoolType, Float64Type): _to_float,
@@ -97,6 +104,7 @@ _TABLE: dict[tuple[type[DataType], type[DataType]], Cast] = {
     (TimestampNtzType, DateType): _day,
     (TimestampNtzType, TimestampType): lambda a, target: a,
     (TimestampType, TimestampNtzType): lambda a, target: a,
+    (IntervalType, IntervalType): _whole_units,
 }
 
 

@@ -1,4 +1,4 @@
-"""Date and timestamp functions, computed on days and microseconds since 1970."""
+"""Functions of dates, timestamps and intervals, computed on days and microseconds (since 1970)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from datetime import date, datetime, timedelta
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered
-from penstock.engine.columnar.lowered_expression import LoweredExpression, Lowering
+from penstock.engine.columnar.lowered_expression import (
+    LoweredExpression,
+    Lowering,
+)
 from penstock.expr.functions.arithmetic import RANGES
-from penstock.expr.types import DATE, INT32, INT64, TIMESTAMP, DataType
+from penstock.expr.types import DATE, INT32, INT64, TIMESTAMP, DataType, IntegerType, IntervalType
 from penstock.expr.typing_rules import CallTerm
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -43,10 +46,79 @@ def _moment(count: pl.Expr, type: DataType) -> LoweredExpression:
 def _shift(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     (span,) = call.options
     assert isinstance(span, timedelta)
+    if isinstance(call.type, IntervalType):
+        return _sum(_count(arguments[0].value), pl.lit(span // _MICROSECOND, dtype=pl.Int64()))
     step = span.days if call.type == DATE else span // _MICROSECOND
     if abs(step) > _LAST - _FIRST:
         raise NotLowered("a shift by more than there are years has no columnar form")
     return _moment(_count(arguments[0].value) + step, call.type)
+
+
+# -- intervals -----------------------------------------------------------------------------
+
+_SAFE = 9.2e18
+_UNITS = (86_400_000_000, 3_600_000_000, 60_000_000, 1)
+
+
+def of_intervals(call: CallTerm) -> bool:
+    """Return whether a call of arithmetic has intervals among its types."""
+    return any(isinstance(term.type, IntervalType) for term in (call, *call.arguments))
+
+
+def _span(micros: pl.Expr, fails: pl.Expr | None) -> LoweredExpression:
+    return LoweredExpression(micros.cast(pl.Duration("us")), None, fails)
+
+
+def _sum(a: pl.Expr, b: pl.Expr) -> LoweredExpression:
+    total = a + b
+    # The sum has wrapped where its sign differs from that of both operands.
+    return _span(total, ((a ^ total) & (b ^ total)) < 0)
+
+
+def _difference(a: pl.Expr, b: pl.Expr) -> LoweredExpression:
+    rest = a - b
+    return _span(rest, ((a ^ b) & (a ^ rest)) < 0)
+
+
+def time_sum(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    """Lower a sum or a difference of which intervals are a part."""
+    (a, b), plus = (_count(one.value) for one in arguments), call.function.name == "add"
+    first, second = (isinstance(argument.type, IntervalType) for argument in call.arguments)
+    if first and second:
+        return (_sum if plus else _difference)(a, b)
+    if isinstance(call.type, IntervalType):
+        # The times of a calendar are close together.
+        return _span((a - b) * (_UNITS[0] if call.arguments[0].type == DATE else 1), None)
+    count, step = (b, a) if first else (a, b)
+    if call.type == DATE:
+        step = step // _UNITS[0]
+    # What wraps in 64 bits is not within the years either.
+    return _moment(count + step if plus else count - step, call.type)
+
+
+def interval_product(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    """Lower a product of an interval and a whole number."""
+    if not any(isinstance(argument.type, IntegerType) for argument in call.arguments):
+        raise NotLowered("an interval times a fraction has no columnar form")
+    a, b = (_count(one.value) for one in arguments)
+    return _span(a * b, (a.cast(pl.Float64) * b.cast(pl.Float64)).abs() > _SAFE)
+
+
+def interval_sign(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    """Lower the negation or the absolute value of an interval."""
+    micros = _count(arguments[0].value)
+    return _span(-micros if call.function.name == "negate" else micros.abs(), micros == RANGES[INT64][0])
+
+
+def cut_to_unit(span: pl.Expr, last: int) -> pl.Expr:
+    """Drop what is less than a whole unit, towards zero."""
+    micros = _count(span)
+    rest = micros % _UNITS[last]
+    rest = pl.when((rest != 0) & (micros < 0)).then(rest - _UNITS[last]).otherwise(rest)
+    return (micros - rest).cast(pl.Duration("us"))
+
+
+# -- times ---------------------------------------------------------------------------------
 
 
 def _micros_since(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
