@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -640,6 +640,10 @@ def test_a_view_of_columns_that_python_has_not_is_incremental(project: Project) 
         CREATE MATERIALIZED VIEW counts AS SELECT id, count(*) AS n FROM typed GROUP BY id;
         CREATE MATERIALIZED VIEW most AS
             SELECT id, max(tiny) AS tiny, sum(small) AS small, max(local) AS local FROM typed GROUP BY id;
+        CREATE MATERIALIZED VIEW spans AS
+            SELECT id, max(days) AS longest, sum(days) AS days, max(local) - min(local) AS lasted
+            FROM typed GROUP BY id;
+        CREATE MATERIALIZED VIEW long AS SELECT id, longest FROM spans WHERE days > INTERVAL 1 DAY;
         """)  # fmt: skip
     for number in range(1, 4):
         project.add("in", number, [{"id": 1, "v": number, "at": f"2026-01-0{number} 10:00:00.5"}])
@@ -648,9 +652,14 @@ def test_a_view_of_columns_that_python_has_not_is_incremental(project: Project) 
             "typed": "incremental, stateless",
             "counts": "incremental",
             "most": "incremental",
+            "spans": "incremental",
+            "long": "incremental, stateless",
         }
     assert project.rows("counts") == Counter([(1, 3)])
     assert project.rows("most") == Counter([(1, 3, 6, datetime(2026, 1, 3, 10, 0, 0, 500_000))])
+    day = timedelta(1) // timedelta(microseconds=1)  # as Spark writes them
+    assert project.rows("spans") == Counter([(1, 3 * day, 6 * day, 2 * day)])
+    assert project.rows("long") == Counter([(1, 3 * day)])
 
 
 def test_times_in_a_table_with_state(project: Project) -> None:

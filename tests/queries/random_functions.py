@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from tests.queries import array_spellings, json_spellings, map_spellings
+from tests.queries.interval_spellings import INTERVALS
 from tests.queries.scalar_spellings import APPROXIMATE, EXACT
 
 _PLAIN = (
@@ -48,7 +49,7 @@ _PLAIN = (
 _MATHEMATICS = [f"format_string('%.6e', CAST({spelling} AS DOUBLE))" for spelling in APPROXIMATE]
 """With the digits in which they agree with Spark's."""
 
-_OF_VALUES = [each for group in EXACT.values() for each in group if "str_to_map" not in each]
+_OF_VALUES = [each for group in (*EXACT.values(), INTERVALS) for each in group if "str_to_map" not in each]
 """Without those that make a map, which Spark does not compare."""
 
 CALLS: Mapping[str, Sequence[str]] = {

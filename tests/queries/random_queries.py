@@ -152,8 +152,11 @@ class QueryWriter(RelationWriter):
         if cast is not None:
             return f"SELECT id, {column}, {listed} FROM (SELECT *, CAST({cast}) AS {column} FROM v)"
         # Spark adds distances to numbers as they are, and fails beyond the last one.
-        small = "" if column in ("day", "t", "x") else f" WHERE {column} IS NULL OR abs({column}) < 1000"
-        return f"SELECT id, {column}, {listed} FROM v{small}"
+        numbers = ("i", "n", "d")
+        small = f" WHERE {column} IS NULL OR abs({column}) < 1000" if column in numbers else ""
+        made = {"local": "CAST(t AS TIMESTAMP_NTZ)", "span": "t - TIMESTAMP'2024-02-29 00:00:00'"}.get(column)
+        source = f"(SELECT *, {made} AS {column} FROM v)" if made else "v"
+        return f"SELECT id, {column}, {listed} FROM {source}{small}"
 
     def union(self) -> str:
         one, other = self.relation(1), self.relation(1)

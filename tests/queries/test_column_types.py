@@ -36,6 +36,16 @@ class Local(NamedTuple):
     n: int | None
 
 
+class Lasting(NamedTuple):
+    id: int
+    i: timedelta | None
+    at: datetime | None
+    local: ps.TimestampNtz | None
+    day: date | None
+    n: int | None
+    x: float | None
+
+
 class Small(NamedTuple):
     id: int
     t: ps.Int8 | None
@@ -61,6 +71,17 @@ def draw(choice: random.Random, table: str) -> Any:
             choice.choice([None, datetime(2024, 2, 28, tzinfo=UTC) + later]),
             choice.choice([None, date(2024, 2, 28), date(2024, 3, 1)]),
             choice.choice([None, *range(-3, 4)]),
+        )
+    if table == "lasting":
+        span = timedelta(choice.randrange(-2, 3), choice.randrange(86_400), choice.choice([0, 1, 500_000]))
+        return Lasting(
+            choice.randrange(6),
+            choice.choice([None, timedelta(), timedelta(days=1), timedelta(hours=-1), span]),
+            choice.choice([None, datetime(2024, 2, 28, 12, tzinfo=UTC) + span]),
+            choice.choice([None, datetime(2024, 2, 28, 12) + span]),
+            choice.choice([None, date(2024, 2, 28), date(2024, 3, 1)]),
+            choice.choice([None, *range(-3, 4)]),
+            choice.choice([None, 0.5, -1.5, 3.0]),
         )
     return Small(
         choice.randrange(6),
@@ -150,6 +171,54 @@ def test_answers_over_floats_of_32_bits_are_those_of_spark(spark: SparkSession, 
     check_answer(
         spark, flow, lambda frames: spark.sql(text), {"real": Real}, draw, seed=hash(name), nearly=True
     )
+
+
+OF_INTERVALS = {
+    "differences": "SELECT at - TIMESTAMP'2024-02-28 00:00:00' AS a, day - DATE'2024-01-01' AS b,"
+    " day - at AS c, local - at AS d, local - local AS e, at - day AS f FROM lasting",
+    "arithmetic": "SELECT i + i AS a, i - INTERVAL 1 DAY AS b, i * n AS c, n * i AS d, i / 3 AS e,"
+    " i * x AS f, i / x AS g, -i AS h, abs(i) AS j, i * 1.25 AS k, try_add(i, i) AS l, try_divide(i, n) AS m,"
+    " try_multiply(i, n) AS o FROM lasting",
+    "times": "SELECT at + i AS a, at - i AS b, local + i AS c, day + i AS d, day + INTERVAL 2 DAYS AS e,"
+    " day + (day - DATE'2024-02-27') AS f, at + n * INTERVAL 1 HOUR AS g, day - CAST(i AS INTERVAL DAY) AS h"
+    " FROM lasting",
+    "casts": "SELECT CAST(i AS STRING) AS a, CAST(day - DATE'2024-03-01' AS STRING) AS b,"
+    " CAST(CAST(i AS INTERVAL HOUR TO MINUTE) AS STRING) AS c,"
+    " CAST(CAST(i AS INTERVAL MINUTE) AS STRING) AS d,"
+    " CAST(CAST(i AS STRING) AS INTERVAL DAY TO SECOND) AS e, try_cast('x' AS INTERVAL DAY) AS f,"
+    " CAST('1 02:03:04.5' AS INTERVAL DAY TO SECOND) AS g, CAST(CAST(i AS INTERVAL DAY) AS STRING) AS h,"
+    " CAST(CAST(i AS INTERVAL SECOND) AS STRING) AS j, concat('for ', i) AS k FROM lasting",
+    "comparisons": "SELECT i > INTERVAL 1 DAY AS a, i = INTERVAL 24 HOURS AS b,"
+    " coalesce(i, INTERVAL 1 DAY) AS c, greatest(i, INTERVAL 3 MINUTES) AS d,"
+    " i IN (INTERVAL 1 DAY, INTERVAL 0 SECOND) AS e,"
+    " i <=> NULL AS f FROM lasting WHERE i IS NULL OR i < INTERVAL 2 DAYS",
+    "parts": "SELECT extract(DAY FROM i) AS a, extract(HOUR FROM i) AS b, extract(MINUTE FROM i) AS c,"
+    " extract(SECOND FROM i) AS d FROM lasting",
+    "functions": "SELECT xxhash64(i) AS a, array(i) AS b,"
+    " to_json(named_struct('i', i, 'd', day - DATE'2024-01-01')) AS e,"
+    " named_struct('t', i) AS c,"
+    " CASE WHEN n > 0 THEN i ELSE INTERVAL 1 DAY END AS d FROM lasting",
+    "aggregates": "SELECT n, sum(i) AS a, avg(i) AS b, min(i) AS c, max(i) AS d, count(i) AS e,"
+    " count(DISTINCT i) AS f, max_by(i, struct(at, i)) AS g, sort_array(collect_list(i)) AS h,"
+    " sum(DISTINCT i) AS j, avg(day - DATE'2024-02-29') AS k, sum(day - DATE'2024-02-29') AS l"
+    " FROM lasting GROUP BY n",
+    "percentiles": "SELECT n, median(i) AS a, percentile(i, array(0.2, 0.7)) AS b, mode(i) AS c,"
+    " percentile_cont(0.3) WITHIN GROUP (ORDER BY i DESC) AS d, percentile_approx(i, 0.5) AS e"
+    " FROM lasting GROUP BY n",
+    "tried aggregates": "SELECT try_sum(i) AS a, try_avg(i) AS b FROM lasting",
+    "groups": "SELECT i, count(*) AS n FROM lasting GROUP BY i",
+    "joins": "SELECT a.id, b.n FROM lasting AS a JOIN lasting AS b ON a.i = b.i",
+    "windows": "SELECT id, lag(i) OVER (PARTITION BY n ORDER BY i DESC, at, local, day, x, id) AS a,"
+    " sum(i) OVER (PARTITION BY n) AS b FROM lasting",
+    "sets": "SELECT i AS x FROM lasting EXCEPT SELECT at - TIMESTAMP'2024-02-28 12:00:00' FROM lasting",
+}
+
+
+@pytest.mark.parametrize("name", OF_INTERVALS)
+def test_answers_over_intervals_are_those_of_spark(spark: SparkSession, name: str) -> None:
+    text = OF_INTERVALS[name]
+    flow = ps.sql(text, tables={"lasting": Lasting}, spark=spark)
+    check_answer(spark, flow, lambda frames: spark.sql(text), {"lasting": Lasting}, draw, seed=hash(name))
 
 
 OF_INTEGERS = {

@@ -11,6 +11,7 @@ import penstock as ps
 from penstock.errors import EvaluationError, PenstockError
 from penstock.expr.function_bases import FixedFunction
 from penstock.expr.functions import CATALOGUE
+from tests.queries.interval_spellings import INTERVALS
 from tests.queries.scalar_spellings import APPROXIMATE, EXACT, ROWS, V
 from tests.queries.spark_answers import create_view, equal, value_differences
 
@@ -46,6 +47,11 @@ def test_values_are_those_of_spark(spark: SparkSession, group: str) -> None:
 
 
 @pytest.mark.usefixtures("given")
+def test_values_of_intervals_are_those_of_spark(spark: SparkSession) -> None:
+    assert not differences(spark, INTERVALS, equal)
+
+
+@pytest.mark.usefixtures("given")
 def test_values_of_mathematics_are_close_to_those_of_spark(spark: SparkSession) -> None:
     assert not differences(spark, APPROXIMATE, close)
 
@@ -55,7 +61,7 @@ WITHOUT_A_NAME = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "se
 
 
 def test_every_fixed_function_has_its_spelling_here() -> None:
-    written = " ".join(text for group in (*EXACT.values(), APPROXIMATE) for text in group)
+    written = " ".join(text for group in (*EXACT.values(), APPROXIMATE, INTERVALS) for text in group)
     functions = {name for name, function in CATALOGUE.items() if isinstance(function, FixedFunction)}
     assert {name for name in functions if name not in written.lower()} == WITHOUT_A_NAME
 
@@ -116,8 +122,8 @@ def test_an_error_of_a_condition_in_python() -> None:
         ("regexp_like(s, '[a&&b]')", "intersection"),
         ("date_format(t, 'VV')", "no counterpart"),
         ("format_string('%h', s)", "no counterpart"),
-        ("t + make_dt_interval(i)", "neither a constant nor"),
-        ("INTERVAL 1 DAY * n", "MultiplyDTInterval"),
+        ("t + make_ym_interval(i)", "neither a constant nor"),
+        ("INTERVAL 1 MONTH * n", "MultiplyYMInterval"),
         ("sentences(s)", "BreakIterator"),
         ("from_csv(s, 'a INT')", "uses from_csv"),
         ("to_csv(struct(s), map('sep', ';'))", "to_csv with the option 'sep'"),

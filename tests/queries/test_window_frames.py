@@ -30,6 +30,7 @@ class Reading(NamedTuple):
     day: date | None
     t: datetime | None
     local: ps.TimestampNtz | None
+    span: timedelta | None
     v: int | None
 
 
@@ -53,6 +54,7 @@ def draw(choice: random.Random, table: str) -> Reading:
         or_null(moment.date()),
         or_null(moment),
         or_null(moment.replace(tzinfo=None)),
+        or_null(moment - START),
         or_null(choice.randrange(5)),
     )
 

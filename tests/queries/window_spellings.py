@@ -10,6 +10,7 @@ DISTANCES = {
     "d": [("1", "2"), ("0.5", "0.75")],
     "day": [("1", "20"), ("INTERVAL 1 DAY", "INTERVAL 30 DAYS"), ("INTERVAL 1 MONTH", "INTERVAL 2 MONTHS")],
     "local": [("INTERVAL 6 HOURS", "INTERVAL 20 HOURS"), ("INTERVAL 1 MONTH", "INTERVAL 2 MONTHS")],
+    "span": [("INTERVAL 6 HOURS", "INTERVAL 1 DAY"), ("INTERVAL '1 06:05' DAY TO MINUTE", "1")],
     "t": [
         ("INTERVAL 1 DAY", "INTERVAL 30 DAYS"),
         ("INTERVAL 1 WEEK", "INTERVAL 3 WEEKS"),

@@ -24,6 +24,7 @@ from penstock.expr.types import (
     INT16,
     INT32,
     INT64,
+    INTERVALS,
     STR,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -268,6 +269,7 @@ _TYPES: dict[str, DataType] = {
     "date": DATE,
     "timestamp": TIMESTAMP,
     "timestamp_ntz": TIMESTAMP_NTZ,
+    **{str(each): each for each in INTERVALS},
 }
 
 

@@ -20,6 +20,7 @@ from penstock.expr.types import (
     FLOAT64,
     INT32,
     INTEGERS,
+    INTERVALS,
     STR,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -312,6 +313,7 @@ _CONSTANTS: dict[Any, Callable[[str], Any]] = {
     DATE: date.fromisoformat,
     TIMESTAMP: _moment,
     TIMESTAMP_NTZ: lambda micros: datetime(1970, 1, 1) + timedelta(microseconds=int(micros)),
+    **dict.fromkeys(INTERVALS, lambda micros: timedelta(microseconds=int(micros))),
     DecimalType: Decimal,
     BYTES: bytes.fromhex,
 }

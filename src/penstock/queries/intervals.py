@@ -1,7 +1,7 @@
-"""Lowering of intervals: constants, their products and quotients with numbers, and their sums with times.
+"""Lowering of intervals: their products, parts, and sums with times.
 
-An interval that is computed is an amount: of microseconds, as int64, or of months, as int32. It is no
-value of a column.
+Intervals of days and time are values. Those of years and months are none: an amount of months, as int32, is
+what a time moves by.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.queries.scalar_functions import refuse
 def _interval_text(node: CatalystNode) -> str:
     if node.kind != "Literal" or node.fields["value"] is None:
         refuse(
-            "an interval that is neither a constant nor a number times a constant",
+            "an interval of months that is neither a constant nor a number times a constant",
             "interval",
             "use timestampadd or date_add",
         )
@@ -59,33 +59,51 @@ def constant_interval(node: CatalystNode) -> Interval:
     )
 
 
-# -- computed ---------------------------------------------------------------------------------
+# -- of days and time -------------------------------------------------------------------------
 
-_SCALED = {
-    "MultiplyDTInterval": "multiply",
-    "DivideDTInterval": "divide",
-    "MultiplyYMInterval": "multiply",
-    "DivideYMInterval": "divide",
-}
-_COMPUTED = frozenset({*_SCALED, "TryEval", "UnaryMinus"})
+
+@lowers("SubtractTimestamps", "SubtractDates")
+def _between(node: CatalystNode, scope: Scope) -> Expr:
+    return Call("subtract", scope.lower_all(node.children))
+
+
+_SCALED = {"MultiplyDTInterval": "multiply", "DivideDTInterval": "divide"}
+
+
+@lowers(*_SCALED)
+def _scaled(node: CatalystNode, scope: Scope) -> Expr:
+    return Call(_SCALED[node.kind], scope.lower_all(node.children))
+
+
+_PARTS = ("Days", "Hours", "Minutes", "Seconds")
+
+
+@lowers(*(f"ExtractANSIInterval{part}" for part in _PARTS))
+def _part(node: CatalystNode, scope: Scope) -> Expr:
+    part = _PARTS.index(node.kind.removeprefix("ExtractANSIInterval"))
+    return Call("interval_part", scope.lower_all(node.children), (part,))
+
+
+# -- of months --------------------------------------------------------------------------------
+
+_SCALED_MONTHS = {"MultiplyYMInterval": "multiply", "DivideYMInterval": "divide"}
 _DIGITS_OF_INT64 = 19
 
 
 def _amount(node: CatalystNode, scope: Scope) -> Expr:
-    """Lower an interval to its months or microseconds."""
-    function = _SCALED.get(node.kind)
+    """Lower an interval to its months."""
+    function = _SCALED_MONTHS.get(node.kind)
     if function is not None:
         interval, number = node.children
         # With a float, they become floats as on Spark; with other numbers, the result is exact.
         whole = Call("cast", (_amount(interval, scope),), (DecimalType(_DIGITS_OF_INT64, 0),))
         scaled = Call("round", (Call(function, (whole, scope.lower(number))),), (0,))
-        return Call("cast", (scaled,), (INT32 if "YM" in node.kind else INT64,))
+        return Call("cast", (scaled,), (INT32,))
     if node.kind == "TryEval":
         return Call("try_eval", (_amount(node.child("child"), scope),))
     if node.kind == "UnaryMinus":
         return Call("negate", (_amount(node.child("child"), scope),))
-    given = _interval_text(node)
-    return typed_constant(int(given), INT32 if is_of_months(node) else INT64)
+    return typed_constant(int(_interval_text(node)), INT32)
 
 
 def is_of_months(constant: CatalystNode) -> bool:
@@ -100,8 +118,8 @@ def is_of_months(constant: CatalystNode) -> bool:
 def _plus_time(node: CatalystNode, scope: Scope) -> Expr:
     # Months come first: the 30th of January and a month and a day are the 1st of March.
     moment, added = scope.lower(node.children[0]), node.children[1]
-    if added.kind in _COMPUTED:
-        return Call("timestampadd", (typed_constant("MICROSECOND", STR), _amount(added, scope), moment))
+    if added.kind != "Literal" or added.fields["value"] is None:
+        return Call("add", (moment, scope.lower(added)))
     interval = constant_interval(added)
     if interval.months:
         moment = _months_later(moment, typed_constant(interval.months, INT64))

@@ -19,6 +19,7 @@ from penstock.expr.code_runtime import EPOCH
 from penstock.expr.types import (
     DateType,
     DecimalType,
+    IntervalType,
     ListType,
     MapType,
     StrType,
@@ -365,6 +366,8 @@ def _internal(value: Any, catalyst_type: Any) -> Any:
             return EPOCH + timedelta(microseconds=value)
         case TimestampNtzType():
             return EPOCH.replace(tzinfo=None) + timedelta(microseconds=value)
+        case IntervalType():
+            return timedelta(microseconds=value)
         case DecimalType():
             return Decimal(value.toString())
         case StrType():

@@ -92,6 +92,7 @@ lowers_plainly(
         "YearOfWeek": "yearofweek",
         "DayName": "dayname",
         "MonthName": "monthname",
+        "MakeDTInterval": "make_dt_interval",
         "SecondWithFraction": "second_with_fraction",
         "UnixMicros": "unix_micros",
         "UnixMillis": "unix_millis",
