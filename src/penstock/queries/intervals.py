@@ -20,7 +20,7 @@ from penstock.queries.scalar_functions import refuse
 def _interval_text(node: CatalystNode) -> str:
     if node.kind != "Literal" or node.fields["value"] is None:
         refuse(
-            "an interval of months that is neither a constant nor a number times a constant",
+            "an interval of months that is no constant, no multiple of one and not made of numbers",
             "interval",
             "use timestampadd or date_add",
         )
@@ -103,7 +103,13 @@ def _amount(node: CatalystNode, scope: Scope) -> Expr:
         return Call("try_eval", (_amount(node.child("child"), scope),))
     if node.kind == "UnaryMinus":
         return Call("negate", (_amount(node.child("child"), scope),))
+    if node.kind == "MakeYMInterval":
+        return _months_in(*scope.lower_all(node.children))
     return typed_constant(int(_interval_text(node)), INT32)
+
+
+def _months_in(years: Expr, months: Expr) -> Expr:
+    return Call("add", (Call("multiply", (years, typed_constant(12, INT32))), months))
 
 
 def is_of_months(constant: CatalystNode) -> bool:
@@ -118,6 +124,10 @@ def is_of_months(constant: CatalystNode) -> bool:
 def _plus_time(node: CatalystNode, scope: Scope) -> Expr:
     # Months come first: the 30th of January and a month and a day are the 1st of March.
     moment, added = scope.lower(node.children[0]), node.children[1]
+    if (parts := _parts_made(added)) is not None:
+        years, months, weeks, days, *time = _lowered_parts(added, parts, scope)
+        moment = _months_later(moment, Call("cast", (_months_in(years, months),), (INT64,)))
+        return Call("add", (moment, Call("make_dt_interval", (_days_in(weeks, days), *time))))
     if added.kind != "Literal" or added.fields["value"] is None:
         return Call("add", (moment, scope.lower(added)))
     interval = constant_interval(added)
@@ -129,12 +139,37 @@ def _plus_time(node: CatalystNode, scope: Scope) -> Expr:
 
 @lowers("DateAddInterval")
 def _date_plus(node: CatalystNode, scope: Scope) -> Expr:
-    day, interval = scope.lower(node.children[0]), constant_interval(node.children[1])
+    day, added = scope.lower(node.children[0]), node.children[1]
+    parts = _parts_made(added)
+    if parts is not None and not any(map(_may_be_time, parts[4:])):
+        years, months, weeks, days = _lowered_parts(added, parts[:4], scope)
+        later = Call("add_months", (day, _months_in(years, months)))
+        return Call("date_add", (later, _days_in(weeks, days)))
+    interval = constant_interval(added)
     if interval.time:
         refuse("hours added to a date", "interval", "cast the date to a timestamp")
     if interval.months:
         day = Call("add_months", (day, typed_constant(interval.months, INT32)))
     return Call("date_add", (day, typed_constant(interval.days, INT32)))
+
+
+def _parts_made(interval: CatalystNode) -> tuple[CatalystNode, ...] | None:
+    """Return the numbers of years to seconds that an interval, or one with the other sign, is made of."""
+    made = interval.child("child") if interval.kind == "UnaryMinus" else interval
+    return tuple(made.children) if made.kind == "MakeInterval" else None
+
+
+def _lowered_parts(interval: CatalystNode, parts: tuple[CatalystNode, ...], scope: Scope) -> list[Expr]:
+    lowered = scope.lower_all(parts)
+    return [Call("negate", (part,)) for part in lowered] if interval.kind == "UnaryMinus" else list(lowered)
+
+
+def _may_be_time(node: CatalystNode) -> bool:
+    return node.kind != "Literal" or node.fields["value"] is None or Decimal(node.fields["value"]) != 0
+
+
+def _days_in(weeks: Expr, days: Expr) -> Expr:
+    return Call("add", (Call("multiply", (weeks, typed_constant(7, INT32))), days))
 
 
 def _months_later(moment: Expr, months: Expr) -> Expr:
