@@ -37,25 +37,25 @@ def shown(spark: SparkSession, text: str) -> str:
     ("text", "expected"),
     [
         (
-            "SELECT id,\n  upper(to_csv(struct(kind))) AS x\nFROM items",
-            "  <query>:2   upper(to_csv(struct(kind))) AS x      <- to_csv(struct(kind))",
+            "SELECT id,\n  upper(to_xml(struct(kind))) AS x\nFROM items",
+            "  <query>:2   upper(to_xml(struct(kind))) AS x      <- to_xml(struct(kind))",
         ),
         (
             "SELECT id, approx_top_k(price)\n  AS t FROM items\nGROUP BY id",
             "  <query>:1   SELECT id, approx_top_k(price)      <- approx_top_k(price)",
         ),
         (
-            "SELECT '\u2028 \U0001f409' AS u,\r\n to_csv(struct(kind)) AS m FROM items",
-            "  <query>:2   to_csv(struct(kind)) AS m FROM items      <- to_csv(struct(kind))",
+            "SELECT '\u2028 \U0001f409' AS u,\r\n to_xml(struct(kind)) AS m FROM items",
+            "  <query>:2   to_xml(struct(kind)) AS m FROM items      <- to_xml(struct(kind))",
         ),
         ("SELECT *\nFROM items\n  TABLESAMPLE (10 PERCENT)", "  <query>:3   TABLESAMPLE (10 PERCENT)"),
         (
-            "SELECT id FROM items\nWHERE price > (\n  SELECT max(length(to_csv(struct(id))))\n  FROM items)",
-            "  <query>:3   SELECT max(length(to_csv(struct(id))))      <- to_csv(struct(id))",
+            "SELECT id FROM items\nWHERE price > (\n  SELECT max(length(to_xml(struct(id))))\n  FROM items)",
+            "  <query>:3   SELECT max(length(to_xml(struct(id))))      <- to_xml(struct(id))",
         ),
         (
-            "SELECT id FROM items WHERE\n  kind LIKE 'ä%' AND to_csv(struct('ö', id)) = '☂'",
-            "  <query>:2   kind LIKE 'ä%' AND to_csv(struct('ö', id)) = '☂'      <- to_csv(struct('ö', id))",
+            "SELECT id FROM items WHERE\n  kind LIKE 'ä%' AND to_xml(struct('ö', id)) = '☂'",
+            "  <query>:2   kind LIKE 'ä%' AND to_xml(struct('ö', id)) = '☂'      <- to_xml(struct('ö', id))",
         ),
     ],
 )
@@ -65,8 +65,8 @@ def test_the_piece_of_text_is_shown(spark: SparkSession, text: str, expected: st
 
 def test_two_errors_show_their_own_text(spark: SparkSession) -> None:
     first, second = (
-        "SELECT\n to_csv(struct(kind)) AS x FROM items",
-        "SELECT\n to_csv(struct(kind)) AS y FROM items",
+        "SELECT\n to_xml(struct(kind)) AS x FROM items",
+        "SELECT\n to_xml(struct(kind)) AS y FROM items",
     )
     with pytest.raises(UnsupportedQuery) as one:
         sql(first, tables={"items": Item}, spark=spark)
@@ -77,10 +77,10 @@ def test_two_errors_show_their_own_text(spark: SparkSession) -> None:
 
 def test_the_text_of_a_view_is_not_that_of_the_query(spark: SparkSession) -> None:
     spark.createDataFrame([], "id INT, kind STRING").createOrReplaceTempView("items")
-    spark.sql("CREATE OR REPLACE TEMPORARY VIEW parsed AS SELECT id, to_csv(struct(kind)) AS x FROM items")
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW parsed AS SELECT id, to_xml(struct(kind)) AS x FROM items")
     with pytest.raises(UnsupportedQuery) as told:
         sql("SELECT id, x\nFROM\n parsed WHERE x > 'a'", tables={"items": Item}, spark=spark)
-    assert not any("to_csv(" in step.line() for step in told.value.where[1:])
+    assert not any("to_xml(" in step.line() for step in told.value.where[1:])
 
 
 def test_a_file_is_named_with_its_line(spark: SparkSession, tmp_path: Path) -> None:
