@@ -202,6 +202,21 @@ APART = st.builds(
 """Records of one key, of which many are far apart."""
 
 
+@st.composite
+def around_deletions(draw: Any) -> list[list[Record]]:
+    """Ticks: deletions in a row with rows behind them; then changes before and behind the deletions."""
+    last = draw(st.integers(5, 8))
+
+    def some(at: int, ops: str, least: int = 0) -> list[Record]:
+        cities = st.sampled_from(["Rome", "Bonn"])
+        one = st.builds(Record, st.just(1), cities, st.just("a"), st.just(at), st.sampled_from(ops))
+        return draw(st.lists(one, min_size=least, max_size=3))
+
+    deletions = [Record(1, "Rome", "a", at, "K") for at in range(1, last - 1)]
+    changes = [[*some(0, "IDK"), *some(last, "IIDK", 1)] for _ in range(2)]
+    return [[*deletions, *some(last - 1, "IID", 1), *some(last, "IID", 1)], *changes]
+
+
 @pytest.mark.parametrize("track", [None, ["city"], ["phone", "city"], []])
 @given(ticks=st.lists(st.lists(RECORDS | TIES, max_size=4), max_size=5))
 def test_versions_are_those_of_a_loop(track: Any, ticks: list[list[Record]]) -> None:
@@ -217,20 +232,43 @@ def test_versions_are_those_of_a_loop(track: Any, ticks: list[list[Record]]) -> 
 
 
 @given(
-    st.lists(APART, min_size=20, max_size=40), st.lists(st.lists(APART, min_size=1, max_size=5), max_size=4)
+    st.builds(
+        lambda first, more: [first, *more],
+        st.lists(APART, min_size=20, max_size=40),
+        st.lists(st.lists(APART, min_size=1, max_size=5), max_size=4),
+    )
+    | around_deletions()
 )
 @example(
     [
-        Record(1, "Rome", "a", at, op)
-        for at, op in [(0, "I"), (0, "D"), (2, "I"), (3, "I"), (4, "I"), (5, "I")]
-    ],
-    [[Record(1, "Rome", "a", at, "I") for at in (1, 6)]],
+        [
+            Record(1, "Rome", "a", at, op)
+            for at, op in [(0, "I"), (0, "D"), (2, "I"), (3, "I"), (4, "I"), (5, "I")]
+        ],
+        [Record(1, "Rome", "a", at, "I") for at in (1, 6)],
+    ]
 )
-def test_changes_far_apart_are_those_of_a_loop(first: list[Record], more: list[list[Record]]) -> None:
+@example(
+    # The last row is next to the change of 13, beyond deletions, and is changed itself.
+    [
+        [
+            Record(1, city, phone, at, op)
+            for city, phone, at, op in [
+                ("Rome", "a", 19, "K"),
+                ("Rome", "a", 21, "D"),
+                ("Rome", "b", 22, "K"),
+                ("Bonn", "b", 23, "I"),
+                ("Rome", "a", 23, "I"),
+                ("Rome", "b", 24, "D"),
+                ("Rome", "b", 24, "I"),
+            ]
+        ],
+        [Record(1, "Bonn", "a", 13, "D"), Record(1, "Bonn", "a", 24, "I")],
+    ]
+)
+def test_changes_far_apart_are_those_of_a_loop(ticks: list[list[Record]]) -> None:
     so_far: list[Record] = []
-    for tick, shown in zip(
-        [first, *more], shown_by(versions_and_rows("trust_key"), [first, *more]), strict=True
-    ):
+    for tick, shown in zip(ticks, shown_by(versions_and_rows("trust_key"), ticks), strict=True):
         so_far += tick
         assert shown["versions"] == expected(so_far, lambda row: [*row[1:3]])
 

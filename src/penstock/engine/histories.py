@@ -73,9 +73,11 @@ class KeyHistory:
         """Return the changes of the versions in this tick, retractions first."""
         before: dict[Any, Version] = {}
         after: dict[Any, Version] = {}
-        for low, high in self._stretches():
-            if rule.may_delete and not rule.commits:
-                high = self._settle(low, high, rule)
+        stretches = self._stretches()
+        if rule.may_delete and not rule.commits:
+            # All before the first version is made, which may end with a moment of the next stretch.
+            stretches = [(low, self._settle(low, high, rule)) for low, high in stretches]
+        for low, high in stretches:
             # The moment to the left is the same before and after.
             left = self.moments[max(bisect_left(self.moments, (low,)) - 1, 0)][0]
             before |= _versions(self.stored, left, high, tracked)
