@@ -106,6 +106,25 @@ def test_records_of_one_sequence_may_not_differ() -> None:
     assert raised.value.facts["held"] == (1, "Rome", "a")
 
 
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_misfit_of_a_row_that_was_deleted_reads_the_same_of_upsert(cut: bool) -> None:
+    records = [Record(1, "Rome", "a", 5, "I"), Record(1, "Rome", "a", 5, "D")]
+    made: list[tuple[str, Any]] = []
+    for build in ("upsert", "history"):
+        flow = ps.Flow("f")
+        stream = flow.source("records", Record)
+        flow.sink("out", getattr(stream, build)("id", sequence="at", row=ROW, deleted=DELETED))
+        engine = ps.Engine(flow)
+        engine.tick(records=records if cut else [])
+        with pytest.raises(RecordMisfit) as raised:
+            engine.tick(records=[*records, Record(1, "Oslo", "a", 5, "I")])
+        made.append((str(raised.value).partition("\n")[0], raised.value.facts["held"]))
+    assert made[0] == made[1]
+    reason = "it sets (id=1, city='Oslo', phone='a'), but another record set (id=1, city='Rome', phone='a')"
+    assert made[0][0].endswith(f"of sequence 5, {reason}")
+    assert made[0][1] is None
+
+
 @pytest.mark.spark
 @pytest.mark.seeds(1)
 @pytest.mark.parametrize("mode", ["stream", "batch"])

@@ -25,7 +25,8 @@ Tracked: TypeAlias = Callable[[Any], Any]
 class KeyHistory:
     """The records of a key, within a tick.
 
-    stored: its moments in order, None if there is none. shown: the row that a misfit contradicts.
+    stored: its moments in order, None if there is none. shown: the row that a misfit contradicts, if no
+    deletion of its sequence hides it.
 
     Each moment is decided by the rule that `Sequenced` follows for the last one, so the row that is shown
     after all of them is the one that an upsert holds.
@@ -60,7 +61,8 @@ class KeyHistory:
         else:
             before = _tied(moments[at])
             if row is not None and before[0] is not None and row != before[0] and not rule.trust:
-                self.shown = before[0]
+                shown, _, _ = rule.settled(before, lambda: self._before(at, rule))
+                self.shown = None if shown.__class__ is Erasable else shown
                 return texts.of_sequence(sequence, row, before[0])
             after = rule.added(before, row, image)
             if after == before:

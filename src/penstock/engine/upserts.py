@@ -57,10 +57,10 @@ class MisfitTexts:
     keys: tuple[tuple[str, DataType], ...]
     rows: StructType
 
-    def of_sequence(self, sequence: Any, row: Any, held: Any) -> str:
-        """Return the reason of a record that sets another row than the last one of its sequence."""
-        shown = value_text(self.rows, row), value_text(self.rows, held)
-        return f"of sequence {literal_text(sequence)}, it sets {shown[0]}, but {shown[1]} is held"
+    def of_sequence(self, sequence: Any, row: Any, other: Any) -> str:
+        """Return the reason of a record that sets another row than one before it, which may be deleted."""
+        texts = value_text(self.rows, row), value_text(self.rows, other)
+        return f"of sequence {literal_text(sequence)}, it sets {texts[0]}, but another record set {texts[1]}"
 
     def replaces(self, before: Any, held: Any) -> str:
         """Return the reason of a record that replaces another row than the one that is held."""

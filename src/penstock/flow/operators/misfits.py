@@ -30,14 +30,14 @@ class Misfits(KeyedRecords):
     >>> from penstock.testing import show
     >>> @dataclass(frozen=True)
     ... class Price:
-    ...     item: str
+    ...     id: int
     ...     price: int
     ...     at: int
     >>> def misfits(prices):
-    ...     latest = prices.upsert("item", sequence="at", on_misfit="dead_letter")
+    ...     latest = prices.upsert("id", sequence="at", on_misfit="dead_letter")
     ...     return latest.misfits().select("misfit")
-    >>> show(misfits, prices=[Price("tea", 3, 1), Price("tea", 4, 1)])
-    + (misfit="of sequence 1, it sets (item='tea', price=4, at=1), but (item='tea', price=3, at=1) is held")
+    >>> show(misfits, prices=[Price(1, 3, 1), Price(1, 4, 1)])
+    + (misfit='of sequence 1, it sets (id=1, price=4, at=1), but another record set (id=1, price=3, at=1)')
     """
 
     kind: ClassVar[str] = "misfits"
