@@ -198,6 +198,22 @@ def test_after_an_erasure_open_versions_are_still_the_rows_of_upsert(ticks: list
         assert open_versions(shown) == +shown["rows"]
 
 
+def test_a_hidden_row_that_an_earlier_version_wrote_is_erased_after_the_next_record_of_its_key() -> None:
+    flow = Flow("people")
+    row = ps.struct(id=col.id, mail=col.mail)
+    people = flow.source("people", Change)
+    flow.sink("rows", people.upsert("id", sequence="at", row=row, deleted=col.op == "D"))
+    (rows,) = ps.Engine(flow).slots
+    state: dict[str, dict[Any, Any]] = {rows: {}}
+    ps.Engine(flow, state=state).tick(people=[Change(1, SECRET, 5, "I"), Change(1, SECRET, 5, "D")])
+    *others, hidden, digests, deletions = state[rows][1]
+    state[rows][1] = (*others, hidden.value, digests, deletions)
+    encode = value_encoder()
+    assert SECRET.encode() in without_erasable(encode(state[rows][1]))
+    ps.Engine(flow, state=state).tick(people=[Change(1, OTHER, 4, "D")])
+    assert SECRET.encode() not in without_erasable(encode(state[rows][1]))
+
+
 def test_an_erasure_is_repeated_and_refused_elsewhere(tmp_path: Path) -> None:
     held(people(), tmp_path, TICKS)
     first = erase(tmp_path / "state")
