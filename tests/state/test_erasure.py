@@ -198,6 +198,20 @@ def test_after_an_erasure_open_versions_are_still_the_rows_of_upsert(ticks: list
         assert open_versions(shown) == +shown["rows"]
 
 
+def test_a_hidden_row_of_a_key_with_many_records_is_in_no_file_of_state(tmp_path: Path) -> None:
+    flow = Flow("people")
+    row = ps.struct(id=col.id, mail=col.mail)
+    people = flow.source("people", Change)
+    flow.sink("rows", people.history("id", sequence="at", row=row, deleted=col.op == "D"))
+    many = [Change(1, f"p{at}@somewhere", at, "I") for at in range(1, 5000)]
+    ticks = [[Change(1, SECRET, 0, "I"), *many], [Change(1, SECRET, 0, "D")]]
+    given = {"people": ps.io.Rows(ticks)}
+    ps.run(flow, given, {"rows": Call(lambda tick, changes: None)}, checkpoint=tmp_path / "state")
+    assert files_with(tmp_path)
+    erase(tmp_path / "state")
+    assert files_with(tmp_path) == []
+
+
 def test_a_hidden_row_that_an_earlier_version_wrote_is_erased_after_the_next_record_of_its_key() -> None:
     flow = Flow("people")
     row = ps.struct(id=col.id, mail=col.mail)

@@ -57,6 +57,7 @@ def _anew(folder: Path, shard: str, chain: Chain) -> Chain:
     if chain.version is None:
         return chain
     version = Version(chain.version.tick, uuid.uuid4().hex[:8])
+    # A header of chunks is no encoded value. It holds no `Erasable`: upsert and history never divide theirs.
     entries = (
         (slot, key, value if value.startswith(MARK) else without_erasable(value))
         for slot, key, value in entries_of(folder, chain)
