@@ -51,11 +51,13 @@ class MisfitTexts:
     """Texts about the records of an upsert that do not fit.
 
     table: name of the table, None for records of the user's own. keys: names and types of the key's columns.
+    may_set_aside: whether `on_misfit` may be "dead_letter".
     """
 
     table: str | None
     keys: tuple[tuple[str, DataType], ...]
     rows: StructType
+    may_set_aside: bool
 
     def of_sequence(self, sequence: Any, row: Any, other: Any) -> str:
         """Return the reason of a record that sets another row than one before it, which may be deleted."""
@@ -80,9 +82,12 @@ class MisfitTexts:
         named = (f"{name}={value_text(type, v)}" for (name, type), v in zip(self.keys, values, strict=True))
         table = "" if self.table is None else f" in table {self.table!r}"
         why = "" if self.table is None else "It comes from no file."
+        ways = '"trust_key" applies such records'
+        if self.may_set_aside:
+            ways = '"dead_letter" sets such records aside, "trust_key" applies them'
         return RecordMisfit(
             f"a record does not fit the row of {', '.join(named)}{table}: {reason}",
-            fix='on_misfit="dead_letter" sets such records aside, "trust_key" applies them',
+            fix=f"on_misfit={ways}",
             why=why if place is None else f"It is row {row} of {file}.",
             key=key,
             held=held,

@@ -56,7 +56,7 @@ class KeyedRecordsStep(Step):
         keys = tuple((_name(key), check(key, schema).type) for key in rule.keys)
         rows = check(rule.row, schema).type
         assert isinstance(rows, StructType)
-        return MisfitTexts(rule.table, keys, rows)
+        return MisfitTexts(rule.table, keys, rows, not isinstance(self.operator, History))
 
     def _ties(self) -> TieRule:
         rule, rows = self.rule, check(self.rule.row, self.input_schema()).type
