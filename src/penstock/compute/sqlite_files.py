@@ -9,6 +9,7 @@ import time
 import weakref
 import zlib
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import TypeAlias
 
 from penstock.compute.errors import StoreDamaged
@@ -91,9 +92,11 @@ class OpenFile:
         if self._name is None or self._is_same():
             return
         for _ in range(_LOOKS):
+            if _name_of(self._location) != self._name:
+                break
             # A page may look wrong while it is written; and `VACUUM` may move the row to another one.
             time.sleep(_PAUSE)
-            with suppress(sqlite3.Error, ValueError), closing(sqlite3.connect(self._location)) as fresh:
+            with suppress(sqlite3.Error, ValueError), closing(_connect_to_read(self._location)) as fresh:
                 id, _, offset = _locate(fresh)
                 if id == self._id:
                     self._offset = offset
@@ -143,6 +146,11 @@ def _name_of(location: str) -> _Name | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _connect_to_read(location: str) -> sqlite3.Connection:
+    """Connect to a database, which is not created if it is missing."""
+    return sqlite3.connect(f"{Path(location).absolute().as_uri()}?mode=ro", uri=True)
 
 
 def _locate(connection: sqlite3.Connection) -> tuple[bytes, int, int]:

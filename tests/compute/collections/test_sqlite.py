@@ -13,6 +13,7 @@ from random import Random
 
 import pytest
 
+from penstock.compute import sqlite_files
 from penstock.compute.collections import sqlite as module
 from penstock.compute.collections.rows import RowCodec
 from penstock.compute.collections.sqlite import SqliteCollections
@@ -363,6 +364,26 @@ def test_the_content_of_another_store_is_noticed(file: Path, store: SqliteCollec
 def test_a_file_that_is_emptied_is_noticed(file: Path, store: SqliteCollections) -> None:
     file.write_bytes(b"")
     check_is_noticed(store)
+
+
+def test_no_file_takes_the_place_of_one_that_was_moved_away(file: Path, store: SqliteCollections) -> None:
+    """An empty store in its place would be served after a restart."""
+    file.rename(file.with_name("moved.db"))
+    check_is_noticed(store)
+    assert not file.exists()
+
+
+def test_no_file_takes_the_place_of_one_that_is_moved_away_during_the_look(
+    file: Path, store: SqliteCollections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def move_away(_: float) -> None:
+        file.rename(file.with_name("moved.db"))
+
+    monkeypatch.setattr(sqlite_files.time, "sleep", move_away)
+    file.write_bytes(b"")
+    with pytest.raises(StoreDamaged, match="was replaced"):
+        store.bounds(["s1"])
+    assert not file.exists()
 
 
 def test_changes_of_others_and_their_checkpoints_are_not_taken_for_another_file(
