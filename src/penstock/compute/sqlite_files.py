@@ -8,7 +8,8 @@ import threading
 import time
 import weakref
 import zlib
-from contextlib import closing, suppress
+from collections.abc import Generator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -130,8 +131,21 @@ class OpenFile:
         _, *after = page.split(self._id)
         return max((int.from_bytes(each[:_COUNT], "big") for each in after), default=-1)
 
+    @contextmanager
+    def in_use(self) -> Generator[None]:
+        """Keep the locks of a connection in a `with` block that may end after `close`."""
+        if self._name is None:
+            yield
+            return
+        _share_descriptor(self._location, self._name)
+        try:
+            yield
+        finally:
+            _release_descriptor(self._name)
+
     def close(self) -> None:
-        """Close the file. Call it after the connections are closed, which would lose their locks."""
+        """Close the file. Call it after the connections are closed, except those `in_use`: they would
+        lose their locks."""
         if self._name is not None:
             self._release()
 

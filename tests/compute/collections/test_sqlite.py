@@ -413,15 +413,38 @@ def test_a_file_of_an_earlier_version_gets_its_identity_when_it_is_opened(file: 
 
 def test_the_locks_of_one_user_of_a_file_survive_the_end_of_another(file: Path) -> None:
     """A process that closes any descriptor of a file loses all its locks on it."""
+    filled(file)
     with closing(SqliteCollections(file)) as store:
-        store.create("s1", b"words")
         SqliteCollections(file).close()
-        script = (
-            "import sqlite3, sys\n"
-            "alone = sqlite3.connect(sys.argv[1], timeout=0)\n"
-            "alone.execute('PRAGMA locking_mode = EXCLUSIVE')\n"
-            "alone.execute('BEGIN EXCLUSIVE')\n"
-            "alone.execute('SELECT 1 FROM sqlite_schema')\n"
-        )
-        ended = subprocess.run([sys.executable, "-c", script, str(file)], capture_output=True, text=True)
-        assert "database is locked" in ended.stderr
+        assert is_locked(file)
+        reading = store.snapshot("s1", 0, chunk=10)
+        next(reading)
+    assert is_locked(file)
+    assert sum(map(len, reading)) == 1_990
+    assert not is_locked(file)
+
+
+def test_the_locks_of_a_snapshot_that_is_given_up_after_its_store_end_with_it(file: Path) -> None:
+    filled(file)
+    with closing(SqliteCollections(file)) as store:
+        first, second = (store.snapshot("s1", 0, chunk=10) for _ in range(2))
+        next(first)
+        next(second)
+    first.close()  # type: ignore[attr-defined]
+    assert is_locked(file)
+    second.close()  # type: ignore[attr-defined]
+    assert not is_locked(file)
+
+
+def is_locked(file: Path) -> bool:
+    """Return whether another process is kept from having the file for itself."""
+    script = (
+        "import sqlite3, sys\n"
+        "alone = sqlite3.connect(sys.argv[1], timeout=0)\n"
+        "alone.execute('PRAGMA locking_mode = EXCLUSIVE')\n"
+        "alone.execute('BEGIN EXCLUSIVE')\n"
+        "alone.execute('SELECT 1 FROM sqlite_schema')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script, str(file)], capture_output=True, text=True)
+    assert ended.returncode == 0 or "database is locked" in ended.stderr
+    return ended.returncode != 0

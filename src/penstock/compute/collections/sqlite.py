@@ -65,6 +65,7 @@ class SqliteDatabase(Database):
         self.location = path
         self._write_lock, self._read_lock = Lock(), Lock()
         self._idle: list[sqlite3.Connection] = []
+        self._is_closed = False
         with self._translated_errors():
             self._writer = self._open()
             try:
@@ -157,7 +158,8 @@ class SqliteDatabase(Database):
     @contextmanager
     def snapshot_transaction(self) -> Generator[Transaction]:
         self._file.check()
-        with self._translated_errors():
+        # The connection may outlive `close`, and keeps its locks until it is closed.
+        with self._file.in_use(), self._translated_errors():
             connection = self._idle.pop() if self._idle else self._open()
             try:
                 with _transaction(connection, "BEGIN") as tx:
@@ -166,6 +168,8 @@ class SqliteDatabase(Database):
                 connection.close()
                 raise
             self._idle.append(connection)
+            if self._is_closed:
+                self._close_idle()
 
     # -- the rest -------------------------------------------------------------------------------
 
@@ -212,11 +216,18 @@ class SqliteDatabase(Database):
             )
 
     def close(self) -> None:
-        for connection in (self._writer, self._reader, *self._idle):
+        self._is_closed = True
+        for connection in (self._writer, self._reader):
             with suppress(sqlite3.Error):
                 connection.close()
-        self._idle.clear()
+        self._close_idle()
         self._file.close()
+
+    def _close_idle(self) -> None:
+        with suppress(IndexError):  # another thread may take the last one
+            while True:
+                with suppress(sqlite3.Error):
+                    self._idle.pop().close()
 
 
 @contextmanager
