@@ -10,6 +10,7 @@ import weakref
 import zlib
 from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -81,8 +82,9 @@ class OpenFile:
         self._name = _name_of(location)
         if self._name is None:  # a temporary database
             return
-        self._descriptor = _share_descriptor(location, self._name)
-        self._release = weakref.finalize(self, _release_descriptor, self._name)
+        user = object()
+        self._descriptor = _share_descriptor(location, self._name, user)
+        self._release = weakref.finalize(self, self._descriptor.release, user)
         self._commits = self._look()
         if self._commits < 0:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -124,7 +126,7 @@ class OpenFile:
     def _look(self) -> int:
         """Return the commits up to which the file has all without its log, or -1 if it has another id."""
         try:
-            page = os.pread(self._descriptor, self._page_size, self._offset)
+            page = os.pread(self._descriptor.number, self._page_size, self._offset)
         except OSError:
             return -1
         # Earlier forms of the row may remain in the page.
@@ -137,11 +139,13 @@ class OpenFile:
         if self._name is None:
             yield
             return
-        _share_descriptor(self._location, self._name)
+        user = object()
+        with _descriptors_lock:
+            self._descriptor.users.add(user)
         try:
             yield
         finally:
-            _release_descriptor(self._name)
+            self._descriptor.release(user)
 
     def close(self) -> None:
         """Close the file. Call it after the connections are closed, except those `in_use`: they would
@@ -180,26 +184,41 @@ def _locate(connection: sqlite3.Connection) -> tuple[bytes, int, int]:
     return token[:_ID], size, (root - 1) * size
 
 
-_descriptors: dict[_Name, tuple[int, int]] = {}
-"""Descriptors of files, and how often each is in use. When a process closes any descriptor of a file, it
-loses all its locks on the file, also those of SQLite. So they are shared, and the last user closes."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Descriptor:
+    """Descriptor of a file, which the last of its users in this process closes.
+
+    When a process closes any descriptor of a file, it loses all its locks on the file, also those of SQLite.
+    """
+
+    name: _Name
+    number: int
+    users: set[object]
+
+    def release(self, user: object) -> None:
+        with _descriptors_lock:
+            self.users.discard(user)
+            if not self.users and _descriptors.get(self.name) is self:
+                del _descriptors[self.name]
+                os.close(self.number)
+
+
+_descriptors: dict[_Name, _Descriptor] = {}
 _descriptors_lock = threading.RLock()
+"""Lock of the descriptors and their users. The collector may release a user in the thread that holds it,
+between any two steps; a number of users, read and written back, would then be wrong."""
 
 
-def _share_descriptor(location: str, name: _Name) -> int:
+def _share_descriptor(location: str, name: _Name, user: object) -> _Descriptor:
     with _descriptors_lock:
-        descriptor, users = _descriptors.get(name) or (os.open(location, os.O_RDONLY), 0)
-        _descriptors[name] = descriptor, users + 1
-    return descriptor
-
-
-def _release_descriptor(name: _Name) -> None:
-    with _descriptors_lock:
-        descriptor, users = _descriptors.pop(name)
-        if users > 1:
-            _descriptors[name] = descriptor, users - 1
-        else:
-            os.close(descriptor)
+        while True:
+            shared = _descriptors.get(name)
+            if shared is None:
+                shared = _descriptors[name] = _Descriptor(name, os.open(location, os.O_RDONLY), set())
+            shared.users.add(user)
+            if _descriptors.get(name) is shared:
+                return shared
+            # The collector has released its last other user, and closed it.
 
 
 def damage_in(connection: sqlite3.Connection, *, thorough: bool = False) -> str | None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +10,6 @@ from random import Random
 
 import pytest
 
-from penstock.compute import sqlite_files
 from penstock.compute.collections import sqlite as module
 from penstock.compute.collections.rows import RowCodec
 from penstock.compute.collections.sqlite import SqliteCollections
@@ -313,138 +309,3 @@ def test_a_snapshot_that_is_given_up_ends_also_after_its_connection(
         next(rows)
         opened[-1].close()
         rows.close()  # type: ignore[attr-defined]
-
-
-# -- another file in its place -----------------------------------------------------------------------
-
-
-def written(file: Path, store: SqliteCollections, times: range) -> None:
-    for time in times:
-        store.append([Append("s1", Frontier(time), Frontier(time + 1), [((time, "x" * 1_000), time, 1)])])
-    statements(file, "PRAGMA wal_checkpoint")
-
-
-@pytest.fixture
-def store(file: Path) -> Iterator[SqliteCollections]:
-    with closing(SqliteCollections(file)) as made:
-        made.create("s1", b"words", Frontier(0))
-        written(file, made, range(10))
-        yield made
-
-
-def check_is_noticed(store: SqliteCollections) -> None:
-    for use in (
-        lambda: store.bounds(["s1"]),
-        lambda: store.append([Append("s1", Frontier(99), Frontier(100), [])]),
-        lambda: list(store.snapshot("s1", 0)),
-        lambda: store.wait(0),
-    ):
-        with pytest.raises(StoreDamaged, match="was replaced"):
-            use()
-
-
-def test_an_earlier_copy_of_the_file_itself_is_noticed(file: Path, store: SqliteCollections) -> None:
-    earlier = file.read_bytes()
-    written(file, store, range(10, 20))
-    store.bounds(["s1"])
-    file.write_bytes(earlier)
-    check_is_noticed(store)
-
-
-@pytest.mark.parametrize("more", [0, 100])
-def test_the_content_of_another_store_is_noticed(file: Path, store: SqliteCollections, more: int) -> None:
-    other = file.with_name("other.db")
-    with closing(SqliteCollections(other)) as opened:
-        opened.create("s1", b"words", Frontier(0))
-        written(other, opened, range(10 + more))
-    file.write_bytes(other.read_bytes())
-    check_is_noticed(store)
-
-
-def test_a_file_that_is_emptied_is_noticed(file: Path, store: SqliteCollections) -> None:
-    file.write_bytes(b"")
-    check_is_noticed(store)
-
-
-def test_no_file_takes_the_place_of_one_that_was_moved_away(file: Path, store: SqliteCollections) -> None:
-    """An empty store in its place would be served after a restart."""
-    file.rename(file.with_name("moved.db"))
-    check_is_noticed(store)
-    assert not file.exists()
-
-
-def test_no_file_takes_the_place_of_one_that_is_moved_away_during_the_look(
-    file: Path, store: SqliteCollections, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def move_away(_: float) -> None:
-        file.rename(file.with_name("moved.db"))
-
-    monkeypatch.setattr(sqlite_files.time, "sleep", move_away)
-    file.write_bytes(b"")
-    with pytest.raises(StoreDamaged, match="was replaced"):
-        store.bounds(["s1"])
-    assert not file.exists()
-
-
-def test_changes_of_others_and_their_checkpoints_are_not_taken_for_another_file(
-    file: Path, store: SqliteCollections
-) -> None:
-    with closing(SqliteCollections(file)) as other:
-        for time in range(10, 60):
-            written(file, (store, other)[time % 2], range(time, time + 1))
-            if time % 7 == 0:
-                other.compact("s1", Frontier(time))
-            if time % 20 == 0:
-                store.erase()
-            assert store.bounds(["s1"]) == other.bounds(["s1"])
-    assert store.bounds(["s1"])[0].upper == Frontier(60)
-
-
-def test_a_file_of_an_earlier_version_gets_its_identity_when_it_is_opened(file: Path) -> None:
-    filled(file)
-    statements(file, "DROP TABLE penstock_file")
-    with closing(SqliteCollections(file)) as store, closing(SqliteCollections(file)) as other:
-        earlier = file.read_bytes()
-        other.erase()  # moves its page
-        assert sum(map(len, store.snapshot("s1", 0))) == 2_000
-        file.write_bytes(earlier)
-        check_is_noticed(store)
-
-
-def test_the_locks_of_one_user_of_a_file_survive_the_end_of_another(file: Path) -> None:
-    """A process that closes any descriptor of a file loses all its locks on it."""
-    filled(file)
-    with closing(SqliteCollections(file)) as store:
-        SqliteCollections(file).close()
-        assert is_locked(file)
-        reading = store.snapshot("s1", 0, chunk=10)
-        next(reading)
-    assert is_locked(file)
-    assert sum(map(len, reading)) == 1_990
-    assert not is_locked(file)
-
-
-def test_the_locks_of_a_snapshot_that_is_given_up_after_its_store_end_with_it(file: Path) -> None:
-    filled(file)
-    with closing(SqliteCollections(file)) as store:
-        first, second = (store.snapshot("s1", 0, chunk=10) for _ in range(2))
-        next(first)
-        next(second)
-    first.close()  # type: ignore[attr-defined]
-    assert is_locked(file)
-    second.close()  # type: ignore[attr-defined]
-    assert not is_locked(file)
-
-
-def is_locked(file: Path) -> bool:
-    """Return whether another process is kept from having the file for itself."""
-    script = (
-        "import sqlite3, sys\n"
-        "alone = sqlite3.connect(sys.argv[1], timeout=0)\n"
-        "alone.execute('PRAGMA locking_mode = EXCLUSIVE')\n"
-        "alone.execute('BEGIN EXCLUSIVE')\n"
-        "alone.execute('SELECT 1 FROM sqlite_schema')\n"
-    )
-    ended = subprocess.run([sys.executable, "-c", script, str(file)], capture_output=True, text=True)
-    assert ended.returncode == 0 or "database is locked" in ended.stderr
-    return ended.returncode != 0
