@@ -17,6 +17,14 @@ class Point(NamedTuple):
     label: str | None
 
 
+class Alike(NamedTuple):
+    """Columns that differ by case alone."""
+
+    x: int
+    label: str | None
+    Label: str | None
+
+
 class Everything(NamedTuple):
     flag: bool | None
     number: int | None

@@ -14,7 +14,7 @@ from penstock.errors import BadInput, UnreadableSource, UnwritableSink
 from penstock.expr.row_classes import schema_of
 from penstock.io import BadRecord, CsvChangelog, CsvDialect, CsvFiles, SinkRequest, open_sink
 from penstock.io.files.compaction import compact
-from tests.io.feeds import Everything, Flat, Point, batches, feed, read, write
+from tests.io.feeds import Alike, Everything, Flat, Point, batches, feed, read, write
 
 
 class Name(NamedTuple):
@@ -47,6 +47,17 @@ def test_a_missing_column_with_another_name_is_null_without_a_word(
 ) -> None:
     write(tmp_path / "a.csv", "x,labels\n1,one\n")
     assert read(CsvFiles(tmp_path), feed(Point)) == [(1, None)]
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("live", [None, {"x", "Label"}])
+def test_a_missing_column_is_not_taken_for_another_that_is_declared(
+    live: set[str] | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path / "a.csv", "x,label\n1,one\n")
+    (row,) = read(CsvFiles(tmp_path), feed(Alike, live=live))
+    assert isinstance(row, tuple)
+    assert row[::2] == (1, None)
     assert caplog.records == []
 
 

@@ -15,7 +15,7 @@ import penstock as ps
 from penstock.errors import BadRow, UnreadableSource
 from penstock.expr.code_runtime import NAN
 from penstock.io import BadRecord, CsvFiles, JsonFiles, Memory
-from tests.io.feeds import Everything, Point, batches, feed, read, write
+from tests.io.feeds import Alike, Everything, Point, batches, feed, read, write
 
 
 def test_lines_and_an_array_mean_the_same_rows(tmp_path: Path) -> None:
@@ -62,6 +62,23 @@ def test_a_missing_field_with_another_name_is_null_without_a_word(
 ) -> None:
     write(tmp_path / "a.json", text)
     read(JsonFiles(tmp_path), feed(Point))
+    assert caplog.records == []
+
+
+class Within(NamedTuple):
+    alike: Alike
+
+
+@pytest.mark.parametrize("live", [None, {"x", "Label"}])
+def test_a_missing_field_is_not_taken_for_another_that_is_declared(
+    live: set[str] | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path / "flat" / "a.json", '{"x": 1, "label": "one"}')
+    (row,) = read(JsonFiles(tmp_path / "flat"), feed(Alike, live=live))
+    assert isinstance(row, tuple)
+    assert row[::2] == (1, None)
+    write(tmp_path / "deep" / "a.json", '{"alike": {"x": 1, "label": "one"}}')
+    assert read(JsonFiles(tmp_path / "deep"), feed(Within)) == [((1, "one", None),)]
     assert caplog.records == []
 
 

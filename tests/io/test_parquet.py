@@ -16,7 +16,7 @@ from penstock import col
 from penstock.errors import UnreadableSource
 from penstock.expr.types import DecimalType
 from penstock.io import BadRecord, ParquetFiles
-from tests.io.feeds import Everything, Flat, Point, batches, feed, read, write
+from tests.io.feeds import Alike, Everything, Flat, Point, batches, feed, read, write
 
 MOMENT = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)
 
@@ -108,6 +108,17 @@ def test_a_missing_column_with_nearly_the_name_of_another_is_told(
     (record,) = caplog.records
     assert "column 'label' is missing in" in record.getMessage()
     assert "the file has 'Label'" in record.getMessage()
+
+
+@pytest.mark.parametrize("live", [None, {"x", "Label"}])
+def test_a_missing_column_is_not_taken_for_another_that_is_declared(
+    live: set[str] | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pq.write_table(pa.table({"x": [1], "label": ["one"]}), tmp_path / "a.parquet")
+    (row,) = read(ParquetFiles(tmp_path), feed(Alike, live=live))
+    assert isinstance(row, tuple)
+    assert row[::2] == (1, None)
+    assert caplog.records == []
 
 
 def told(column: str, found: str, declared: str) -> str:

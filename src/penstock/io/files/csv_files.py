@@ -308,7 +308,7 @@ class CsvFormat(FileFormat):
         if count == 1:
             return header.index(declared.name)
         if count == 0 and declared.nullable:
-            for missed in near_miss(self.feed.name, declared, header, str(path)):
+            for missed in near_miss(self.feed.name, declared, self.declared, header, str(path)):
                 self.widened.setdefault(missed.column, missed)
             return None
         problem = "no column" if count == 0 else f"{count} columns"

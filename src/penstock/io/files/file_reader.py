@@ -46,7 +46,8 @@ _PATIENCE = 8
 class FileFormat(ABC):
     """File format bound to one feed.
 
-    fields: those that are read, with the weight of a table source. max_value_bytes: see `Files`.
+    fields: those that are read, with the weight of a table source. declared: the names of all fields, also of
+    those that are not read. max_value_bytes: see `Files`.
     """
 
     def __init__(self, feed: Feed, max_value_bytes: int | None = None) -> None:
@@ -55,6 +56,7 @@ class FileFormat(ABC):
         self.max_value_bytes = max_value_bytes
         weight = [] if feed.append else [Field(WEIGHT, INT64, nullable=True)]
         self.fields = [*feed.live_fields, *weight]
+        self.declared = frozenset({*feed.schema.names, *(f.name for f in self.fields)})
         self.widened: dict[str, Widened] = {}
         """Columns of the files read so far that are narrower than declared."""
         self._bytes_read = self._refused = 0

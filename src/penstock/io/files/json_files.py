@@ -159,7 +159,7 @@ class JsonFormat(FileFormat):
 
     def _look_at(self, path: Path, value: Any) -> None:
         """Note missing fields beside one with nearly their name, in the first object of a block."""
-        for missed in near_misses(self.feed.name, self.fields, value, str(path)):
+        for missed in near_misses(self.feed.name, self.fields, self.declared, value, str(path)):
             self.widened.setdefault(missed.column, missed)
 
 

@@ -63,7 +63,8 @@ def blocks(file_format: FileFormat, path: Path, part: Part) -> Iterator[Block]:
             file_format.widened.setdefault(each.column, each)
         for field in file_format.fields:
             if field not in present:
-                for missed in near_miss(feed.name, field, file.schema_arrow.names, str(path)):
+                there = file.schema_arrow.names
+                for missed in near_miss(feed.name, field, file_format.declared, there, str(path)):
                     file_format.widened.setdefault(missed.column, missed)
         groups = range(file.num_row_groups)[part.start : part.stop]
         row = sum(file.metadata.row_group(group).num_rows for group in range(part.start))

@@ -7,7 +7,7 @@ Values are widened, or null, with one warning per column. Widening never changes
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -44,20 +44,26 @@ class Widened:
 
 
 def near_miss(
-    source: str, declared: Field, there: Iterable[str], file: str, within: str = ""
+    source: str, missing: Field, declared: Collection[str], there: Iterable[str], file: str, within: str = ""
 ) -> Iterator[Widened]:
     """Yield a missing column, if a file has one whose name differs by case or blanks alone.
 
-    within: prefix of the column's name, if it is a field of others.
+    declared: the names of all columns; a declared one is no misspelt one. within: prefix of the column's
+    name, if it is a field of others.
     """
-    name = _folded(declared.name)
-    near = next((each for each in there if _folded(each) == name), None)
+    name = _folded(missing.name)
+    near = next((each for each in there if each not in declared and _folded(each) == name), None)
     if near is not None:
-        yield Widened(source, f"{within}{declared.name}", "", str(declared.type), file, near)
+        yield Widened(source, f"{within}{missing.name}", "", str(missing.type), file, near)
 
 
 def near_misses(
-    source: str, fields: Iterable[Field], found: object, file: str, within: str = ""
+    source: str,
+    fields: Iterable[Field],
+    declared: Collection[str],
+    found: object,
+    file: str,
+    within: str = "",
 ) -> Iterator[Widened]:
     """Yield nullable fields that are missing in a JSON object, or in one of its fields; see `near_miss`."""
     if not isinstance(found, dict):
@@ -66,10 +72,11 @@ def near_misses(
     for each in fields:
         if each.name not in there:
             if each.nullable:
-                yield from near_miss(source, each, there, file, within)
+                yield from near_miss(source, each, declared, there, file, within)
         elif isinstance(each.type, StructType):
-            fields_of = each.type.fields
-            yield from near_misses(source, fields_of, there[each.name], file, f"{within}{each.name}.")
+            inner = each.type.fields
+            names = {f.name for f in inner}
+            yield from near_misses(source, inner, names, there[each.name], file, f"{within}{each.name}.")
 
 
 def _folded(name: str) -> str:
