@@ -257,7 +257,7 @@ class Soak:
             task.cancel()
         for ended in await asyncio.gather(*beside, return_exceptions=True):
             if not isinstance(ended, asyncio.CancelledError):
-                self.wrong.append(f"what goes on beside the writers has ended: {ended!r}")
+                self.wrong.append(f"a background task ended early: {ended!r}")
         await asyncio.wait_for(asyncio.gather(*following), 600)
         await self._check()
 
