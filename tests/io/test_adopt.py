@@ -42,6 +42,7 @@ from penstock.io.kafka import KafkaTopic
 from penstock.io.sink import ReadableWriter, SinkRequest, open_sink
 from penstock.state.commit import CommitLog
 from penstock.state.lease import Lease
+from penstock.state.rewind import rewind
 from tests.golden import assert_golden
 from tests.postgres_server import Postgres
 from tests.properties.effort import examples
@@ -159,6 +160,23 @@ def test_a_run_over_all_input_may_have_more_ticks_than_the_sinks() -> None:
     assert all_held() == expected([*OLD, *NEW])
     run([*OLD, *NEW, Sale("e", 1)])
     assert all_held() == expected([*OLD, *NEW, Sale("e", 1)])
+
+
+def test_one_cannot_go_back_to_ticks_before_the_adopted_one() -> None:
+    run(OLD[:1])
+    shutil.rmtree("state")
+    # Ticks 1 and 2 of this run are none of those that the sinks have.
+    assert adopted([*OLD, *NEW]).last_tick == 4
+    for tick in (1, 2, 3):
+        with pytest.raises(BadInput, match="cannot go back"):
+            rewind("state", tick)
+    assert rewind("state", 4).forgotten == 0
+    run([*OLD, *NEW, Sale("e", 1)])
+    assert rewind("state", 4).forgotten == 1
+    with pytest.raises(BadInput, match="already holds tick 5"):
+        run([*OLD, *NEW])
+    adopted([*OLD, *NEW])
+    assert all_held() == expected([*OLD, *NEW])
 
 
 def test_a_changed_flow_takes_over_the_sinks_of_the_old_one() -> None:

@@ -184,15 +184,16 @@ class Checkpoint:
         return made
 
     def renumber(self, tick: int) -> Commit:
-        """Give the last commit a later number, and drop the others. Raises like `commit`."""
+        """Give the last commit a number unless its own is later, and drop the rest. Raises like `commit`."""
         assert self.last is not None, "there is something to renumber"
-        if tick > self.tick:
-            self.check_lease()
-            made = replace(self.last, tick=tick, oldest=tick, fence=self._lease.number)
-            self._log.write(made, self.check_lease)
-            self.last = made
-            self._forget_old()
-        return self.last
+        self.check_lease()
+        number = max(tick, self.tick)
+        made = replace(self.last, tick=number, oldest=number, fence=self._lease.number)
+        write = self._log.replace if number == self.tick else self._log.write
+        write(made, self.check_lease)
+        self.last = made
+        self._forget_old()
+        return made
 
     def _manifest(self) -> FileRef:
         if self._bound is None:
