@@ -237,26 +237,55 @@ def test_rows_that_a_table_holds_back_are_not_held_back_twice() -> None:
     assert held(sink["table"], schema_of(Sale)) == {("b", 2): 1}
 
 
-def test_a_tick_that_the_old_checkpoint_has_committed_is_not_lost_when_an_adoption_fails(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    run(OLD[:2])
-
+def committed_but_not_published(rows: Any) -> None:
     def fails(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
+    with pytest.MonkeyPatch.context() as patched:
         for writer in (ChangelogWriter, TableWriter):
             patched.setattr(writer, "publish", fails)
         with pytest.raises(KeyboardInterrupt):
-            run(OLD)
-    assert all_held() == expected(OLD[:2])
+            run(rows)
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_a_tick_that_the_old_checkpoint_has_committed_is_not_lost_when_an_adoption_fails(
+    monkeypatch: pytest.MonkeyPatch, meanwhile: bool
+) -> None:
+    run(OLD[:2])
+    take = Lease.take
+
+    def overtaken(folder: Path) -> Lease:
+        monkeypatch.setattr(Lease, "take", take)
+        committed_but_not_published(OLD)
+        return take(folder)
+
+    if meanwhile:
+        monkeypatch.setattr(Lease, "take", overtaken)
+    else:
+        committed_but_not_published(OLD)
+        assert all_held() == expected(OLD[:2])
     with pytest.raises(BadInput, match="no source has a row"):
         adopted([])
     assert all_held() == expected(OLD)
     run(OLD)
     assert all_held() == expected(OLD)
     assert CommitLog(Path("state")).last_tick() == 2
+
+
+def test_a_run_that_begins_before_the_checkpoint_is_held_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    run(OLD)
+    take, locks = Lease.take, list[FolderLock | None]()
+
+    def overtaken(folder: Path) -> Lease:
+        locks.append(FolderLock.take(Path("log")))
+        return take(folder)
+
+    monkeypatch.setattr(Lease, "take", overtaken)
+    with pytest.raises(BadInput, match="log is in use"):
+        adopted(NEW)
+    assert locks[0] is not None
+    locks[0].release()
 
 
 def test_a_stopped_adoption_changes_nothing() -> None:

@@ -128,15 +128,17 @@ def adopt(
     _check_dead_letters(sources)
     _check_adoptable(flow.graph(), sources, sinks)
     kept = [Path(os.path.realpath(s.path)) for s in sinks.values() if isinstance(s, Changelog | TableFiles)]
-    for folder in kept:
-        _check_idle(folder)
-    engine, aside, committed = Engine(flow), _aside(target), CommitLog(target).last_tick()
+    engine, aside = Engine(flow), _aside(target)
     answers = {
         name: _answer(sink, _schema(engine, name), subfolder_for(aside / "answers", name))
         for name, sink in sinks.items()
     }
     with ExitStack() as closing:
         with _building(target, {target: aside}, "--adopt", kept) as exchange, ExitStack() as writing:
+            # Not before the checkpoint is held: a run may have been at work until then.
+            for folder in kept:
+                _check_idle(folder)
+            committed = CommitLog(target).last_tick()
             writers = _writers(engine, sinks, aside, writing)
             held = _read(engine, writers, committed)
             result = run(str(aside), answers)
