@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ import penstock as ps
 from penstock import Change, Flow, col, io
 from penstock.errors import BadInput, DuplicateKey
 from penstock.expr.row_classes import schema_of
+from penstock.io.delivery.negative_rows import consolidate_rows
 from penstock.io.sink import SinkRequest, Writer, open_sink
 from tests.postgres_server import Postgres
 
@@ -448,3 +450,33 @@ def test_on_spark_the_tables_of_a_run_are_the_sum_of_its_input(seed: int, spark:
         ),
         tmp_path, ticks, [False, False, True, False],
     )  # fmt: skip
+
+
+# --- sums -------------------------------------------------------------------------------------
+
+
+class Value:
+    """A value that can tell whether it is still held."""
+
+
+def test_rows_are_held_only_while_their_weights_add_up_to_something() -> None:
+    alive: weakref.WeakSet[Value] = weakref.WeakSet()
+    most = 0
+
+    def changes() -> Iterator[tuple[Any, ...]]:
+        nonlocal most
+        for _ in range(100):
+            value = Value()
+            alive.add(value)
+            yield value, 2
+            yield value, -2
+            most = max(most, len(alive))
+        yield "kept", 1
+
+    assert consolidate_rows(changes()) == {("kept",): 1}
+    assert most <= 2
+
+
+def test_a_row_that_comes_back_counts_from_zero() -> None:
+    rows = [("a", 1), ("b", -1), ("a", -1), ("b", 1), ("a", 3), ("c", 0)]
+    assert consolidate_rows(rows) == {("a",): 3}

@@ -36,12 +36,15 @@ class HeldBack:
 
 
 def consolidate_rows(rows: Iterable[Row]) -> dict[Row, int]:
-    """Sum the weights (last fields) of equal rows, and drop zeros."""
+    """Sum the weights (last fields) of equal rows. Holds no more rows than have a sum other than 0."""
     sums: dict[Row, int] = {}
     for *values, weight in rows:
         row = tuple(values)
-        sums[row] = sums.get(row, 0) + weight
-    return {row: weight for row, weight in sums.items() if weight}
+        if total := sums.get(row, 0) + weight:
+            sums[row] = total
+        else:
+            sums.pop(row, None)
+    return sums
 
 
 def source_names(sources: Sequence[str]) -> str:
