@@ -528,6 +528,10 @@ def one_never_written() -> None:
     adopted(OLD)
 
 
+def without_sinks() -> None:
+    adopt(totals(), "state", {}, {}, lambda *_: pytest.fail("it runs"))
+
+
 def no_rows() -> None:
     run(OLD)
     adopted([])
@@ -577,7 +581,7 @@ def inside_the_checkpoint() -> None:
 
 CASES: list[Callable[[], None]] = [
     of_another_type, of_another_type_in_csv, of_another_form, of_another_key, never_written,
-    one_never_written, no_rows, not_readable, of_ticks, of_the_time, of_a_clock,
+    one_never_written, without_sinks, no_rows, not_readable, of_ticks, of_the_time, of_a_clock,
     of_given_ticks, inside_the_checkpoint,
 ]  # fmt: skip
 

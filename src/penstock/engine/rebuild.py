@@ -121,7 +121,7 @@ def adopt(
     Returns the run's result, with the changes that were written to the sinks.
 
     Raises like `rebuild`; and `BadInput` for a sink that cannot be read back, was never written, or holds
-    rows of another type, for rows that depend on ticks, and if no source has a row.
+    rows of another type, for rows that depend on ticks, and if no sink is given or no source has a row.
     """
     target = Path(os.path.realpath(local_path(checkpoint, "checkpoint")))
     finish_rebuild(target)
@@ -377,6 +377,11 @@ class _Held:
 
 def _check_adoptable(graph: FlowGraph, sources: Mapping[str, Any], sinks: Mapping[str, Any]) -> None:
     """Raise `BadInput` for a sink that cannot be read back, or whose rows cannot be computed again."""
+    if not sinks:
+        raise BadInput(
+            "no sink is given, so there is nothing to adopt",
+            fix="give the sinks of the earlier runs, or run without --adopt",
+        )
     analysis = analyse(graph)
     clocks = {
         TICK_TIME,
