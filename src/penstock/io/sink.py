@@ -154,7 +154,8 @@ def refuse_later_ticks(sink: str, path: Path | str, found: int, tick: int) -> No
         f"sink {sink!r}: {path} already holds tick {found}",
         why=f"{since}: those rows belong to another run and would mix with the new ones.",
         fix="resume from the checkpoint of that run, give another path, or remove the old output;\n"
-        "if the checkpoint is lost, `penstock run --adopt` writes only what differs from the old output",
+        "if the checkpoint is lost, `penstock run --adopt` writes only what differs from the old output,\n"
+        "and takes back rows there that the sources do not give",
         sink=sink,
         path=str(path),
         found=found,
