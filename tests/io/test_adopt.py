@@ -320,6 +320,25 @@ def test_what_is_in_use_is_not_adopted() -> None:
         adopt(totals(), "state", {}, sinks(), overtaken)
 
 
+def test_another_run_that_writes_to_a_sink_at_the_last_moment_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run(OLD)
+    shutil.rmtree("state")
+    commit = rebuilding._commit
+
+    def overtaken(*given: Any) -> None:
+        commit(*given)
+        shutil.copytree("log/tick=1", "log/tick=3")  # the number of the adoption's tick
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rebuilding, "_commit", overtaken)
+        with pytest.raises(BadInput, match="'log' was written by another run meanwhile"):
+            adopted(NEW)
+    adopted(NEW)
+    assert all_held() == expected(NEW)
+
+
 # --- tables of other systems -----------------------------------------------------------------
 
 

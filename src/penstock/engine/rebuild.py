@@ -155,10 +155,13 @@ def adopt(
             remove_folder(aside / "answers")
             writing.close()  # A prepared transaction would keep out the one that publishes it.
             exchange()
-        opened = open_sinks(engine, sinks, target, closing)
-        for sink in opened:
-            sink.recover(new.tick)
-        held_back = held_back_by({s.name: s.writer for s in opened if s.writer is not None})
+        # Nothing has held a sink since its writer was closed.
+        opened = _writers(engine, sinks, target, closing)
+        for name, writer in opened.items():
+            _check_not_overtaken(name, writer, held[name])
+        for writer in opened.values():
+            writer.recover(new.tick)
+        held_back = held_back_by(opened)
         return replace(result, last_tick=new.tick, changes_out=written, held_back=held_back)
 
 
@@ -455,13 +458,20 @@ def _prepare_differences(
     written = 0
     with ExitStack() as reading:
         for name, answer in _writers(engine, answers, None, reading).items():
-            if _tick(writers[name]) != held[name].tick:
-                raise BadInput(f"sink {name!r} was written by another run meanwhile", fix="stop that run")
+            _check_not_overtaken(name, writers[name], held[name])
             changes = held[name].difference(_sums(engine, name, answer))
             if changes:
                 writers[name].prepare(tick, changes)
                 written += len(changes)
     return written
+
+
+def _check_not_overtaken(sink: str, writer: ReadableWriter, held: _Held) -> None:
+    if _tick(writer) != held.tick:
+        raise BadInput(
+            f"sink {sink!r} was written by another run meanwhile",
+            fix="stop that run, and run with --adopt again",
+        )
 
 
 def _tick(writer: ReadableWriter) -> int:
