@@ -415,7 +415,8 @@ def _check_adoptable(graph: FlowGraph, sources: Mapping[str, Any], sinks: Mappin
 
 def _answer(sink: Any, schema: Schema, folder: Path) -> Changelog | TableFiles:
     """Return a sink in a folder for the rows that another one is to hold."""
-    if isinstance(sink, CsvChangelog):  # In both, one text may stand for several values.
+    if isinstance(sink, CsvChangelog):
+        # CSV has one text for several values, so both sides must be CSV.
         return _moved(sink, folder)
     # A changelog is cheaper to write, and reserves two names.
     return TableFiles(folder) if {WEIGHT, TICK} & {*schema.names} else Changelog(folder)
