@@ -20,6 +20,7 @@ import pytest
 
 import penstock as ps
 from penstock import Flow, col
+from penstock.engine import adoption
 from penstock.engine import rebuild as rebuilding
 from penstock.errors import BadInput
 from penstock.io import Changelog, TableFiles
@@ -70,7 +71,7 @@ def rebuild(folder: Path, sales: list[Sale]) -> None:
 
 
 def replace(way: str, folder: Path, sales: list[Sale]) -> None:
-    replaced = partial(rebuilding.adopt, flow()) if way == "adopt" else rebuilding.rebuild
+    replaced = partial(adoption.adopt, flow()) if way == "adopt" else rebuilding.rebuild
     replaced(
         folder / "state",
         {"sales": sales},
@@ -93,14 +94,14 @@ def act(folder: Path, way: str, what: str, operation: int) -> None:
     if what == "run":
         sys.addaudithook(killing_at(operation))
     else:
-        step = "_commit" if way == "rebuild" else "_prepare_differences"
-        then = getattr(rebuilding, step)
+        module, step = (rebuilding, "_commit") if way == "rebuild" else (adoption, "_prepare_differences")
+        then = getattr(module, step)
 
         def killed(*given: Any) -> Any:
             sys.addaudithook(killing_at(operation))
             return then(*given)
 
-        setattr(rebuilding, step, killed)
+        setattr(module, step, killed)
     exchange = rebuilding.exchange_folders
 
     def audited(*folders: Path) -> None:

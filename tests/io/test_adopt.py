@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import Flow, col
+from penstock.engine import adoption
 from penstock.engine import rebuild as rebuilding
-from penstock.engine.rebuild import adopt
+from penstock.engine.adoption import adopt
 from penstock.errors import BadInput, CheckpointInUse, DuplicateKey, PenstockError
 from penstock.expr.row_classes import from_user, schema_of
 from penstock.io import (
@@ -444,10 +445,16 @@ def test_intervals_in_postgresql_are_known_again(postgres: Postgres) -> None:
     postgres.query("drop schema lasting cascade")
 
 
-@pytest.mark.parametrize("step", ["_prepare_differences", "_commit", "_exchange", "held_back_by"])
+@pytest.mark.parametrize(
+    ("module", "step"),
+    [
+        (adoption, "_prepare_differences"), (rebuilding, "_commit"), (rebuilding, "_exchange"),
+        (adoption, "held_back_by"),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("lost", [True, False])
 def test_broken_off_after_any_step_delta_and_postgresql_get_it_once_or_not_at_all(
-    postgres: Postgres, monkeypatch: pytest.MonkeyPatch, step: str, lost: bool
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch, module: Any, step: str, lost: bool
 ) -> None:
     pytest.importorskip("deltalake", reason="deltalake is not installed")
     postgres.query("create schema broken")
@@ -459,14 +466,14 @@ def test_broken_off_after_any_step_delta_and_postgresql_get_it_once_or_not_at_al
     run(OLD, flow, to=to)
     if lost:
         shutil.rmtree("state")
-    then = getattr(rebuilding, step)
+    then = getattr(module, step)
 
     def broken(*given: Any) -> Any:
         then(*given)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(rebuilding, step, broken)
+        patched.setattr(module, step, broken)
         with pytest.raises(KeyboardInterrupt):
             adopted(NEW, flow, to)
     if step == "_prepare_differences":

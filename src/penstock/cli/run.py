@@ -157,9 +157,9 @@ def run(
         raise BadInput("--metrics and --metrics-file are given", fix="give one of them")
     if adopt and rebuild:
         raise BadInput("--adopt and --rebuild are given", fix="give one of them")
-    anew = "--adopt" if adopt else "--rebuild" if rebuild else None
-    if anew is not None:
-        _check_anew(anew, checkpoint, follow=follow)
+    replacing = "--adopt" if adopt else "--rebuild" if rebuild else None
+    if replacing is not None:
+        _check_new_checkpoint(replacing, checkpoint, follow=follow)
     loaded = load_flow(flow)
     uris = parse_named_uris("source", source or ())
     sources = {name: parse_source(uri) for name, uri in uris.items()}
@@ -198,20 +198,21 @@ def run(
             )
             return _RUNS[on](loaded, sources, sinks, options)
 
-        if anew is not None and checkpoint is not None:
+        if replacing is not None and checkpoint is not None:
+            from penstock.engine import adoption
             from penstock.engine import rebuild as rebuilding
 
-            run_anew = partial(rebuilding.adopt, loaded) if adopt else rebuilding.rebuild
-            result = run_anew(checkpoint, sources, sinks, run_with)
+            replace = partial(adoption.adopt, loaded) if adopt else rebuilding.rebuild
+            result = replace(checkpoint, sources, sinks, run_with)
         else:
             result = run_with(checkpoint, sinks)
     # Rows on standard output say enough.
     shows_summary = progress is not False and any(uri != "-" for uri in given_sinks.values())
-    kept = None if anew is None else "nothing was replaced: the same command begins anew"
+    kept = None if replacing is None else "nothing was replaced: the same command begins anew"
     report_and_exit(result, checkpoint, follow=follow, summary=summary if shows_summary else None, kept=kept)
 
 
-def _check_anew(option: str, checkpoint: str | None, *, follow: bool) -> None:
+def _check_new_checkpoint(option: str, checkpoint: str | None, *, follow: bool) -> None:
     if checkpoint is None:
         raise BadInput(f"{option} requires --checkpoint: the folder to replace", fix="add it")
     if follow:
