@@ -270,7 +270,11 @@ def _grouped_intervals(rows: Stream, others: Stream) -> Stream:
     return rows.group_by("i").agg(n=ps.count(col.j), total=ps.sum(col.i), mean=ps.mean(col.j))
 
 
-_OF_INTERVALS = [_filtered_by_interval, _joined_by_interval, _grouped_intervals]
+def _divided_intervals(rows: Stream, others: Stream) -> Stream:
+    return rows.filter(col.i // HOUR > -3).with_columns(a=col.i // -HOUR, b=col.j // (abs(col.i) + HOUR))
+
+
+_OF_INTERVALS = [_divided_intervals, _filtered_by_interval, _joined_by_interval, _grouped_intervals]
 
 
 @pytest.mark.parametrize("build", [_filtered, _joined, _distinct_of_union, _grouped, *_OF_INTERVALS])

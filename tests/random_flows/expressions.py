@@ -7,14 +7,27 @@ fails on a row, whatever its values: what fails has tests of its own.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import date, timedelta
 from typing import Any
 
 from hypothesis import strategies as st
 
 from penstock.expr.constructors import coalesce, left, lit, right, when
 from penstock.expr.tree import Column, Expr, Ordering
-from penstock.expr.types import BOOL, FLOAT64, INT64, INTERVAL, STR, DataType, Schema
+from penstock.expr.types import (
+    BOOL,
+    DATE,
+    FLOAT64,
+    INT64,
+    INTERVAL,
+    INTERVALS,
+    STR,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+    Schema,
+)
 
 _CONSTANTS: dict[DataType, tuple[Any, ...]] = {
     BOOL: (True, False),
@@ -58,11 +71,13 @@ def expressions(draw: st.DrawFn, schema: Schema, type_: DataType, depth: int = 2
     if type_ == BOOL:
         return draw(predicates(schema, depth))
     if type_ == INT64:
+        if choice == 7 and draw(st.booleans()):
+            return _number_of_interval(draw, some)
         return _number(draw, some, choice) if choice < 6 else some(STR).length()
     if type_ == FLOAT64:
         return _number(draw, some, choice) if choice < 6 else some(INT64).cast(float)
     if type_ == INTERVAL:
-        return some() + some() if choice < 5 else some() - some() if choice < 7 else -some()
+        return _interval(draw, schema, some)
     return some().upper() if choice < 5 else some() + some()
 
 
@@ -72,6 +87,37 @@ def _number(draw: st.DrawFn, some: Any, choice: int) -> Expr:
     if choice == 4:
         return some() - some()
     return abs(some()) % draw(st.sampled_from([2, 3]))
+
+
+def _number_of_interval(draw: st.DrawFn, some: Any) -> Expr:
+    if draw(st.booleans()):
+        return some(INTERVAL).cast(draw(st.sampled_from(INTERVALS))).cast(int)
+    least = timedelta(microseconds=1)
+    return some(INTERVAL) // draw(st.sampled_from([timedelta(hours=7), timedelta(hours=-1), least, -least]))
+
+
+def _interval(draw: st.DrawFn, schema: Schema, some: Any) -> Expr:
+    times = [time for of in (TIMESTAMP, TIMESTAMP_NTZ, DATE) for time in columns(schema, of)]
+    choices: list[Callable[[], Expr]] = [
+        lambda: some() + some(),
+        lambda: some() - some(),
+        lambda: -some(),
+        lambda: abs(some()),
+        lambda: some() * draw(st.sampled_from([-2, 0, 3, 0.5])),
+        lambda: some() / draw(st.sampled_from([-7, 3, 0.5])),
+        lambda: some().cast(draw(st.sampled_from(INTERVALS))),
+        lambda: _moved(draw, lit(date(2001, 1, 1)), some()) - lit(date(1999, 12, 31)),
+    ]
+    if times:
+        choices += [lambda: _moved(draw, draw(st.sampled_from(times)), some()) - lit(date(2000, 1, 1))] * 2
+    return draw(st.sampled_from(choices))().cast(INTERVAL)
+
+
+def _moved(draw: st.DrawFn, time: Expr, span: Expr) -> Expr:
+    """Move a time by at most a few years, so that it stays within the calendar."""
+    few = when(abs(span) < timedelta(days=2000), span).otherwise(timedelta(hours=1))
+    by = few.cast(INTERVALS[0]) if draw(st.booleans()) else few
+    return time + by if draw(st.booleans()) else time - by
 
 
 @st.composite

@@ -8,7 +8,13 @@ from functools import reduce
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
-from penstock.engine.columnar.functions.time import interval_product, interval_sign, of_intervals, time_sum
+from penstock.engine.columnar.functions.time import (
+    count_of,
+    interval_product,
+    interval_sign,
+    of_intervals,
+    time_sum,
+)
 from penstock.engine.columnar.lowered_expression import (
     Bounds,
     LoweredExpression,
@@ -100,6 +106,8 @@ def _zero(divisor: LoweredExpression) -> pl.Expr | None:
 
 
 def _div(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    if of_intervals(call):
+        arguments = [LoweredExpression(count_of(one.value), (_MIN64, _MAX64)) for one in arguments]
     (al, ah), (bl, bh) = map(bounds_of, arguments)
     a, b = (one.value for one in arguments)
     floor = a // b

@@ -29,13 +29,13 @@ _WIDTHS = {
 }
 
 
-def _count(value: pl.Expr) -> pl.Expr:
-    """Convert a date to days, or a timestamp to microseconds, since 1970."""
+def count_of(value: pl.Expr) -> pl.Expr:
+    """Convert a date to days, or a timestamp to microseconds, since 1970; an interval to microseconds."""
     return value.to_physical().cast(pl.Int64)
 
 
 def _moment(count: pl.Expr, type: DataType) -> LoweredExpression:
-    """Convert a count from `_count` to a date or timestamp; fails outside the years 1 to 9999."""
+    """Convert a count from `count_of` to a date or timestamp; fails outside the years 1 to 9999."""
     first, last = (_FIRST_DAY, _LAST_DAY) if type == DATE else (_FIRST, _LAST)
     outside = (count < first) | (count > last)
     if type != DATE:
@@ -47,11 +47,11 @@ def _shift(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExp
     (span,) = call.options
     assert isinstance(span, timedelta)
     if isinstance(call.type, IntervalType):
-        return _sum(_count(arguments[0].value), pl.lit(span // _MICROSECOND, dtype=pl.Int64()))
+        return _sum(count_of(arguments[0].value), pl.lit(span // _MICROSECOND, dtype=pl.Int64()))
     step = span.days if call.type == DATE else span // _MICROSECOND
     if abs(step) > _LAST - _FIRST:
         raise NotLowered("a shift by more than there are years has no columnar form")
-    return _moment(_count(arguments[0].value) + step, call.type)
+    return _moment(count_of(arguments[0].value) + step, call.type)
 
 
 # -- intervals -----------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def _difference(a: pl.Expr, b: pl.Expr) -> LoweredExpression:
 
 def time_sum(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     """Lower a sum or a difference of which intervals are a part."""
-    (a, b), plus = (_count(one.value) for one in arguments), call.function.name == "add"
+    (a, b), plus = (count_of(one.value) for one in arguments), call.function.name == "add"
     first, second = (isinstance(argument.type, IntervalType) for argument in call.arguments)
     if first and second:
         return (_sum if plus else _difference)(a, b)
@@ -100,19 +100,19 @@ def interval_product(call: CallTerm, arguments: Sequence[LoweredExpression]) -> 
     """Lower a product of an interval and a whole number."""
     if not any(isinstance(argument.type, IntegerType) for argument in call.arguments):
         raise NotLowered("an interval times a fraction has no columnar form")
-    a, b = (_count(one.value) for one in arguments)
+    a, b = (count_of(one.value) for one in arguments)
     return _span(a * b, (a.cast(pl.Float64) * b.cast(pl.Float64)).abs() > _SAFE)
 
 
 def interval_sign(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     """Lower the negation or the absolute value of an interval."""
-    micros = _count(arguments[0].value)
+    micros = count_of(arguments[0].value)
     return _span(-micros if call.function.name == "negate" else micros.abs(), micros == RANGES[INT64][0])
 
 
 def cut_to_unit(span: pl.Expr, last: int) -> pl.Expr:
     """Drop what is less than a whole unit, towards zero."""
-    micros = _count(span)
+    micros = count_of(span)
     rest = micros % _UNITS[last]
     rest = pl.when((rest != 0) & (micros < 0)).then(rest - _UNITS[last]).otherwise(rest)
     return (micros - rest).cast(pl.Duration("us"))
@@ -122,22 +122,22 @@ def cut_to_unit(span: pl.Expr, last: int) -> pl.Expr:
 
 
 def _micros_since(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
-    one, other = (_count(a.value) for a in arguments)
+    one, other = (count_of(a.value) for a in arguments)
     return LoweredExpression(one - other, RANGES[INT64])
 
 
 def _seconds_since(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
-    one, other = (_count(a.value) for a in arguments)
+    one, other = (count_of(a.value) for a in arguments)
     return LoweredExpression((one - other).cast(pl.Float64) / 1000000.0)
 
 
 def _days_since(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
-    one, other = (_count(a.value) for a in arguments)
+    one, other = (count_of(a.value) for a in arguments)
     return LoweredExpression((one - other).cast(pl.Int32), RANGES[INT32])
 
 
 def _window_start(value: pl.Expr, width: timedelta) -> LoweredExpression:
-    count = _count(value)
+    count = count_of(value)
     return _moment(count - count % (width // _MICROSECOND), TIMESTAMP)
 
 
