@@ -936,6 +936,7 @@ class _Drawing:
         return [
             lambda: self.of("date", d) + timedelta(days=self.draw(st.integers(-400, 400))),
             lambda: self.of("date", d) + self.of("interval", d).cast(INTERVALS[0]),
+            lambda: self.of("date", d) - self.of("decimal", d).cast(INTERVALS[0]),
             lambda: self.of("date", d).truncate(self.pick("week", "month", "quarter", "year")),
             lambda: self.of(self.pick("timestamp", "timestamp_ntz"), d).to_date(),
             lambda: Column("number").to_date(),

@@ -45,6 +45,7 @@ from penstock.expr.types import (
     FLOAT64,
     INT64,
     INTERVAL,
+    INTERVALS,
     STR,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -446,6 +447,14 @@ def test_dates_and_times_are_utc() -> None:
     assert value(col.s.to_timestamp(), s="2001-09-11 14:34:56.789012+02:00") == NOON
     before_1970 = datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)
     assert value(col.t.tumble("1h"), t=before_1970) == datetime(1969, 12, 31, 23, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(("days", "later", "earlier"), [("1.5", 11, 9), ("-1.5", 9, 11), ("-0.5", 10, 10)])
+def test_a_date_moves_by_whole_days_cut_toward_zero(days: str, later: int, earlier: int) -> None:
+    by = lit(Decimal(days)).cast(INTERVALS[0])
+    tenth = ps.date("2024-01-10")
+    assert value(tenth + by) == value(by + tenth) == date(2024, 1, later)
+    assert value(tenth - by) == date(2024, 1, earlier)
 
 
 def test_leaving_the_years_1_to_9999_raises() -> None:

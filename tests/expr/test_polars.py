@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -17,9 +18,11 @@ from penstock.engine.columnar.lowered_expression import LoweredExpression
 from penstock.errors import EvaluationError
 from penstock.expr.check import check
 from penstock.expr.compile_python import compile_rows
+from penstock.expr.constructors import col
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.tree import Expr
+from penstock.expr.types import DATE, INTERVALS, Field, Schema
 from tests.expr.random_expressions import SCHEMA, Wide, expressions, internal, rows
 from tests.properties.effort import examples
 
@@ -89,6 +92,17 @@ def test_the_columnar_form_agrees_with_generated_python(expr: Expr, some: list[W
     except NotLowered:
         assume(False)
     agrees(expr, internal(some), columns_of if bounded else lambda _: columns_without_bounds(SCHEMA))
+
+
+def test_a_date_moves_by_whole_days_cut_toward_zero() -> None:
+    schema = Schema((Field("day", DATE), Field("by", INTERVALS[0])))
+    days = timedelta(days=1)
+    some = [(date(2024, 1, 10), by * days) for by in (1.5, -1.5, 0.5, -0.5, -2, 0)]
+    series = {str(at): to_series(f.type, [row[at] for row in some]) for at, f in enumerate(schema.fields)}
+    for expr in (col.day + col.by, col.by + col.day, col.day - col.by):
+        lowered = lower_expression(expr, schema, columns_without_bounds(schema))
+        made = from_series(DATE, pl.DataFrame(series).select(lowered.value).to_series())
+        assert made == [compile_rows((expr,), schema)(row)[0] for row in some]
 
 
 def test_every_lowering_is_of_a_function_of_the_catalogue() -> None:

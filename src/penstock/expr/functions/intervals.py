@@ -74,10 +74,15 @@ def interval_source(symbol: str, call: CallTerm, operands: tuple[str, ...]) -> s
             return f"{'x_times' if symbol == '*' else 'x_over'}({a}, {b})"
         return f"x_times({b}, {a})"
     if isinstance(first, IntervalType):
-        return f"x_shift({b}, {a})"
+        return f"x_shift({b}, {_step(a, call.type)})"
     if isinstance(second, IntervalType):
-        return f"x_shift({a}, {b if symbol == '+' else '-' + b})"
+        return f"x_shift({a}, {'-' * (symbol == '-')}{_step(b, call.type)})"
     return None
+
+
+def _step(span: str, moved: DataType) -> str:
+    # An interval of days may have a fraction of one, which Python would round down.
+    return f"x_cut_interval({span}, 0)" if moved == DATE else span
 
 
 def within(span: timedelta) -> timedelta:

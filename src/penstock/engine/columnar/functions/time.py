@@ -91,7 +91,7 @@ def time_sum(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredE
         return _span((a - b) * (_UNITS[0] if call.arguments[0].type == DATE else 1), None)
     count, step = (b, a) if first else (a, b)
     if call.type == DATE:
-        step = step // _UNITS[0]
+        step = count_of(cut_to_unit(step, 0)) // _UNITS[0]
     # What wraps in 64 bits is not within the years either.
     return _moment(count + step if plus else count - step, call.type)
 
