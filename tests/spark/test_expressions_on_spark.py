@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +14,7 @@ from penstock import col, lit
 from penstock.errors import EvaluationError
 from penstock.expr.annotations import Int32
 from penstock.expr.compile_python import Scope, compile_rows, predicate_source
+from penstock.expr.functions.intervals import to_text
 from penstock.expr.row_classes import from_user, schema_of
 from penstock.expr.tree import Expr
 from penstock.io.arrow import column_to_values, rows_to_table
@@ -177,6 +178,16 @@ def test_filters_keep_the_same_rows(spark: SparkSession, expr: Expr) -> None:
     keeps = eval(source, {**RUNTIME, **scope.constants})
     kept = frame_of(spark, *some).where(column_of(expr)).select("n").toArrow()["n"].to_pylist()
     assert sorted(kept) == [row.n for row in some if keeps(*row)]
+
+
+def test_constants_of_intervals_are_exact(spark: SparkSession) -> None:
+    least = timedelta(microseconds=1)
+    spans = [least * micros for micros in (2**63 - 1, -(2**63), 10**17 - 1, 1 - 10**18, -1, 0)]
+    spans += [timedelta(days=day, microseconds=999_999) for day in (-(10**8), 182_500, 10**8)]
+    for span in spans:
+        column = column_of(lit(span)).cast("string")
+        shifted = column_of(ps.when(col.s == "x", timedelta()) + span).cast("string")
+        assert frame_of(spark, EDGE).select(column, shifted).collect()[0] == (to_text(span, 0, 3),) * 2
 
 
 def test_constants_that_overflow_alone_do_no_harm(spark: SparkSession) -> None:

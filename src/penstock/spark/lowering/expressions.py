@@ -22,7 +22,7 @@ from penstock.expr.types import TIMESTAMP_NTZ
 from penstock.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
 from penstock.spark.lowering.array_functions import ARRAYS
 from penstock.spark.lowering.json_functions import JSON
-from penstock.spark.lowering.time_functions import TIME
+from penstock.spark.lowering.time_functions import TIME, interval_constant
 from penstock.spark.lowering.types import spark_type
 from penstock.spark.lowering.value_functions import VALUES
 
@@ -82,7 +82,8 @@ def _constant(term: LiteralTerm, scope: _Scope) -> Column:
     if isinstance(value, date):
         # As a number of days: java.sql.Date knows a calendar with a gap in 1582.
         return F.date_from_unix_date(F.lit((value - EPOCH.date()).days))
-    return F.lit(value).cast(spark_type(term.type))
+    column = interval_constant(value) if isinstance(value, timedelta) else F.lit(value)
+    return column.cast(spark_type(term.type))
 
 
 @_column.register(CallTerm)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from penstock.expr.functions.intervals import to_text
 from penstock.expr.types import (
     DATE,
     INTERVAL,
@@ -52,6 +53,12 @@ def _micros(span: object) -> int:
     return span // timedelta(microseconds=1)
 
 
+def interval_constant(span: object) -> Column:
+    """Return an interval from its text: PySpark makes one of a `timedelta` through a float."""
+    assert isinstance(span, timedelta)
+    return F.expr(to_text(span, INTERVAL.first, INTERVAL.last))
+
+
 def _whole(value: Column, by: int) -> Column:
     """`value // by` for a value that is non-negative or a multiple of `by`."""
     return F.call_function("div", value, F.lit(by).cast("bigint"))
@@ -80,7 +87,7 @@ def _shift(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
     if call.type == DATE:
         return F.date_add(arguments[0], F.lit(micros // _DAY))
     if call.type == TIMESTAMP_NTZ or isinstance(call.type, IntervalType):
-        return arguments[0] + F.lit(call.options[0])
+        return arguments[0] + interval_constant(call.options[0])
     return F.timestamp_micros(F.unix_micros(arguments[0]) + F.lit(micros).cast("bigint"))
 
 
