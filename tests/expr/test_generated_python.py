@@ -457,6 +457,25 @@ def test_a_date_moves_by_whole_days_cut_toward_zero(days: str, later: int, earli
     assert value(tenth - by) == date(2024, 1, earlier)
 
 
+class Moving(timedelta):
+    """An interval with more than Python's has, as those of pandas."""
+
+
+def test_intervals_that_are_added_are_plain_and_within_64_bits() -> None:
+    least = timedelta(microseconds=MIN64)
+    zero = lit(timedelta())
+    assert value(zero + least) == least
+    assert value(zero - timedelta(microseconds=MAX64)) == timedelta(microseconds=-MAX64)
+    assert value(lit(timedelta(microseconds=-1)) - least) == timedelta(microseconds=MAX64)
+    for moved in (zero + Moving(1), Moving(1) + zero, zero - Moving(-1)):
+        assert isinstance(moved, Call)
+        assert type(moved.options[0]) is timedelta
+        assert value(moved) == timedelta(1)
+    for wrong in (zero + timedelta.max, timedelta.max + zero, zero - timedelta.max, zero - timedelta.min):
+        with pytest.raises(WrongType, match="not a supported column value"):
+            value(wrong)
+
+
 def test_leaving_the_years_1_to_9999_raises() -> None:
     last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
     with pytest.raises(EvaluationError, match="does not fit timestamp"):

@@ -144,7 +144,8 @@ def _literal(expr: Literal, scope: _Scope) -> Term:
         raise WrongType(
             f"{expr.value!r} ({type(expr.value).__name__}) is not a supported column value",
             where=[SourceLocation.of_caller()],
-            why="Constants are bool, int, float, Decimal, str, bytes, date, datetime, and None.",
+            why="Constants are bool, int, float, Decimal, str, bytes, date, datetime, None, and timedelta\n"
+            "within 64 bits of microseconds.",
             fix="compute with the values of a row by col, or with whole rows in map()",
         )
     value = canonical_constant(expr.value)

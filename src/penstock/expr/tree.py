@@ -127,17 +127,17 @@ class Expr(ValueMisuse, Shown):
 
     def __add__(self, other: object) -> Expr:
         if isinstance(other, timedelta):
-            return Call("shift", (self,), (other,))
+            return _moved(self, "add", other)
         return Call("add", (self, operand(other)))
 
     def __radd__(self, other: object) -> Expr:
         if isinstance(other, timedelta):
-            return Call("shift", (self,), (other,))
+            return _moved(self, "add", other)
         return Call("add", (operand(other), self))
 
     def __sub__(self, other: object) -> Expr:
         if isinstance(other, timedelta):
-            return Call("shift", (self,), (-other,))
+            return _moved(self, "subtract", other)
         return Call("subtract", (self, operand(other)))
 
     def __rsub__(self, other: object) -> Expr:
@@ -423,6 +423,15 @@ class Ordering:
 
     def __str__(self) -> str:
         return f"{self.expr}{' desc' if self.descending else ''}"
+
+
+def _moved(expr: Expr, function: str, span: timedelta) -> Expr:
+    # Of a plain number, since pandas has spans of its own.
+    micros = span // timedelta(microseconds=1)
+    step = -micros if function == "subtract" else micros
+    if -(2**63) <= step < 2**63:
+        return Call("shift", (expr,), (timedelta(microseconds=step),))
+    return Call(function, (expr, Literal(span)))  # checked as other constants are
 
 
 def operand(value: object) -> Expr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from penstock.compute.plans import (
     schema_from_bytes,
     schema_to_bytes,
 )
+from penstock.compute.plans.function_signatures import SHAPES
 from penstock.errors import EvaluationError, UnknownColumn
 from penstock.expr.compile_python import compile_rows
 from penstock.expr.row_classes import from_user, schema_of
@@ -77,6 +79,13 @@ def test_what_is_no_condition_over_the_rows_is_refused() -> None:
     assert_golden(MESSAGES / "bad_plan.txt", f"{error.value}\n")
     with pytest.raises(MessageTooLarge):
         decode_expr(encode_expr(col.price > 1.5, BID), BID, limits=PlanLimits(size=3))
+
+
+def test_spans_beyond_64_bits_of_microseconds_are_refused() -> None:
+    longest = timedelta(microseconds=2**63 - 1)
+    for function in ("shift", "tumble"):
+        assert SHAPES[function].fits(1, (longest,))
+        assert not SHAPES[function].fits(1, (longest + timedelta(microseconds=1),))
 
 
 def test_an_expression_that_does_not_fit_the_rows_is_not_encoded() -> None:

@@ -56,7 +56,7 @@ def _is_mask(option: object) -> bool:
 
 
 def _is_span(option: object) -> bool:
-    return type(option) is timedelta
+    return type(option) is timedelta and -(2**63) <= option // timedelta(microseconds=1) < 2**63
 
 
 def _is_digits(option: object) -> bool:
