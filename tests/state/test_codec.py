@@ -160,10 +160,24 @@ def test_times_without_a_zone_come_back_as_they_are(value: datetime) -> None:
     assert decode(value_encoder()((value,))) == (value,)
 
 
-@pytest.mark.parametrize("micros", [0, -1, 2**63 - 1, -(2**63)])
-def test_spans_of_time_come_back_as_they_are(micros: int) -> None:
-    value = timedelta(microseconds=micros)
-    assert decode(value_encoder()((value,))) == (value,)
+_SPANS = [timedelta(microseconds=n) for n in (0, -1, 2**63 - 1, -(2**63), 2**63)]
+_SPANS += [timedelta.min, timedelta.max]
+
+
+@pytest.mark.parametrize("value", _SPANS)
+def test_spans_of_time_come_back_as_they_are(value: timedelta) -> None:
+    assert decode(value_encoder()((value, Exact(value)))) == (value, Exact(value))
+    assert decode(key_encoder()(frozenset({value}))) == {value}
+
+
+class Longer(timedelta):
+    """A span with more to it, as those of pandas have nanoseconds."""
+
+
+def test_a_span_of_another_class_is_refused_where_any_value_may_stand() -> None:
+    with pytest.raises(NotPlainData, match="a Longer cannot be stored") as caught:
+        value_encoder()(Exact(Longer(1)))
+    assert "come back as a timedelta" in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, lambda: 1, 1j])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-_SINGLE = frozenset({NoneType, bool, int, float, str, bytes, Decimal, date, datetime})
+_SINGLE = frozenset({NoneType, bool, int, float, str, bytes, Decimal, date, datetime, timedelta})
 _MANY = (tuple, frozenset)
 
 
@@ -115,7 +115,10 @@ def _extension(value: object, depth: int = 0) -> Any:
         case date():
             return _day(value)
         case timedelta():
-            return _ext_type((_SPAN, (value // _MICROSECOND).to_bytes(8, "big", signed=True)))
+            micros = value // _MICROSECOND
+            # Python's longest are beyond 64 bits.
+            size = 8 if -(2**63) <= micros < 2**63 else 9
+            return _ext_type((_SPAN, micros.to_bytes(size, "big", signed=True)))
         case frozenset():
             below = partial(_extension, depth=depth + 1)
             return _ext_type((_SET, _members(cast("frozenset[object]", value), below)))
@@ -170,7 +173,7 @@ def _value_of(depth: int, code: int, data: bytes) -> object:
         return date.fromordinal(int.from_bytes(data, "big"))
     if code == _NAIVE:
         return _START + timedelta(0, 0, int.from_bytes(data, "big", signed=True))
-    if code == _SPAN and len(data) == 8:
+    if code == _SPAN and len(data) in (8, 9):
         return timedelta(0, 0, int.from_bytes(data, "big", signed=True))
     if code == _SET:
         members = _msgpack.Unpacker(**_unpacking(depth + 1), max_buffer_size=max(1, len(data)))
