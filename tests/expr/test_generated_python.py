@@ -476,6 +476,12 @@ def test_intervals_that_are_added_are_plain_and_within_64_bits() -> None:
             value(wrong)
 
 
+@pytest.mark.parametrize("part", [-1, 4, 9, "day"])
+def test_only_parts_that_intervals_have_are_taken(part: object) -> None:
+    with pytest.raises(WrongType, match="no part"):
+        value(Call("interval_part", (lit(timedelta()),), (part,)))
+
+
 def test_leaving_the_years_1_to_9999_raises() -> None:
     last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
     with pytest.raises(EvaluationError, match="does not fit timestamp"):

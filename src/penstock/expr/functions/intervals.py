@@ -143,8 +143,10 @@ _PARTS: tuple[DataType, ...] = (INT32, INT8, INT8, DecimalType(8, 6))
 
 def _part_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     (argument,), (part,) = arguments, options
-    if not isinstance(argument.type, IntervalType) or not isinstance(part, int):
+    if not isinstance(argument.type, IntervalType):
         raise Mismatch(f"interval_part needs an interval, got {argument.type}")
+    if not isinstance(part, int) or not 0 <= part <= 3:
+        raise Mismatch(f"an interval has no part {part!r}", fix="0 to 3: days, hours, minutes, seconds")
     return Signature((argument.type,), _PARTS[part])
 
 
