@@ -476,6 +476,22 @@ def test_intervals_that_are_added_are_plain_and_within_64_bits() -> None:
             value(wrong)
 
 
+_SPAN = "1 02:03:04"
+_TEXTS_OF_SPANS = {
+    **dict.fromkeys((_SPAN, f" {_SPAN} ", f"\x01{_SPAN}\x7f", "+1 2:3:4"), True),
+    **dict.fromkeys((f"INTERVAL '{_SPAN}' DAY TO SECOND", f"\tinterval\n'{_SPAN}'  day  to second"), True),
+    **dict.fromkeys(("1   02:03:04", "1\t02:03:04", f"\xa0{_SPAN}", f"\u2003{_SPAN}", f"\x85{_SPAN}"), False),
+    **dict.fromkeys(("' 1 02:03:04'", "'1 02:03:04 '", "'1  02:03:04'", f"'\xa0{_SPAN}'"), False),
+}
+
+
+@pytest.mark.parametrize(("text", "is_read"), _TEXTS_OF_SPANS.items())
+def test_texts_of_intervals_have_blanks_only_where_spark_takes_them(text: str, is_read: bool) -> None:
+    text = f"INTERVAL {text} DAY TO SECOND" if text.startswith("'") else text
+    read = value(Call("try_cast", (col.s,), (INTERVAL,)), s=text)
+    assert read == (timedelta(days=1, hours=2, minutes=3, seconds=4) if is_read else None)
+
+
 @pytest.mark.parametrize("part", [-1, 4, 9, "day"])
 def test_only_parts_that_intervals_have_are_taken(part: object) -> None:
     with pytest.raises(WrongType, match="no part"):

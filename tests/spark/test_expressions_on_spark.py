@@ -16,7 +16,8 @@ from penstock.expr.annotations import Int32
 from penstock.expr.compile_python import Scope, compile_rows, predicate_source
 from penstock.expr.functions.intervals import to_text
 from penstock.expr.row_classes import from_user, schema_of
-from penstock.expr.tree import Expr
+from penstock.expr.tree import Call, Expr
+from penstock.expr.types import INTERVAL
 from penstock.io.arrow import column_to_values, rows_to_table
 
 if TYPE_CHECKING:
@@ -188,6 +189,16 @@ def test_constants_of_intervals_are_exact(spark: SparkSession) -> None:
         column = column_of(lit(span)).cast("string")
         shifted = column_of(ps.when(col.s == "x", timedelta()) + span).cast("string")
         assert frame_of(spark, EDGE).select(column, shifted).collect()[0] == (to_text(span, 0, 3),) * 2
+
+
+@pytest.mark.parametrize(
+    "text", ["1   2:3:4", "\xa01 2:3:4", "\x011 2:3:4\x7f", "INTERVAL ' 1 2:3:4' DAY TO SECOND", " 1 2:3:4 "]
+)
+def test_the_same_blanks_are_in_texts_of_intervals(spark: SparkSession, text: str) -> None:
+    span = Call("try_cast", (col.s,), (INTERVAL,))
+    row = EDGE._replace(s=text)
+    ((found,),) = frame_of(spark, row).select(column_of(span)).collect()
+    assert compile_rows((span,), ROW)(from_user(ROW, what="rows")([row])[0])[0] == found
 
 
 def test_constants_that_overflow_alone_do_no_harm(spark: SparkSession) -> None:

@@ -14,7 +14,7 @@ from penstock.expr.time_zones import to_utc, zone_of
 
 _JAVA_BLANK = "".join(map(chr, range(33)))
 # Spark strips these of all but floats, decimals and zones.
-_BLANK = f"{_JAVA_BLANK}\x7f"
+BLANK = f"{_JAVA_BLANK}\x7f"
 # Written so that there is one way to match a text: with two, a row of many digits takes the square of them.
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _FLOAT = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?", re.ASCII)
@@ -53,7 +53,7 @@ def _need_year(year: str, text: str, type: str) -> None:
 
 def to_int(text: str, bits: int) -> int:
     """Parse an integer: a sign and digits only."""
-    stripped = text.strip(_BLANK)
+    stripped = text.strip(BLANK)
     if _INTEGER.fullmatch(stripped):
         value = int(stripped)
         if -(1 << bits - 1) <= value < 1 << bits - 1:
@@ -91,7 +91,7 @@ def to_decimal(text: str, shape: DecimalSpec) -> Decimal:
 
 def to_bool(text: str) -> bool:
     """Parse t, true, y, yes, 1, or f, false, n, no, 0, in any case."""
-    value = _BOOLS.get(text.strip(_BLANK).lower())
+    value = _BOOLS.get(text.strip(BLANK).lower())
     if value is None:
         malformed_error(text, "bool")
     return value
@@ -99,7 +99,7 @@ def to_bool(text: str) -> bool:
 
 def to_date(text: str) -> date:
     """Parse year, year-month or year-month-day. Text after the day and a space or T is ignored."""
-    found = _DAY.fullmatch(text.strip(_BLANK))
+    found = _DAY.fullmatch(text.strip(BLANK))
     if found is not None:
         _need_year(found[1], text, "date")
         try:
@@ -111,7 +111,7 @@ def to_date(text: str) -> date:
 
 def to_timestamp(text: str) -> datetime:
     """Parse ISO-8601 as Spark does: UTC without a zone, digits beyond microseconds dropped."""
-    found = _MOMENT.fullmatch(text.strip(_BLANK))
+    found = _MOMENT.fullmatch(text.strip(BLANK))
     if found is not None:
         year, month, day, hour, minute, second, fraction, zone = found.groups()
         _need_year(year, text, "timestamp")
@@ -137,7 +137,7 @@ def to_timestamp(text: str) -> datetime:
 
 def has_zone(text: str) -> bool:
     """Return whether a text has the form of a timestamp that names a zone."""
-    found = _MOMENT.fullmatch(text.strip(_BLANK))
+    found = _MOMENT.fullmatch(text.strip(BLANK))
     return found is not None and found[8] is not None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.expr.code_runtime import raise_overflow, raise_zero_division
 from penstock.expr.function_bases import Emitter, StrictFunction, fixed
 from penstock.expr.functions.time import shift
-from penstock.expr.text_casts import malformed_error
+from penstock.expr.text_casts import BLANK, malformed_error
 from penstock.expr.types import (
     DATE,
     INT8,
@@ -220,18 +220,18 @@ _GREATEST = (0, 23, 59, 59)
 def _form(first: int, last: int) -> re.Pattern[str]:
     parts = _LEADING[first]
     for at in range(first + 1, last + 1):
-        parts += ("", " +", ":", ":")[at] + r"(\d{1,2})"
+        parts += ("", " ", ":", ":")[at] + r"(\d{1,2})"
     if last == 3:
         parts += r"(?:\.(\d{1,9}))?"
     name = _fields(first, last).replace(" ", r"\s+")
     return re.compile(
-        rf"(?:INTERVAL\s+([+-]?)'\s*([+-]?){parts}\s*'\s+{name}|([+-]?){parts})", re.ASCII | re.IGNORECASE
+        rf"(?:INTERVAL\s+([+-]?)'([+-]?){parts}'\s+{name}|([+-]?){parts})", re.ASCII | re.IGNORECASE
     )
 
 
 def of_text(text: str, first: int, last: int) -> timedelta:
     """Parse an interval: a constant of SQL, or what is between its quotes. Raises for other texts."""
-    found = _form(first, last).fullmatch(text.strip())
+    found = _form(first, last).fullmatch(text.strip(BLANK))
     if found is None:
         malformed_error(text, str(IntervalType(first, last)))
     count = last - first + 1 + (last == 3)
