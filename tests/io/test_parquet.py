@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -51,6 +51,8 @@ def write_column(folder: Path, array: pa.Array, name: str = "v") -> None:
             datetime,
             MOMENT,
         ),
+        (pa.array([1999]).cast(pa.duration("ns")), timedelta, timedelta(microseconds=1)),
+        (pa.array([-1999]).cast(pa.duration("ns")), timedelta, timedelta(microseconds=-1)),
         (pa.array([-1]).cast(pa.timestamp("ns")), datetime, datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)),
         (pa.array([None]), int | None, None),
         (pa.array([[1, None]], pa.large_list(pa.int16())), list[int | None], (1, None)),

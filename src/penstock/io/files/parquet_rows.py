@@ -381,7 +381,7 @@ def _(data_type: TimestampNtzType, array: pa.Array) -> list[Any]:
 @values_of.register
 def _(data_type: IntervalType, array: pa.Array) -> list[Any]:
     if types.is_duration(array.type) and array.type.unit == "ns":
-        array = _whole_microseconds(array).cast(pa.int64())
+        array = pc.call_function("divide", [array.view(pa.int64()), 1000])  # which cuts toward zero
     spans = array.cast(arrow_type(data_type))
     return [
         None if span is None else cut(span, data_type.last) for span in column_to_values(spans, data_type)
