@@ -410,6 +410,32 @@ def test_decimals_are_read_with_all_their_digits(penstock: Any, wide: str) -> No
     assert json.loads(found)["price"] == "1234567890.123456789012345678"
 
 
+TOOK = """
+from datetime import timedelta
+from typing import NamedTuple
+
+import penstock as ps
+
+
+class Took(NamedTuple):
+    took: timedelta
+
+
+took = ps.Flow("took")
+took.sink("took", took.table("tooks", Took))
+"""
+
+
+def test_an_interval_is_shown_as_a_key_is_written(penstock: Any, served: Served) -> None:
+    (served.folder / "took_flow.py").write_text(TOOK)
+    penstock("view", "create", f"{served.folder / 'took_flow.py'}:took", "-k", "took")
+    text = "INTERVAL '-1 02:03:04.5' DAY TO SECOND"
+    penstock("insert", "tooks", "--row", json.dumps({"took": text}))
+    assert text in penstock("peek", "took").stdout
+    assert text in penstock("peek", "took", "--key", text).stdout
+    assert f"+ took={text}" in penstock("subscribe", "took", "--once").stdout
+
+
 def test_null_is_a_key(penstock: Any, wide: str) -> None:
     assert json.loads(penstock("peek", wide, "--key", "[2, null]", "--format", "json").stdout)["id"] == 2
     assert "is not a key of 'wide'" in penstock("peek", wide, "--key", '[null, "2024-01-02"]', code=2).stderr

@@ -200,7 +200,8 @@ def print_rows(schema: Schema, rows: Iterable[Any], format: Format) -> None:
 
     table = create_table(*(_head(field.name, field.type) for field in schema.fields))
     for row in inside:
-        table.add_row(*("" if value is None else shown(value) for value in row))
+        pairs = zip(schema.fields, row, strict=True)
+        table.add_row(*("" if value is None else shown(value, field.type) for field, value in pairs))
     create_console().print(table)
     typer.echo(f"{len(inside):,} row{'s' * (len(inside) != 1)}", err=True)
 

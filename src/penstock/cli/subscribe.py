@@ -102,13 +102,14 @@ Show = Callable[["Batch[Any]"], None]
 def _lines(known: CachedDescription, progress: bool) -> Iterator[Show]:
     from penstock.io.in_process import shown
 
-    names = known.schema.names
+    fields = known.schema.fields
 
     def show(batch: Batch[Any]) -> None:
         for row, time, weight in _in_order(batch):
             sign = ("+" if weight > 0 else "-") + ("" if abs(weight) == 1 else str(abs(weight)))
             values = (row,) if known.schema.scalar else row
-            columns = " ".join(f"{name}={shown(value)}" for name, value in zip(names, values, strict=True))
+            pairs = zip(fields, values, strict=True)
+            columns = " ".join(f"{field.name}={shown(value, field.type)}" for field, value in pairs)
             typer.echo(f"{time} {sign} {columns}")
         if progress:
             typer.echo(f"all before {'the end' if batch.upper is None else batch.upper}")
@@ -146,7 +147,8 @@ def _table(known: CachedDescription, progress: bool) -> Iterator[Show]:
         def show(batch: Batch[Any]) -> None:
             for row, _, weight in batch.updates:
                 values = (row,) if known.schema.scalar else row
-                line = tuple("" if value is None else shown(value) for value in values)
+                pairs = zip(known.schema.fields, values, strict=True)
+                line = tuple("" if value is None else shown(value, field.type) for field, value in pairs)
                 rows[line] += weight
                 if not rows[line]:
                     del rows[line]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from io import IOBase
 from itertools import islice
 from typing import Any, ClassVar
 
 from penstock.errors import BadInput, BadRow, SourceLocation
 from penstock.expr.dict_keys import with_representatives
+from penstock.expr.functions.intervals import to_text
+from penstock.expr.types import DataType, IntervalType
 from penstock.io.delivery.guarantee import AT_LEAST_ONCE, Guarantee
 from penstock.io.delivery.sink_spool import SpooledWriter
 from penstock.io.sink import SinkRequest, SinkTarget, Writer, open_sink
@@ -216,17 +219,19 @@ def _(sink: Print, request: SinkRequest) -> Writer:
 
 def format_changes(request: SinkRequest, tick: int, rows: list[tuple[Any, ...]]) -> str:
     """Format a tick's changes as lines, retractions first."""
-    names = request.schema.names
+    fields = request.schema.fields
     out: list[str] = []
     for *values, weight in sorted(rows, key=lambda row: row[-1] > 0):
         sign = ("+" if weight > 0 else "-") + ("" if abs(weight) == 1 else str(abs(weight)))
-        columns = " ".join(f"{name}={shown(value)}" for name, value in zip(names, values))
+        columns = " ".join(f"{field.name}={shown(value, field.type)}" for field, value in zip(fields, values))
         out.append(f"{tick} {request.name} {sign} {columns}\n")
     return "".join(out)
 
 
-def shown(value: object) -> str:
-    """Format a value as short text: times in ISO 8601, strings quoted only if ambiguous."""
+def shown(value: object, data_type: DataType) -> str:
+    """Format a value as short text: times in ISO 8601, intervals as in SQL, strings quoted if ambiguous."""
+    if isinstance(value, timedelta) and isinstance(data_type, IntervalType):
+        return to_text(value, data_type.first, data_type.last)
     if isinstance(value, str):
         return value if value and value.isprintable() and not set(value) & set(" ='\"") else repr(value)
     if hasattr(value, "isoformat"):
