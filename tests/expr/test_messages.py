@@ -67,6 +67,7 @@ _WRONG: dict[str, Callable[[], Any]] = {
     "a null of no type": lambda: lit(None),
     "constant of no type": lambda: col.id == {},
     "constant too big": lambda: col.id + 2**63,
+    "hour of an interval": lambda: lit(timedelta()).hour(),
     "interval too long": lambda: col.at + timedelta.max,
     "interval too long to be subtracted": lambda: col.at - timedelta.max,
     "constant too big to be shown": lambda: col.note.upper() == -(10**5000),

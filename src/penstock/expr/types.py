@@ -265,6 +265,12 @@ INTERVALS = tuple(IntervalType(first, last) for first in range(4) for last in ra
 ANY = AnyType()
 
 
+def with_article(data_type: DataType) -> str:
+    """Name a type within a sentence: a date, an interval."""
+    name = str(data_type)
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
 def parts_of(data_type: DataType) -> tuple[DataType, ...]:
     """Return the types of the values within a nested value: fields, elements, or keys and values."""
     match data_type:

@@ -13,7 +13,7 @@ from penstock.errors import BadRow, SourceLocation, WrongType
 from penstock.expr.check import check
 from penstock.expr.constructors import col, lit
 from penstock.expr.tree import Column, Expr
-from penstock.expr.types import INT64, AnyType, BoolType, Field, ListType, MapType, Schema
+from penstock.expr.types import INT64, AnyType, BoolType, Field, ListType, MapType, Schema, with_article
 from penstock.flow.column_arguments import render_argument, result_schema
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.map import Map
@@ -428,7 +428,7 @@ def _values(
     for value in values:
         if not _may_be(by, value, schema):
             raise WrongType(
-                f"{what} by {by}: {value!r} is not a {found}",
+                f"{what} by {by}: {value!r} is not {with_article(found)}",
                 where=[location],
                 fix="ports are values that the expression may have",
             )

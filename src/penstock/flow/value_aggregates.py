@@ -113,7 +113,7 @@ class Histogram(Aggregation):
             raise WrongType(
                 f"histogram_numeric needs numbers or times, got {typed.type}: {self.expr}",
                 where=[SourceLocation.of_caller()],
-                fix="cast(float) it",
+                fix="cast(int) it" if isinstance(typed.type, IntervalType) else "cast(float) it",
             )
         parts = StructType((Field("x", typed.type, False), Field("y", FLOAT64, False)))
         return Field(name, ListType(parts, False), typed.nullable)

@@ -14,7 +14,18 @@ from penstock.errors import EvaluationError
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction, StrictFunction, fixed
 from penstock.expr.number_formats import NumberFormat, number_format, number_writer
 from penstock.expr.text_casts import of_float, of_float32
-from penstock.expr.types import BOOL, FLOAT32, FLOAT64, INT32, INT64, INTEGERS, STR, DecimalType, IntegerType
+from penstock.expr.types import (
+    BOOL,
+    FLOAT32,
+    FLOAT64,
+    INT32,
+    INT64,
+    INTEGERS,
+    STR,
+    DecimalType,
+    IntegerType,
+    with_article,
+)
 from penstock.expr.typing_rules import (
     NULL,
     Arguments,
@@ -125,7 +136,7 @@ def _format_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature
         raise Mismatch("format_string needs a format")
     pattern, *values = arguments
     if not isinstance(pattern, LiteralTerm) or not isinstance(pattern.value, str):
-        raise Mismatch(f"the format of format_string is a constant, not a {pattern.type}")
+        raise Mismatch(f"the format of format_string is a constant, not {with_article(pattern.type)}")
     try:
         parts = parse_format(pattern.value)
     except EvaluationError as error:
@@ -138,7 +149,8 @@ def _format_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature
         found = values[each.argument].type
         if found not in _TAKES[each.conversion]:
             raise Mismatch(
-                f"%{each.conversion} of a {found} has no counterpart here", fix="cast it to a string: %s"
+                f"%{each.conversion} of {with_article(found)} has no counterpart here",
+                fix="cast it to a string: %s",
             )
     types = (STR, *(STR if a.type == NULL else a.type for a in values))
     return Signature(types, STR, False)

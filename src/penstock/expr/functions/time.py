@@ -36,9 +36,10 @@ def _need(what: str, arguments: Arguments, *wanted: DataType) -> None:
     for argument in arguments:
         if argument.type not in wanted and not (argument.type == TIMESTAMP_NTZ and TIMESTAMP in wanted):
             names = " or a ".join(str(w) for w in wanted)
+            is_span = isinstance(argument.type, IntervalType)
             raise Mismatch(
                 f"{what} needs a {names}, got {argument.type}",
-                fix=".to_timestamp() and .to_date() read text",
+                fix="" if is_span else ".to_timestamp() and .to_date() read text",
             )
 
 

@@ -30,6 +30,7 @@ from penstock.expr.types import (
     StrType,
     TimestampNtzType,
     TimestampType,
+    with_article,
 )
 from penstock.io.delivery.atomic_files import sync_file
 from penstock.io.files.changelog import Changelog, ChangelogWriter
@@ -158,7 +159,8 @@ def _(sink: CsvChangelog, request: SinkRequest) -> Writer:
             text_of(field.type)
         except TypeError:
             raise BadInput(
-                f"sink {request.name!r}: column {field.name!r} is a {field.type}, which CSV cannot hold",
+                f"sink {request.name!r}: column {field.name!r} is {with_article(field.type)}, "
+                "which CSV cannot hold",
                 fix="write a changelog (Parquet), or the column as text with a select before the sink",
                 sink=request.name,
                 column=field.name,

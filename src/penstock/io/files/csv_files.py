@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import BadInput, UnreadableSource
 from penstock.expr.call_errors import explains_calls
-from penstock.expr.types import BytesType, Field, StrType
+from penstock.expr.types import BytesType, Field, StrType, with_article
 from penstock.io.declared_types import refuse_untyped
 from penstock.io.files.csv_dialect import CsvDialect, Malformed
 from penstock.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable
@@ -360,7 +360,8 @@ def field_parser(source: str, declared: Field, null: frozenset[str]) -> FromText
         from_text = parser_of(declared.type)
     except TypeError:
         raise BadInput(
-            f"source {source!r}: column {declared.name!r} is a {declared.type}, which a CSV file cannot hold",
+            f"source {source!r}: column {declared.name!r} is {with_article(declared.type)}, "
+            "which a CSV file cannot hold",
             fix="use JSON or Parquet, or read the column as str and parse it in the flow",
             source=source,
             column=declared.name,

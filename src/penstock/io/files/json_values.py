@@ -47,6 +47,7 @@ from penstock.expr.types import (
     StructType,
     TimestampNtzType,
     TimestampType,
+    with_article,
 )
 from penstock.io.files.text_values import (
     NON_FINITE,
@@ -177,7 +178,7 @@ def _(data_type: DataType) -> Convert:
 
     def moment(value: Any) -> Any:
         if type(value) is not str:
-            raise unfit(f"a {data_type} as a string", value)
+            raise unfit(f"{with_article(data_type)} as a string", value)
         return parse_text(value)
 
     return moment
@@ -232,7 +233,7 @@ def _key_decoder(data_type: DataType) -> Callable[[str], Any]:
         try:
             return convert(json.loads(text))
         except (ValueError, RecursionError):  # also for numbers of thousands of digits
-            raise unfit(f"a {data_type} in JSON", text) from None
+            raise unfit(f"{with_article(data_type)} in JSON", text) from None
 
     return key
 
