@@ -173,6 +173,7 @@ EXACT: dict[str, list[str]] = {
         "format_string('%s %s %b %% %n%10s|%-5s|%.2s', s, i, b, u, u, u)",
         "format_string('%.2f %8.1f %e %.3e %,.2f %S', x, x, x, x, x, u)",
         "format_string('%2$s %1$s %s', s, u)",
+        "format_string('%.40e', CAST(0 AS DOUBLE))",
         "printf('%s', x)",
         "format_number(x, 2)",
         "format_number(n, 0)",
@@ -184,6 +185,8 @@ EXACT: dict[str, list[str]] = {
         "to_char(CASE WHEN abs(x) < 1e9 THEN x END, '99.9')",
         "to_varchar(d, '9999999999D00S')",
         "to_varchar(i, NULL)",
+        f"to_char(-{'9' * 38}BD, '{'9' * 38}S')",
+        f"to_char({'9' * 20}.{'9' * 18}BD, '{'9' * 20}.{'9' * 18}')",
         "to_char(day, 'yyyy-MM-dd')",
         "to_char(t, 'HH:mm')",
         "to_char(r, 'hex')",
@@ -255,6 +258,12 @@ EXACT: dict[str, list[str]] = {
         "hash(-0.0D, CAST('-0.0' AS FLOAT), n)",
         "hash(array(named_struct('a', n, 'b', s), named_struct('a', NULL, 'b', u)), NULL)",
         "hash(NULL)",
+        *(
+            f"{name}(CAST('{sign}{digits}' AS DECIMAL(38,{scale})), d)"
+            for name in ("hash", "xxhash64")
+            for sign in ("", "-")
+            for digits, scale in (("9" * 38, 0), ("12345678901234567890.123456789012345678", 18))
+        ),
         "xxhash64(id, i, n, x, d, s, u, r, day, t, b, ss)",
         "xxhash64(CAST(x AS FLOAT), CAST(d AS DECIMAL(38,9)), CAST(i AS TINYINT), CAST(t AS TIMESTAMP_NTZ))",
         "xxhash64(array(named_struct('a', n, 'b', s), named_struct('a', NULL, 'b', u)), NULL)",
@@ -411,6 +420,8 @@ EXACT: dict[str, list[str]] = {
         "CAST(t AS FLOAT)",
         "CAST(d AS TIMESTAMP)",
         "CAST(d / 3 AS TIMESTAMP)",
+        "CAST(if(id = 1, 253402300799.999999999999999999BD, d / 3) AS TIMESTAMP)",
+        "CAST(if(id = 1, -62135596799.999999999999999999BD, d / 3) AS TIMESTAMP)",
         "CAST(CASE WHEN abs(x) < 1e11 THEN x / 3 END AS TIMESTAMP)",
         "CAST(CAST(d AS FLOAT) AS TIMESTAMP)",
         "try_cast(t AS STRING)",

@@ -103,7 +103,7 @@ def fit_number(value: object, type: DataType) -> object:
     if isinstance(type, DecimalType):
         wanted = Decimal(value)
         shown = Decimal(f"{wanted:.{type.scale}f}")
-        return shown if shown == wanted and abs(shown) < 10 ** (type.precision - type.scale) else None
+        return shown if shown == wanted and shown.copy_abs() < 10 ** (type.precision - type.scale) else None
     if not isinstance(type, IntegerType) or not isinstance(value, int):
         return None
     low, high = type.range

@@ -169,7 +169,7 @@ class _Writing:
     def __init__(self, format: NumberFormat, value: Decimal) -> None:
         self._format = format
         self._negative = value < 0
-        whole, _, places = f"{abs(value):f}".partition(".")
+        whole, _, places = f"{value.copy_abs():f}".partition(".")
         self._whole, self._places = whole.lstrip("0"), places.rstrip("0")
         self._written = ""
 

@@ -220,7 +220,7 @@ def _of_number(x: float, type: DataType) -> Any:
     if type == FLOAT32:
         return float32(x)
     if isinstance(type, DecimalType):
-        return Decimal(repr(x)).quantize(Decimal(1).scaleb(-type.scale), ROUND_HALF_UP)
+        return Decimal(repr(x)).quantize(Decimal(1).scaleb(-type.scale), ROUND_HALF_UP, Context(prec=80))
     if type == DATE:
         return date(1970, 1, 1) + timedelta(days=int(x))
     if type in (TIMESTAMP, TIMESTAMP_NTZ):

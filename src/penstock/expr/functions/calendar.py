@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import EPOCH, raise_overflow
+from penstock.expr.decimal_arithmetic import EXACT
 from penstock.expr.function_bases import fixed
 from penstock.expr.functions.time import add_months, shift
 from penstock.expr.time_patterns import DAYS, MONTHS
@@ -146,7 +147,7 @@ def make_timestamp(year: int, month: int, day: int, hour: int, minute: int, seco
 
     Raises `EvaluationError` if there is none.
     """
-    micros = int(seconds.scaleb(6))
+    micros = int(seconds.scaleb(6, EXACT))
     try:
         if micros < 0 or micros > 60_000_000:
             raise ValueError(seconds)
@@ -164,7 +165,7 @@ def try_make_timestamp(*parts: Any) -> datetime | None:
 
 
 def second_with_fraction(t: datetime) -> Decimal:
-    return Decimal(t.second * 1_000_000 + t.microsecond).scaleb(-6)
+    return Decimal(t.second * 1_000_000 + t.microsecond).scaleb(-6, EXACT)
 
 
 NAMES: dict[str, Any] = {

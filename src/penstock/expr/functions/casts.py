@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.expr.code_runtime import EPOCH, raise_overflow
+from penstock.expr.decimal_arithmetic import EXACT
 from penstock.expr.function_bases import Emitter, StrictFunction
 from penstock.expr.functions.arithmetic import decimal_spec, overflow_checked
 from penstock.expr.functions.higher_order import VARIABLE
@@ -361,7 +362,7 @@ def timestamp_of_float(value: float) -> datetime:
 
 def timestamp_of_decimal(value: Decimal) -> datetime:
     """Convert seconds since 1970, of which less than a microsecond is cut off. Raises as for integers."""
-    return _timestamp_of_micros(int(value.scaleb(6)), value)
+    return _timestamp_of_micros(int(value.scaleb(6, EXACT)), value)
 
 
 def _timestamp_of_micros(micros: int, value: object) -> datetime:

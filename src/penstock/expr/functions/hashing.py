@@ -20,6 +20,7 @@ from typing import Any
 from xxhash import xxh64_intdigest
 
 from penstock.expr.code_runtime import EPOCH
+from penstock.expr.decimal_arithmetic import EXACT
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction
 from penstock.expr.types import (
     BOOL,
@@ -140,7 +141,7 @@ def _decimal(type: DecimalType, family: HashFamily) -> Hash:
     scale = type.scale
 
     def unscaled(value: Decimal) -> int:
-        return int(value.scaleb(scale))
+        return int(value.scaleb(scale, EXACT))
 
     if type.precision <= _MAX_LONG_DIGITS:
         return lambda value, seed: family.of_long(unscaled(value), seed)

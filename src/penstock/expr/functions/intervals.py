@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from penstock.expr.code_runtime import raise_overflow, raise_zero_division
+from penstock.expr.decimal_arithmetic import EXACT
 from penstock.expr.function_bases import Emitter, StrictFunction, fixed
 from penstock.expr.functions.time import shift
 from penstock.expr.text_casts import BLANK, malformed_error
@@ -159,7 +160,7 @@ def part_of(span: timedelta, part: int) -> int | Decimal:
     micros = span // MICROSECOND
     rest = abs(micros) % _UNITS[part - 1] if part else abs(micros)
     if part == 3:
-        return Decimal(rest if micros >= 0 else -rest).scaleb(-6)
+        return Decimal(rest if micros >= 0 else -rest).scaleb(-6, EXACT)
     return rest // _UNITS[part] if micros >= 0 else -(rest // _UNITS[part])
 
 
@@ -174,7 +175,7 @@ def cut(span: timedelta, last: int) -> timedelta:
 def units_of(span: timedelta, last: int) -> Decimal:
     """Return an interval as a number of units: whole ones, or seconds with their fraction."""
     micros = span // MICROSECOND
-    return Decimal(micros).scaleb(-6) if last == 3 else Decimal(_towards_zero(micros, _UNITS[last]))
+    return Decimal(micros).scaleb(-6, EXACT) if last == 3 else Decimal(_towards_zero(micros, _UNITS[last]))
 
 
 def whole_units(span: timedelta, last: int) -> int:
@@ -191,7 +192,9 @@ def of_units(number: int | Decimal, last: int) -> timedelta:
 
 
 def of_parts(days: int, hours: int, minutes: int, seconds: Decimal) -> timedelta:
-    return of_micros(days * _UNITS[0] + hours * _UNITS[1] + minutes * _UNITS[2] + int(seconds.scaleb(6)))
+    return of_micros(
+        days * _UNITS[0] + hours * _UNITS[1] + minutes * _UNITS[2] + int(seconds.scaleb(6, EXACT))
+    )
 
 
 def to_text(span: timedelta, first: int, last: int) -> str:
