@@ -12,6 +12,7 @@ import penstock as ps
 from penstock import col
 from penstock.engine.change import Change
 from penstock.expr.types import INTERVALS
+from penstock.flow.aggregates import Aggregation, Mean, NullOnError, OfDistinct, Sum
 from tests.spark.batch_rows_of import bags_in_one_tick, batch_bags
 
 if TYPE_CHECKING:
@@ -104,6 +105,37 @@ def test_a_batch_answers_as_a_tick_in_this_process(spark: SparkSession, build: C
     flow = ps.Flow("trips")
     flow.sink("out", build(flow.table("trips", Trip)))
     inputs = {"trips": [Change(trip, 1) for trip in TRIPS]}
+    made = bags_in_one_tick(flow, inputs)
+    assert batch_bags(spark, flow, inputs) == {name: +bag for name, bag in made.items()}
+
+
+class Span(NamedTuple):
+    key: str
+    span: timedelta | None
+
+
+_MICROSECOND = timedelta(microseconds=1)
+_MOST = _MICROSECOND * (2**63 - 1)
+SPANS = {
+    "beyond": [_MOST, _MOST, -_MOST, -_MOST, DAY],
+    "least": [-_MOST - _MICROSECOND] * 3 + [_MOST, _MOST],
+    "halves": [_MICROSECOND, timedelta(), -_MICROSECOND, 2 * _MICROSECOND, None],
+    "half below": [-_MICROSECOND, timedelta()],
+    "third": [_MOST, _MOST, _MOST - _MICROSECOND],
+    "none": [None],
+}
+
+
+def test_totals_that_leave_the_range_on_their_way_are_exact_in_a_batch(spark: SparkSession) -> None:
+    flow = ps.Flow("spans")
+    spans = flow.table("spans", Span)
+    plain = {"mean": Mean(col.span), "tried": NullOnError(Mean(col.span)), "sum": NullOnError(Sum(col.span))}
+    totals: dict[str, Aggregation] = {**plain}
+    once = {f"{name}_once": OfDistinct(each) for name, each in plain.items()}
+    flow.sink("means", spans.group_by("key").agg(**totals, **once))
+    sums = {"all": ps.sum(col.span), "once": ps.sum(col.span, distinct=True)}
+    flow.sink("sums", spans.filter(~col.key.is_in("least", "third")).group_by("key").agg(**sums))
+    inputs = {"spans": [Change(Span(key, each), 1) for key, spans in SPANS.items() for each in spans]}
     made = bags_in_one_tick(flow, inputs)
     assert batch_bags(spark, flow, inputs) == {name: +bag for name, bag in made.items()}
 

@@ -197,6 +197,8 @@ def _(aggregation: Sum, to: AggregateArguments) -> NativeAggregates:
     column, kind = to.columns[0], to.types[0]
     if is_float(kind):
         return NativeAggregates((to.values(),), exact_sums.float_sum)
+    if isinstance(kind, IntervalType):
+        return NativeAggregates((to.sql(_SUM_OF_INTERVALS),), exact_sums.interval_sum)
     if kind != INT64:
         return NativeAggregates((to.sql("sum({of} {0})"),), _as_it_is)
     if to.distinct:
@@ -209,8 +211,11 @@ def _(aggregation: Mean, to: AggregateArguments) -> NativeAggregates:
     column, kind = to.columns[0], to.types[0]
     if is_float(kind):
         return NativeAggregates((to.values(),), exact_sums.float_mean)
-    if isinstance(kind, DecimalType | IntervalType):
+    if isinstance(kind, DecimalType):
         return NativeAggregates((to.sql("avg({of} {0})"),), _as_it_is)
+    if isinstance(kind, IntervalType):
+        counted = f.count_distinct(column) if to.distinct else f.count(column)
+        return NativeAggregates((to.sql(_SUM_OF_INTERVALS), counted), exact_sums.interval_mean)
     if to.distinct:
         return NativeAggregates((to.sql(_SUM_OF_DISTINCT), f.count_distinct(column)), exact_sums.mean_of)
     return NativeAggregates(
@@ -221,12 +226,17 @@ def _(aggregation: Mean, to: AggregateArguments) -> NativeAggregates:
 # Halves of distinct values need not be distinct, so these are summed as decimals.
 _SUM_OF_DISTINCT = "sum(DISTINCT CAST({0} AS DECIMAL(20, 0)))"
 
+# Spark's own sum of intervals fails if it leaves the range on its way, which depends on the order of rows.
+_SUM_OF_INTERVALS = "sum({of} CAST(CAST({0} AS INTERVAL DAY TO SECOND) AS DECIMAL(28, 6)))"
+
 
 @measure.register(NullOnError)
 def _(aggregation: NullOnError, to: AggregateArguments) -> NativeAggregates:
     name, kind = "try_sum" if isinstance(aggregation.of, Sum) else "try_avg", to.types[0]
-    if isinstance(kind, DecimalType | IntervalType):
+    if isinstance(kind, DecimalType):
         return NativeAggregates((to.sql(f"{name}({{of}} {{0}})"),), _as_it_is)
+    if isinstance(kind, IntervalType) and name == "try_sum":
+        return NativeAggregates((to.sql(_SUM_OF_INTERVALS),), exact_sums.interval_sum_or_null)
     if kind != INT64 or name == "try_avg":
         return measure(aggregation.of, to)
     if to.distinct:

@@ -2,13 +2,15 @@
 
 Integers: a sum of int64 may leave the range on its way and come back, so the
 upper and the lower 32 bits are summed apart, natively, and put together as a
-decimal of 38 digits. Floats: no native sum is exact; the values of a group are
-added in Python, as the in-process engine adds them.
+decimal of 38 digits. Intervals: they are summed as decimals of seconds. Floats:
+no native sum is exact; the values of a group are added in Python, as the
+in-process engine adds them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _WIDE = "decimal(38,0)"
 _EXACT_IN_A_FLOAT = 2**53
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def half_sums(column: Column) -> tuple[Column, Column]:
@@ -75,6 +78,28 @@ def _nearest_float(total: Column, count: Column) -> Column:
     odd = f.when((rest > 0) & (quotient % f.lit(2).cast(_WIDE) == 0), f.lit(1)).otherwise(f.lit(0))
     nearest = (quotient + odd.cast("decimal(1,0)")).cast("double") / power
     return f.when(total < 0, -nearest).otherwise(nearest)
+
+
+def interval_sum(total: Column) -> Column:
+    """Return a sum of seconds, a decimal, as an interval; overflow is an error."""
+    return f.lit(_MICROSECOND) * _micros(total).cast("long")
+
+
+def interval_sum_or_null(total: Column) -> Column:
+    """Return a sum of seconds, a decimal, as an interval; null if it overflows."""
+    return f.lit(_MICROSECOND) * _micros(total).try_cast("long")
+
+
+def interval_mean(total: Column, count: Column) -> Column:
+    """Interval nearest to a sum of seconds / count, halves away from zero; null if the count is 0."""
+    twice = f.nullif((count.cast("decimal(20,0)") * 2).cast("decimal(21,0)"), f.lit(0))
+    size = (f.abs(_micros(total)) * 2 + count.cast("decimal(20,0)")).cast(_WIDE)
+    whole = ((size - size % twice) / twice).cast(_WIDE)
+    return f.lit(_MICROSECOND) * f.when(total < 0, -whole).otherwise(whole).cast("long")
+
+
+def _micros(seconds: Column) -> Column:
+    return (seconds * f.lit(10**6).cast("decimal(7,0)")).cast(_WIDE)
 
 
 def float_sum(values: Column) -> Column:
