@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -128,6 +129,27 @@ def test_the_closest_bins_of_a_histogram_become_one(backend: Backend) -> None:
         4    | - 1.0 0              | - [1.5,5.0] [2.0,2.0]; + [2.0,5.0] [1.0,2.0]
     """,
     )
+
+
+class Extreme(NamedTuple):
+    moment: datetime
+    whole: Annotated[Decimal, ps.DecimalType(38, 0)]
+    part: Annotated[Decimal, ps.DecimalType(18, 18)]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Extreme(datetime.max.replace(tzinfo=UTC), Decimal("9" * 38), Decimal(f"0.{'9' * 18}")),
+        Extreme(datetime.min.replace(tzinfo=UTC), Decimal("-" + "9" * 38), Decimal(f"-0.{'9' * 18}")),
+    ],
+)
+def test_the_center_of_values_next_to_the_greatest_float_is_the_last_value(row: Extreme) -> None:
+    flow = ps.Flow("extremes")
+    made = {name: ps.histogram_numeric(col[name], 2) for name in Extreme._fields}
+    flow.sink("out", flow.table("rows", Extreme).group_by().agg(**made))
+    *_, found = ps.Engine(flow).tick(rows=[ps.insert(row)])["out"]
+    assert found.row == tuple([(value, 1.0)] for value in row)
 
 
 def test_of_several_modes_the_least_or_the_greatest(backend: Backend) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
+
 import penstock as ps
 from penstock import col
 from penstock.flow.aggregates import NullOnError, OfDistinct
@@ -48,6 +51,15 @@ FURTHER = {
     "histogram_of_prices": ps.histogram_numeric(col.price, 3),
     "histogram_of_times": ps.histogram_numeric(ps.functions.timestamp_micros(_SMALL), 2),
     "histogram_of_days": ps.histogram_numeric(ps.functions.date_from_unix_date(_SMALL.cast(ps.Int32)), 3),
+    **{
+        f"histogram_of_the_last_{name}": ps.histogram_numeric(ps.when(_SMALL > 1, value).otherwise(least), 3)
+        for name, value, least in (
+            ("time", ps.lit(datetime.max.replace(tzinfo=UTC)), datetime.min.replace(tzinfo=UTC)),
+            ("local_time", ps.lit(datetime.max), datetime.min),
+            ("decimal", ps.lit(Decimal("9" * 38)), Decimal("-" + "9" * 38)),
+            ("fraction", ps.lit(Decimal(f"0.{'9' * 38}")), Decimal(f"-0.{'9' * 38}")),
+        )
+    },
     "histogram_of_different": ps.histogram_numeric(col.count, 4, distinct=True),
     "mode": ps.mode(col.key),
     "greatest_mode": ps.mode(col.name, greatest=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from heapq import nlargest, nsmallest
 from itertools import accumulate, chain, pairwise
@@ -216,17 +216,26 @@ def _add_bin(found: list[tuple[float, float]], center: float, count: float, most
 _MAX_INT64 = 2**63 - 1
 _FIRST_DAY = EPOCH.date().toordinal()
 _MICROSECOND = timedelta(microseconds=1)
+LAST_MICROSECOND = (datetime.max - EPOCH.replace(tzinfo=None)) // _MICROSECOND
+
+
+def greatest_decimal(type: DecimalType) -> Decimal:
+    """Return the greatest value of a decimal type."""
+    return Decimal((0, (9,) * type.precision, -type.scale))
 
 
 def numbers_of(type: DataType) -> tuple[Callable[[Any], float], Callable[[float], Any]]:
-    """Return how a value of a type becomes a float, and the other way round."""
+    """Return how a value of a type becomes a float, and the other way round.
+
+    The greatest integers, decimals and times are no floats: those near to them become the greatest value.
+    """
     match type:
         case IntegerType():
-            # The greatest integers are not floats.
             return float, lambda number: min(int(number), _MAX_INT64)
         case DecimalType():
-            shape = DecimalSpec.of(type)
-            return float, lambda number: round_to_scale(Decimal(repr(number)), shape)
+            shape, most = DecimalSpec.of(type), greatest_decimal(type)
+            least = most.copy_negate()
+            return float, lambda number: round_to_scale(min(max(Decimal(repr(number)), least), most), shape)
         case DateType():
             return (
                 lambda day: float(day.toordinal() - _FIRST_DAY),
@@ -236,7 +245,7 @@ def numbers_of(type: DataType) -> tuple[Callable[[Any], float], Callable[[float]
             start = EPOCH if isinstance(type, TimestampType) else EPOCH.replace(tzinfo=None)
             return (
                 lambda moment: float((moment - start) // _MICROSECOND),
-                lambda number: start + timedelta(microseconds=int(number)),
+                lambda number: start + timedelta(microseconds=min(int(number), LAST_MICROSECOND)),
             )
         case Float32Type():
             return float, float32

@@ -97,7 +97,8 @@ class Histogram(Aggregation):
 
     The bins are those of Ben-Haim and Tom-Tov, of the values in order: where there are too many, the two
     closest ones become one, at their mean weighted by count; of several such pairs, the first one. A time
-    counts as its microseconds, a date as its days; a center is cut to be one again.
+    counts as its microseconds, a date as its days; a center is cut to be one again, and is the
+    greatest value of its type if it would be beyond that.
     """
 
     expr: Expr

@@ -220,12 +220,15 @@ def _of_number(x: float, type: DataType) -> Any:
     if type == FLOAT32:
         return float32(x)
     if isinstance(type, DecimalType):
-        return Decimal(repr(x)).quantize(Decimal(1).scaleb(-type.scale), ROUND_HALF_UP, Context(prec=80))
+        with localcontext(Context(prec=80, rounding=ROUND_HALF_UP)):
+            most = (Decimal(10) ** type.precision - 1).scaleb(-type.scale)
+            return min(max(Decimal(repr(x)), -most), most).quantize(most)
     if type == DATE:
         return date(1970, 1, 1) + timedelta(days=int(x))
     if type in (TIMESTAMP, TIMESTAMP_NTZ):
-        zone = UTC if type == TIMESTAMP else None
-        return datetime(1970, 1, 1, tzinfo=zone) + timedelta(microseconds=int(x))
+        start, micros = datetime(1970, 1, 1), timedelta(microseconds=1)
+        found = start + min(int(x), (datetime.max - start) // micros) * micros
+        return found.replace(tzinfo=UTC) if type == TIMESTAMP else found
     return min(int(x), 2**63 - 1)
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from penstock.expr.types import DATE, INT64, TIMESTAMP, TIMESTAMP_NTZ
+from penstock.engine.ordered_values import LAST_MICROSECOND, greatest_decimal
+from penstock.expr.types import DATE, INT64, TIMESTAMP, TIMESTAMP_NTZ, DecimalType
 from penstock.spark.lowering.time_functions import moment_in_utc, without_zone
 from penstock.spark.lowering.types import spark_type
 
@@ -55,8 +56,13 @@ def _value_of(x: Column, type: DataType) -> Column:
     if type == DATE:
         return F.date_from_unix_date(x.cast("int"))
     if type in (TIMESTAMP, TIMESTAMP_NTZ):
-        moment = F.timestamp_micros(x.cast("long"))
+        moment = F.timestamp_micros(F.least(x.cast("long"), F.lit(LAST_MICROSECOND)))
         return without_zone(moment) if type == TIMESTAMP_NTZ else moment
+    if isinstance(type, DecimalType):
+        most = greatest_decimal(type)
+        # Spark's minus would round to 34 digits.
+        beyond = F.when(x > 0, F.lit(most)).otherwise(F.lit(most.copy_negate()))
+        return F.coalesce(x.try_cast(spark_type(type)), beyond)
     # The greatest integers are not floats.
     whole = F.when(x < 2.0**63, x.cast("long")).otherwise(F.lit(2**63 - 1)) if type == INT64 else x
     return whole.cast(spark_type(type))
