@@ -80,6 +80,26 @@ def is_time(text: str) -> bool:
         return False
 
 
+@pytest.mark.parametrize("expression", ["try_to_timestamp(s)", "try_cast(s AS TIMESTAMP)"])
+@pytest.mark.parametrize("text", ["10:20", "T3", " 10:20:30.5 ", "T10:20:30+01:00"])
+def test_a_time_of_the_current_day_raises_and_is_not_null(
+    spark: SparkSession, expression: str, text: str
+) -> None:
+    create_view(spark, [Text(1, text)])
+    query = f"SELECT {expression} AS c FROM v"
+    assert spark.sql(query).collect()[0].c is not None
+    engine = ps.Engine(ps.sql(query, tables={"v": Text}, spark=spark))
+    with pytest.raises(EvaluationError, match="time of the current day"):
+        engine.tick(v=[ps.insert(Text(1, text))])
+
+
+def test_what_looks_like_a_time_of_the_current_day_is_that_of_spark(spark: SparkSession) -> None:
+    texts = ["10:60", "T", "t3", "T10:20x", "10", "25:00", "10:20:30 Nowhere", ":10", "10:20:30:40", "T3 4"]
+    check(spark, texts, "try_to_timestamp(s)")
+    check(spark, [*texts, "10:20", "T3"], "try_cast(s AS TIMESTAMP_NTZ)")
+    check(spark, [*texts, "10:20", "T3"], "try_cast(s AS DATE)")
+
+
 def test_a_cast_with_a_zone() -> None:
     assert to_timestamp("2024-06-30 02:30:00 Europe/Berlin") == datetime(2024, 6, 30, 0, 30, tzinfo=UTC)
     assert to_timestamp("2024-06-30 02:30:00 UTC+3") == datetime(2024, 6, 29, 23, 30, tzinfo=UTC)

@@ -17,7 +17,7 @@ from penstock.expr.compile_python import Scope, compile_rows, predicate_source
 from penstock.expr.functions.intervals import to_text
 from penstock.expr.row_classes import from_user, schema_of
 from penstock.expr.tree import Call, Expr
-from penstock.expr.types import INTERVAL
+from penstock.expr.types import INTERVAL, TIMESTAMP
 from penstock.io.arrow import column_to_values, rows_to_table
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def column_of(expr: Expr) -> Column:
         col.s.split_part("x", 0),
         col.s.like("a\\b"),
         lit(b"\xff").cast(str),
+        Call("try_cast", (lit("10:20"),), (TIMESTAMP,)),
     ],
     ids=str,
 )

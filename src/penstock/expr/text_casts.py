@@ -38,11 +38,16 @@ _TIME = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?([^.\d].*)?)?)?"
 _MOMENT = re.compile(
     rf"\+?(\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T]{_TIME})?)?)?", re.ASCII | re.DOTALL
 )
+TIME_ALONE = re.compile(r"(?:T(?=\d)|(?=\s*\d{1,2}:))(\s*\d{1,2}.*)", re.ASCII | re.DOTALL)
+
+
+def shortened(text: str) -> str:
+    """Return the first characters of a text, to be shown."""
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def malformed_error(text: str, type: str) -> NoReturn:
-    shown = text if len(text) <= 60 else text[:57] + "..."
-    raise EvaluationError(f"{shown!r} cannot be read as {type}")
+    raise EvaluationError(f"{shortened(text)!r} cannot be read as {type}")
 
 
 def _need_year(year: str, text: str, type: str) -> None:
@@ -109,8 +114,25 @@ def to_date(text: str) -> date:
     malformed_error(text, "date")
 
 
+def raise_current_day(text: str) -> NoReturn:
+    shown = shortened(text)
+    raise EvaluationError(
+        f"{shown!r} is a time of the current day, which has no counterpart here", beyond_years=True
+    )
+
+
 def to_timestamp(text: str) -> datetime:
-    """Parse ISO-8601 as Spark does: UTC without a zone, digits beyond microseconds dropped."""
+    """Parse ISO-8601 as Spark does: UTC without a zone, digits beyond microseconds dropped.
+
+    Raises as for a time outside the years 1 to 9999 if there is no date: Spark takes the current one.
+    """
+    alone = TIME_ALONE.fullmatch(text.strip(BLANK))
+    if alone is not None:
+        try:
+            to_timestamp(f"2000-01-01T{alone[1].lstrip()}")
+        except EvaluationError:
+            malformed_error(text, "timestamp")
+        raise_current_day(text)
     found = _MOMENT.fullmatch(text.strip(BLANK))
     if found is not None:
         year, month, day, hour, minute, second, fraction, zone = found.groups()

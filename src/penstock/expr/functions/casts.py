@@ -20,6 +20,7 @@ from penstock.expr.function_bases import Emitter, StrictFunction
 from penstock.expr.functions.arithmetic import decimal_spec, overflow_checked
 from penstock.expr.functions.higher_order import VARIABLE
 from penstock.expr.functions.maps import map_source
+from penstock.expr.text_casts import TIME_ALONE, malformed_error
 from penstock.expr.text_casts import to_timestamp as timestamp_of_str
 from penstock.expr.types import (
     INTEGERS,
@@ -382,6 +383,8 @@ def timestamp_of_seconds(value: int) -> datetime:
 
 def ntz_of_str(text: str) -> datetime:
     """Parse like a timestamp; a zone must be one, and has no meaning."""
+    if TIME_ALONE.fullmatch(text.strip()):
+        malformed_error(text, "timestamp")
     moment = timestamp_of_str(text)
     day, between, time = text.strip().partition("T" if "T" in text[:12] else " ")
     local = re.sub(r" *[A-Za-z+-].*", "", time)

@@ -12,10 +12,9 @@ from typing import Any
 
 from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import EPOCH, raise_overflow
-from penstock.expr.text_casts import has_zone, to_date, to_timestamp
+from penstock.expr.text_casts import TIME_ALONE, has_zone, raise_current_day, to_date, to_timestamp
 
 _WHOLE = re.compile(r"[+-]?\d+")
-_TIME_ALONE = re.compile(r"(?:T(?=\d)|(?=\s*\d{1,2}:))(\s*\d{1,2}.*)", re.ASCII | re.DOTALL)
 _NEGATIVE = re.compile(r"\s*-(?=\d{4})", re.ASCII)
 _YEAR = re.compile(r"[+-]?\d+", re.ASCII)
 
@@ -66,7 +65,7 @@ def timestamp_of(text: str) -> datetime | None:
 
 def timestamp_ntz_of(text: str) -> datetime | None:
     """Return the time of a text without a zone; None if it is none. Raises outside the years 1 to 9999."""
-    if has_zone(_NEGATIVE.sub("", text)) or _TIME_ALONE.fullmatch(text.rstrip()):
+    if has_zone(_NEGATIVE.sub("", text)) or TIME_ALONE.fullmatch(text.rstrip()):
         return None
     found = _read_moment(text)
     return None if found is None else found.replace(tzinfo=None)
@@ -74,11 +73,11 @@ def timestamp_ntz_of(text: str) -> datetime | None:
 
 def _read_moment(text: str) -> datetime | None:
     shown = text.rstrip()
-    alone = _TIME_ALONE.fullmatch(shown)
+    alone = TIME_ALONE.fullmatch(shown)
     if alone is not None:
         if _read_moment(f"2000-01-01T{alone[1].lstrip()}") is None:
             return None
-        raise EvaluationError(f"{shown!r} is a time of the current day, which has no counterpart here")
+        raise_current_day(shown)
     negative = _NEGATIVE.match(shown)
     if negative is not None and _read_moment(shown[negative.end() :]) is not None:
         raise_overflow(shown, "timestamp")

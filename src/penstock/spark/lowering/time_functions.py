@@ -46,6 +46,7 @@ _BLANK = r"[\x00-\x20\x7f]*"
 _DATE = rf"^{_BLANK}\+?\d{{4,6}}-\d{{1,2}}-\d{{1,2}}"
 _ZONED = rf"(?s){_DATE}[ T]\d{{1,2}}:\d{{1,2}}:\d{{1,2}}(\.\d*)?{_BLANK}[^.\d\x00-\x20\x7f].*$"
 _LOCAL = rf"({_DATE}([ T]\d[\d:.]*)?|^{_BLANK}\+?\d{{4,6}}(-\d{{1,2}})?){_BLANK}$"
+_ALONE = rf"^{_BLANK}(T\s*\d|\d{{1,2}}:)"
 
 
 def _micros(span: object) -> int:
@@ -242,7 +243,15 @@ def _moment_of_text(text: Column, target: DataType) -> Column:
 
 def _tried_moment_of_text(text: Column) -> Column:
     in_utc = moment_in_utc(text.try_cast("timestamp_ntz"))
-    return F.when(text.rlike(_ZONED), text.try_cast("timestamp")).when(text.rlike(_LOCAL), in_utc)
+    message = F.concat(
+        F.lit("'"), text, F.lit("' is a time of the current day, which has no counterpart here")
+    )
+    today = text.rlike(_ALONE) & text.try_cast("timestamp").isNotNull()
+    return (
+        F.when(text.rlike(_ZONED), text.try_cast("timestamp"))
+        .when(text.rlike(_LOCAL), in_utc)
+        .when(today, F.raise_error(message).cast("timestamp"))
+    )
 
 
 def moment_in_utc(wall: Column) -> Column:
