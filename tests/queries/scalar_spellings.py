@@ -313,6 +313,10 @@ EXACT: dict[str, list[str]] = {
     "JSON": [
         "to_csv(struct(id, i, n, x, d, s, u, day, t, b))",
         "to_csv(named_struct('s', coalesce(s, u, '')))",
+        "to_csv(named_struct('r', r, 'empty', X'', 'span', t - timestamp'2024-02-29 12:00:00'))",
+        "to_csv(named_struct('days', day - date'2024-02-28', 'minutes', INTERVAL -90 MINUTE))",
+        "to_json(map(coalesce(t - timestamp'2024-02-29 12:00:00', INTERVAL 1 HOUR), n))",
+        "to_json(map(coalesce(day - date'2024-02-28', INTERVAL 1 DAY), 1))",
         "to_csv(named_struct('u', CASE WHEN i > 0 THEN concat(' #', u, chr(10)) END, 's', concat('#', s)))",
         "to_csv(struct(CAST(x AS FLOAT), CAST(t AS TIMESTAMP_NTZ), CAST(d / 1e9 AS DECIMAL(9,8)), NULL, ''))",
         "get_json_object(s, '$')",

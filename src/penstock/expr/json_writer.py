@@ -211,7 +211,7 @@ _WRITERS: dict[type[DataType], _ToText] = {
     TimestampNtzType: lambda value: f'"{value.isoformat(timespec="milliseconds")}"',
     TimestampType: _timestamp,
 }
-# Spark writes the numbers that dates and timestamps are inside.
+# Spark writes the numbers that dates, timestamps and intervals are inside.
 _NAMES: dict[type[DataType], _ToText] = {
     BoolType: of_bool,
     DateType: lambda value: str((value - EPOCH.date()).days),
@@ -219,6 +219,7 @@ _NAMES: dict[type[DataType], _ToText] = {
     Float64Type: of_float,
     Float32Type: of_float32,
     **_INTEGER_TEXTS,
+    IntervalType: lambda value: str(value // timedelta(microseconds=1)),
     StrType: str,
     TimestampNtzType: lambda value: str((value - EPOCH.replace(tzinfo=None)) // timedelta(microseconds=1)),
     TimestampType: lambda value: str((value - EPOCH) // timedelta(microseconds=1)),

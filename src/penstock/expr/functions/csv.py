@@ -8,20 +8,24 @@ from functools import partial, singledispatch
 from typing import Any
 
 from penstock.expr.function_bases import Emitter, StrictFunction
+from penstock.expr.functions.intervals import to_text
 from penstock.expr.text_casts import of_float, of_float32
 from penstock.expr.types import (
     STR,
     BoolType,
+    BytesType,
     DataType,
     DateType,
     DecimalType,
     Float32Type,
     Float64Type,
     IntegerType,
+    IntervalType,
     StrType,
     StructType,
     TimestampNtzType,
     TimestampType,
+    parts_of,
 )
 from penstock.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature
 
@@ -76,6 +80,16 @@ def _float32(type: Float32Type, first: bool) -> Writer:
     return of_float32
 
 
+@_writer.register(BytesType)
+def _bytes(type: BytesType, first: bool) -> Writer:
+    return lambda value: f"[{value.hex(' ').upper()}]"
+
+
+@_writer.register(IntervalType)
+def _interval(type: IntervalType, first: bool) -> Writer:
+    return lambda value: to_text(value, type.first, type.last)
+
+
 @_writer.register(DateType)
 def _date(type: DateType, first: bool) -> Writer:
     return date.isoformat
@@ -115,7 +129,7 @@ def _rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
         if _writer(field.type, False) is None:
             raise Mismatch(
                 f"to_csv does not write {field.type}, the type of {field.name}",
-                fix="make it text before, such as by to_json",
+                fix="make it text before, by to_json" if parts_of(field.type) else "cast it to a type",
             )
     return Signature((argument.type,), STR, nullable=True)
 
