@@ -87,7 +87,7 @@ def _regions() -> frozenset[str]:
 
 
 def from_utc(moment: datetime, zone: tzinfo) -> datetime:
-    """Return what a clock of the zone shows, as a time in UTC."""
+    """Return the time of a clock in the zone, as a time in UTC."""
     try:
         return moment.astimezone(zone).replace(tzinfo=UTC, fold=0)
     except (OverflowError, ValueError):
@@ -95,15 +95,15 @@ def from_utc(moment: datetime, zone: tzinfo) -> datetime:
 
 
 def to_utc(wall: datetime, zone: tzinfo) -> datetime:
-    """Return when a clock of the zone shows this, the first time if it does so twice."""
+    """Return the moment of a time of a clock in the zone, the first of two."""
     try:
         return wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
     except (OverflowError, ValueError):
         raise_overflow(f"{wall} in {zone}", "timestamp")
 
 
-def in_another(wall: datetime, zone: tzinfo, other: tzinfo) -> datetime:
-    """Return what a clock of the other zone shows when one of the zone shows this, for the first time."""
+def other_clock(wall: datetime, zone: tzinfo, other: tzinfo) -> datetime:
+    """Return the time of a clock in the other zone, at a time of one in the zone, or at the first of two."""
     try:
         return wall.replace(tzinfo=zone, fold=0).astimezone(other).replace(tzinfo=None, fold=0)
     except (OverflowError, ValueError):

@@ -17,7 +17,7 @@ from penstock.expr.decimal_arithmetic import EXACT
 from penstock.expr.function_bases import fixed
 from penstock.expr.functions.time import add_months, shift
 from penstock.expr.time_patterns import DAYS, MONTHS
-from penstock.expr.time_zones import from_utc, in_another, to_utc, zone_of
+from penstock.expr.time_zones import from_utc, other_clock, to_utc, zone_of
 from penstock.expr.types import BOOL, DATE, FLOAT64, INT32, INT64, STR, TIMESTAMP, TIMESTAMP_NTZ, DecimalType
 from penstock.expr.typing_rules import Arguments, Function, Signature
 
@@ -178,7 +178,7 @@ NAMES: dict[str, Any] = {
     "x_months_between": months_between,
     "x_next_day": next_day,
     "x_second_with_fraction": second_with_fraction,
-    "x_in_another": in_another,
+    "x_other_clock": other_clock,
     "x_timestamp_micros": timestamp_micros,
     "x_timestamp_millis": timestamp_millis,
     "x_timestamp_seconds": timestamp_seconds,
@@ -262,10 +262,10 @@ FUNCTIONS: tuple[Function, ...] = (
     ),
     fixed(
         "convert_timezone",
-        "What a clock of the second zone shows when one of the first shows the time.",
+        "Time of a clock in the second zone, at a time of a clock in the first.",
         (STR, STR, TIMESTAMP_NTZ),
         TIMESTAMP_NTZ,
-        "x_in_another({2}, {0}, {1})",
+        "x_other_clock({2}, {0}, {1})",
         fallible=True,
         prepared={0: zone_of, 1: zone_of},
     ),
