@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,9 @@ import penstock as ps
 from penstock import Flow, col, io
 from penstock.errors import BadInput, BadUri, UnwritableSink
 from penstock.expr.row_classes import schema_of
+from penstock.expr.types import INTERVAL
 from penstock.io import PostgresChangelog, PostgresTable
+from penstock.io.postgres.column_types import copy_converter
 from penstock.io.postgres.server import Server, without_password
 from penstock.io.sink import SinkRequest, Writer, open_sink
 from tests.postgres_server import PASSWORD, Postgres
@@ -122,6 +124,23 @@ def test_values_of_all_types_arrive_as_they_are(place: tuple[Postgres, str]) -> 
     write(out, 2, (*one, -1), (*two, -1), (*three, -1), (4, True, nan, *[None] * 7, -1))
     assert (rows(place), out.held_back()) == (Counter(), None)
     out.close()
+
+
+@pytest.mark.parametrize(
+    ("span", "text"),
+    [
+        (timedelta(), "0 days 00:00:00.000000"),
+        (timedelta(microseconds=-1), "-0 days -00:00:00.000001"),
+        (timedelta(days=-2, hours=1), "-1 days -23:00:00.000000"),
+        (timedelta(hours=25, minutes=2, seconds=3), "1 days 01:02:03.000000"),
+        (timedelta(microseconds=2**63 - 1), "106751991 days 04:00:54.775807"),
+        (timedelta(microseconds=-(2**63)), "-106751991 days -04:00:54.775808"),
+    ],
+)
+def test_intervals_are_written_as_days_and_time(postgres: Postgres, span: timedelta, text: str) -> None:
+    assert copy_converter(INTERVAL)(span) == text
+    answer = postgres.query(f"SELECT (extract(epoch FROM interval '{text}') * 1000000)::numeric(30, 0)")
+    assert int(answer[0][0]) == span // timedelta(microseconds=1)
 
 
 def test_columns_that_the_server_cannot_compare_are_compared_as_what_they_say(

@@ -121,7 +121,15 @@ def _(data_type: BytesType) -> Text:
 
 @copy_converter.register
 def _(data_type: IntervalType) -> Text:
-    return lambda value: f"{value // timedelta(microseconds=1)} microseconds"
+    return _interval_text
+
+
+def _interval_text(value: timedelta) -> str:
+    """Return days and a time, each with its sign. PostgreSQL before 15 reads a number only up to 32 bits."""
+    size, sign = abs(value), "-" if value < timedelta() else ""
+    minutes, seconds = divmod(size.seconds, 60)
+    time = f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}.{size.microseconds:06d}"
+    return f"{sign}{size.days} days {sign}{time}"
 
 
 @copy_converter.register(DateType)
