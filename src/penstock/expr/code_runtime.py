@@ -56,12 +56,25 @@ def raise_overflow(value: object, type: str) -> NoReturn:
     raise EvaluationError(f"overflow: {value} does not fit {type}", beyond_years=years)
 
 
+def utf8(text: str) -> bytes:
+    """Return a text as UTF-8. Raises for halves of characters, which only Python's texts can hold."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        half = text[error.start]
+        raise EvaluationError(
+            f"a text holds {half!r}, half of a character, and has no bytes",
+            fix="replace it where the rows are made: text.encode(errors='replace').decode()",
+        ) from None
+
+
 def raise_zero_division() -> NoReturn:
     """Raise for a division by zero."""
     raise EvaluationError("division by zero")
 
 
 NAMES: dict[str, Any] = {
+    "x_utf8": utf8,
     "x_nan": NAN,
     "x_f32": float32,
     "x_f32_of_exact": float32_of_exact,

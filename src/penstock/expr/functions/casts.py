@@ -88,7 +88,7 @@ _WITHOUT_INTEGERS: _Pairs = {
     (StrType, DecimalType): _Cast("x_decimal_of_str({v}, {shape})", fallible=True),
     (StrType, DateType): _Cast("x_date_of_str({v})", fallible=True),
     (StrType, TimestampType): _Cast("x_timestamp_of_str({v})", fallible=True),
-    (StrType, BytesType): _Cast("{v}.encode()"),
+    (StrType, BytesType): _Cast("x_utf8({v})"),
     (BytesType, StrType): _Cast("x_str_of_bytes({v})", fallible=True),
     (DateType, StrType): _Cast("{v}.isoformat()"),
     (DateType, TimestampType): _Cast("x_timestamp_of_date({v})"),

@@ -12,7 +12,7 @@ from urllib.parse import quote_plus
 from zlib import crc32
 
 from penstock.errors import EvaluationError
-from penstock.expr.code_runtime import raise_overflow
+from penstock.expr.code_runtime import raise_overflow, utf8
 from penstock.expr.function_bases import fixed
 from penstock.expr.number_formats import JAVA_SPACES
 from penstock.expr.types import BOOL, BYTES, INT32, INT64, STR
@@ -32,7 +32,7 @@ def to_hex(value: int | str | bytes) -> str:
     """Return an integer as the hexadecimal digits of its 64 bits, text and bytes as those of each byte."""
     if isinstance(value, int):
         return f"{value & (1 << _BITS) - 1:X}"
-    return (value.encode() if isinstance(value, str) else value).hex().upper()
+    return (utf8(value) if isinstance(value, str) else value).hex().upper()
 
 
 def of_hex(text: str) -> bytes | None:
@@ -79,7 +79,7 @@ def of_strict_base64(text: str) -> bytes:
     return of_base64(kept)
 
 
-_READERS = {"hex": of_hex_or_raise, "base64": of_strict_base64, "utf-8": str.encode, "utf8": str.encode}
+_READERS = {"hex": of_hex_or_raise, "base64": of_strict_base64, "utf-8": utf8, "utf8": utf8}
 
 
 def reader_of(format: str) -> Callable[[str], bytes]:
@@ -227,9 +227,12 @@ def luhn_check(text: str) -> bool:
 def try_validate_utf8(value: str | bytes) -> str | None:
     """Return the text, or that of UTF-8 bytes; None if they are none."""
     try:
-        return value if isinstance(value, str) else value.decode()
-    except UnicodeDecodeError:
+        if isinstance(value, bytes):
+            return value.decode()
+        value.encode()
+    except UnicodeError:
         return None
+    return value
 
 
 def validate_utf8(value: str | bytes) -> str:
@@ -241,7 +244,8 @@ def validate_utf8(value: str | bytes) -> str:
 
 def make_valid_utf8(value: str | bytes) -> str:
     """Return the text, or that of bytes, with U+FFFD for each part that is not UTF-8."""
-    return value if isinstance(value, str) else value.decode(errors="replace")
+    octets = value.encode(errors="surrogatepass") if isinstance(value, str) else value
+    return octets.decode(errors="replace")
 
 
 NAMES: dict[str, Any] = {

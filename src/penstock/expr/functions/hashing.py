@@ -19,7 +19,7 @@ from typing import Any
 
 from xxhash import xxh64_intdigest
 
-from penstock.expr.code_runtime import EPOCH
+from penstock.expr.code_runtime import EPOCH, utf8
 from penstock.expr.decimal_arithmetic import EXACT
 from penstock.expr.function_bases import Emitter, GuardedSource, LazyFunction
 from penstock.expr.types import (
@@ -156,7 +156,7 @@ def _big_endian(value: int) -> bytes:
 
 @_hash_of.register(StrType)
 def _str(type: StrType, family: HashFamily) -> Hash:
-    return lambda value, seed: family.of_bytes(value.encode(), seed)
+    return lambda value, seed: family.of_bytes(utf8(value), seed)
 
 
 @_hash_of.register(BytesType)

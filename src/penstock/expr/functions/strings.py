@@ -10,6 +10,7 @@ from operator import mul
 from typing import Any
 
 from penstock.errors import EvaluationError
+from penstock.expr.code_runtime import utf8
 from penstock.expr.function_bases import (
     Emitter,
     GuardedSource,
@@ -364,7 +365,7 @@ def no_element(number: int, count: int) -> Any:
 
 
 def octets(value: str | bytes) -> int:
-    return len(value.encode() if isinstance(value, str) else value)
+    return len(utf8(value) if isinstance(value, str) else value)
 
 
 NAMES: dict[str, Any] = {
