@@ -14,6 +14,7 @@ from penstock.expr.annotations import Int32
 from penstock.expr.compile_python import compile_rows
 from penstock.expr.functions.hashing import MURMUR3, SEED, XXHASH64, HashFamily, hash_values
 from penstock.expr.row_classes import schema_of
+from penstock.expr.text_casts import of_float, of_float32
 from penstock.expr.tree import Expr
 from penstock.expr.types import BYTES, FLOAT64, INT32, STR, DecimalType
 
@@ -179,3 +180,9 @@ def test_a_long_text_that_is_almost_a_number_is_refused_at_once(start: str, type
     # With two ways to match digits, this takes hours.
     with pytest.raises(EvaluationError):
         read(start + "1" * 1_000_000 + "x", type)
+
+
+def test_a_float_has_its_shortest_digits_whatever_the_java() -> None:
+    assert of_float32(123456792.0) == "1.2345679E8"
+    assert of_float32(16777216.0) == "1.6777216E7"
+    assert of_float(2e23) == "2.0E23"
