@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
 import penstock as ps
 
 if TYPE_CHECKING:
@@ -178,3 +180,8 @@ def equal(a: Any, b: Any) -> bool:
         mine, its = cast("tuple[Any, ...]", a), cast("tuple[Any, ...]", b)
         return len(mine) == len(its) and all(map(equal, mine, its))
     return type(a) is type(b) and (repr(a) == repr(b) or (a == b and a == 0))
+
+
+def one_in_four(names: Iterable[str]) -> list[Any]:
+    """Parameters of a test: every fourth name is for `make test`, the others are for `make verify`."""
+    return [pytest.param(name, marks=[pytest.mark.verify] if at % 4 else []) for at, name in enumerate(names)]

@@ -11,7 +11,7 @@ import pytest
 
 import penstock as ps
 from penstock.errors import EvaluationError, UnsupportedQuery
-from tests.queries.spark_answers import check_answer, empty_frame
+from tests.queries.spark_answers import check_answer, empty_frame, one_in_four
 
 pytest.importorskip("pyspark.sql.functions")
 
@@ -126,7 +126,7 @@ OF_LOCAL_TIMES = {
 }
 
 
-@pytest.mark.parametrize("name", OF_LOCAL_TIMES)
+@pytest.mark.parametrize("name", one_in_four(OF_LOCAL_TIMES))
 def test_answers_over_times_without_a_zone_are_those_of_spark(spark: SparkSession, name: str) -> None:
     text = OF_LOCAL_TIMES[name]
     flow = ps.sql(text, tables={"local": Local}, spark=spark)
@@ -167,7 +167,7 @@ OF_FLOATS = {
 }
 
 
-@pytest.mark.parametrize("name", OF_FLOATS)
+@pytest.mark.parametrize("name", one_in_four(OF_FLOATS))
 def test_answers_over_floats_of_32_bits_are_those_of_spark(spark: SparkSession, name: str) -> None:
     text = OF_FLOATS[name]
     flow = ps.sql(text, tables={"real": Real}, spark=spark)
@@ -223,7 +223,7 @@ OF_INTERVALS = {
 }
 
 
-@pytest.mark.parametrize("name", OF_INTERVALS)
+@pytest.mark.parametrize("name", one_in_four(OF_INTERVALS))
 def test_answers_over_intervals_are_those_of_spark(spark: SparkSession, name: str) -> None:
     text = OF_INTERVALS[name]
     flow = ps.sql(text, tables={"lasting": Lasting}, spark=spark)
@@ -267,7 +267,7 @@ OF_INTEGERS = {
 }
 
 
-@pytest.mark.parametrize("name", OF_INTEGERS)
+@pytest.mark.parametrize("name", one_in_four(OF_INTEGERS))
 def test_answers_over_small_integers_are_those_of_spark(spark: SparkSession, name: str) -> None:
     text = OF_INTEGERS[name]
     flow = ps.sql(text, tables={"t": Small}, spark=spark)

@@ -9,7 +9,7 @@ import pytest
 
 import penstock as ps
 from penstock.errors import UnsupportedQuery
-from tests.queries.spark_answers import check_answer
+from tests.queries.spark_answers import check_answer, one_in_four
 
 pytest.importorskip("pyspark")
 
@@ -150,7 +150,7 @@ QUERIES = {
 }
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", one_in_four(QUERIES))
 def test_the_answer_is_that_of_spark(spark: SparkSession, name: str) -> None:
     text = QUERIES[name]
     flow = ps.sql(text, tables=TABLES, spark=spark)
