@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from penstock.engine.upserts import MisfitTexts, Tied, TieRule, known_row, without_sequence
+from penstock.engine.upserts import MisfitTexts, Tied, TieRule, known_row, shown_row, without_sequence
 from penstock.state.codec import Erasable
 
 Moment: TypeAlias = tuple[Any, ...]
@@ -61,8 +61,7 @@ class KeyHistory:
         else:
             before = _tied(moments[at])
             if row is not None and before[0] is not None and row != before[0] and not rule.trust:
-                shown, _, _ = rule.settled(before, lambda: self._before(at, rule))
-                self.shown = None if shown.__class__ is Erasable else shown
+                self.shown = shown_row(rule.settled(before, lambda: self._before(at, rule)))
                 return texts.of_sequence(sequence, row, before[0])
             after = rule.added(before, row, image)
             if after == before:

@@ -242,10 +242,9 @@ class Sequenced:
             elif self.place is None or place > self.place:
                 # The records of earlier ticks stand before those of this one.
                 self.place, self._tied = place, (row, (), ())
-        shown = self._tied[0]
+        self.shown = self._tied[0]
         if self._tied[2]:
-            shown, _, _ = rule.settled(self._tied, lambda: self._before(rule))
-        self.shown = None if shown.__class__ is Erasable else shown
+            self.shown = shown_row(rule.settled(self._tied, lambda: self._before(rule)))
         return None
 
     def _digested(self, rule: TieRule) -> tuple[Any, tuple[bytes, ...]] | None:
@@ -258,6 +257,12 @@ class Sequenced:
     def _before(self, rule: TieRule) -> tuple[bytes, ...]:
         older = self._digested(rule)
         return () if older is None else older[1]
+
+
+def shown_row(settled: Tied) -> Any:
+    """Return the row of a settled `Tied`; None if there is none, or it is put aside."""
+    row = settled[0]
+    return None if row.__class__ is Erasable else row
 
 
 def known_row(row: Any) -> Any:

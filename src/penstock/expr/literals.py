@@ -19,6 +19,7 @@ from penstock.expr.types import (
     DataType,
     DecimalType,
     IntegerType,
+    fits_interval,
 )
 from penstock.expr.typing_rules import NULL
 
@@ -34,14 +35,13 @@ _TYPES: dict[type, DataType] = {
     type(None): NULL,
 }
 _MAX_PRECISION = 38
-_MICROSECOND = timedelta(microseconds=1)
 
 
 def literal_type(value: object) -> DataType | None:
     """Return the type of a constant, or None if it has none."""
     if isinstance(value, datetime) and value.utcoffset() is None:
         return TIMESTAMP_NTZ
-    if isinstance(value, timedelta) and not -(2**63) <= value // _MICROSECOND < 2**63:
+    if isinstance(value, timedelta) and not fits_interval(value):
         return None
     for cls in type(value).__mro__:
         if cls in _TYPES:

@@ -32,6 +32,7 @@ from penstock.expr.types import (
     StructType,
     TimestampNtzType,
     TimestampType,
+    fits_interval,
 )
 from penstock.near_names import did_you_mean
 
@@ -306,14 +307,11 @@ def _interval(type: IntervalType, value: object) -> object:
     if not isinstance(value, timedelta):
         raise _Refused
     whole = timedelta(value.days, value.seconds, value.microseconds)
-    if not -(2**63) <= whole // _MICROSECOND < 2**63:
+    if not fits_interval(whole):
         raise _Refused("It does not fit 64 bits of microseconds.")
-    if whole % timedelta(seconds=(86_400, 3_600, 60, 0)[type.last], microseconds=type.last == 3):
+    if whole % timedelta(microseconds=type.step):
         raise _Refused("It has a part that is less than the least unit of the column.")
     return whole
-
-
-_MICROSECOND = timedelta(microseconds=1)
 
 
 @_convert.register(StructType)

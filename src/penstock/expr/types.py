@@ -8,6 +8,7 @@ and timestamps are aware `datetime`s in UTC, those without a zone naive ones.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from penstock.shown import Shown
@@ -136,6 +137,10 @@ class TimestampNtzType(DataType):
         return "timestamp_ntz"
 
 
+INTERVAL_UNITS = (86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000)
+"""Microseconds of the units of intervals: days, hours, minutes, seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class IntervalType(DataType):
     """Column type of `datetime.timedelta` values, to the microsecond, within 2**63 of them.
@@ -150,6 +155,17 @@ class IntervalType(DataType):
     def __str__(self) -> str:
         first, last = (("day", "hour", "minute", "second")[at] for at in (self.first, self.last))
         return f"interval {first}" if first == last else f"interval {first} to {last}"
+
+    @property
+    def step(self) -> int:
+        """Microseconds that all values are whole multiples of: those of the least unit, one for seconds."""
+        return 1 if self.last == 3 else INTERVAL_UNITS[self.last]
+
+
+def fits_interval(span: timedelta) -> bool:
+    """Return whether a span fits 64 bits of microseconds."""
+    # Of a plain number, since pandas has spans of its own.
+    return -(2**63) <= span // timedelta(microseconds=1) < 2**63
 
 
 class AnyType(DataType):

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.expr.code_runtime import NAN
+from penstock.expr.functions.intervals import micros_of
 from penstock.expr.types import (
     BoolType,
     BytesType,
@@ -46,7 +47,6 @@ from penstock.io.source import WEIGHT
 _compute: Any = pc  # generated at import time, unseen by type checkers
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCAL_EPOCH = datetime(1970, 1, 1)
-_MICROSECOND = timedelta(microseconds=1)
 
 # --- types -------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ def values_to_array(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
 def _spans_as_micros(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_spans_as_micros, cast("tuple[Any, ...]", value)))
-    return value // _MICROSECOND if isinstance(value, timedelta) else value
+    return micros_of(value) if isinstance(value, timedelta) else value
 
 
 # --- valid values ------------------------------------------------------------------

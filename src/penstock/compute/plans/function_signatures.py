@@ -14,7 +14,7 @@ from typing import cast
 
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.tree import MAX_DIGITS
-from penstock.expr.types import DataType
+from penstock.expr.types import DataType, fits_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def _is_mask(option: object) -> bool:
 
 
 def _is_span(option: object) -> bool:
-    return type(option) is timedelta and -(2**63) <= option // timedelta(microseconds=1) < 2**63
+    return type(option) is timedelta and fits_interval(option)
 
 
 def _is_digits(option: object) -> bool:

@@ -43,7 +43,17 @@ from penstock.expr.types import (
 PLAIN_TYPES: dict[str, DataType] = {
     str(each): each
     for each in (
-        *(BOOL, *INTEGERS, FLOAT32, FLOAT64, STR, BYTES, DATE, TIMESTAMP, TIMESTAMP_NTZ, *INTERVALS, ANY),
+        BOOL,
+        *INTEGERS,
+        FLOAT32,
+        FLOAT64,
+        STR,
+        BYTES,
+        DATE,
+        TIMESTAMP,
+        TIMESTAMP_NTZ,
+        *INTERVALS,
+        ANY,
     )
 }
 _DAY = timedelta(days=1)

@@ -15,7 +15,7 @@ import polars as pl
 
 from penstock.engine.columnar.column_types import dtype_of
 from penstock.engine.columnar.columns import WEIGHT, Columns, can_hold
-from penstock.engine.columnar.functions.time import cut_to_unit
+from penstock.engine.columnar.functions.time import cut_to_step
 from penstock.engine.frames import WEIGHT_COLUMN
 from penstock.expr.row_conversion import CLASSES
 from penstock.expr.types import (
@@ -177,7 +177,7 @@ def _naive_timestamps(type: TimestampNtzType, series: pl.Series) -> pl.Series | 
 def _intervals(type: IntervalType, series: pl.Series) -> pl.Series | None:
     if series.dtype != pl.Duration("us"):
         return None
-    whole = pl.select(cut_to_unit(pl.lit(series), type.last) == pl.lit(series)).to_series().all()
+    whole = pl.select(cut_to_step(pl.lit(series), type.step) == pl.lit(series)).to_series().all()
     return series if whole else None
 
 

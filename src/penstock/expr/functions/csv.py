@@ -37,7 +37,7 @@ _QUOTED = frozenset('",\n\r')
 """Characters of which a value that holds one is quoted."""
 
 
-def quoted_where_needed(text: str, *, first: bool) -> str:
+def _quoted_where_needed(text: str, *, first: bool) -> str:
     """Return a text as a value in a line. first: whether it is the first one, which would seem a comment."""
     started = text.lstrip(_BLANKS)
     if not started:
@@ -56,7 +56,7 @@ def _writer(type: DataType, first: bool) -> Writer | None:
 
 @_writer.register(StrType)
 def _str(type: StrType, first: bool) -> Writer:
-    return partial(quoted_where_needed, first=first)
+    return partial(_quoted_where_needed, first=first)
 
 
 @_writer.register(BoolType)

@@ -20,6 +20,7 @@ from penstock.expr.types import (
     INT8,
     INT32,
     INTERVAL,
+    INTERVAL_UNITS,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     DataType,
@@ -137,7 +138,6 @@ def mean(micros: int, count: int) -> timedelta:
 
 # -- parts and casts -----------------------------------------------------------------------
 
-_UNITS = (86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000)
 _NAMES = ("DAY", "HOUR", "MINUTE", "SECOND")
 _PARTS: tuple[DataType, ...] = (INT32, INT8, INT8, DecimalType(8, 6))
 
@@ -158,28 +158,32 @@ def _part(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
 def part_of(span: timedelta, part: int) -> int | Decimal:
     """Return the days, or the hours, minutes or seconds that are left, all with the sign of the interval."""
     micros = span // MICROSECOND
-    rest = abs(micros) % _UNITS[part - 1] if part else abs(micros)
+    rest = abs(micros) % INTERVAL_UNITS[part - 1] if part else abs(micros)
     if part == 3:
         return Decimal(rest if micros >= 0 else -rest).scaleb(-6, EXACT)
-    return rest // _UNITS[part] if micros >= 0 else -(rest // _UNITS[part])
+    return rest // INTERVAL_UNITS[part] if micros >= 0 else -(rest // INTERVAL_UNITS[part])
 
 
 def cut(span: timedelta, last: int) -> timedelta:
     """Drop what is less than a whole unit, towards zero."""
     if last == 3:
         return span
-    unit = timedelta(microseconds=_UNITS[last])
+    unit = timedelta(microseconds=INTERVAL_UNITS[last])
     return span // unit * unit if span >= timedelta() else -(-span // unit * unit)
 
 
 def units_of(span: timedelta, last: int) -> Decimal:
     """Return an interval as a number of units: whole ones, or seconds with their fraction."""
     micros = span // MICROSECOND
-    return Decimal(micros).scaleb(-6, EXACT) if last == 3 else Decimal(_towards_zero(micros, _UNITS[last]))
+    return (
+        Decimal(micros).scaleb(-6, EXACT)
+        if last == 3
+        else Decimal(_towards_zero(micros, INTERVAL_UNITS[last]))
+    )
 
 
 def whole_units(span: timedelta, last: int) -> int:
-    return _towards_zero(span // MICROSECOND, _UNITS[last])
+    return _towards_zero(span // MICROSECOND, INTERVAL_UNITS[last])
 
 
 def _towards_zero(micros: int, unit: int) -> int:
@@ -188,12 +192,15 @@ def _towards_zero(micros: int, unit: int) -> int:
 
 def of_units(number: int | Decimal, last: int) -> timedelta:
     """Return the interval of a number of units. Fractions are kept to the microsecond, also of days."""
-    return of_micros(half_up(Fraction(number) * _UNITS[last]))
+    return of_micros(half_up(Fraction(number) * INTERVAL_UNITS[last]))
 
 
 def of_parts(days: int, hours: int, minutes: int, seconds: Decimal) -> timedelta:
     return of_micros(
-        days * _UNITS[0] + hours * _UNITS[1] + minutes * _UNITS[2] + int(seconds.scaleb(6, EXACT))
+        days * INTERVAL_UNITS[0]
+        + hours * INTERVAL_UNITS[1]
+        + minutes * INTERVAL_UNITS[2]
+        + int(seconds.scaleb(6, EXACT))
     )
 
 
@@ -202,7 +209,7 @@ def to_text(span: timedelta, first: int, last: int) -> str:
     micros = span // MICROSECOND
     rest, shown = abs(micros), ""
     for at in range(first, last + 1):
-        count, rest = divmod(rest, _UNITS[at])
+        count, rest = divmod(rest, INTERVAL_UNITS[at])
         digits = str(count) if at == 0 else f"{count:02}"
         shown += ("", " ", ":", ":")[at] * (at > first) + digits
     if last == 3 and rest:
@@ -247,7 +254,7 @@ def of_text(text: str, first: int, last: int) -> timedelta:
     for at, number in zip(range(first, last + 1), numbers):
         if at > first and int(number) > _GREATEST[at]:
             malformed_error(text, str(IntervalType(first, last)))
-        micros += int(number) * _UNITS[at]
+        micros += int(number) * INTERVAL_UNITS[at]
     if last == 3 and numbers[-1]:
         micros += int(numbers[-1].ljust(6, "0")[:6])
     return of_micros(-micros if signs.count("-") == 1 else micros)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
-from penstock.engine.columnar.functions.time import cut_to_unit
+from penstock.engine.columnar.functions.time import cut_to_step
 from penstock.engine.columnar.lowered_expression import (
     LoweredExpression,
     Lowering,
@@ -84,7 +84,7 @@ def _day(a: LoweredExpression, target: DataType) -> LoweredExpression:
 
 def _whole_units(a: LoweredExpression, target: DataType) -> LoweredExpression:
     assert isinstance(target, IntervalType)
-    return LoweredExpression(cut_to_unit(a.value, target.last))
+    return LoweredExpression(cut_to_step(a.value, target.step))
 
 
 _TABLE: dict[tuple[type[DataType], type[DataType]], Cast] = {

@@ -13,7 +13,16 @@ from penstock.engine.columnar.lowered_expression import (
     Lowering,
 )
 from penstock.expr.functions.arithmetic import RANGES
-from penstock.expr.types import DATE, INT32, INT64, TIMESTAMP, DataType, IntegerType, IntervalType
+from penstock.expr.types import (
+    DATE,
+    INT32,
+    INT64,
+    INTERVAL_UNITS,
+    TIMESTAMP,
+    DataType,
+    IntegerType,
+    IntervalType,
+)
 from penstock.expr.typing_rules import CallTerm
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -57,7 +66,7 @@ def _shift(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExp
 # -- intervals -----------------------------------------------------------------------------
 
 _SAFE = 9.2e18
-_UNITS = (86_400_000_000, 3_600_000_000, 60_000_000, 1)
+_DAY = INTERVAL_UNITS[0]
 
 
 def of_intervals(call: CallTerm) -> bool:
@@ -88,10 +97,10 @@ def time_sum(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredE
         return (_sum if plus else _difference)(a, b)
     if isinstance(call.type, IntervalType):
         # The times of a calendar are close together.
-        return _span((a - b) * (_UNITS[0] if call.arguments[0].type == DATE else 1), None)
+        return _span((a - b) * (_DAY if call.arguments[0].type == DATE else 1), None)
     count, step = (b, a) if first else (a, b)
     if call.type == DATE:
-        step = count_of(cut_to_unit(step, 0)) // _UNITS[0]
+        step = count_of(cut_to_step(step, _DAY)) // _DAY
     # What wraps in 64 bits is not within the years either.
     return _moment(count + step if plus else count - step, call.type)
 
@@ -110,11 +119,11 @@ def interval_sign(call: CallTerm, arguments: Sequence[LoweredExpression]) -> Low
     return _span(-micros if call.function.name == "negate" else micros.abs(), micros == RANGES[INT64][0])
 
 
-def cut_to_unit(span: pl.Expr, last: int) -> pl.Expr:
-    """Drop what is less than a whole unit, towards zero."""
+def cut_to_step(span: pl.Expr, step: int) -> pl.Expr:
+    """Drop what is less than a whole step, in microseconds, towards zero."""
     micros = count_of(span)
-    rest = micros % _UNITS[last]
-    rest = pl.when((rest != 0) & (micros < 0)).then(rest - _UNITS[last]).otherwise(rest)
+    rest = micros % step
+    rest = pl.when((rest != 0) & (micros < 0)).then(rest - step).otherwise(rest)
     return (micros - rest).cast(pl.Duration("us"))
 
 
