@@ -188,7 +188,7 @@ def parse_condition(known: CachedDescription, text: str) -> Expr:
 def print_rows(schema: Schema, rows: Iterable[Any], format: Format) -> None:
     """Print user rows."""
     from penstock.io.files.json_values import object_encoder
-    from penstock.io.in_process import shown
+    from penstock.io.in_process import cells
 
     inside = [_inside(schema, row) for row in rows]
     if format is Format.JSON:
@@ -200,8 +200,7 @@ def print_rows(schema: Schema, rows: Iterable[Any], format: Format) -> None:
 
     table = create_table(*(_head(field.name, field.type) for field in schema.fields))
     for row in inside:
-        pairs = zip(schema.fields, row, strict=True)
-        table.add_row(*("" if value is None else shown(value, field.type) for field, value in pairs))
+        table.add_row(*cells(schema, row))
     create_console().print(table)
     typer.echo(f"{len(inside):,} row{'s' * (len(inside) != 1)}", err=True)
 

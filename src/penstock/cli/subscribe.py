@@ -100,17 +100,12 @@ Show = Callable[["Batch[Any]"], None]
 
 @contextmanager
 def _lines(known: CachedDescription, progress: bool) -> Iterator[Show]:
-    from penstock.io.in_process import shown
-
-    fields = known.schema.fields
+    from penstock.io.in_process import change_text
 
     def show(batch: Batch[Any]) -> None:
         for row, time, weight in _in_order(batch):
-            sign = ("+" if weight > 0 else "-") + ("" if abs(weight) == 1 else str(abs(weight)))
             values = (row,) if known.schema.scalar else row
-            pairs = zip(fields, values, strict=True)
-            columns = " ".join(f"{field.name}={shown(value, field.type)}" for field, value in pairs)
-            typer.echo(f"{time} {sign} {columns}")
+            typer.echo(f"{time} {change_text(known.schema, values, weight)}")
         if progress:
             typer.echo(f"all before {'the end' if batch.upper is None else batch.upper}")
 
@@ -139,7 +134,7 @@ def _table(known: CachedDescription, progress: bool) -> Iterator[Show]:
     from rich.live import Live
 
     from penstock.cli.text_tables import create_console, create_table
-    from penstock.io.in_process import shown
+    from penstock.io.in_process import cells
 
     rows: Counter[tuple[str, ...]] = Counter()  # keyed by printed text, because lists are not hashable
     with Live(console=create_console(), auto_refresh=False) as live:
@@ -147,8 +142,7 @@ def _table(known: CachedDescription, progress: bool) -> Iterator[Show]:
         def show(batch: Batch[Any]) -> None:
             for row, _, weight in batch.updates:
                 values = (row,) if known.schema.scalar else row
-                pairs = zip(known.schema.fields, values, strict=True)
-                line = tuple("" if value is None else shown(value, field.type) for field, value in pairs)
+                line = cells(known.schema, values)
                 rows[line] += weight
                 if not rows[line]:
                     del rows[line]

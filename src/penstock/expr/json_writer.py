@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from penstock.expr.code_runtime import EPOCH
-from penstock.expr.functions.intervals import to_text
+from penstock.expr.functions.intervals import writer_of
 from penstock.expr.json_reader import JsonReader, Token
 from penstock.expr.text_casts import of_bool, of_float, of_float32
 from penstock.expr.types import (
@@ -162,9 +162,10 @@ def value_writer(type: DataType) -> _ToText | None:
         case MapType(key, value):
             name, each = _NAMES.get(key.__class__), value_writer(value)
             return None if name is None or each is None else _map_writer(name, each)
+        case IntervalType():
+            write = writer_of(type)
+            return lambda value: quoted(write(value))
         case _:
-            if isinstance(type, IntervalType):
-                return lambda value: quoted(to_text(value, type.first, type.last))
             return _WRITERS.get(type.__class__)
 
 

@@ -15,7 +15,7 @@ from penstock.expr.tree import Column, Expr
 from penstock.expr.types import STR, TIMESTAMP, BoolType, Field, Schema, StructType
 from penstock.flow.aggregates import max as greatest
 from penstock.flow.column_arguments import render_argument
-from penstock.flow.operators.history import END, START, History
+from penstock.flow.operators.history import END, START, History, version_fields
 from penstock.flow.operators.keyed_source import KeyedSource
 from penstock.flow.operators.misfits import REASON, Misfits
 from penstock.flow.operators.upsert import COMMITS, SEQUENCE_TYPES, OnMisfit, Upsert, UpsertRule
@@ -240,8 +240,7 @@ def add_history(
         if name in names:
             raise _wrong("row", name, "another name, since versions have that column", location, "rename it")
     assert rule.sequence is not None
-    at = check(rule.sequence, schema)
-    output = Schema((*rows.fields, Field(START, at.type, at.nullable), Field(END, at.type, True)))
+    output = Schema((*rows.fields, *version_fields(rule.sequence, schema)))
     return stream.flow.add(History(rule, tuple(tracked)), output, (stream,), None, location)
 
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from penstock.errors import BadInput, BadRow, SourceLocation
 from penstock.expr.dict_keys import with_representatives
-from penstock.expr.functions.intervals import to_text
-from penstock.expr.types import DataType, IntervalType
+from penstock.expr.functions.intervals import writer_of
+from penstock.expr.types import DataType, IntervalType, Schema
 from penstock.io.delivery.guarantee import AT_LEAST_ONCE, Guarantee
 from penstock.io.delivery.sink_spool import SpooledWriter
 from penstock.io.sink import SinkRequest, SinkTarget, Writer, open_sink
@@ -219,19 +219,29 @@ def _(sink: Print, request: SinkRequest) -> Writer:
 
 def format_changes(request: SinkRequest, tick: int, rows: list[tuple[Any, ...]]) -> str:
     """Format a tick's changes as lines, retractions first."""
-    fields = request.schema.fields
-    out: list[str] = []
-    for *values, weight in sorted(rows, key=lambda row: row[-1] > 0):
-        sign = ("+" if weight > 0 else "-") + ("" if abs(weight) == 1 else str(abs(weight)))
-        columns = " ".join(f"{field.name}={shown(value, field.type)}" for field, value in zip(fields, values))
-        out.append(f"{tick} {request.name} {sign} {columns}\n")
-    return "".join(out)
+    return "".join(
+        f"{tick} {request.name} {change_text(request.schema, values, weight)}\n"
+        for *values, weight in sorted(rows, key=lambda row: row[-1] > 0)
+    )
+
+
+def change_text(schema: Schema, values: Sequence[object], weight: int) -> str:
+    """Format a change: `+` or `-`, with a count unless 1, and the columns."""
+    sign = ("+" if weight > 0 else "-") + ("" if abs(weight) == 1 else str(abs(weight)))
+    pairs = zip(schema.fields, values, strict=True)
+    return " ".join((sign, *(f"{field.name}={shown(value, field.type)}" for field, value in pairs)))
+
+
+def cells(schema: Schema, values: Sequence[object]) -> tuple[str, ...]:
+    """Format the values of a row for a table; a null is empty."""
+    pairs = zip(schema.fields, values, strict=True)
+    return tuple("" if value is None else shown(value, field.type) for field, value in pairs)
 
 
 def shown(value: object, data_type: DataType) -> str:
     """Format a value as short text: times in ISO 8601, intervals as in SQL, strings quoted if ambiguous."""
     if isinstance(value, timedelta) and isinstance(data_type, IntervalType):
-        return to_text(value, data_type.first, data_type.last)
+        return writer_of(data_type)(value)
     if isinstance(value, str):
         return value if value and value.isprintable() and not set(value) & set(" ='\"") else repr(value)
     if hasattr(value, "isoformat"):

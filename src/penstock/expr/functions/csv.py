@@ -8,7 +8,7 @@ from functools import partial, singledispatch
 from typing import Any
 
 from penstock.expr.function_bases import Emitter, StrictFunction
-from penstock.expr.functions.intervals import to_text
+from penstock.expr.functions.intervals import writer_of
 from penstock.expr.text_casts import of_float, of_float32
 from penstock.expr.types import (
     STR,
@@ -87,7 +87,7 @@ def _bytes(type: BytesType, first: bool) -> Writer:
 
 @_writer.register(IntervalType)
 def _interval(type: IntervalType, first: bool) -> Writer:
-    return lambda value: to_text(value, type.first, type.last)
+    return writer_of(type)
 
 
 @_writer.register(DateType)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from penstock.expr.code_runtime import raise_overflow, raise_zero_division
@@ -216,6 +217,11 @@ def to_text(span: timedelta, first: int, last: int) -> str:
         shown += f".{rest:06}".rstrip("0")
     sign = "-" if micros < 0 else ""
     return f"INTERVAL '{sign}{shown}' {_fields(first, last)}"
+
+
+def writer_of(type: IntervalType) -> Callable[[timedelta], str]:
+    """Return the function from intervals of a type to constants of SQL."""
+    return partial(to_text, first=type.first, last=type.last)
 
 
 def _fields(first: int, last: int) -> str:

@@ -11,12 +11,20 @@ from penstock.expr.types import Field
 from penstock.flow.operators.upsert import KeyedRecords, OnMisfit, UpsertRule
 
 if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
     from penstock.graph.check_context import CheckContext
     from penstock.graph.node import Columns
     from penstock.graph.operator_declarations import Facts
 
 START, END = "start_at", "end_at"
 """Columns of a version: from which sequence on it holds, and up to which."""
+
+
+def version_fields(sequence: Expr, schema: Schema) -> tuple[Field, Field]:
+    """Return the columns of versions of records of `schema`."""
+    at = check(sequence, schema)
+    return Field(START, at.type, at.nullable), Field(END, at.type, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +66,7 @@ class History(KeyedRecords):
         context.require(set(self.track) <= set(names), "its rows lack a column that is tracked")
         context.require(not {START, END} & set(names), "its rows have a column of versions")
         assert rule.sequence is not None
-        at = check(rule.sequence, context.input)
-        return (*rows.fields, Field(START, at.type, at.nullable), Field(END, at.type, True))
+        return (*rows.fields, *version_fields(rule.sequence, context.input))
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:
         return True

@@ -144,7 +144,7 @@ def _(data_type: TimestampType) -> Callable[[Any], str]:
 
 @text_of.register
 def _(data_type: IntervalType) -> Callable[[Any], str]:
-    return lambda value: intervals.to_text(value, data_type.first, data_type.last)
+    return intervals.writer_of(data_type)
 
 
 @text_of.register

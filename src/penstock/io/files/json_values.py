@@ -360,7 +360,7 @@ def _(data_type: DecimalType) -> Convert:
 
 @_converter.register
 def _(data_type: IntervalType) -> Convert:
-    return lambda value: intervals.to_text(value, data_type.first, data_type.last)
+    return intervals.writer_of(data_type)
 
 
 @_converter.register(DateType)
