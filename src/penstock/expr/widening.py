@@ -90,32 +90,35 @@ def wider_type(a: DataType, b: DataType) -> DataType:
         return _wider_number(a, b)
     if a in _TIMES and b in _TIMES:
         return max(a, b, key=_TIMES.index)
-    if isinstance(a, IntervalType) and isinstance(b, IntervalType):
-        return IntervalType(min(a.first, b.first), max(a.last, b.last))
-    nested = _with_nulls_of_both(a, b)
-    if nested is not None:
-        return nested
+    holding_both = _holding_both(a, b)
+    if holding_both is not None:
+        return holding_both
     fix = "cast one of them"
     if isinstance(a, AnyType) or isinstance(b, AnyType):
         fix = "give the column a type in the row class, or write a function: filter(lambda row: ...)"
     raise Mismatch(f"{a} and {b} do not go together", fix=fix)
 
 
-def _with_nulls_of_both(a: DataType, b: DataType) -> DataType | None:
-    """Return the type that holds the values of two types that differ only in what within them may be null."""
+def _holding_both(a: DataType, b: DataType) -> DataType | None:
+    """Return the type that holds the values of both types as they are, or None.
+
+    They differ in what within them may be null and in the units of intervals.
+    """
     if a == b:
         return a
+    if isinstance(a, IntervalType) and isinstance(b, IntervalType):
+        return IntervalType(min(a.first, b.first), max(a.last, b.last))
     if isinstance(a, ListType) and isinstance(b, ListType):
-        element = _with_nulls_of_both(a.element, b.element)
+        element = _holding_both(a.element, b.element)
         return None if element is None else ListType(element, a.nullable or b.nullable)
     if isinstance(a, MapType) and isinstance(b, MapType):
-        key, value = _with_nulls_of_both(a.key, b.key), _with_nulls_of_both(a.value, b.value)
+        key, value = _holding_both(a.key, b.key), _holding_both(a.value, b.value)
         return None if key is None or value is None else MapType(key, value, a.nullable or b.nullable)
     if not isinstance(a, StructType) or not isinstance(b, StructType) or len(a.fields) != len(b.fields):
         return None
     fields: list[Field] = []
     for one, other in zip(a.fields, b.fields, strict=True):
-        type = _with_nulls_of_both(one.type, other.type)
+        type = _holding_both(one.type, other.type)
         if type is None or one.name != other.name:
             return None
         fields.append(Field(one.name, type, one.nullable or other.nullable))
@@ -124,7 +127,7 @@ def _with_nulls_of_both(a: DataType, b: DataType) -> DataType | None:
 
 def holds_all_of(target: DataType, source: DataType) -> bool:
     """Return whether values of a type are values of another one as they are, which may hold more nulls."""
-    return _with_nulls_of_both(target, source) == target
+    return _holding_both(target, source) == target
 
 
 def nullable_within(type: DataType) -> DataType:

@@ -23,6 +23,7 @@ from penstock.expr.types import (
     parts_of,
 )
 from penstock.expr.typing_rules import LiteralTerm
+from penstock.expr.widening import nullable_within
 from penstock.spark.lowering.time_functions import CASTS as TIME_CASTS
 from penstock.spark.lowering.time_functions import TRIED_CASTS, time_sum
 from penstock.spark.lowering.types import spark_type
@@ -104,6 +105,11 @@ def _like(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
 
 def _struct(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
     return F.struct(*(value.alias(name) for value, name in zip(arguments, _option(call), strict=True)))
+
+
+def _by_position(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    # Spark takes more fields for nullable than there are, and casts none of those to one that isn't.
+    return arguments[0].cast(spark_type(nullable_within(call.type)))
 
 
 def _only_row(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
@@ -261,7 +267,7 @@ VALUES: dict[str, Lowering] = {
     "field": lambda call, arguments: arguments[0].getField(_option(call)),
     "element": _plain(lambda a, at: a[at]),
     "array_repeat": _plain(F.array_repeat),
-    "by_position": lambda call, arguments: arguments[0].cast(spark_type(call.type)),
+    "by_position": _by_position,
     "only_row": _only_row,
     "cast": _cast,
     "try_cast": _try_cast,
