@@ -1,0 +1,188 @@
+"""A spine: the batches of one arrangement, few because they are merged, a bit per tick.
+
+Their sizes fall from the first to the last. Two neighbours of which the first is less than `RATIO` times as large
+are merged; the merge of large ones is spread over ticks, in proportion to the rows that the ticks add, and until it
+ends the two are read as before. So a tick costs what it adds, times the number of sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from penstock.arrangement.batch import (
+    Batch,
+    Layout,
+    Places,
+    batch_of,
+    check_sums,
+    differs,
+    key_starts,
+    merged,
+    take,
+)
+from penstock.arrangement.codes import Codes
+
+RATIO = 4
+"""Of the sizes of neighbours, below which they are merged."""
+
+WORK = 12
+"""Rows that merges move for each row that is added."""
+
+AT_ONCE = 4_096
+"""Rows that a merge moves at least each time it is advanced."""
+
+
+class Found(NamedTuple):
+    """Rows found by a probe. asked: for each row the number of the key that found it."""
+
+    asked: Places
+    rows: pl.DataFrame
+
+
+@dataclass(slots=True, eq=False)
+class Merge:
+    """A merge on its way: pieces of the result, and how many rows of both batches are in them."""
+
+    first: Batch
+    second: Batch
+    taken: tuple[int, int] = (0, 0)
+    pieces: list[Batch] = field(default_factory=list[Batch])
+
+    @property
+    def left(self) -> int:
+        return len(self.first) + len(self.second) - sum(self.taken)
+
+    def advance(self, layout: Layout, rows: int) -> int:
+        """Merge the next rows, about so many, and return how many; those of one code stay together."""
+        a, b = self.taken
+        codes = self.first.codes, self.second.codes
+        # Where the rows end, were they taken alternately in proportion to what is left of both.
+        share = min(1.0, rows / self.left)
+        last = [
+            own[min(at + int(share * (len(own) - at)), len(own) - 1)]
+            for own, at in zip(codes, self.taken)
+            if at < len(own)
+        ]
+        up_to = min(last)
+        to = tuple(int(np.searchsorted(own, up_to, "right")) for own in codes)
+        self.pieces.append(merged(layout, _part(self.first, a, to[0]), _part(self.second, b, to[1])))
+        self.taken = (to[0], to[1])
+        return to[0] - a + to[1] - b
+
+    def result(self) -> Batch:
+        pieces = self.pieces
+        if len(pieces) == 1:
+            return pieces[0]
+        return Batch(np.concatenate([p.codes for p in pieces]), pl.concat([p.frame for p in pieces]))
+
+
+def _part(batch: Batch, start: int, stop: int) -> Batch:
+    return Batch(batch.codes[start:stop], batch.frame.slice(start, stop - start))
+
+
+class Spine:
+    """An arrangement that grows."""
+
+    def __init__(self, layout: Layout, batches: Iterable[Batch] = ()) -> None:
+        self.layout = layout
+        self._batches = [batch for batch in batches if len(batch)]
+        self._merges: list[Merge] = []
+        """Of neighbours, each batch in one at most; the largest first."""
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        return tuple(self._batches)
+
+    def __len__(self) -> int:
+        """Return the number of rows that are held, those that cancel each other included."""
+        return sum(map(len, self._batches))
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Add rows, and do the share of merging that is theirs. Raises `SumOverflow`, then nothing is added."""
+        batch = batch_of(self.layout, frame)
+        if len(batch):
+            self._batches.append(batch)
+            self.work(WORK * frame.height)
+
+    def work(self, rows: int) -> None:
+        """Merge about so many rows, those of small batches first."""
+        while rows > 0:
+            self._begin_merges()
+            if not self._merges:
+                return
+            merge = min(self._merges, key=lambda merge: merge.left)
+            rows -= merge.advance(self.layout, max(rows, AT_ONCE))
+            if not merge.left:
+                self._merges.remove(merge)
+                at = next(i for i, batch in enumerate(self._batches) if batch is merge.first)
+                done = merge.result()
+                self._batches[at : at + 2] = [done] if len(done) else []
+
+    def _begin_merges(self) -> None:
+        busy = {id(batch) for merge in self._merges for batch in (merge.first, merge.second)}
+        at = len(self._batches) - 1
+        while at > 0:
+            first, second = self._batches[at - 1 : at + 1]
+            if len(first) < RATIO * len(second) and not {id(first), id(second)} & busy:
+                self._merges.append(Merge(first, second))
+                at -= 1
+            at -= 1
+
+    def probe(self, keys: pl.DataFrame) -> Found:
+        """Return all rows whose key is one of `keys`, under the layout's names. A key with a null finds equal ones."""
+        codes = self.layout.codes_of(keys)
+        found = [_found(batch, codes) for batch in self._batches]
+        parts = [
+            self._verified(keys, Found(asked, take(batch.frame, at)))
+            for batch, (asked, at) in zip(self._batches, found)
+            if len(at)
+        ]
+        if not parts:
+            return Found(np.empty(0, np.int64), pl.DataFrame(schema=self.layout.types))
+        if len(parts) == 1:
+            return parts[0]
+        return Found(np.concatenate([p.asked for p in parts]), pl.concat([p.rows for p in parts]))
+
+    def _verified(self, keys: pl.DataFrame, found: Found) -> Found:
+        if self.layout.exact:
+            return found
+        others = differs(take(keys, found.asked), found.rows, self.layout.keys)
+        if not others.any():
+            return found
+        return Found(found.asked[~others], found.rows.filter(pl.Series(~others)))
+
+    def sums(self, keys: pl.DataFrame) -> list[Any]:
+        """Return for each sum of the layout its values for `keys`. Raises `SumOverflow`."""
+        asked, rows = self.probe(keys)
+        totals: list[Any] = []
+        for name in self.layout.sums:
+            column = rows[name].to_numpy()
+            check_sums(column, len(self._batches))
+            total = np.zeros(keys.height, np.int64)
+            np.add.at(total, asked, column)
+            totals.append(total)
+        return totals
+
+    def snapshot(self) -> pl.DataFrame:
+        """Return all rows, sorted by code, those that cancel each other left out. Raises `SumOverflow`."""
+        return batch_of(self.layout, pl.concat([b.frame for b in self._batches])).frame if self._batches else pl.DataFrame(schema=self.layout.types)
+
+
+def _found(batch: Batch, codes: Codes) -> tuple[Places, Places]:
+    """Return which codes found a row of the batch, and its place."""
+    order = None if bool((codes[1:] >= codes[:-1]).all()) else np.argsort(codes, kind="stable")
+    own = codes if order is None else codes[order]
+    low = np.searchsorted(batch.codes, own, "left")
+    hit = np.flatnonzero(batch.codes[np.minimum(low, len(batch) - 1)] == own)
+    low, high = low[hit], np.searchsorted(batch.codes, own[hit], "right")
+    asked = hit if order is None else order[hit]
+    counts = high - low
+    if int(counts.sum()) == len(counts):
+        return asked, low
+    ends = np.cumsum(counts)
+    return np.repeat(asked, counts), np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - high, counts)

@@ -1,0 +1,99 @@
+"""A spine is a dict from rows to sums, whatever its batches and merges."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.arrangement import codes, spine
+from penstock.arrangement.batch import Layout
+from penstock.arrangement.spine import Spine
+
+TYPES: dict[str, tuple[pl.DataType, st.SearchStrategy[Any]]] = {
+    "ints": (pl.Int64(), st.integers(-3, 3) | st.sampled_from([-(2**63), 2**63 - 1])),
+    "short ints": (pl.Int32(), st.integers(-3, 3)),
+    "booleans": (pl.Boolean(), st.booleans()),
+    "floats": (pl.Float64(), st.sampled_from([0.0, -0.0, math.nan, math.inf, 1.5, -1.5])),
+    "texts": (pl.String(), st.text("ab\0", max_size=3) | st.sampled_from(["abcdefgh", "abcdefgh" * 2, "abcdefghi"])),
+    "bytes": (pl.Binary(), st.binary(max_size=2)),
+    "decimals": (pl.Decimal(38, 2), st.sampled_from([Decimal(0), Decimal("-0.01"), Decimal(10) ** 35, Decimal("1.5")])),
+}
+
+kinds = st.sampled_from(sorted(TYPES))
+
+
+def canonical(value: Any) -> Any:
+    """Return what equal values have in common."""
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
+@contextmanager
+def few_codes() -> Iterator[None]:
+    """Let most keys share their hash."""
+    known = codes.codes_of
+
+    def colliding(keys: Any, *, exact: bool) -> Any:
+        found = known(keys, exact=exact)
+        return found if exact else found & 1
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock.arrangement.batch.codes_of", colliding)
+        yield
+
+
+@given(st.data(), st.lists(kinds, min_size=1, max_size=2), st.lists(kinds, max_size=2), st.booleans(), st.booleans())
+@settings(deadline=None)
+def test_a_spine_is_a_dict(data: Any, keys: list[str], values: list[str], nullable: bool, collide: bool) -> None:
+    names = [f"k{at}" for at in range(len(keys))] + [f"v{at}" for at in range(len(values))]
+    types = {name: TYPES[kind][0] for name, kind in zip(names, keys + values)} | {"w": pl.Int64(), "x": pl.Int64()}
+    layout = Layout(types, tuple(names[: len(keys)]), ("w", "x"), nullable)
+    row = st.tuples(
+        *(TYPES[kind][1] | st.none() if nullable or at >= len(keys) else TYPES[kind][1] for at, kind in enumerate(keys + values)),
+        st.integers(-2, 2),
+        st.integers(-1, 1),
+    )
+    held = Spine(layout)
+    model: dict[Any, Counter[str]] = {}
+    with few_codes() if collide else pytest.MonkeyPatch.context(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spine, "AT_ONCE", data.draw(st.sampled_from([1, 5, 4096])))
+        patch.setattr(spine, "WORK", data.draw(st.sampled_from([0, 1, 12])))
+        for rows in data.draw(st.lists(st.lists(row, max_size=12), max_size=8)):
+            held.add(frame_of(types, rows))
+            for *own, w, x in rows:
+                counts = model.setdefault(tuple(map(canonical, own)), Counter())
+                counts.update(w=w, x=x)
+        present = {own: (c["w"], c["x"]) for own, c in model.items() if c["w"] or c["x"]}
+        assert sums_of(held.snapshot()) == present
+        asked = data.draw(st.lists(row, max_size=5))
+        questions = frame_of(types, asked).select(layout.keys)
+        found = held.probe(questions)
+        own_keys = [tuple(map(canonical, q)) for q in questions.rows()]
+        for at, key in enumerate(own_keys):
+            mine = found.rows.filter(pl.Series(found.asked == at))
+            assert sums_of(mine) == {own: s for own, s in present.items() if own[: len(keys)] == key}
+        if not values:
+            totals = zip(*(total.tolist() for total in held.sums(questions)), strict=True)
+            assert list(totals) == [present.get(key, (0, 0)) for key in own_keys]
+
+
+def frame_of(types: dict[str, pl.DataType], rows: list[Any]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=types, orient="row")
+
+
+def sums_of(frame: pl.DataFrame) -> dict[Any, tuple[int, int]]:
+    """Return the sums of each row."""
+    totals: dict[Any, tuple[int, int]] = {}
+    for *own, w, x in frame.rows():
+        before = totals.get(tuple(map(canonical, own)), (0, 0))
+        totals[tuple(map(canonical, own))] = (before[0] + w, before[1] + x)
+    return {own: sums for own, sums in totals.items() if sums != (0, 0)}
