@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -24,9 +23,15 @@ TYPES: dict[str, tuple[pl.DataType, st.SearchStrategy[Any]]] = {
     "short ints": (pl.Int32(), st.integers(-3, 3)),
     "booleans": (pl.Boolean(), st.booleans()),
     "floats": (pl.Float64(), st.sampled_from([0.0, -0.0, math.nan, math.inf, 1.5, -1.5])),
-    "texts": (pl.String(), st.text("ab\0", max_size=3) | st.sampled_from(["abcdefgh", "abcdefgh" * 2, "abcdefghi"])),
+    "texts": (
+        pl.String(),
+        st.text("ab\0", max_size=3) | st.sampled_from(["abcdefgh", "abcdefgh" * 2, "abcdefghi"]),
+    ),
     "bytes": (pl.Binary(), st.binary(max_size=2)),
-    "decimals": (pl.Decimal(38, 2), st.sampled_from([Decimal(0), Decimal("-0.01"), Decimal(10) ** 35, Decimal("1.5")])),
+    "decimals": (
+        pl.Decimal(38, 2),
+        st.sampled_from([Decimal(0), Decimal("-0.01"), Decimal(10) ** 35, Decimal("1.5")]),
+    ),
 }
 
 kinds = st.sampled_from(sorted(TYPES))
@@ -51,14 +56,28 @@ def few_codes() -> Iterator[None]:
         yield
 
 
-@given(st.data(), st.lists(kinds, min_size=1, max_size=2), st.lists(kinds, max_size=2), st.booleans(), st.booleans())
+@given(
+    st.data(),
+    st.lists(kinds, min_size=1, max_size=2),
+    st.lists(kinds, max_size=2),
+    st.booleans(),
+    st.booleans(),
+)
 @settings(deadline=None)
-def test_a_spine_is_a_dict(data: Any, keys: list[str], values: list[str], nullable: bool, collide: bool) -> None:
+def test_a_spine_is_a_dict(
+    data: Any, keys: list[str], values: list[str], nullable: bool, collide: bool
+) -> None:
     names = [f"k{at}" for at in range(len(keys))] + [f"v{at}" for at in range(len(values))]
-    types = {name: TYPES[kind][0] for name, kind in zip(names, keys + values)} | {"w": pl.Int64(), "x": pl.Int64()}
+    types = {name: TYPES[kind][0] for name, kind in zip(names, keys + values)} | {
+        "w": pl.Int64(),
+        "x": pl.Int64(),
+    }
     layout = Layout(types, tuple(names[: len(keys)]), ("w", "x"), nullable)
     row = st.tuples(
-        *(TYPES[kind][1] | st.none() if nullable or at >= len(keys) else TYPES[kind][1] for at, kind in enumerate(keys + values)),
+        *(
+            TYPES[kind][1] | st.none() if nullable or at >= len(keys) else TYPES[kind][1]
+            for at, kind in enumerate(keys + values)
+        ),
         st.integers(-2, 2),
         st.integers(-1, 1),
     )

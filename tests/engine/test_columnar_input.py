@@ -19,6 +19,7 @@ pa = pytest.importorskip("pyarrow")
 import penstock as ps
 from penstock import col
 from penstock.engine.change import Changes
+from penstock.engine import frame_intake
 from penstock.engine.columnar import columnar_option
 from penstock.errors import BadInput, BadRow, EvaluationError, UserFunctionFailed
 from penstock.expr.annotations import Float32, Int8, Int16, Int32, TimestampNtz
@@ -254,7 +255,7 @@ def test_a_frame_checked_by_its_columns_is_taken_or_refused_as_its_rows_are(
     frame = pl.DataFrame({"value": values * 50}, strict=False)
     answers: list[Any] = []
     for checked in (1, sys.maxsize):
-        monkeypatch.setattr(columnar_option, "CHECKED_IN_COLUMNS", checked)
+        monkeypatch.setattr(frame_intake, "CHECKED_IN_COLUMNS", checked)
         for given_as in (frame, frame.to_arrow()):
             engine = passing(row, columnar="never", table=table)
             answers.append(told(engine, given_as))
@@ -684,3 +685,22 @@ def test_two_columns_of_one_name_are_refused_also_where_nobody_reads_them(size: 
     table = pa.Table.from_arrays(columns, names=["name", "price", "count", "count"])
     with pytest.raises(BadInput, match="two columns of one name"):
         counted_by_name(table=False).tick(rows=table)
+
+
+@pytest.mark.parametrize("count", [1, 300])
+def test_a_frame_of_any_size_may_lack_or_leave_empty_what_nobody_reads(count: int) -> None:
+    class Sale(NamedTuple):
+        shop: str
+        price: int
+        note: str
+
+    flow = ps.Flow("sales")
+    flow.sink("out", flow.table("sales", Sale).group_by(ps.col.shop).agg(total=ps.sum(ps.col.price)))
+    whole = pl.DataFrame({"shop": ["a"] * count, "price": range(count), "note": [None] * count})
+    for given in (whole, whole.drop("note"), whole.drop("note").to_arrow()):
+        out = ps.Engine(flow).tick(sales=given)["out"]
+        assert list(out) == [ps.insert(("a", sum(range(count))))]
+    with pytest.raises(BadRow, match="price"):
+        ps.Engine(flow).tick(sales=whole.drop("price"))
+    with pytest.raises(BadRow, match="shop"):
+        ps.Engine(flow).tick(sales=whole.with_columns(shop=pl.lit(None, pl.String)))

@@ -185,5 +185,3 @@ def check_sums(column: Any, count: int) -> None:
 def take(frame: pl.DataFrame, places: Places) -> pl.DataFrame:
     """Return the rows at these places."""
     return frame[pl.Series(places.astype(np.uint32))]
-
-

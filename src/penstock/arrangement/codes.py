@@ -22,7 +22,18 @@ _NULL = np.uint64(0xD6E8FEB86659FD93)
 _LOW_BYTES = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 """Masks of the first n bytes of a word."""
 
-_EXACT = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.Date, pl.Datetime, pl.Duration)
+_EXACT = (
+    pl.Int8,
+    pl.Int16,
+    pl.Int32,
+    pl.Int64,
+    pl.UInt8,
+    pl.UInt16,
+    pl.UInt32,
+    pl.Date,
+    pl.Datetime,
+    pl.Duration,
+)
 
 
 def is_exact(types: Sequence[pl.DataType], nullable: bool) -> bool:

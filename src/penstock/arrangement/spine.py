@@ -21,7 +21,6 @@ from penstock.arrangement.batch import (
     batch_of,
     check_sums,
     differs,
-    key_starts,
     merged,
     take,
 )
@@ -170,7 +169,11 @@ class Spine:
 
     def snapshot(self) -> pl.DataFrame:
         """Return all rows, sorted by code, those that cancel each other left out. Raises `SumOverflow`."""
-        return batch_of(self.layout, pl.concat([b.frame for b in self._batches])).frame if self._batches else pl.DataFrame(schema=self.layout.types)
+        return (
+            batch_of(self.layout, pl.concat([b.frame for b in self._batches])).frame
+            if self._batches
+            else pl.DataFrame(schema=self.layout.types)
+        )
 
 
 def _found(batch: Batch, codes: Codes) -> tuple[Places, Places]:

@@ -8,10 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Never, cast, overload
 
 from penstock.analysis.column_liveness import columns_read, live_graph
-from penstock.engine.change import Change, Changes, TickOutput
-from penstock.engine.columnar.columnar_option import ColumnarName, internal_rows_of_frame, parse_columnar
+from penstock.engine.change import Changes, TickOutput
+from penstock.engine.columnar.columnar_option import ColumnarName, parse_columnar
 from penstock.engine.event_time import EventTime
-from penstock.engine.frames import is_frame, read_whole, rows_of_frame
+from penstock.engine.frame_intake import FrameIntake
+from penstock.engine.frames import is_frame, read_whole
 from penstock.engine.machine import Machine
 from penstock.engine.plan import Schedule
 from penstock.engine.program import compile_program, limit_loop_rounds
@@ -22,7 +23,6 @@ from penstock.engine.spilling import StateInMemory, parse_memory_limit
 from penstock.engine.tick_listeners import TickListeners
 from penstock.errors import BadInput, EngineStopped, SourceLocation
 from penstock.expr.row_classes import to_user
-from penstock.flow.operators.keyed_source import KeyedSource
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import TICK_TIME, Source
 from penstock.graph.node import graph_of
@@ -135,6 +135,7 @@ class Engine(Shown, RunsSignals, TickListeners):
             name: source_intake(graph.nodes[node].operator, self.program.source_append[name], name in trusted)
             for name, node in graph.sources.items()
         }
+        self._frame_intakes: dict[str, FrameIntake] = {}
         for name in trusted:
             if name not in self._intake:
                 raise unknown_source(name, self._intake)
@@ -262,21 +263,22 @@ class Engine(Shown, RunsSignals, TickListeners):
         return None if large is None or self._event_time.ended else large.to_columns(name, frame)
 
     def _from_frame(self, name: str, frame: Any, *, in_columns: bool) -> Any:
-        graph = self.program.graph
-        frame = read_whole(frame)
-        operator = graph.nodes[graph.sources[name]].operator
-        if isinstance(operator, KeyedSource):
-            return self._intake[name](rows_of_frame(frame, operator.keyed.rows, Change))
-        if in_columns and len(frame) >= self._machine.least:
+        frame, intake = read_whole(frame), self._frame_intake(name)
+        if in_columns and len(frame) >= self._machine.least and not intake.is_keyed:
             columns = self._in_columns(name, frame)
             if columns is not None:  # rows of weight 0 are no rows
                 return columns if len(columns) >= self._machine.least else columns.rows()
-        schema, append = graph.nodes[graph.sources[name]].schema, self.program.source_append[name]
-        unread = frozenset(schema.names) - self.columns_read(name)
-        rows = internal_rows_of_frame(frame, schema, append, unread)
-        if rows is not None:
-            return rows
-        return self._intake[name](rows_of_frame(frame, schema, None if append else Change))
+        return intake(frame)
+
+    def _frame_intake(self, name: str) -> FrameIntake:
+        found = self._frame_intakes.get(name)
+        if found is None:
+            graph, rows = self.program.graph, self._intake[name]
+            operator = cast("Source", graph.nodes[graph.sources[name]].operator)
+            unread = frozenset(operator.schema.names) - self.columns_read(name)
+            found = FrameIntake(operator, self.program.source_append[name], rows, unread)
+            self._frame_intakes[name] = found
+        return found
 
     def _output(self, made: Mapping[str, Rows]) -> TickOutput:
         outputs = TickOutput()

@@ -9,6 +9,7 @@ from penstock.errors import BadInput
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from collections.abc import Set as AbstractSet
 
     from penstock.expr.types import Schema
 
@@ -37,8 +38,12 @@ def is_frame(given: object) -> bool:
     return hasattr(given, "__arrow_c_stream__")
 
 
-def rows_of_frame(frame: Any, schema: Schema, change: type | None) -> list[Any]:
+def rows_of_frame(
+    frame: Any, schema: Schema, change: type | None, *, unread: AbstractSet[str] = frozenset()
+) -> list[Any]:
     """Convert a frame to user rows, which are validated like any others.
+
+    unread: columns that the frame may lack: they are null.
 
     change: the class of a row with its weight, for a table; the weights are in a column
             `weight`, where the rows themselves have none of that name.
@@ -49,6 +54,9 @@ def rows_of_frame(frame: Any, schema: Schema, change: type | None) -> list[Any]:
     weights = None
     if change is not None and WEIGHT_COLUMN in columns and WEIGHT_COLUMN not in schema.names:
         weights = columns.pop(WEIGHT_COLUMN)
+    absent = set(schema.names) - set(columns)
+    if absent <= unread and not schema.scalar:
+        columns |= dict.fromkeys(absent, [None] * len(frame))
     rows: list[Any]
     if schema.scalar and len(columns) == 1:
         (rows,) = columns.values()
@@ -60,13 +68,6 @@ def rows_of_frame(frame: Any, schema: Schema, change: type | None) -> list[Any]:
     if weights is None or change is None:
         return rows
     return [change(row, weight) for row, weight in zip(rows, weights, strict=True)]
-
-
-def absent_columns(frame: Any, schema: Schema) -> frozenset[str]:
-    """Return the columns of `schema` that a frame of pyarrow or Polars lacks; none of other frames."""
-    names = frame.column_names if hasattr(frame, "column_names") else getattr(frame, "columns", None)
-    known = not schema.scalar and isinstance(names, list)
-    return frozenset(schema.names) - frozenset(cast("list[str]", names)) if known else frozenset()
 
 
 def read_whole(given: Any) -> Any:

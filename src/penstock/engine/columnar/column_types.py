@@ -27,6 +27,8 @@ from penstock.expr.types import (
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FEW = 500
+"""Number of decimals below which they are made sooner than distinct ones are found."""
 
 
 class NotLowered(Exception):
@@ -147,6 +149,8 @@ def _floats(type: FloatingType, series: pl.Series) -> list[Any]:
 
 @from_series.register(DecimalType)
 def _decimals(type: DecimalType, series: pl.Series) -> list[Any]:
+    if len(series) < _FEW:
+        return series.to_list()
     distinct = series.unique()
     if len(distinct) > len(series) // 4:
         return series.to_list()

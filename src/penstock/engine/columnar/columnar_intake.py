@@ -105,14 +105,14 @@ def _columns_of(
     taken: dict[str, pl.Series] = {}
     for at, (field, name) in enumerate(zip(schema.fields, own, strict=True)):
         if name in absent:
-            taken[str(at)] = pl.repeat(None, frame.height, dtype=dtype_of(field.type), eager=True)
+            taken[str(at)] = _repeated(None, dtype_of(field.type), frame.height)
             continue
         series = _accepted(field.type, frame[name])
         if series is None or (series.null_count() and not field.nullable and name not in unread):
             return None
         taken[str(at)] = series
     if not append:
-        weights = frame[WEIGHT_COLUMN] if weighted else pl.repeat(1, frame.height, dtype=pl.Int64, eager=True)
+        weights = frame[WEIGHT_COLUMN] if weighted else _repeated(1, pl.Int64(), frame.height)
         if not weights.dtype.is_integer() or weights.null_count():
             return None
         taken[WEIGHT] = weights.cast(pl.Int64)
@@ -120,6 +120,11 @@ def _columns_of(
     if weighted:
         made = made.filter(pl.col(WEIGHT) != 0)
     return Columns(schema, append, made, unread=unread)
+
+
+def _repeated(value: int | None, dtype: pl.DataType, count: int) -> pl.Series:
+    # `pl.repeat` plans a query, which takes ten times as long.
+    return pl.Series([value], dtype=dtype).new_from_index(0, count)
 
 
 @singledispatch

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.analysis import analyse
 from penstock.analysis.node_labels import label
-from penstock.engine.frames import absent_columns
 from penstock.engine.plan import Schedule, live_consumers, plan_parts
 from penstock.errors import BadInput
 
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from penstock.engine.columnar.columnar_flow import LargeTicks
     from penstock.engine.columnar.columnar_plan import ColumnarPlan
     from penstock.engine.program import Program
-    from penstock.expr.types import Schema
     from penstock.graph.node import FlowGraph
 
 
@@ -33,10 +30,6 @@ COLUMNAR_ROWS = 20_000
 
 NEVER = sys.maxsize
 """Threshold that no tick reaches: no tick counts as large."""
-
-
-CHECKED_IN_COLUMNS = 64
-"""Number of rows from which it is cheaper to check a frame's columns by Polars than its values one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +67,6 @@ def parse_columnar(name: ColumnarName, rows: int | None, *, lazily: bool) -> Col
     if name == "always":
         return Columnar(rows or 1, always=True, lazily=lazily)
     return Columnar(rows or COLUMNAR_ROWS, lazily=lazily)
-
-
-def internal_rows_of_frame(
-    frame: Any, schema: Schema, append: bool, unread: AbstractSet[str]
-) -> list[tuple[Any, ...]] | None:
-    """Convert a frame to internal rows, checked as columns; None if they must be validated one by one.
-
-    unread: columns that nobody reads: they may be absent, or null.
-    """
-    if len(frame) < CHECKED_IN_COLUMNS and not absent_columns(frame, schema):
-        return None
-    try:
-        from penstock.engine.columnar.columnar_intake import columns_of_frame
-    except ImportError:
-        return None
-    columns = columns_of_frame(schema, append, frame, unread=unread)
-    return None if columns is None else columns.rows()
 
 
 def explain_large_ticks(graph: FlowGraph) -> Iterator[str]:
