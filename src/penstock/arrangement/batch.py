@@ -23,12 +23,13 @@ class Layout:
     """What the columns of an arrangement are.
 
     types: of all columns, by name. keys: columns that rows are found by.
-    sums:  columns of 64-bit integers that are added when rows are equal in all others; a row whose sums are all
+    sums:  columns of 64-bit integers that are added when rows are equal in all others; a row whose sums are
+    all
            zero is not there.
     nullable: whether a key may be null.
 
-    A collection of rows has its weights as the only sums. An aggregate of groups has no columns but keys and sums.
-    """
+    A collection of rows has its weights as the only sums. An aggregate of groups has no columns but keys and
+    sums. """
 
     types: dict[str, pl.DataType]
     keys: tuple[str, ...]
@@ -52,7 +53,10 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Rows sorted by `codes`; those of one key lie side by side. No row is there twice if all columns are keys and sums."""
+    """Rows sorted by `codes`; those of one key lie side by side.
+
+    A key is there once if there are no columns but keys and sums.
+    """
 
     codes: Codes
     frame: pl.DataFrame
@@ -107,7 +111,7 @@ def differs(one: pl.DataFrame, other: pl.DataFrame, columns: tuple[str, ...]) ->
 
 
 def _settled(layout: Layout, batch: Batch) -> Batch:
-    """Add up what is equal: all rows of a key where they only have sums, else those which some row takes back."""
+    """Add up what is equal: all rows of a key if they only have sums, else those that some row takes back."""
     if not len(batch):
         return batch
     if not layout.values:

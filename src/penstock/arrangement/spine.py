@@ -1,9 +1,8 @@
 """A spine: the batches of one arrangement, few because they are merged, a bit per tick.
 
-Their sizes fall from the first to the last. Two neighbours of which the first is less than `RATIO` times as large
-are merged; the merge of large ones is spread over ticks, in proportion to the rows that the ticks add, and until it
-ends the two are read as before. So a tick costs what it adds, times the number of sizes.
-"""
+Their sizes fall from the first to the last. Two neighbours of which the first is less than `RATIO` times as
+large are merged; the merge of large ones is spread over ticks, in proportion to the rows that the ticks add,
+and until it ends the two are read as before. So a tick costs what it adds, times the number of sizes. """
 
 from __future__ import annotations
 
@@ -102,7 +101,7 @@ class Spine:
         return sum(map(len, self._batches))
 
     def add(self, frame: pl.DataFrame) -> None:
-        """Add rows, and do the share of merging that is theirs. Raises `SumOverflow`, then nothing is added."""
+        """Add rows, and do their share of merging. Raises `SumOverflow`; then nothing is added."""
         batch = batch_of(self.layout, frame)
         if len(batch):
             self._batches.append(batch)
@@ -133,7 +132,7 @@ class Spine:
             at -= 1
 
     def probe(self, keys: pl.DataFrame) -> Found:
-        """Return all rows whose key is one of `keys`, under the layout's names. A key with a null finds equal ones."""
+        """Return all rows whose key is one of `keys`, named as in the layout. Nulls are equal."""
         codes = self.layout.codes_of(keys)
         found = [_found(batch, codes) for batch in self._batches]
         parts = [

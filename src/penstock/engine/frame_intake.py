@@ -21,8 +21,8 @@ class FrameIntake:
     """Converter of one source's frames.
 
     intake: the source's converter of rows.
-    unread: columns that nobody reads: frames may lack them, or have nulls where their fields are not nullable.
-    """
+    unread: columns that nobody reads: frames may lack them, or have nulls where their fields are not
+    nullable. """
 
     def __init__(self, operator: Source, append: bool, intake: Intake, unread: AbstractSet[str]) -> None:
         self._operator = operator
