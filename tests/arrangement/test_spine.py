@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 
 from penstock.arrangement import codes, spine
 from penstock.arrangement.batch import Layout
+from penstock.arrangement.files import map_batch, write_batch
 from penstock.arrangement.spine import Spine
 
 TYPES: dict[str, tuple[pl.DataType, st.SearchStrategy[Any]]] = {
@@ -63,7 +66,7 @@ def few_codes() -> Iterator[None]:
     st.booleans(),
     st.booleans(),
 )
-@settings(deadline=None)
+@settings(deadline=None, max_examples=400)
 def test_a_spine_is_a_dict(
     data: Any, keys: list[str], values: list[str], nullable: bool, collide: bool
 ) -> None:
@@ -88,6 +91,8 @@ def test_a_spine_is_a_dict(
         patch.setattr(spine, "WORK", data.draw(st.sampled_from([0, 1, 12])))
         for rows in data.draw(st.lists(st.lists(row, max_size=12), max_size=8)):
             held.add(frame_of(types, rows))
+            if data.draw(st.booleans()):
+                held = reopened(held)
             for *own, w, x in rows:
                 counts = model.setdefault(tuple(map(canonical, own)), Counter())
                 counts.update(w=w, x=x)
@@ -103,6 +108,15 @@ def test_a_spine_is_a_dict(
         if not values:
             totals = zip(*(total.tolist() for total in held.sums(questions)), strict=True)
             assert list(totals) == [present.get(key, (0, 0)) for key in own_keys]
+
+
+def reopened(held: Spine) -> Spine:
+    """Write all batches to files, and map them."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / str(at) for at in range(len(held.batches))]
+        for path, batch in zip(paths, held.batches, strict=True):
+            write_batch(path, held.layout, batch)
+        return Spine(held.layout, [map_batch(path, held.layout) for path in paths])
 
 
 def frame_of(types: dict[str, pl.DataType], rows: list[Any]) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -29,7 +30,7 @@ class Layout:
     nullable: whether a key may be null.
 
     A collection of rows has its weights as the only sums. An aggregate of groups has no columns but keys and
-    sums. """
+    sums."""
 
     types: dict[str, pl.DataType]
     keys: tuple[str, ...]
@@ -67,7 +68,7 @@ class Batch:
 
 def batch_of(layout: Layout, frame: pl.DataFrame) -> Batch:
     """Sort rows into a batch. Raises `SumOverflow`."""
-    return _settled(layout, _sorted(layout, layout.codes_of(frame), frame.select(list(layout.types))))
+    return _settled(layout, _sorted(layout, layout.codes_of(frame), select(frame, layout.types)))
 
 
 def merged(layout: Layout, first: Batch, second: Batch) -> Batch:
@@ -106,8 +107,14 @@ def differs(one: pl.DataFrame, other: pl.DataFrame, columns: tuple[str, ...]) ->
     """Return of each pair of rows whether they differ in one of the columns; nulls are equal, and NaN are."""
     found = np.zeros(one.height, np.bool_)
     for name in columns:
-        found |= one[name].ne_missing(other[name]).to_numpy()
+        found |= _unequal(one[name], other[name])
     return found
+
+
+def _unequal(one: pl.Series, other: pl.Series) -> Any:
+    if one.null_count() or other.null_count():
+        return one.ne_missing(other).to_numpy()
+    return (one != other).to_numpy()
 
 
 def _settled(layout: Layout, batch: Batch) -> Batch:
@@ -116,25 +123,32 @@ def _settled(layout: Layout, batch: Batch) -> Batch:
         return batch
     if not layout.values:
         return _summed(layout, batch)
-    negative = np.zeros(len(batch), np.bool_)
+    starts = np.flatnonzero(key_starts(layout, batch))
+    mixed = np.zeros(len(starts), np.bool_)
     for name in layout.sums:
-        negative |= batch.frame[name].to_numpy() < 0
-    if not negative.any():
-        return _present(layout, batch)
-    return _cancelled(layout, batch, negative)
+        column = batch.frame[name].to_numpy()
+        if column.min() < 0 < column.max():
+            mixed |= (np.minimum.reduceat(column, starts) < 0) & (np.maximum.reduceat(column, starts) > 0)
+    if mixed.any():
+        batch = _cancelled(layout, batch, np.flatnonzero(np.repeat(mixed, lengths(starts, len(batch)))))
+    return _present(layout, batch)
 
 
 def _summed(layout: Layout, batch: Batch) -> Batch:
     starts = np.flatnonzero(key_starts(layout, batch))
-    sums = [batch.frame[name].to_numpy() for name in layout.sums]
-    codes, frame = batch.codes, batch.frame
-    if len(starts) < len(batch):
-        longest = int(np.diff(np.append(starts, len(batch))).max())
-        for column in sums:
-            check_sums(column, longest)
-        sums = [np.add.reduceat(column, starts) for column in sums]
-        codes, frame = codes[starts], take(frame, starts)
-    return _present(layout, Batch(codes, frame.with_columns(*map(pl.Series, layout.sums, sums))))
+    if len(starts) == len(batch):
+        return _present(layout, batch)
+    sums = _added(layout, batch.frame, starts)
+    return _present(layout, Batch(batch.codes[starts], with_sums(layout, take(batch.frame, starts), sums)))
+
+
+def _added(layout: Layout, frame: pl.DataFrame, starts: Places) -> list[Any]:
+    """Add up the sums of rows that lie side by side, from each start to the next."""
+    longest = int(lengths(starts, frame.height).max())
+    columns = [frame[name].to_numpy() for name in layout.sums]
+    for column in columns:
+        check_sums(column, longest)
+    return [np.add.reduceat(column, starts) for column in columns]
 
 
 def _present(layout: Layout, batch: Batch) -> Batch:
@@ -144,7 +158,8 @@ def _present(layout: Layout, batch: Batch) -> Batch:
         present |= batch.frame[name].to_numpy() != 0
     if present.all():
         return batch
-    return Batch(batch.codes[present], batch.frame.filter(pl.Series(present)))
+    at = np.flatnonzero(present)
+    return Batch(batch.codes[at], take(batch.frame, at))
 
 
 def key_starts(layout: Layout, batch: Batch) -> Any:
@@ -156,34 +171,59 @@ def key_starts(layout: Layout, batch: Batch) -> Any:
     return starts
 
 
-def _cancelled(layout: Layout, batch: Batch, negative: Any) -> Batch:
-    """Add up equal rows of the keys that have a negative row."""
-    starts = key_starts(layout, batch)
-    numbers = np.cumsum(starts) - 1
-    concerned = np.zeros(int(numbers[-1]) + 1, np.bool_)
-    concerned[numbers[negative]] = True
-    at = np.flatnonzero(concerned[numbers])
-    for name in layout.sums:
-        check_sums(batch.frame[name].to_numpy()[at], len(at))
-    rows = take(batch.frame, at).with_columns(pl.Series("#", at))
-    alike = rows.group_by([name for name in layout.types if name not in layout.sums], maintain_order=True)
-    left = alike.agg(pl.first("#"), *(pl.sum(name) for name in layout.sums))
-    left = left.filter(pl.any_horizontal(pl.col(layout.sums) != 0))
+def _cancelled(layout: Layout, batch: Batch, at: Places) -> Batch:
+    """Add up rows that are equal, among those at some places. The first of them stays in its place."""
+    names = (*layout.keys, *layout.values)
+    rows = take(batch.frame, at)
+    alike = codes_of([rows[name] for name in names], exact=False)
+    order = np.argsort(alike, kind="stable")
+    rows, alike = take(rows, order), alike[order]
+    starts = np.ones(len(at), np.bool_)
+    starts[1:] = alike[1:] != alike[:-1]
+    if bool((~starts[1:] & differs(rows.slice(1), rows.head(len(at) - 1), names)).any()):
+        # Several rows have one hash: the first that is equal tells which belong together.
+        firsts = select(take(batch.frame, at), names).with_columns(pl.Series("#", np.arange(len(at))))
+        first = firsts.select(pl.first("#").over(names))["#"].to_numpy()
+        order = np.argsort(first, kind="stable")
+        rows = take(batch.frame, at[order])
+        starts[1:] = first[order][1:] != first[order][:-1]
+    begins = np.flatnonzero(starts)
+    sums = _added(layout, rows, begins)
     kept = np.ones(len(batch), np.bool_)
     kept[at] = False
-    kept[left["#"].to_numpy()] = True
-    sums: list[pl.Series] = []
-    for name in layout.sums:
+    places = at[order[begins]]
+    kept[places] = True
+    columns: list[Any] = []
+    for name, added in zip(layout.sums, sums, strict=True):
         column = batch.frame[name].to_numpy().copy()
-        column[left["#"].to_numpy()] = left[name].to_numpy()
-        sums.append(pl.Series(name, column))
-    return Batch(batch.codes[kept], batch.frame.with_columns(*sums).filter(pl.Series(kept)))
+        column[places] = added
+        columns.append(column[kept])
+    left = np.flatnonzero(kept)
+    return Batch(batch.codes[left], with_sums(layout, take(batch.frame, left), columns))
+
+
+def lengths(starts: Places, end: int) -> Places:
+    """Return how far it is from each start to the next, or to the end."""
+    return np.diff(starts, append=end)
+
+
+def with_sums(layout: Layout, frame: pl.DataFrame, sums: list[Any]) -> pl.DataFrame:
+    """Replace the sums of rows."""
+    made = frame.clone()
+    for name, column in zip(layout.sums, sums, strict=True):
+        made.replace_column(made.get_column_index(name), pl.Series(name, column))
+    return made
 
 
 def check_sums(column: Any, count: int) -> None:
     """Raise `SumOverflow` unless 64 bits hold the sum of any `count` of these integers."""
     if len(column) and max(int(column.max()), -int(column.min())) * count >= 2**63:
         raise SumOverflow
+
+
+def select(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
+    """Return columns in this order, without planning a query."""
+    return pl.DataFrame([frame[name] for name in names])
 
 
 def take(frame: pl.DataFrame, places: Places) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 The code of one integer, date or time that is never null is its own value. All other keys have a hash as their
 code; rows that are found by a hash are compared by their keys. Hashes are the same in every process and
-release, for they are written into files. """
+release, for they are written into files."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ def codes_of(keys: Sequence[pl.Series], *, exact: bool) -> Codes:
         return keys[0].cast(pl.Int64).to_numpy()
     hashes = np.full(len(keys[0]), len(keys), np.uint64)
     for key in keys:
-        for word in _words_of(key):
-            hashes = _mixed(hashes, word)
+        hashes = _mixed(hashes, _words_of(key))
     return hashes.view(np.int64)
 
 
@@ -61,24 +60,25 @@ def _mixed(hashes: _Hashes, words: _Hashes) -> _Hashes:
     return mixed ^ (mixed >> _SHIFT)
 
 
-def _words_of(key: pl.Series) -> list[_Hashes]:
-    """Return the words that stand for a column's values: one for most, and more for long decimals."""
+def _words_of(key: pl.Series) -> _Hashes:
+    """Return the words that stand for a column's values."""
+    nulls = key.is_null().to_numpy() if key.null_count() else None
     match key.dtype:
         case pl.String() | pl.Binary():
-            words = [_hash_of_bytes(key)]
-        case pl.Float64():
-            words = [_bits_of_floats(key.fill_null(0.0).to_numpy())]
-        case pl.Float32():
-            words = [_bits_of_floats(key.fill_null(0.0).cast(pl.Float64).to_numpy())]
+            words = _hash_of_bytes(key)
+        case pl.Float64() | pl.Float32():
+            words = _bits_of_floats(_filled(key, 0.0).cast(pl.Float64).to_numpy())
         case pl.Decimal():
-            words = _limbs(key)
+            words = _words_of_decimals(_filled(key, 0))
         case pl.Boolean():
-            words = [key.fill_null(False).cast(pl.UInt8).to_numpy().astype(np.uint64)]
+            words = _filled(key, False).cast(pl.UInt8).to_numpy().astype(np.uint64)
         case _:
-            words = [key.cast(pl.Int64).fill_null(0).to_numpy().view(np.uint64)]
-    if key.null_count():
-        words[0] = np.where(key.is_null().to_numpy(), _NULL, words[0])
-    return words
+            words = _filled(key.cast(pl.Int64), 0).to_numpy().view(np.uint64)
+    return words if nulls is None else np.where(nulls, _NULL, words)
+
+
+def _filled(key: pl.Series, value: Any) -> pl.Series:
+    return key.fill_null(value) if key.null_count() else key
 
 
 def _bits_of_floats(values: Any) -> _Hashes:
@@ -87,19 +87,19 @@ def _bits_of_floats(values: Any) -> _Hashes:
     return canonical.view(np.uint64)
 
 
-def _limbs(key: pl.Series) -> list[_Hashes]:
-    """Return the halves of unscaled values; where the upper one only repeats the sign, it is left out.
+def _words_of_decimals(key: pl.Series) -> _Hashes:
+    """Return unscaled values, of which the upper half only counts if it does more than repeat the sign.
 
     So a value has the same code whatever the precision of its column.
     """
-    unscaled = key.fill_null(0).to_arrow()
-    both = np.frombuffer(unscaled.buffers()[1], np.uint64)[2 * unscaled.offset :][: 2 * len(unscaled)]
-    low, high = both[::2].copy(), both[1::2]
+    unscaled = key.rechunk().to_arrow()
+    halves = np.frombuffer(unscaled.buffers()[1], np.uint64)[2 * unscaled.offset :][: 2 * len(unscaled)]
+    low, high = halves[::2].copy(), halves[1::2]
     sign = (low.view(np.int64) >> np.int64(63)).view(np.uint64)
     long = high != sign
     if long.any():
         low[long] = _mixed(low[long], high[long])
-    return [low]
+    return low
 
 
 def _hash_of_bytes(key: pl.Series) -> _Hashes:

@@ -2,7 +2,7 @@
 
 Their sizes fall from the first to the last. Two neighbours of which the first is less than `RATIO` times as
 large are merged; the merge of large ones is spread over ticks, in proportion to the rows that the ticks add,
-and until it ends the two are read as before. So a tick costs what it adds, times the number of sizes. """
+and until it ends the two are read as before. So a tick costs what it adds, times the number of sizes."""
 
 from __future__ import annotations
 
