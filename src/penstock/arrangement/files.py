@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+from pyarrow.ipc import open_file
 
 from penstock.arrangement.batch import Batch, Layout, select
 
@@ -25,7 +28,8 @@ def write_batch(path: Path, layout: Layout, batch: Batch) -> int:
 
 def map_batch(path: Path, layout: Layout) -> Batch:
     """Open a file that `write_batch` made; its columns are read when they are looked at."""
-    frame = pl.read_ipc(path, memory_map=True)
+    with pa.memory_map(str(path)) as file:
+        frame = cast("pl.DataFrame", pl.from_arrow(open_file(file).read_all(), rechunk=False))
     codes = frame[layout.keys[0] if _codes_are_keys(layout) else _CODES]
     return Batch(np.asarray(codes.to_numpy(), np.int64), select(frame, layout.types))
 
