@@ -100,13 +100,14 @@ def test_a_spine_is_a_dict(
         assert sums_of(held.snapshot()) == present
         asked = data.draw(st.lists(row, max_size=5))
         questions = frame_of(types, asked).select(layout.keys)
-        found = held.probe(questions)
+        columns = questions.get_columns()
+        found = held.probe(columns)
         own_keys = [tuple(map(canonical, q)) for q in questions.rows()]
         for at, key in enumerate(own_keys):
             mine = found.rows.filter(pl.Series(found.asked == at))
             assert sums_of(mine) == {own: s for own, s in present.items() if own[: len(keys)] == key}
         if not values:
-            totals = zip(*(total.tolist() for total in held.sums(questions)), strict=True)
+            totals = zip(*(total.tolist() for total in held.sums(columns)), strict=True)
             assert list(totals) == [present.get(key, (0, 0)) for key in own_keys]
 
 
@@ -116,7 +117,10 @@ def reopened(held: Spine) -> Spine:
         paths = [Path(folder) / str(at) for at in range(len(held.batches))]
         for path, batch in zip(paths, held.batches, strict=True):
             write_batch(path, held.layout, batch)
-        return Spine(held.layout, [map_batch(path, held.layout) for path in paths])
+        return Spine(
+            held.layout,
+            [map_batch(p, held.layout, b.bounds) for p, b in zip(paths, held.batches, strict=True)],
+        )
 
 
 def frame_of(types: dict[str, pl.DataType], rows: list[Any]) -> pl.DataFrame:

@@ -26,12 +26,15 @@ def write_batch(path: Path, layout: Layout, batch: Batch) -> int:
     return path.stat().st_size
 
 
-def map_batch(path: Path, layout: Layout) -> Batch:
-    """Open a file that `write_batch` made; its columns are read when they are looked at."""
+def map_batch(path: Path, layout: Layout, bounds: tuple[float, ...]) -> Batch:
+    """Open a file that `write_batch` made; its columns are read when they are looked at.
+
+    bounds: of the batch that was written.
+    """
     with pa.memory_map(str(path)) as file:
         frame = cast("pl.DataFrame", pl.from_arrow(open_file(file).read_all(), rechunk=False))
     codes = frame[layout.keys[0] if _codes_are_keys(layout) else _CODES]
-    return Batch(np.asarray(codes.to_numpy(), np.int64), select(frame, layout.types))
+    return Batch(np.asarray(codes.to_numpy(), np.int64), select(frame, layout.types), bounds)
 
 
 def _codes_are_keys(layout: Layout) -> bool:

@@ -6,23 +6,14 @@ and until it ends the two are read as before. So a tick costs what it adds, time
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import (
-    Batch,
-    Layout,
-    Places,
-    batch_of,
-    check_sums,
-    differs,
-    merged,
-    take,
-)
+from penstock.arrangement.batch import Batch, Layout, Places, batch_of, differing, merged, take
 from penstock.arrangement.codes import Codes
 
 RATIO = 4
@@ -33,6 +24,10 @@ WORK = 12
 
 AT_ONCE = 4_096
 """Rows that a merge moves at least each time it is advanced."""
+
+
+_MOST = 2**62
+"""Bound of sums, with room for what floats round."""
 
 
 class Found(NamedTuple):
@@ -68,7 +63,7 @@ class Merge:
         ]
         up_to = min(last)
         to = tuple(int(np.searchsorted(own, up_to, "right")) for own in codes)
-        self.pieces.append(merged(layout, _part(self.first, a, to[0]), _part(self.second, b, to[1])))
+        self.pieces.append(merged(layout, self.first.slice(a, to[0]), self.second.slice(b, to[1])))
         self.taken = (to[0], to[1])
         return to[0] - a + to[1] - b
 
@@ -76,11 +71,13 @@ class Merge:
         pieces = self.pieces
         if len(pieces) == 1:
             return pieces[0]
-        return Batch(np.concatenate([p.codes for p in pieces]), pl.concat([p.frame for p in pieces]))
+        bounds = zip(*(piece.bounds for piece in pieces), strict=True)
+        codes = np.concatenate([piece.codes for piece in pieces])
+        return Batch(codes, pl.concat([piece.frame for piece in pieces]), tuple(map(sum, bounds)))
 
 
-def _part(batch: Batch, start: int, stop: int) -> Batch:
-    return Batch(batch.codes[start:stop], batch.frame.slice(start, stop - start))
+class SumOverflow(Exception):
+    """Exception for rows whose sums 64 bits may not hold together with those that are held."""
 
 
 class Spine:
@@ -104,6 +101,9 @@ class Spine:
         """Add rows, and do their share of merging. Raises `SumOverflow`; then nothing is added."""
         batch = batch_of(self.layout, frame)
         if len(batch):
+            held = zip(batch.bounds, *(own.bounds for own in self._batches), strict=True)
+            if any(sum(bounds) >= _MOST for bounds in held):
+                raise SumOverflow
             self._batches.append(batch)
             self.work(WORK * frame.height)
 
@@ -131,48 +131,47 @@ class Spine:
                 at -= 1
             at -= 1
 
-    def probe(self, keys: pl.DataFrame) -> Found:
-        """Return all rows whose key is one of `keys`, named as in the layout. Nulls are equal."""
+    def probe(self, keys: Sequence[pl.Series]) -> Found:
+        """Return all rows whose key is one of these, given in columns. Nulls are equal."""
         codes = self.layout.codes_of(keys)
-        found = [_found(batch, codes) for batch in self._batches]
-        parts = [
-            self._verified(keys, Found(asked, take(batch.frame, at)))
-            for batch, (asked, at) in zip(self._batches, found)
-            if len(at)
-        ]
+        parts: list[Found] = []
+        for batch in self._batches:
+            asked, places = _found(batch, codes)
+            if len(places):
+                parts.append(self._verified(keys, asked, take(batch.frame, places)))
         if not parts:
             return Found(np.empty(0, np.int64), pl.DataFrame(schema=self.layout.types))
         if len(parts) == 1:
             return parts[0]
         return Found(np.concatenate([p.asked for p in parts]), pl.concat([p.rows for p in parts]))
 
-    def _verified(self, keys: pl.DataFrame, found: Found) -> Found:
+    def _verified(self, keys: Sequence[pl.Series], asked: Places, rows: pl.DataFrame) -> Found:
         if self.layout.exact:
-            return found
-        others = differs(take(keys, found.asked), found.rows, self.layout.keys)
+            return Found(asked, rows)
+        others = differing(take(self._named(keys), asked).get_columns(), self.layout.keys_of(rows))
         if not others.any():
-            return found
-        return Found(found.asked[~others], found.rows.filter(pl.Series(~others)))
+            return Found(asked, rows)
+        at = np.flatnonzero(~others)
+        return Found(asked[at], take(rows, at))
 
-    def sums(self, keys: pl.DataFrame) -> list[Any]:
-        """Return for each sum of the layout its values for `keys`. Raises `SumOverflow`."""
+    def _named(self, keys: Sequence[pl.Series]) -> pl.DataFrame:
+        return pl.DataFrame([key.alias(name) for key, name in zip(keys, self.layout.keys, strict=True)])
+
+    def sums(self, keys: Sequence[pl.Series]) -> list[Any]:
+        """Return for each sum of the layout its values for these keys."""
         asked, rows = self.probe(keys)
         totals: list[Any] = []
         for name in self.layout.sums:
-            column = rows[name].to_numpy()
-            check_sums(column, len(self._batches))
-            total = np.zeros(keys.height, np.int64)
-            np.add.at(total, asked, column)
+            total = np.zeros(len(keys[0]), np.int64)
+            np.add.at(total, asked, rows[name].to_numpy())
             totals.append(total)
         return totals
 
     def snapshot(self) -> pl.DataFrame:
-        """Return all rows, sorted by code, those that cancel each other left out. Raises `SumOverflow`."""
-        return (
-            batch_of(self.layout, pl.concat([b.frame for b in self._batches])).frame
-            if self._batches
-            else pl.DataFrame(schema=self.layout.types)
-        )
+        """Return all rows, sorted by code, but for those that are taken back."""
+        if not self._batches:
+            return pl.DataFrame(schema=self.layout.types)
+        return batch_of(self.layout, pl.concat([batch.frame for batch in self._batches])).frame
 
 
 def _found(batch: Batch, codes: Codes) -> tuple[Places, Places]:
