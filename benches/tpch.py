@@ -71,7 +71,7 @@ def timed(clock: Callable[[], float], work: Callable[[], object]) -> float:
 
 
 def in_process(flow: ps.Flow, folder: Path, ticks: list[Changes]) -> Cost:
-    engine = ps.Engine(flow)
+    engine = ps.Engine(flow, columnar="always", columnar_rows=100)
     sources = engine.program.graph.sources.keys()
 
     def tick(given: Changes) -> float:

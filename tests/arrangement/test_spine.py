@@ -7,6 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,9 @@ TYPES: dict[str, tuple[pl.DataType, st.SearchStrategy[Any]]] = {
         st.text("ab\0", max_size=3) | st.sampled_from(["abcdefgh", "abcdefgh" * 2, "abcdefghi"]),
     ),
     "bytes": (pl.Binary(), st.binary(max_size=2)),
+    "dates": (pl.Date(), st.dates()),
+    "times": (pl.Datetime("us"), st.datetimes()),
+    "spans": (pl.Duration("us"), st.timedeltas(timedelta(days=-(10**8)), timedelta(days=10**8))),
     "decimals": (
         pl.Decimal(38, 2),
         st.sampled_from([Decimal(0), Decimal("-0.01"), Decimal(10) ** 35, Decimal("1.5")]),
@@ -101,6 +105,9 @@ def test_a_spine_is_a_dict(
         asked = data.draw(st.lists(row, max_size=5))
         questions = frame_of(types, asked).select(layout.keys)
         columns = questions.get_columns()
+        if not collide:
+            code = codes.coder([types[name] for name in layout.keys], exact=layout.exact)
+            assert [code(q) for q in questions.rows()] == layout.codes_of(columns).tolist()
         found = held.probe(columns)
         own_keys = [tuple(map(canonical, q)) for q in questions.rows()]
         for at, key in enumerate(own_keys):

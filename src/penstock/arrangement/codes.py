@@ -6,7 +6,12 @@ release, for they are written into files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import struct
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from decimal import Context, Decimal
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -122,3 +127,80 @@ def _hash_of_bytes(key: pl.Series) -> _Hashes:
         done += 8
         going = going[sizes[going] > done]
     return hashes
+
+
+# --- one key at a time ---------------------------------------------------------------------------
+
+_64_BITS = (1 << 64) - 1
+_EPOCH = datetime(1970, 1, 1)
+_EPOCH_DAY = _EPOCH.toordinal()
+_MICROSECOND = timedelta(microseconds=1)
+_ALL_DIGITS = Context(prec=40)
+
+
+def coder(types: Sequence[pl.DataType], *, exact: bool) -> Callable[[Sequence[Any]], int]:
+    """Return a function from the Python values of one key to what `codes_of` gives, at a hundredth of its cost.
+
+    Times have no zone, or are of UTC.
+    """
+    words = [_word_function(type) for type in types]
+    if exact:
+        (whole,) = words
+        return lambda key: whole(key[0])
+    factor, null, start = int(_FACTOR), int(_NULL), len(types)
+
+    def code(key: Sequence[Any]) -> int:
+        hashed = start
+        for word, value in zip(words, key, strict=True):
+            hashed = (hashed ^ (null if value is None else word(value) & _64_BITS)) * factor & _64_BITS
+            hashed ^= hashed >> 32
+        return hashed - (1 << 64) if hashed >> 63 else hashed
+
+    return code
+
+
+def _word_function(type: pl.DataType) -> Callable[[Any], int]:
+    match type:
+        case pl.String():
+            return lambda value: _word_of_bytes(value.encode())
+        case pl.Binary():
+            return _word_of_bytes
+        case pl.Float64() | pl.Float32():
+            return _word_of_float
+        case pl.Decimal():
+            return partial(_word_of_decimal, type.scale)
+        case pl.Date():
+            return lambda value: value.toordinal() - _EPOCH_DAY
+        case pl.Datetime():
+            return _microseconds
+        case pl.Duration():
+            return lambda value: value // _MICROSECOND
+        case _:
+            return int
+
+
+def _word_of_bytes(value: bytes) -> int:
+    factor = int(_FACTOR)
+    hashed = len(value) * factor & _64_BITS
+    for at in range(0, len(value), 8):
+        hashed = (hashed ^ int.from_bytes(value[at : at + 8], "little")) * factor & _64_BITS
+        hashed ^= hashed >> 32
+    return hashed
+
+
+def _word_of_float(value: float) -> int:
+    return int.from_bytes(struct.pack("<d", math.nan if value != value else value + 0.0), "little")
+
+
+def _word_of_decimal(scale: int, value: Decimal) -> int:
+    unscaled = int(value.scaleb(scale, _ALL_DIGITS))
+    low = unscaled & _64_BITS
+    if -(1 << 63) <= unscaled < 1 << 63:
+        return low
+    hashed = (low ^ (unscaled >> 64 & _64_BITS)) * int(_FACTOR) & _64_BITS
+    return hashed ^ hashed >> 32
+
+
+def _microseconds(value: datetime) -> int:
+    since = value.replace(tzinfo=None) - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

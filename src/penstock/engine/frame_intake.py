@@ -22,7 +22,7 @@ class FrameIntake:
 
     intake: the source's converter of rows.
     unread: columns that nobody reads: frames may lack them, or have nulls where their fields are not
-    nullable. """
+    nullable."""
 
     def __init__(self, operator: Source, append: bool, intake: Intake, unread: AbstractSet[str]) -> None:
         self._operator = operator
