@@ -18,8 +18,8 @@ pa = pytest.importorskip("pyarrow")
 
 import penstock as ps
 from penstock import col
-from penstock.engine.change import Changes
 from penstock.engine import frame_intake
+from penstock.engine.change import Changes
 from penstock.engine.columnar import columnar_option
 from penstock.errors import BadInput, BadRow, EvaluationError, UserFunctionFailed
 from penstock.expr.annotations import Float32, Int8, Int16, Int32, TimestampNtz
@@ -697,8 +697,8 @@ def test_a_frame_of_any_size_may_lack_or_leave_empty_what_nobody_reads(count: in
     flow = ps.Flow("sales")
     flow.sink("out", flow.table("sales", Sale).group_by(ps.col.shop).agg(total=ps.sum(ps.col.price)))
     whole = pl.DataFrame({"shop": ["a"] * count, "price": range(count), "note": [None] * count})
-    for given in (whole, whole.drop("note"), whole.drop("note").to_arrow()):
-        out = ps.Engine(flow).tick(sales=given)["out"]
+    for frame in (whole, whole.drop("note"), whole.drop("note").to_arrow()):
+        out = ps.Engine(flow).tick(sales=frame)["out"]
         assert list(out) == [ps.insert(("a", sum(range(count))))]
     with pytest.raises(BadRow, match="price"):
         ps.Engine(flow).tick(sales=whole.drop("price"))

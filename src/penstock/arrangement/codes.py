@@ -139,7 +139,7 @@ _ALL_DIGITS = Context(prec=40)
 
 
 def coder(types: Sequence[pl.DataType], *, exact: bool) -> Callable[[Sequence[Any]], int]:
-    """Return a function from the Python values of one key to what `codes_of` gives, at a hundredth of its cost.
+    """Return a function from one key in Python to what `codes_of` gives, at a hundredth of its cost.
 
     Times have no zone, or are of UTC.
     """
