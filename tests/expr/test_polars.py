@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 
 pl = pytest.importorskip("polars")
 
-from penstock.engine.columnar.column_types import NotLowered, from_series, polars_type, to_series
+from penstock.engine.columnar.column_types import NotLowered, bounds_in, from_series, polars_type, to_series
 from penstock.engine.columnar.expressions import LOWERINGS, columns_without_bounds, lower_expression
 from penstock.engine.columnar.lowered_expression import LoweredExpression
 from penstock.errors import EvaluationError
 from penstock.expr.check import check
 from penstock.expr.compile_python import compile_rows
 from penstock.expr.constructors import col
+from penstock.expr.decimal_arithmetic import WIDE
 from penstock.expr.functions import CATALOGUE
-from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.tree import Expr
-from penstock.expr.types import DATE, INTERVALS, Field, Schema
+from penstock.expr.types import DATE, INTERVALS, DecimalType, Field, Schema
+from tests.expr.random_calls import calls_of, many_rows
 from tests.expr.random_expressions import SCHEMA, Wide, expressions, internal, rows
 from tests.properties.effort import examples
 
@@ -40,9 +41,7 @@ def columns_of(frame: pl.DataFrame) -> list[LoweredExpression]:
     """The columns with the bounds that their values have."""
     columns = columns_without_bounds(SCHEMA)
     for at in COLUMNAR:
-        if SCHEMA.fields[at].type in RANGES:
-            series = frame[str(at)]
-            columns[at] = LoweredExpression(pl.col(str(at)), (series.min() or 0, series.max() or 0))
+        columns[at] = LoweredExpression(pl.col(str(at)), bounds_in(SCHEMA.fields[at].type, frame[str(at)]))
     return columns
 
 
@@ -67,7 +66,8 @@ def agrees(expr: Expr, some: list[Row], known: Callable[[pl.DataFrame], list[Low
     made = frame.with_columns(value=lowered.value, fails=fails).with_columns(
         value=pl.when(~pl.col.fails).then(pl.col.value)
     )
-    values = from_series(check(expr, SCHEMA).type, made["value"])
+    type_ = check(expr, SCHEMA).type
+    values = from_series(type_, made["value"])
     compute = compile_rows((expr,), SCHEMA)
     needless = 0
     for row, value, declines in zip(some, values, made["fails"].to_list(), strict=True):
@@ -80,7 +80,8 @@ def agrees(expr: Expr, some: list[Row], known: Callable[[pl.DataFrame], list[Low
             )
             assert same(wanted, value), f"{expr} on {row}: {wanted!r}, the columnar form says {value!r}"
             if lowered.bounds is not None and value is not None:
-                assert lowered.bounds[0] <= value <= lowered.bounds[1]
+                unscaled = value.scaleb(type_.scale, WIDE) if isinstance(type_, DecimalType) else value
+                assert lowered.bounds[0] <= unscaled <= lowered.bounds[1]
     return needless
 
 
@@ -92,6 +93,20 @@ def test_the_columnar_form_agrees_with_generated_python(expr: Expr, some: list[W
     except NotLowered:
         assume(False)
     agrees(expr, internal(some), columns_of if bounded else lambda _: columns_without_bounds(SCHEMA))
+
+
+@pytest.mark.parametrize("name", sorted(LOWERINGS))
+@examples(0.4)
+@given(st.data(), st.integers(0, 9), st.booleans())
+def test_the_columnar_form_of_each_function_agrees(
+    name: str, data: st.DataObject, seed: int, bounded: bool
+) -> None:
+    expr = data.draw(calls_of(name))
+    try:
+        lower_expression(expr, SCHEMA, columns_without_bounds(SCHEMA))
+    except NotLowered:
+        return
+    agrees(expr, many_rows(seed), columns_of if bounded else lambda _: columns_without_bounds(SCHEMA))
 
 
 def test_a_date_moves_by_whole_days_cut_toward_zero() -> None:

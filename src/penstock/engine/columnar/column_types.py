@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import singledispatch
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 
@@ -102,6 +102,22 @@ def dtype_of(type: DataType) -> pl.DataType:
     if found is None:
         raise NotLowered(f"values of type {type} stay in rows")
     return found
+
+
+def unscaled_bounds(type: DataType) -> tuple[int, int] | None:
+    """Return the bounds of an integer type, or of a decimal's unscaled integers; None for other types."""
+    if isinstance(type, DecimalType):
+        return 1 - 10**type.precision, 10**type.precision - 1
+    return type.range if isinstance(type, IntegerType) else None
+
+
+def bounds_in(type: DataType, series: pl.Series) -> tuple[int, int] | None:
+    """Return the bounds that a column's values have, as `unscaled_bounds`."""
+    if unscaled_bounds(type) is None:
+        return None
+    whole = series.to_physical()
+    least, most = cast("int | None", whole.min()), cast("int | None", whole.max())
+    return least or 0, most or 0
 
 
 @singledispatch

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from penstock.engine.columnar.column_types import from_series, polars_type, to_series
+from penstock.engine.columnar.column_types import bounds_in, from_series, polars_type, to_series
 from penstock.engine.columnar.lowered_expression import LoweredExpression
 from penstock.engine.frames import WEIGHT_COLUMN
-from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.types import INT64, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -107,14 +106,6 @@ def can_hold(schema: Schema) -> bool:
 
 
 def columns_with_bounds(schema: Schema, frame: pl.DataFrame) -> list[LoweredExpression]:
-    """Return the columns of a frame of `schema`, with bounds for integers."""
-    columns: list[LoweredExpression] = []
-    for at, field in enumerate(schema.fields):
-        name = str(at)
-        bounds = None
-        if field.type in RANGES:
-            low: Any = frame[name].min()
-            high: Any = frame[name].max()
-            bounds = (low or 0, high or 0)
-        columns.append(LoweredExpression(pl.col(name), bounds))
-    return columns
+    """Return the columns of a frame of `schema`, with the bounds of integers and decimals."""
+    fields = enumerate(schema.fields)
+    return [LoweredExpression(pl.col(str(at)), bounds_in(f.type, frame[str(at)])) for at, f in fields]

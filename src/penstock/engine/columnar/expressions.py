@@ -12,29 +12,30 @@ A function that has no entry in `LOWERINGS` keeps its operator in rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import singledispatch
-from typing import TYPE_CHECKING
 
 import polars as pl
 
-from penstock.engine.columnar.column_types import NotLowered, dtype_of
-from penstock.engine.columnar.functions import arithmetic, casts, logic, strings, time
+from penstock.engine.columnar.column_types import NotLowered, dtype_of, unscaled_bounds
+from penstock.engine.columnar.functions import arithmetic, casts, decimals, logic, strings, time
 from penstock.engine.columnar.lowered_expression import LoweredExpression, Lowering, either_condition
+from penstock.errors import EvaluationError
 from penstock.expr.check import checked_tree
+from penstock.expr.compile_python import runtime_names
+from penstock.expr.decimal_arithmetic import EXACT
 from penstock.expr.function_bases import StrictFunction
-from penstock.expr.functions.arithmetic import RANGES
+from penstock.expr.python_emitter import PythonEmitter, Scope
 from penstock.expr.tree import Column, Expr
-from penstock.expr.types import IntervalType
+from penstock.expr.types import DecimalType, IntervalType, Schema
 from penstock.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
-
-if TYPE_CHECKING:
-    from penstock.expr.types import Schema
 
 LOWERINGS: Mapping[str, Lowering] = {
     **arithmetic.LOWERINGS,
     **casts.LOWERINGS,
+    **decimals.LOWERINGS,
     **logic.LOWERINGS,
     **strings.LOWERINGS,
     **time.LOWERINGS,
@@ -54,7 +55,7 @@ def reads_columns(expr: Expr) -> bool:
 
 def columns_without_bounds(schema: Schema) -> list[LoweredExpression]:
     """Return the columns without known bounds, for testing whether an expression can be lowered."""
-    return [LoweredExpression(pl.col(str(at)), RANGES.get(f.type)) for at, f in enumerate(schema.fields)]
+    return [LoweredExpression(pl.col(str(at)), unscaled_bounds(f.type)) for at, f in enumerate(schema.fields)]
 
 
 @singledispatch
@@ -71,12 +72,14 @@ def _column(term: ColumnTerm, columns: Sequence[LoweredExpression]) -> LoweredEx
 @_lowered.register(LiteralTerm)
 def _literal(term: LiteralTerm, columns: Sequence[LoweredExpression]) -> LoweredExpression:
     value = term.value
+    if isinstance(term.type, DecimalType) and isinstance(value, Decimal):
+        return decimals.decimal_constant(int(value.scaleb(term.type.scale, EXACT)), term.type)
     if isinstance(value, datetime):
         value = value.replace(tzinfo=None)
     if isinstance(value, timedelta):
         value = value // timedelta(microseconds=1)
     bounds = None
-    if term.type in RANGES:
+    if unscaled_bounds(term.type) is not None:
         bounds = (value, value) if isinstance(value, int) else (0, 0)
     if isinstance(term.type, IntervalType):
         return LoweredExpression(pl.lit(value, dtype=pl.Int64()).cast(dtype_of(term.type)))
@@ -90,9 +93,8 @@ def _call(term: CallTerm, columns: Sequence[LoweredExpression]) -> LoweredExpres
     if lowering is None:
         raise NotLowered(f"{function.name}() has no columnar form")
     dtype_of(term.type)
-    if all(isinstance(a, LiteralTerm) for a in term.arguments):
-        # Polars takes what depends on no column for one value, and does not always repeat it.
-        raise NotLowered(f"{function.name}() of constants has no columnar form")
+    if not any(isinstance(part, ColumnTerm) for part in _parts(term)):
+        return _lowered_constant(term, columns)
     arguments = [_lowered(a, columns) for a in term.arguments]
     made = lowering(term, arguments)
     if isinstance(function, StrictFunction):
@@ -100,3 +102,21 @@ def _call(term: CallTerm, columns: Sequence[LoweredExpression]) -> LoweredExpres
             made.value, made.bounds, either_condition(*(a.fails for a in arguments), made.fails)
         )
     return made
+
+
+def _parts(term: Term) -> Iterator[Term]:
+    yield term
+    for argument in term.arguments if isinstance(term, CallTerm) else ():
+        yield from _parts(argument)
+
+
+def _lowered_constant(term: CallTerm, columns: Sequence[LoweredExpression]) -> LoweredExpression:
+    """Lower what depends on no column, which Polars takes for one value and does not always repeat."""
+    scope = Scope(Schema(()), (), {}, bounded=False)
+    source = PythonEmitter(scope).value(term)
+    try:
+        value = eval(source, {**runtime_names(bounded=False), **scope.constants})
+    except EvaluationError:
+        nothing = _lowered(LiteralTerm(term.type, True, None), columns)
+        return LoweredExpression(nothing.value, nothing.bounds, pl.lit(True))
+    return _lowered(LiteralTerm(term.type, value is None, value), columns)

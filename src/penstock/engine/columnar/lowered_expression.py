@@ -54,6 +54,20 @@ def replace_negative_zero(value: pl.Expr) -> pl.Expr:
     return pl.when(value == 0.0).then(pl.lit(0.0)).otherwise(value)
 
 
+def spread(value: pl.Expr | float, beside: pl.Expr, dtype: pl.DataType | None = None) -> pl.Expr:
+    """Return floats with one for each row of `beside`, the same numbers, though they be one for all rows.
+
+    With one for all rows Polars takes short cuts: it adds no 0.0, which turns -0.0 into 0.0,
+    and multiplies by the reciprocal of a divisor, which is off in the last bit.
+    """
+    return (beside.is_null().cast(dtype or pl.Float64()) * 0.0 + 1.0) * value
+
+
+def quotient(dividend: pl.Expr, divisor: pl.Expr | float) -> pl.Expr:
+    """Divide floats of 64 bits, of which the divisor is not 0."""
+    return dividend / spread(divisor, dividend)
+
+
 def constant_value(term: Term) -> object:
     """Return the value of a constant term; None for any other term."""
     return term.value if isinstance(term, LiteralTerm) else None

@@ -8,6 +8,7 @@ from functools import reduce
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
+from penstock.engine.columnar.functions import decimals
 from penstock.engine.columnar.functions.time import (
     count_of,
     interval_product,
@@ -23,20 +24,17 @@ from penstock.engine.columnar.lowered_expression import (
     bounds_of,
     either_condition,
     lower_bounded_integer,
+    quotient,
+    spread,
 )
 from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.types import INT64, STR, DecimalType
-from penstock.expr.typing_rules import CallTerm
+from penstock.expr.typing_rules import CallTerm, LiteralTerm
 from penstock.expr.widening import is_float
 
 _MIN64, _MAX64 = RANGES[INT64]
 # A product of floats is off by a few parts in 10**16; this leaves far more room below 2**63.
 _SAFE = 9.2e18
-
-
-def _no_decimals(call: CallTerm) -> None:
-    if any(isinstance(t.type, DecimalType) for t in (call, *call.arguments)):
-        raise NotLowered("arithmetic of decimals has no columnar form")
 
 
 def _wide(call: CallTerm, arguments: Sequence[LoweredExpression]) -> list[pl.Expr]:
@@ -58,11 +56,14 @@ def _integer(call: CallTerm, exact: pl.Expr, bounds: Bounds, leaves64: pl.Expr) 
 def _add(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     if of_intervals(call):
         return time_sum(call, arguments)
-    _no_decimals(call)
+    if isinstance(call.type, DecimalType):
+        return decimals.add(call, arguments)
     a, b = _wide(call, arguments)
-    total = pl.concat_str([a, b]) if call.type == STR else a + b
+    if call.type == STR:
+        return LoweredExpression(pl.concat_str([a, b]))
     if call.type not in RANGES:
-        return LoweredExpression(total)
+        return LoweredExpression(spread(a, b, dtype_of(call.type)) + spread(b, a, dtype_of(call.type)))
+    total = a + b
     (al, ah), (bl, bh) = map(bounds_of, arguments)
     # The sum has wrapped where its sign differs from that of both operands.
     return _integer(call, total, (al + bl, ah + bh), ((a ^ total) & (b ^ total)) < 0)
@@ -71,11 +72,12 @@ def _add(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpre
 def _subtract(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     if of_intervals(call):
         return time_sum(call, arguments)
-    _no_decimals(call)
+    if isinstance(call.type, DecimalType):
+        return decimals.subtract(call, arguments)
     a, b = _wide(call, arguments)
-    rest = a - b
     if call.type not in RANGES:
-        return LoweredExpression(rest)
+        return LoweredExpression(spread(a, b, dtype_of(call.type)) - spread(b, a, dtype_of(call.type)))
+    rest = a - b
     (al, ah), (bl, bh) = map(bounds_of, arguments)
     return _integer(call, rest, (al - bh, ah - bl), ((a ^ b) & (a ^ rest)) < 0)
 
@@ -83,7 +85,8 @@ def _subtract(call: CallTerm, arguments: Sequence[LoweredExpression]) -> Lowered
 def _multiply(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     if of_intervals(call):
         return interval_product(call, arguments)
-    _no_decimals(call)
+    if isinstance(call.type, DecimalType):
+        return decimals.multiply(call, arguments)
     a, b = _wide(call, arguments)
     if call.type not in RANGES:
         return LoweredExpression(a * b)
@@ -93,11 +96,12 @@ def _multiply(call: CallTerm, arguments: Sequence[LoweredExpression]) -> Lowered
 
 
 def _divide(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
-    _no_decimals(call)
+    if isinstance(call.type, DecimalType):
+        return decimals.divide(call, arguments)
     if of_intervals(call):
         raise NotLowered("a part of an interval has no columnar form")
     a, b = (one.value for one in arguments)
-    return LoweredExpression(a / b, None, b == 0.0)
+    return LoweredExpression(quotient(a, b), None, b == 0.0)
 
 
 def _zero(divisor: LoweredExpression) -> pl.Expr | None:
@@ -121,7 +125,8 @@ def _div(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpre
 
 
 def _modulo(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
-    _no_decimals(call)
+    if isinstance(call.type, DecimalType):
+        return decimals.modulo(call, arguments)
     if is_float(call.type):
         raise NotLowered("% of floats has no columnar form")
     (al, ah), (bl, bh) = map(bounds_of, arguments)
@@ -139,7 +144,8 @@ def _modulo(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredEx
 def _negate(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     if of_intervals(call):
         return interval_sign(call, arguments)
-    _no_decimals(call)
+    if isinstance(call.type, DecimalType):
+        return decimals.negate(call, arguments)
     (a,) = _wide(call, arguments)
     if is_float(call.type):
         return LoweredExpression(-a)
@@ -150,7 +156,8 @@ def _negate(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredEx
 def _abs(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     if of_intervals(call):
         return interval_sign(call, arguments)
-    _no_decimals(call)
+    if isinstance(call.type, DecimalType):
+        return decimals.absolute(call, arguments)
     (a,) = _wide(call, arguments)
     if is_float(call.type):
         return LoweredExpression(a.abs())
@@ -160,7 +167,8 @@ def _abs(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpre
 
 
 def _whole(call: CallTerm, arguments: Sequence[LoweredExpression], *, up: bool) -> LoweredExpression:
-    _no_decimals(call)
+    if isinstance(call.type, DecimalType):
+        return decimals.whole_number(call, arguments, "ceil" if up else "floor")
     (a,) = arguments
     if not is_float(call.arguments[0].type):
         return a
@@ -178,27 +186,33 @@ def _ceil(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpr
     return _whole(call, arguments, up=True)
 
 
-def _best(arguments: Sequence[LoweredExpression], *, least: bool) -> LoweredExpression:
+def _best(call: CallTerm, arguments: Sequence[LoweredExpression], *, least: bool) -> LoweredExpression:
     """Return the extreme of the operands, ignoring nulls.
 
     NaN is the greatest float, to comparisons of Polars as well.
     """
+    values = [a.value for a in arguments]
+    if is_float(call.type):  # of two constants, Polars takes -0.0 for less than 0.0
+        of_rows = next(
+            v for v, t in zip(values, call.arguments, strict=True) if not isinstance(t, LiteralTerm)
+        )
+        values = [spread(value, of_rows, dtype_of(call.type)) for value in values]
 
     def better(one: pl.Expr, other: pl.Expr) -> pl.Expr:
         wins = other < one if least else other > one
         return pl.when(one.is_null() | wins).then(other).otherwise(one)
 
     # A null that is compared is never better.
-    value = reduce(better, (a.value for a in arguments))
+    value = reduce(better, values)
     return LoweredExpression(value, bounds_hull(arguments), either_condition(*(a.fails for a in arguments)))
 
 
 def _least(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
-    return _best(arguments, least=True)
+    return _best(call, arguments, least=True)
 
 
 def _greatest(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
-    return _best(arguments, least=False)
+    return _best(call, arguments, least=False)
 
 
 LOWERINGS: Mapping[str, Lowering] = {

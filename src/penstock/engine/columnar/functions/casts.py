@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
+from penstock.engine.columnar.functions import decimals
 from penstock.engine.columnar.functions.time import cut_to_step
 from penstock.engine.columnar.lowered_expression import (
     LoweredExpression,
@@ -20,6 +21,7 @@ from penstock.expr.types import (
     BoolType,
     DataType,
     DateType,
+    DecimalType,
     Float32Type,
     Float64Type,
     IntegerType,
@@ -31,6 +33,7 @@ from penstock.expr.types import (
 from penstock.expr.typing_rules import CallTerm
 
 Cast = Callable[[LoweredExpression, DataType], LoweredExpression]
+FromDecimal = Callable[[LoweredExpression, DataType, DataType], LoweredExpression]
 
 # Cut to whole numbers, floats below this are far from the ends of int64.
 _SAFE64 = 9.2e18
@@ -92,6 +95,8 @@ _TABLE: dict[tuple[type[DataType], type[DataType]], Cast] = {
     (BoolType, Float64Type): _to_float,
     (Float32Type, Float64Type): _to_float,
     (Float64Type, Float32Type): lambda a, target: LoweredExpression(a.value.cast(pl.Float32)),
+    (IntegerType, DecimalType): decimals.of_integer,
+    (BoolType, DecimalType): decimals.of_integer,
     (IntegerType, BoolType): _not_zero,
     (Float64Type, BoolType): _not_zero,
     (BoolType, IntegerType): _int_of_bool,
@@ -107,6 +112,14 @@ _TABLE: dict[tuple[type[DataType], type[DataType]], Cast] = {
     (IntervalType, IntervalType): _whole_units,
 }
 
+_OF_DECIMAL: dict[type[DataType], FromDecimal] = {
+    DecimalType: decimals.to_decimal,
+    IntegerType: decimals.to_integer,
+    Float64Type: decimals.to_float,
+    BoolType: decimals.to_bool,
+    StrType: decimals.to_text,
+}
+
 
 def _kind(of: DataType) -> type[DataType]:
     return IntegerType if isinstance(of, IntegerType) else type(of)
@@ -118,6 +131,10 @@ def _cast(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpr
         return arguments[0]
     if isinstance(source, IntegerType) and isinstance(target, IntegerType):
         return (_widened if source.bits < target.bits else _narrowed)(arguments[0], target)
+    if isinstance(source, DecimalType):
+        of_decimal = _OF_DECIMAL.get(_kind(target))
+        if of_decimal is not None:
+            return of_decimal(arguments[0], source, target)
     cast = _TABLE.get((_kind(source), _kind(target)))
     if cast is None:
         raise NotLowered(f"a cast from {source} to {target} has no columnar form")

@@ -11,6 +11,7 @@ from functools import reduce
 
 import polars as pl
 
+from penstock.engine.columnar.functions.decimals import unscaled
 from penstock.engine.columnar.lowered_expression import (
     LoweredExpression,
     Lowering,
@@ -18,12 +19,15 @@ from penstock.engine.columnar.lowered_expression import (
     either_condition,
     restrict_failure,
 )
+from penstock.expr.types import DecimalType
 from penstock.expr.typing_rules import CallTerm
 
 
 def _compare(compared: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Lowering:
     def lowering(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
         one, other = arguments
+        if isinstance(call.arguments[0].type, DecimalType):  # of one scale
+            return LoweredExpression(compared(unscaled(one).value, unscaled(other).value))
         return LoweredExpression(compared(one.value, other.value))
 
     return lowering

@@ -11,6 +11,7 @@ from penstock.engine.columnar.column_types import NotLowered
 from penstock.engine.columnar.lowered_expression import (
     LoweredExpression,
     Lowering,
+    quotient,
 )
 from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.types import (
@@ -137,7 +138,7 @@ def _micros_since(call: CallTerm, arguments: Sequence[LoweredExpression]) -> Low
 
 def _seconds_since(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     one, other = (count_of(a.value) for a in arguments)
-    return LoweredExpression((one - other).cast(pl.Float64) / 1000000.0)
+    return LoweredExpression(quotient((one - other).cast(pl.Float64), 1000000.0))
 
 
 def _days_since(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:

@@ -1,0 +1,266 @@
+"""Random calls of one function of the catalogue, with simple arguments, and many rows with extreme values."""
+
+from __future__ import annotations
+
+import math
+import random
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+from hypothesis import strategies as st
+
+from penstock.errors import PenstockError
+from penstock.expr.annotations import Int32
+from penstock.expr.check import check
+from penstock.expr.code_runtime import NAN, float32
+from penstock.expr.constructors import lit
+from penstock.expr.function_bases import FixedFunction
+from penstock.expr.functions import CATALOGUE
+from penstock.expr.tree import Call, Column, Expr
+from penstock.expr.types import (
+    BOOL,
+    DATE,
+    FLOAT32,
+    FLOAT64,
+    INT64,
+    INTEGERS,
+    INTERVALS,
+    STR,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DecimalType,
+)
+from tests.expr.random_expressions import _LEAVES, KINDS, SCHEMA, calls
+
+_DIGITS = st.integers(-12, 12)
+_UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
+_DECIMALS = st.integers(1, 38).flatmap(lambda p: st.builds(DecimalType, st.just(p), st.integers(0, p)))
+_TARGETS = st.one_of(
+    _DECIMALS,
+    st.sampled_from(
+        [BOOL, DATE, FLOAT32, FLOAT64, STR, TIMESTAMP, TIMESTAMP_NTZ, *INTEGERS, *INTERVALS[::3]]
+    ),
+)
+_SPANS = st.sampled_from(
+    [timedelta(seconds=10), timedelta(hours=1), timedelta(days=1), timedelta(minutes=7), timedelta(days=-9)]
+)
+_OPTIONS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
+    "round": st.tuples(_DIGITS),
+    "bround": st.tuples(_DIGITS),
+    "round_floor": st.tuples(_DIGITS),
+    "round_ceil": st.tuples(_DIGITS),
+    "cast": st.tuples(_TARGETS),
+    "try_cast": st.tuples(_TARGETS),
+    "shift": st.tuples(_SPANS),
+    "tumble": st.tuples(_SPANS.map(abs)),
+    "truncate": st.tuples(st.sampled_from(_UNITS)),
+    "interval_part": st.tuples(st.integers(0, 3)),
+}
+_SMALL = st.integers(-3, 7).map(lambda n: lit(n, Int32)) | st.just(Column("i_"))
+_TEXTS = st.sampled_from(
+    ["", "a", "b", ",", " ", "%a_", "a%", "%b%", "_", "%", "%a%b%", "\\%", "é", "ab"]
+).map(lit)
+_TEXT = st.sampled_from(["s", "s_", "number"]).map(Column)
+_WITH_TEXTS: dict[str, tuple[st.SearchStrategy[Expr], ...]] = {
+    "substring": (_TEXT | st.just(Column("r_")), _SMALL, _SMALL),
+    "replace": (_TEXT, _TEXTS | _TEXT, _TEXTS | _TEXT),
+    "split_part": (_TEXT, _TEXTS | _TEXT, _SMALL),
+    "like": (_TEXT, _TEXTS | _TEXT),
+}
+_COUNTS = {name: (2,) for name in ("eq", "ne", "and", "or")}
+
+
+@st.composite
+def _argument(draw: st.DrawFn, kind: str) -> Expr:
+    made = draw(_LEAVES[kind])
+    if kind == "decimal" and draw(st.booleans()):
+        return made.cast(draw(_DECIMALS))
+    return made
+
+
+@lru_cache
+def _fitting(name: str, count: int) -> list[tuple[str, ...]]:
+    """Return the kinds of arguments that a function takes."""
+    kinds = product(KINDS, repeat=count) if count < 3 else [(kind,) * count for kind in KINDS]
+    option = {
+        "shift": timedelta(1),
+        "tumble": timedelta(1),
+        "truncate": "year",
+        "cast": STR,
+        "try_cast": INT64,
+    }
+    options = (option.get(name, 1),) if name in _OPTIONS else ()
+    return [each for each in kinds if _passes(Call(name, tuple(map(_column, each)), options))]
+
+
+def _column(kind: str) -> Expr:
+    names = {
+        "int32": "i_",
+        "int64": "n_",
+        "int8": "tiny_",
+        "int16": "small_",
+        "float": "x_",
+        "float32": "real_",
+    }
+    more = {"bytes": "r_", "timestamp": "t_", "timestamp_ntz": "local_", "interval": "span_", "date": "day_"}
+    return Column({"bool": "b_", "decimal": "d_", "str": "s_", **names, **more}[kind])
+
+
+def _passes(expr: Expr) -> bool:
+    try:
+        check(expr, SCHEMA)
+    except (PenstockError, ValueError):
+        return False
+    return True
+
+
+@st.composite
+def calls_of(draw: st.DrawFn, name: str) -> Expr:
+    """Draw a call of a function that passes the check."""
+    function = CATALOGUE[name]
+    if isinstance(function, FixedFunction) and draw(st.booleans()):
+        return draw(calls(function))
+    options = draw(_OPTIONS.get(name, st.just(())))
+    if name in _WITH_TEXTS:
+        return draw(st.tuples(*_WITH_TEXTS[name]).map(lambda a: Call(name, a, options)).filter(_passes))
+    if name == "when":
+        kind = draw(st.sampled_from(KINDS))
+        parts = [draw(_argument(k)) for k in ("bool", kind, "bool", kind, kind)]
+        return Call(name, tuple(parts))
+    if name == "raise_error":
+        return Call("when", (Column("b_"), Call(name, (Column("s"),)), Column("n_")))
+    counts = [count for count in _COUNTS.get(name, (1, 2, 3)) if _fitting(name, count)]
+    kinds = draw(st.sampled_from(_fitting(name, draw(st.sampled_from(counts)))))
+    return draw(st.tuples(*map(_argument, kinds)).map(lambda a: Call(name, a, options)).filter(_passes))
+
+
+# -- rows ------------------------------------------------------------------------------------
+
+_INTEGERS = {"i": 32, "n": 64, "m": 64, "tiny": 8, "small": 16}
+_FLOATS = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    2.5,
+    -2.5,
+    1.005,
+    NAN,
+    math.inf,
+    -math.inf,
+    1e300,
+    5e-324,
+    0.1,
+    9.2e18,
+    2.0**63,
+]
+_LETTERS = "aAbBzZ019 -,.%_\\\t\n%aabb  ßİΣςéÉ𐐀😀ﬁ\u0301"
+_NUMERALS = ["12", " -7 ", "+0", "9223372036854775807", "2147483648", "1e3", "1.5", "", "x", "nan", "2001-01-02",
+             "2001-1-2 3:4", "2001-02-29", "true", "0001-01-01", "-128", "0", "00012", "2001-13-01"]  # fmt: skip
+_DAYS = [
+    date(1, 1, 1),
+    date(9999, 12, 31),
+    date(1970, 1, 1),
+    date(2000, 2, 29),
+    date(1582, 10, 10),
+    date(2023, 1, 31),
+]
+
+
+def _integer(choice: random.Random, bits: int) -> int:
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    return choice.choice(
+        [choice.randint(-10, 10), low, high, low + 1, choice.randint(low, high), choice.randint(-99, 99)]
+    )
+
+
+def _float(choice: random.Random) -> float:
+    return choice.choice([choice.choice(_FLOATS), choice.uniform(-1000, 1000), choice.randint(-99, 99) / 8])
+
+
+def _decimal(choice: random.Random, digits: int, scale: int) -> Decimal:
+    most = 10**digits - 1
+    whole = choice.choice(
+        [0, 1, -1, most, -most, 5, -5, 250, choice.randint(-most, most), choice.randint(-9999, 9999)]
+    )
+    return Decimal(f"{whole}e-{scale}") if whole else Decimal(f"0e-{scale}")
+
+
+def _moment(choice: random.Random) -> datetime:
+    day = _day(choice)
+    clock = choice.choice(
+        [(0, 0, 0, 0), (23, 59, 59, 999_999), (1, 2, 3, 4), (choice.randrange(24), 30, 7, 500_000)]
+    )
+    return datetime(day.year, day.month, day.day, *clock)
+
+
+def _day(choice: random.Random) -> date:
+    return choice.choice([choice.choice(_DAYS), date.fromordinal(choice.randint(690_000, 760_000))])
+
+
+def _span(choice: random.Random) -> timedelta:
+    most = timedelta(microseconds=2**63 - 1)
+    some = [timedelta(), timedelta(1), -timedelta(1), timedelta(hours=-30), timedelta(0, 0, -1), most, -most]
+    return choice.choice(
+        [choice.choice(some), timedelta(choice.randint(-400, 400), choice.randint(0, 86_399))]
+    )
+
+
+def _text(choice: random.Random) -> str:
+    return "".join(choice.choices(_LETTERS, k=choice.choice([0, 1, 2, 3, 5, 9])))
+
+
+def _list(choice: random.Random, make: Any) -> tuple[Any, ...]:
+    return tuple(make() for _ in range(choice.randrange(4)))
+
+
+def _value(choice: random.Random, name: str) -> Any:
+    if name.endswith("_") and choice.random() < 0.15:
+        return None
+    base = name.rstrip("_")
+    if base in _INTEGERS:
+        return _integer(choice, _INTEGERS[base])
+    match base:
+        case "b":
+            return choice.random() < 0.5
+        case "x" | "y":
+            return _float(choice)
+        case "real":
+            return float32(_float(choice))
+        case "d":
+            return _decimal(choice, 10, 2)
+        case "e":
+            return _decimal(choice, 20, 6)
+        case "s":
+            return _text(choice)
+        case "number":
+            return choice.choice([*_NUMERALS, str(_integer(choice, 64))])
+        case "r":
+            return choice.randbytes(choice.randrange(6))
+        case "day":
+            return _day(choice)
+        case "t":
+            return _moment(choice).replace(tzinfo=UTC)
+        case "local":
+            return _moment(choice)
+        case "span":
+            return _span(choice)
+        case "inner":
+            return (_integer(choice, 64), _float(choice) if choice.random() < 0.8 else None, _text(choice))
+        case "ns":
+            return _list(choice, lambda: _integer(choice, 64))
+        case "xs":
+            return _list(choice, lambda: _float(choice) if choice.random() < 0.8 else None)
+        case _:
+            return ()
+
+
+@lru_cache
+def many_rows(seed: int, count: int = 150) -> list[tuple[Any, ...]]:
+    """Return rows of `SCHEMA`, as they are inside."""
+    choice = random.Random(seed)
+    return [tuple(_value(choice, name) for name in SCHEMA.names) for _ in range(count)]
