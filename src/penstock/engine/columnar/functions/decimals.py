@@ -1,6 +1,6 @@
 """Decimals, computed on their unscaled integers: 128 bits in Polars, without an end in rows.
 
-A decimal of a frame is such an integer, 1.25 of decimal(10,2) is 125, and `to_physical` shows it without a copy.
+A decimal of a frame is such an integer, 1.25 of decimal(10,2) is 125; `to_physical` shows it without a copy.
 Bounds of decimals are those of the unscaled integers. Where they do not rule out that a step leaves 126 bits,
 which leaves room for one more addition, the rows on which it might are marked.
 """
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from penstock.engine.columnar.column_types import NotLowered, dtype_of, unscaled_bounds
+from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.lowered_expression import (
     Bounds,
     LoweredExpression,
