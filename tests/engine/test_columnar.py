@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from decimal import Decimal
+from typing import Annotated, Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -23,7 +24,7 @@ from penstock.engine.machine import Machine
 from penstock.engine.program import Program, compile_program
 from penstock.expr.constructors import col, left, right
 from penstock.expr.row_classes import from_user
-from penstock.expr.types import BOOL, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP
+from penstock.expr.types import BOOL, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP, DecimalType
 from penstock.testing.strategies import rows
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, _add_sinks, _taken_back, cases, cuts
@@ -109,6 +110,8 @@ class Plain(NamedTuple):
     b: bool
     i: timedelta
     j: timedelta | None
+    d: Annotated[Decimal, DecimalType(12, 2)]
+    e: Annotated[Decimal, DecimalType(36, 3)] | None
 
 
 _KEYS = (INT64, STR, BOOL, TIMESTAMP, INTERVAL)
@@ -143,10 +146,13 @@ def _inner_join(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
 
 def _sums(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
     """Groups with aggregates that Polars sums up before rows see them."""
-    summed = [type for type in (INT64, INTERVAL) if columns(one.schema, type)]
+    summed = [type for type in (INT64, INTERVAL, *_DECIMALS) if columns(one.schema, type)]
     if not summed:
         return None
     number = draw(expressions(one.schema, draw(st.sampled_from(summed))))
+    if draw(st.booleans()) and columns(one.schema, _DECIMALS[0]):
+        short = draw(st.sampled_from(columns(one.schema, _DECIMALS[0])))
+        number = draw(st.sampled_from([number, short * 3, 1 - short, short * short, short.round(1)]))
     keys = draw(st.lists(st.sampled_from(one.schema.names), max_size=2, unique=True))
     some = draw(st.sampled_from(columns(one.schema)))
     aggregates: dict[str, Any] = {
@@ -158,6 +164,7 @@ def _sums(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
     return Grown(one.stream.group_by(*keys).agg(**named), one.size)
 
 
+_DECIMALS = (DecimalType(12, 2), DecimalType(36, 3))
 ROW_BY_ROW = (_select, _with_columns, _filter, _union)
 COLUMNAR = (*ROW_BY_ROW, *ROW_BY_ROW, _distinct, _sums, _sums, _inner_join, _inner_join, _aggregate)
 
@@ -274,10 +281,23 @@ def _divided_intervals(rows: Stream, others: Stream) -> Stream:
     return rows.filter(col.i // HOUR > -3).with_columns(a=col.i // -HOUR, b=col.j // (abs(col.i) + HOUR))
 
 
+def _discounted(rows: Stream, others: Stream) -> Stream:
+    chosen = rows.filter((col.d > Decimal("0.5")) & col.d.between(0, 99))
+    return chosen.with_columns(p=col.d * (1 - col.d), q=col.d / 7, r=col.e.cast(DecimalType(38, 1)))
+
+
+def _summed_decimals(rows: Stream, others: Stream) -> Stream:
+    product = col.d * (1 - col.d)
+    return rows.group_by("k").agg(n=ps.count(col.e), p=ps.sum(product), m=ps.mean(col.d), e=ps.sum(col.e))
+
+
+_OF_DECIMALS = [_discounted, _summed_decimals]
 _OF_INTERVALS = [_divided_intervals, _filtered_by_interval, _joined_by_interval, _grouped_intervals]
 
 
-@pytest.mark.parametrize("build", [_filtered, _joined, _distinct_of_union, _grouped, *_OF_INTERVALS])
+@pytest.mark.parametrize(
+    "build", [_filtered, _joined, _distinct_of_union, _grouped, *_OF_INTERVALS, *_OF_DECIMALS]
+)
 @pytest.mark.parametrize("is_table", [False, True])
 def test_what_has_a_columnar_form_runs_in_it(build: Callable[..., Stream], is_table: bool) -> None:
     flow = ps.Flow("columnar")
@@ -287,7 +307,10 @@ def test_what_has_a_columnar_form_runs_in_it(build: Callable[..., Stream], is_ta
         engine = ps.Engine(flow, columnar="always")
         for tick in range(4):
             made = [
-                Plain(n % 5, n, "abc"[n % 3], n / 4, None, n % 2 == 0, HOUR * (n % 4), HOUR * -n)
+                Plain(
+                    *(n % 5, n, "abc"[n % 3], n / 4, None, n % 2 == 0, HOUR * (n % 4), HOUR * -n),
+                    *(Decimal(n) / 4, Decimal(n).scaleb(30)),
+                )
                 for n in range(tick, tick + 30)
             ]
             changes = [*map(ps.insert, made), *map(ps.delete, made[::3])] if is_table else made

@@ -17,13 +17,14 @@ from penstock.engine.columnar.column_types import NotLowered, dtype_of, from_ser
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns
 from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered_expression import LoweredExpression, replace_negative_zero
-from penstock.engine.columnar.stream import Stream, decline_marked, sum_weights
+from penstock.engine.columnar.stream import MOST_COPIES, Stream, decline_marked, sum_weights
 from penstock.engine.partial_operators import PartialAggregate
 from penstock.engine.steps.accumulator import (
     Accumulator,
     AppendExtreme,
     CountRows,
     CountValues,
+    DecimalTotals,
     IntervalTotals,
     IntMean,
     IntSum,
@@ -39,8 +40,9 @@ from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.distinct import Distinct
 from penstock.graph.node import Operator
 
-# A sum of so many bits and fewer leaves room in 64.
-_ROOM = 2**62
+# A sum of so many bits and fewer leaves room in 64, or in 128.
+_ROOM, _WIDE_ROOM = 2**62, 2**126
+_HALF = 2**64
 
 
 @dataclass(frozen=True)
@@ -99,12 +101,13 @@ class _Total(PartialForm):
         self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int
     ) -> Sequence[pl.Expr]:
         assert argument is not None
-        # Nothing is known of intervals, in microseconds.
-        most = max(map(abs, argument.bounds)) * rows if argument.bounds is not None else _ROOM
-        # With weights nothing is known of the products; a sum in Python has no end either.
         whole = argument.value.to_physical()
-        exact = whole.cast(pl.Int64 if weight is None and most < _ROOM else pl.Int128)
-        total = (exact if weight is None else exact * weight.cast(pl.Int128)).sum()
+        # Nothing is known of intervals, in microseconds.
+        greatest = max(map(abs, argument.bounds)) if argument.bounds is not None else _ROOM
+        if weight is None:
+            total = _exact_sum(whole, greatest * rows)
+        else:
+            total = _exact_sum(whole.cast(pl.Int128), greatest * MOST_COPIES, weight.cast(pl.Int128))
         counted = [_present(argument.value, weight)] if len(self.types) > 1 else []
         return (total, *counted)
 
@@ -136,6 +139,22 @@ class _Best(PartialForm):
             self.accumulator.update(to, values, None)
 
 
+def _exact_sum(whole: pl.Expr, most: int, weight: pl.Expr | None = None) -> pl.Expr:
+    """Sum up integers without loss, in as many bits as it takes.
+
+    most: that no sum of absolute values exceeds.
+    """
+    if most < _WIDE_ROOM:
+        wide = whole.cast(pl.Int64 if most < _ROOM else pl.Int128)
+        return (wide if weight is None else wide * weight).sum()
+    # In two halves. An error of Polars makes the tick run in rows where their sum has more bits yet:
+    # a result that fits in no decimal, unless what is taken back from a group later makes it small.
+    above, below = whole // _HALF, whole % _HALF
+    if weight is not None:
+        above, below = above * weight, below * weight
+    return (above.sum() * 2).cast(pl.Int64).cast(pl.Int128) * (_HALF // 2) + below.sum()
+
+
 def _present(value: pl.Expr, weight: pl.Expr | None) -> pl.Expr:
     if weight is None:
         return value.count().cast(pl.Int64)
@@ -154,6 +173,7 @@ def _count_values(accumulator: CountValues) -> PartialForm:
 
 @partial_form.register(IntSum)
 @partial_form.register(IntMean)
+@partial_form.register(DecimalTotals)
 @partial_form.register(IntervalTotals)
 def _total(accumulator: Accumulator) -> PartialForm:
     return _Total(accumulator)

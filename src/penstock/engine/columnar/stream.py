@@ -27,7 +27,7 @@ from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.union import Union
 from penstock.graph.node import Operator
 
-_MOST_COPIES = 2**53
+MOST_COPIES = 2**53
 """Limit on a frame's total weight, low enough that sums over united streams cannot overflow."""
 
 
@@ -96,7 +96,7 @@ def greatest_weight(frame: pl.DataFrame) -> int:
 
 def decline_weight_overflow(frame: pl.DataFrame) -> None:
     """Raise `ColumnarDeclined` if the weights of a frame might sum to more than 64 bits."""
-    if greatest_weight(frame) * frame.height >= _MOST_COPIES:
+    if greatest_weight(frame) * frame.height >= MOST_COPIES:
         raise ColumnarDeclined
 
 
