@@ -59,16 +59,36 @@ _OPTIONS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "truncate": st.tuples(st.sampled_from(_UNITS)),
     "interval_part": st.tuples(st.integers(0, 3)),
 }
+_FEW = st.one_of(
+    st.integers(-3, 7).map(lambda n: lit(n, Int32)), st.just((Column("i_") % 9).cast(Int32)), st.just(lit(None, Int32))
+)
 _SMALL = st.integers(-3, 7).map(lambda n: lit(n, Int32)) | st.just(Column("i_"))
 _TEXTS = st.sampled_from(
     ["", "a", "b", ",", " ", "%a_", "a%", "%b%", "_", "%", "%a%b%", "\\%", "é", "ab"]
 ).map(lit)
 _TEXT = st.sampled_from(["s", "s_", "number"]).map(Column)
+_ANY_TEXT = _TEXTS | _TEXT
 _WITH_TEXTS: dict[str, tuple[st.SearchStrategy[Expr], ...]] = {
     "substring": (_TEXT | st.just(Column("r_")), _SMALL, _SMALL),
-    "replace": (_TEXT, _TEXTS | _TEXT, _TEXTS | _TEXT),
-    "split_part": (_TEXT, _TEXTS | _TEXT, _SMALL),
-    "like": (_TEXT, _TEXTS | _TEXT),
+    "replace": (_TEXT, _ANY_TEXT, _ANY_TEXT),
+    "split_part": (_TEXT, _ANY_TEXT, _SMALL),
+    "like": (_TEXT, _ANY_TEXT),
+    "ltrim_of": (_TEXT, _ANY_TEXT),
+    "rtrim_of": (_TEXT, _ANY_TEXT),
+    "btrim": (_TEXT, _ANY_TEXT),
+    "lpad": (_TEXT, _SMALL, _ANY_TEXT),
+    "rpad": (_TEXT, _SMALL, _ANY_TEXT),
+    "repeat": (_TEXT, _FEW),
+    "space": (_FEW,),
+    "translate": (_TEXT, _ANY_TEXT, _ANY_TEXT),
+    "substring_index": (_TEXT, _ANY_TEXT, _SMALL),
+    "instr": (_TEXT, _ANY_TEXT),
+    "locate": (_TEXTS, _ANY_TEXT, _SMALL),
+    "concat_ws": (_TEXTS, _ANY_TEXT, _ANY_TEXT),
+    "elt": (_SMALL, _ANY_TEXT, _ANY_TEXT),
+    "left": (_TEXT, _SMALL),
+    "right": (_TEXT, _SMALL),
+    "overlay": (_TEXT, _ANY_TEXT, _SMALL, _SMALL),
 }
 _COUNTS = dict.fromkeys(("eq", "ne", "and", "or"), (2,))
 
