@@ -60,13 +60,16 @@ _OPTIONS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
     "interval_part": st.tuples(st.integers(0, 3)),
 }
 _FEW = st.one_of(
-    st.integers(-3, 7).map(lambda n: lit(n, Int32)), st.just((Column("i_") % 9).cast(Int32)), st.just(lit(None, Int32))
+    st.integers(-3, 7).map(lambda n: lit(n, Int32)),
+    st.just((Column("i_") % 9).cast(Int32)),
+    st.just(lit(None, Int32)),
 )
 _SMALL = st.integers(-3, 7).map(lambda n: lit(n, Int32)) | st.just(Column("i_"))
 _TEXTS = st.sampled_from(
     ["", "a", "b", ",", " ", "%a_", "a%", "%b%", "_", "%", "%a%b%", "\\%", "é", "ab"]
 ).map(lit)
 _TEXT = st.sampled_from(["s", "s_", "number"]).map(Column)
+_BITS = st.sampled_from(["i", "i_", "n_", "tiny"]).map(Column)
 _ANY_TEXT = _TEXTS | _TEXT
 _WITH_TEXTS: dict[str, tuple[st.SearchStrategy[Expr], ...]] = {
     "substring": (_TEXT | st.just(Column("r_")), _SMALL, _SMALL),
@@ -88,6 +91,9 @@ _WITH_TEXTS: dict[str, tuple[st.SearchStrategy[Expr], ...]] = {
     "elt": (_SMALL, _ANY_TEXT, _ANY_TEXT),
     "left": (_TEXT, _SMALL),
     "right": (_TEXT, _SMALL),
+    **dict.fromkeys(("shiftleft", "shiftright", "shiftrightunsigned"), (_BITS, _FEW)),
+    "getbit": (_BITS, _FEW),
+    "pmod": (_BITS, st.integers(-3, 9).map(lit) | st.just(Column("n"))),
     "overlay": (_TEXT, _ANY_TEXT, _SMALL, _SMALL),
 }
 _COUNTS = dict.fromkeys(("eq", "ne", "and", "or"), (2,))
@@ -181,7 +187,21 @@ _FLOATS = [
 _LETTERS = "aAbBzZ019 -,.%_\\\t\n%aabb  ßİΣςéÉ𐐀😀ﬁ\u0301"
 _NUMERALS = [
     *("12", " -7 ", "+0", "9223372036854775807", "2147483648", "1e3", "1.5", "", "x", "nan", "2001-01-02"),
-    *("2001-1-2 3:4", "2001-02-29", "true", "0001-01-01", "-128", "0", "00012", "2001-13-01", "1999-12-31"),
+    *(
+        "2001-1-2 3:4",
+        "2001-02-29",
+        "true",
+        "0001-01-01",
+        "-128",
+        "0",
+        "00012",
+        "2001-13-01",
+        "1999-12-31",
+        "12.345",
+        "-0.5",
+        "1e5",
+    ),
+    *("2001-02-03 04:05:06", "2001-02-03T04:05:06.120", "0000-01-01", "2001-02-30 00:00:00.5", "T", "no"),
 ]
 _DAYS = [
     date(1, 1, 1),

@@ -20,7 +20,7 @@ from functools import singledispatch
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered, dtype_of, unscaled_bounds
-from penstock.engine.columnar.functions import arithmetic, casts, decimals, logic, strings, time
+from penstock.engine.columnar.functions import arithmetic, casts, decimals, logic, numbers, strings, time
 from penstock.engine.columnar.lowered_expression import LoweredExpression, Lowering, either_condition
 from penstock.errors import EvaluationError
 from penstock.expr.check import checked_tree
@@ -37,6 +37,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     **casts.LOWERINGS,
     **decimals.LOWERINGS,
     **logic.LOWERINGS,
+    **numbers.LOWERINGS,
     **strings.LOWERINGS,
     **time.LOWERINGS,
 }

@@ -63,7 +63,7 @@ def _limited(a: LoweredExpression, most: int) -> LoweredExpression:
     return LoweredExpression(value, (max(low, -most), min(high, most)), either_condition(a.fails, ~within))
 
 
-def _lengthened(a: LoweredExpression, digits: int) -> LoweredExpression:
+def lengthened(a: LoweredExpression, digits: int) -> LoweredExpression:
     """Multiply by a power of ten."""
     if digits == 0:
         return a
@@ -80,8 +80,8 @@ def _none_but(value: pl.Expr, number: int) -> pl.Expr:
     return pl.when(value.is_not_null()).then(whole(number))
 
 
-def _half_up(a: LoweredExpression, digits: int) -> LoweredExpression:
-    """Divide by a power of ten, rounding half away from zero."""
+def divided(a: LoweredExpression, digits: int, *, even: bool = False) -> LoweredExpression:
+    """Divide by a power of ten, rounding half away from zero, or to even."""
     if digits == 0:
         return a
     if digits > 38:
@@ -97,7 +97,13 @@ def _half_up(a: LoweredExpression, digits: int) -> LoweredExpression:
     value = a.value + whole(half)
     if low < 0:  # a half is rounded down there
         value = value - (a.value < 0).cast(pl.Int128)
-    return LoweredExpression(value // whole(step), (rounded(low), rounded(high)), a.fails)
+    value = value // whole(step)
+    if even:
+        twice = whole(2) * (a.value % whole(step))
+        value = value - ((twice == whole(step)) & (value % whole(2) != 0)).cast(pl.Int128) * (
+            pl.when(a.value < 0).then(whole(-1)).otherwise(whole(1))
+        )
+    return LoweredExpression(value, (rounded(low), rounded(high)), a.fails)
 
 
 def _towards(a: LoweredExpression, digits: int, rounding: str) -> LoweredExpression:
@@ -122,7 +128,7 @@ def fitting(a: LoweredExpression, scale: int, type: DataType) -> LoweredExpressi
     """Convert an unscaled integer of some scale to a decimal: rounded half up; too many digits fail."""
     assert isinstance(type, DecimalType)
     digits = type.scale - scale
-    a = _lengthened(a, digits) if digits >= 0 else _half_up(a, -digits)
+    a = lengthened(a, digits) if digits >= 0 else divided(a, -digits)
     a = _limited(a, 10**type.precision - 1)
     return replace(a, value=a.value.reinterpret(dtype=dtype_of(type)))
 
@@ -136,7 +142,7 @@ def _aligned(call: CallTerm, arguments: Sequence[LoweredExpression]) -> tuple[Lo
     """Return the operands as integers of one scale, the greater one."""
     scale = _common_scale(call)
     pair = zip(_pair(call, arguments), call.arguments, strict=True)
-    return tuple(_lengthened(each, scale - _scale_of(term.type)) for each, term in pair)
+    return tuple(lengthened(each, scale - _scale_of(term.type)) for each, term in pair)
 
 
 def _common_scale(call: CallTerm) -> int:
@@ -174,7 +180,7 @@ def divide(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExp
     a, b = _pair(call, arguments)
     scale = _scale_of(call.type)
     digits = scale + _scale_of(call.arguments[1].type) - _scale_of(call.arguments[0].type)
-    top, bottom = _lengthened(a, max(digits, 0)), _lengthened(b, max(-digits, 0))
+    top, bottom = lengthened(a, max(digits, 0)), lengthened(b, max(-digits, 0))
     # Rows round at 39 digits, and then to the scale: the same, unless the divisor has so many digits that
     # a quotient can be nearer to a half than that.
     bottom = _limited(bottom, 10 ** (_QUOTIENT_DIGITS - scale) - 1)
@@ -235,12 +241,20 @@ def _digits_of(call: CallTerm) -> int:
     return digits
 
 
-def round_half_up(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+def _rounded(call: CallTerm, arguments: Sequence[LoweredExpression], *, even: bool) -> LoweredExpression:
     (a,), digits = _pair(call, arguments), _digits_of(call)
     scale = _scale_of(call.arguments[0].type)
-    if digits >= 0:
-        return fitting(a, scale, call.type)
-    return fitting(_lengthened(_half_up(a, scale - digits), -digits), 0, call.type)
+    to = max(digits, 0)
+    cut = divided(a, scale - digits, even=even) if digits < scale else lengthened(a, to - scale)
+    return fitting(lengthened(cut, max(-digits, 0)), to, call.type)
+
+
+def round_half_up(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    return _rounded(call, arguments, even=False)
+
+
+def round_half_even(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
+    return _rounded(call, arguments, even=True)
 
 
 def _round_towards(rounding: str) -> Lowering:
@@ -250,7 +264,7 @@ def _round_towards(rounding: str) -> Lowering:
         if digits >= scale:
             return fitting(a, scale, call.type)
         cut = _towards(a, scale - digits, rounding)
-        return fitting(_lengthened(cut, max(-digits, 0)), max(digits, 0), call.type)
+        return fitting(lengthened(cut, max(-digits, 0)), max(digits, 0), call.type)
 
     return lowering
 
@@ -258,7 +272,7 @@ def _round_towards(rounding: str) -> Lowering:
 # -- casts -----------------------------------------------------------------------------------
 
 
-def of_integer(a: LoweredExpression, target: DataType) -> LoweredExpression:
+def of_integer(a: LoweredExpression, source: DataType, target: DataType) -> LoweredExpression:
     bounds = a.bounds if a.bounds is not None else (0, 1)
     return fitting(LoweredExpression(a.value.cast(pl.Int128), bounds), 0, target)
 
@@ -278,21 +292,21 @@ def to_integer(a: LoweredExpression, source: DataType, target: DataType) -> Lowe
     return LoweredExpression(value, (max(least, low), min(most, high)), fails)
 
 
-def to_float(a: LoweredExpression, source: DataType, target: DataType) -> LoweredExpression:
-    scale = _scale_of(source)
-    if scale > _EXACT_POWERS:
-        raise NotLowered(f"a cast from {source} to {target} has no columnar form")
-    exact = _limited(replace(unscaled(a), fails=None), _EXACT_FLOATS)
+def float_of(a: LoweredExpression, scale: int) -> LoweredExpression:
+    """Divide an integer by a power of ten, as a float that is rounded once."""
+    exact = _limited(a, _EXACT_FLOATS)
     value = exact.value.cast(pl.Float64)
     return LoweredExpression(quotient(value, 10.0**scale) if scale else value, None, exact.fails)
 
 
+def to_float(a: LoweredExpression, source: DataType, target: DataType) -> LoweredExpression:
+    if _scale_of(source) > _EXACT_POWERS:
+        raise NotLowered(f"a cast from {source} to {target} has no columnar form")
+    return float_of(replace(unscaled(a), fails=None), _scale_of(source))
+
+
 def to_bool(a: LoweredExpression, source: DataType, target: DataType) -> LoweredExpression:
     return LoweredExpression(unscaled(a).value != 0)
-
-
-def to_text(a: LoweredExpression, source: DataType, target: DataType) -> LoweredExpression:
-    return LoweredExpression(a.value.cast(pl.String))
 
 
 def decimal_constant(value: int, type: DecimalType) -> LoweredExpression:

@@ -96,7 +96,9 @@ def _in_ascii(of: Callable[[pl.Expr], pl.Expr]) -> Lowering:
 
 def _part(value: pl.Expr, type_: object, start: pl.Expr, length: pl.Expr) -> pl.Expr:
     """Return a part from a position, counted from 1 (0 is 1), or from the end if negative. Of 64 bits."""
-    begin = pl.when(start > 0).then(start - 1).when(start < 0).then(length_of(value, type_) + start).otherwise(0)
+    begin = (
+        pl.when(start > 0).then(start - 1).when(start < 0).then(length_of(value, type_) + start).otherwise(0)
+    )
     first = begin.clip(0)
     return _slice(value, type_, first, (begin + length).clip(0) - first)
 
@@ -185,7 +187,9 @@ def _padded(*, left: bool) -> Lowering:
     def lowering(call: CallTerm, arguments: Arguments) -> LoweredExpression:
         text, filling, length = arguments[0].value, _constant_text(call, 2), constant_value(call.arguments[1])
         if len(filling) != 1 or not isinstance(length, int):
-            raise NotLowered(f"{call.function.name}() has a columnar form only for a constant length and one character")
+            raise NotLowered(
+                f"{call.function.name}() has a columnar form only for a constant length and one character"
+            )
         length = max(length, 0)
         cut = text.str.slice(0, length)
         return LoweredExpression((cut.str.pad_start if left else cut.str.pad_end)(length, filling))
@@ -214,7 +218,9 @@ def _place(text: pl.Expr, part: str) -> LoweredExpression:
         return LoweredExpression(pl.when(text.is_not_null()).then(pl.lit(1, dtype=pl.Int32())), (1, 1))
     before = text.str.splitn(part, 2).struct.field("field_0").str.len_chars().cast(pl.Int32)
     found = text.str.contains(part, literal=True)
-    return LoweredExpression(pl.when(found).then(before + 1).when(~found).then(pl.lit(0, dtype=pl.Int32())), _LENGTHS)
+    return LoweredExpression(
+        pl.when(found).then(before + 1).when(~found).then(pl.lit(0, dtype=pl.Int32())), _LENGTHS
+    )
 
 
 def _instr(call: CallTerm, arguments: Arguments) -> LoweredExpression:

@@ -44,7 +44,7 @@ def count_of(value: pl.Expr) -> pl.Expr:
     return value.to_physical().cast(pl.Int64)
 
 
-def _moment(count: pl.Expr, type: DataType) -> LoweredExpression:
+def moment(count: pl.Expr, type: DataType) -> LoweredExpression:
     """Convert a count from `count_of` to a date or timestamp; fails outside the years 1 to 9999."""
     first, last = (_FIRST_DAY, _LAST_DAY) if type == DATE else (_FIRST, _LAST)
     outside = (count < first) | (count > last)
@@ -61,7 +61,7 @@ def _shift(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExp
     step = span.days if call.type == DATE else span // _MICROSECOND
     if abs(step) > _LAST - _FIRST:
         raise NotLowered("a shift by more than there are years has no columnar form")
-    return _moment(count_of(arguments[0].value) + step, call.type)
+    return moment(count_of(arguments[0].value) + step, call.type)
 
 
 # -- intervals -----------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def time_sum(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredE
     if call.type == DATE:
         step = count_of(cut_to_step(step, _DAY)) // _DAY
     # What wraps in 64 bits is not within the years either.
-    return _moment(count + step if plus else count - step, call.type)
+    return moment(count + step if plus else count - step, call.type)
 
 
 def interval_product(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
@@ -148,7 +148,7 @@ def _days_since(call: CallTerm, arguments: Sequence[LoweredExpression]) -> Lower
 
 def _window_start(value: pl.Expr, width: timedelta) -> LoweredExpression:
     count = count_of(value)
-    return _moment(count - count % (width // _MICROSECOND), TIMESTAMP)
+    return moment(count - count % (width // _MICROSECOND), TIMESTAMP)
 
 
 def _tumble(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
