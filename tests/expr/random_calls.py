@@ -147,7 +147,7 @@ def _passes(expr: Expr) -> bool:
 def calls_of(draw: st.DrawFn, name: str) -> Expr:
     """Draw a call of a function that passes the check."""
     function = CATALOGUE[name]
-    if isinstance(function, FixedFunction) and draw(st.booleans()):
+    if isinstance(function, FixedFunction) and (function.prepared or draw(st.booleans())):
         return draw(calls(function))
     options = draw(_OPTIONS.get(name, st.just(())))
     if name in _WITH_TEXTS:

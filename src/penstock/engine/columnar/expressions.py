@@ -20,7 +20,17 @@ from functools import singledispatch
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered, dtype_of, unscaled_bounds
-from penstock.engine.columnar.functions import arithmetic, casts, decimals, logic, numbers, strings, time
+from penstock.engine.columnar.functions import (
+    arithmetic,
+    calendar,
+    casts,
+    decimals,
+    errors,
+    logic,
+    numbers,
+    strings,
+    time,
+)
 from penstock.engine.columnar.lowered_expression import LoweredExpression, Lowering, either_condition
 from penstock.errors import EvaluationError
 from penstock.expr.check import checked_tree
@@ -34,8 +44,10 @@ from penstock.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
 
 LOWERINGS: Mapping[str, Lowering] = {
     **arithmetic.LOWERINGS,
+    **calendar.LOWERINGS,
     **casts.LOWERINGS,
     **decimals.LOWERINGS,
+    **errors.LOWERINGS,
     **logic.LOWERINGS,
     **numbers.LOWERINGS,
     **strings.LOWERINGS,

@@ -82,7 +82,7 @@ def _is_plain(value: pl.Expr) -> pl.Expr:
 
 
 def shortest_decimal(value: pl.Expr) -> LoweredExpression:
-    """Return the unscaled integers, with 22 places, of the shortest decimals of floats. Fails for most sizes."""
+    """Return the unscaled integers of the shortest decimals of floats, with 22 places. Many sizes fail."""
     plain = _is_plain(value)
     digits = pl.when(plain).then(value).cast(pl.String).cast(pl.Decimal(38, PLACES)).to_physical()
     most = 10**7 * 10**PLACES
@@ -201,7 +201,7 @@ def _float_seconds(a: LoweredExpression, source: DataType, target: DataType) -> 
 
 def _time_of_seconds(a: LoweredExpression, source: DataType, target: DataType) -> LoweredExpression:
     seconds = a.value.cast(pl.Int64)
-    few = seconds.abs() < 2**40
+    few = seconds.is_between(-(2**40), 2**40)
     made = moment(pl.when(few).then(seconds) * _SECOND, TIMESTAMP)
     return LoweredExpression(made.value, None, either_condition(~few, made.fails))
 

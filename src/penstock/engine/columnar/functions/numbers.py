@@ -14,11 +14,10 @@ from penstock.engine.columnar.lowered_expression import (
     Lowering,
     bounds_of,
     constant_value,
-    either_condition,
     lower_bounded_integer,
 )
 from penstock.expr.functions.arithmetic import RANGES
-from penstock.expr.types import FLOAT32, FLOAT64, INT32, INT64, DecimalType, IntegerType, IntervalType
+from penstock.expr.types import FLOAT64, INT32, INT64, DecimalType, IntegerType, IntervalType
 from penstock.expr.typing_rules import CallTerm
 from penstock.expr.widening import is_float
 

@@ -79,7 +79,7 @@ def _octets(bits: int) -> Lowering:
 def _in_ascii(of: Callable[[pl.Expr], pl.Expr]) -> Lowering:
     """Lower a function that is another one in Polars for other letters.
 
-    Python and Polars may know different editions of Unicode, and Polars reverses with accents in their places.
+    Python and Polars may know different editions of Unicode; Polars reverses letters with their accents.
     """
 
     def lowering(call: CallTerm, arguments: Arguments) -> LoweredExpression:

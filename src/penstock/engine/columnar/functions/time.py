@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 
 import polars as pl
 
-from penstock.engine.columnar.column_types import NotLowered
+from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.lowered_expression import (
     LoweredExpression,
     Lowering,
@@ -160,10 +160,17 @@ def _tumble(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredEx
 
 
 def _truncate(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
-    unit = str(call.options[0])
-    if unit not in _WIDTHS or call.type == DATE:
-        raise NotLowered(f"truncate() to a {unit} has no columnar form")
-    return _window_start(arguments[0].value, _WIDTHS[unit])
+    unit, value = str(call.options[0]), arguments[0].value
+    if unit in _WIDTHS:
+        return _window_start(value, _WIDTHS[unit])
+    if unit == "week":
+        day = value.dt.date()
+        monday = moment(count_of(day) - (day.dt.weekday().cast(pl.Int64) - 1), DATE)
+        return LoweredExpression(monday.value.cast(dtype_of(call.type)), None, monday.fails)
+    month = {"year": pl.lit(1), "quarter": (value.dt.month() - 1) // 3 * 3 + 1, "month": value.dt.month()}[
+        unit
+    ]
+    return LoweredExpression(pl.date(value.dt.year(), month, 1).cast(dtype_of(call.type)))
 
 
 def _field(read: Callable[[pl.Expr], pl.Expr], greatest: int = 9999) -> Lowering:
