@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from typing import Annotated, Any, NamedTuple
 
 import pytest
@@ -16,15 +17,18 @@ from hypothesis import strategies as st
 pytest.importorskip("polars")
 
 import penstock as ps
+from penstock.analysis import analyse
 from penstock.engine.change import Change
 from penstock.engine.columnar.columnar_option import Columnar
 from penstock.engine.columnar.columns import ColumnarDeclined
 from penstock.engine.columnar.runner import PartRunner
 from penstock.engine.machine import Machine
 from penstock.engine.program import Program, compile_program
+from penstock.engine.steps.accumulator import FloatTotals, accumulator_for
 from penstock.expr.constructors import col, left, right
 from penstock.expr.row_classes import from_user
-from penstock.expr.types import BOOL, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP, DecimalType
+from penstock.expr.types import BOOL, FLOAT64, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP, DecimalType
+from penstock.flow.operators.aggregate import Aggregate
 from penstock.testing.strategies import rows
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, _add_sinks, _taken_back, cases, cuts
@@ -51,6 +55,7 @@ class Run:
     """A machine over state that can be looked at."""
 
     def __init__(self, program: Program, columnar: Columnar | None) -> None:
+        self.program, self.facts = program, analyse(program.graph).facts
         self.state: dict[str, dict[Any, Any]] = {s.name: {} for s in program.slots}
         self.machine = Machine(program, self.state, columnar)
 
@@ -66,7 +71,25 @@ class Run:
     def settled(self) -> object:
         """The state; the lists of rows in it as bags, since joins keep their inputs in any order."""
         self.machine.move_state_to_slots()
-        return {name: {_shown(k): _bag(v) for k, v in slot.items()} for name, slot in self.state.items()}
+        return {
+            name: {_shown(k): _bag(self._reduced(name, v)) for k, v in slot.items()}
+            for name, slot in self.state.items()
+        }
+
+    def _reduced(self, name: str, group: Any) -> Any:
+        """A group with its exact totals of floats as reduced fractions; they depend on the order of rows."""
+        node, _, kind = name.partition(".")
+        operator = self.program.graph.nodes[int(node)].operator if kind == "groups" else None
+        if not isinstance(operator, Aggregate):
+            return group
+        graph, at, group = self.program.graph, 2, list(group)
+        (source,) = graph.nodes[int(node)].inputs
+        for _, aggregation in operator.aggregations:
+            kept = accumulator_for(aggregation, graph.nodes[source].schema, self.facts[source].append)
+            if isinstance(kept, FloatTotals):
+                group[at : at + 2] = Fraction(*group[at : at + 2]).as_integer_ratio()
+            at += len(kept.fields())
+        return group
 
 
 def _shown(row: object) -> str:
@@ -146,7 +169,7 @@ def _inner_join(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
 
 def _sums(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
     """Groups with aggregates that Polars sums up before rows see them."""
-    summed = [type for type in (INT64, INTERVAL, *_DECIMALS) if columns(one.schema, type)]
+    summed = [type for type in (INT64, INTERVAL, FLOAT64, *_DECIMALS) if columns(one.schema, type)]
     if not summed:
         return None
     number = draw(expressions(one.schema, draw(st.sampled_from(summed))))

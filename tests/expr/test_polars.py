@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 pl = pytest.importorskip("polars")
 
+import penstock as ps
 from penstock.engine.columnar.column_types import NotLowered, bounds_in, from_series, polars_type, to_series
 from penstock.engine.columnar.expressions import LOWERINGS, columns_without_bounds, lower_expression
 from penstock.engine.columnar.lowered_expression import LoweredExpression
@@ -118,6 +119,17 @@ def test_a_date_moves_by_whole_days_cut_toward_zero() -> None:
         lowered = lower_expression(expr, schema, columns_without_bounds(schema))
         made = from_series(DATE, pl.DataFrame(series).select(lowered.value).to_series())
         assert made == [compile_rows((expr,), schema)(row)[0] for row in some]
+
+
+def test_zeros_of_both_signs_stay_apart() -> None:
+    zeros = [ps.when(col.b, 0.0).otherwise(-0.0), ps.least(0.0, -0.0, col.x), ps.greatest(-0.0, 0.0, col.x)]
+    for expr in [*zeros, col.x + 0.0, 0.0 - col.x, ps.coalesce(col.x_, -0.0) + ps.coalesce(col.y_, 0.0)]:
+        agrees(expr, many_rows(3), columns_of)
+
+
+def test_floats_are_divided_and_not_multiplied_by_a_reciprocal() -> None:
+    agrees(col.n / 202, many_rows(4), columns_of)
+    agrees(ps.coalesce(col.x_, 1.0) / 3.7, many_rows(4), columns_of)
 
 
 def test_every_lowering_is_of_a_function_of_the_catalogue() -> None:

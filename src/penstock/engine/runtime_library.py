@@ -78,6 +78,12 @@ def float_merge(
     group[at + 4] += down
 
 
+def float_parts(group: list[Any], at: int, numerator: int, bits: int, nan: int, up: int, down: int) -> None:
+    """Merge an exact float sum of so many units of `2**-bits` into the one at `group[at:]`."""
+    common = min(bits, (numerator & -numerator).bit_length() - 1) if numerator else bits
+    float_merge(group, at, numerator >> common, 1 << bits - common, nan, up, down)
+
+
 def float_sum(group: list[Any], at: int, count: int = 1) -> float:
     """Divide the sum at `group[at:]` by `count`, rounding once."""
     numerator, denominator, nan, up, down = group[at : at + 5]
@@ -284,6 +290,7 @@ RUNTIME: dict[str, Any] = {
     "x_int64_overflow": int64_overflow,
     "x_float_add": float_add,
     "x_float_merge": float_merge,
+    "x_float_parts": float_parts,
     "x_float_sum": float_sum,
     "x_unscaled": to_unscaled,
     "x_decimal_of": decimal_of_unscaled,

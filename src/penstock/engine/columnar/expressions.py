@@ -12,6 +12,7 @@ A function that has no entry in `LOWERINGS` keeps its operator in rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -39,7 +40,7 @@ from penstock.expr.decimal_arithmetic import EXACT
 from penstock.expr.function_bases import StrictFunction
 from penstock.expr.python_emitter import PythonEmitter, Scope
 from penstock.expr.tree import Column, Expr
-from penstock.expr.types import DecimalType, IntervalType, Schema
+from penstock.expr.types import FLOAT32, DecimalType, IntervalType, Schema
 from penstock.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
 
 LOWERINGS: Mapping[str, Lowering] = {
@@ -91,6 +92,12 @@ def _literal(term: LiteralTerm, columns: Sequence[LoweredExpression]) -> Lowered
         value = value.replace(tzinfo=None)
     if isinstance(value, timedelta):
         value = value // timedelta(microseconds=1)
+    if isinstance(value, float) and value == 0.0 and math.copysign(1.0, value) < 0:
+        # Polars takes two expressions for one if they differ in the sign of a zero alone.
+        bits = (
+            pl.lit(-(2**31), dtype=pl.Int32()) if term.type == FLOAT32 else pl.lit(-(2**63), dtype=pl.Int64())
+        )
+        return LoweredExpression(bits.reinterpret(dtype=dtype_of(term.type)))
     bounds = None
     if unscaled_bounds(term.type) is not None:
         bounds = (value, value) if isinstance(value, int) else (0, 0)

@@ -25,6 +25,7 @@ from penstock.engine.steps.accumulator import (
     CountRows,
     CountValues,
     DecimalTotals,
+    FloatTotals,
     IntervalTotals,
     IntMean,
     IntSum,
@@ -64,6 +65,10 @@ class PartialForm:
         argument: of the accumulator. weight: None on an append edge. rows: no group has more.
         """
         return ()
+
+    def fails(self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int) -> pl.Expr | None:
+        """Return a condition that is true on rows that these values cannot hold; None if there are none."""
+        return None
 
     def merge(self, to: Target, values: tuple[str, ...]) -> None:
         """Write code that merges the partial values in these variables into the group's fields."""
@@ -116,6 +121,56 @@ class _Total(PartialForm):
             to.code.line(f"{to.field(at)} += {value}")
 
 
+_UPPER, _LOWER = 40, 120
+_WEIGHT_BITS = 10
+
+
+class _FloatTotal(_Total):
+    """Partial form of exact totals of floats: [upper part, lower part, nan, +inf, -inf], and their number.
+
+    A float is the sum of two whole numbers, of 2**-40 and of 2**-120. One that is not, as it has smaller
+    bits, is marked, and so is one of which as many as there are rows might be too much for 128 bits.
+    """
+
+    def fails(self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int) -> pl.Expr | None:
+        assert argument is not None
+        value, upper = _parts_of_float(argument.value)
+        room = 126 - _UPPER - rows.bit_length() - (0 if weight is None else _WEIGHT_BITS)
+        lower = (value - upper * 2.0**-_UPPER) * 2.0**_LOWER
+        fails = (value.abs() >= 2.0**room) | (lower != lower.floor())
+        return fails if weight is None else fails | (weight.abs() > 2**_WEIGHT_BITS)
+
+    def values(
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int
+    ) -> Sequence[pl.Expr]:
+        assert argument is not None
+        value, upper = _parts_of_float(argument.value)
+        lower = (value - upper * 2.0**-_UPPER) * 2.0**_LOWER
+        sums = [part.cast(pl.Int128, strict=False) for part in (upper, lower)]
+        if weight is not None:
+            sums = [part * weight.cast(pl.Int128) for part in sums]
+        number = argument.value
+        kinds = (number.is_nan(), number == float("inf"), number == float("-inf"))
+        counted = [_weight_where(kind, weight) for kind in kinds]
+        if len(self.types) > len(kinds) + len(sums):
+            counted.append(_present(number, weight))
+        return (*(part.sum() for part in sums), *counted)
+
+    def merge(self, to: Target, values: tuple[str, ...]) -> None:
+        upper, lower, *others = values
+        whole = f"({upper} << {_LOWER - _UPPER}) + {lower}"
+        to.code.line(f"x_float_parts({to.group}, {to.at}, {whole}, {_LOWER}, {', '.join(others[:3])})")
+        for value in others[3:]:
+            to.code.line(f"{to.field(5)} += {value}")
+
+
+def _parts_of_float(value: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """Return the values that are finite, and the whole numbers of 2**-40 in them."""
+    finite = pl.when(value.is_finite()).then(value.cast(pl.Float64))
+    scaled = finite * 2.0**_UPPER
+    return finite, pl.when(scaled >= 0).then(scaled.floor()).otherwise(scaled.ceil())
+
+
 class _Best(PartialForm):
     @property
     def types(self) -> tuple[DataType, ...]:
@@ -156,9 +211,11 @@ def _exact_sum(whole: pl.Expr, most: int, weight: pl.Expr | None = None) -> pl.E
 
 
 def _present(value: pl.Expr, weight: pl.Expr | None) -> pl.Expr:
-    if weight is None:
-        return value.count().cast(pl.Int64)
-    return pl.when(value.is_not_null()).then(weight).otherwise(0).sum()
+    return value.count().cast(pl.Int64) if weight is None else _weight_where(value.is_not_null(), weight)
+
+
+def _weight_where(condition: pl.Expr, weight: pl.Expr | None) -> pl.Expr:
+    return condition.sum().cast(pl.Int64) if weight is None else pl.when(condition).then(weight).sum()
 
 
 @partial_form.register(CountRows)
@@ -177,6 +234,11 @@ def _count_values(accumulator: CountValues) -> PartialForm:
 @partial_form.register(IntervalTotals)
 def _total(accumulator: Accumulator) -> PartialForm:
     return _Total(accumulator)
+
+
+@partial_form.register(FloatTotals)
+def _float_total(accumulator: FloatTotals) -> PartialForm:
+    return _FloatTotal(accumulator)
 
 
 @partial_form.register(AppendExtreme)
@@ -248,8 +310,10 @@ class GroupedRows(PreReduction):
     def reduce_lazily(self, stream: Stream) -> pl.LazyFrame:
         keys = [stream.lower(expr) for expr in self.keys]
         arguments = [None if expr is None else stream.lower(expr) for expr, _ in self.parts]
-        noted = stream.noting(*(one.fails for one in (*keys, *arguments) if one is not None))
         weight = None if stream.append else pl.col(WEIGHT)
+        parts = zip(arguments, self.parts, strict=True)
+        beyond = [partial.fails(argument, weight, stream.most) for argument, (_, partial) in parts]
+        noted = stream.noting(*(one.fails for one in (*keys, *arguments) if one is not None), *beyond)
         values = [pl.len().cast(pl.Int64) if weight is None else weight.sum()]
         for argument, (_, partial) in zip(arguments, self.parts, strict=True):
             values += partial.values(argument, weight, stream.most)
