@@ -182,6 +182,9 @@ def _sums(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
         "rows": ps.count(), "present": ps.count(some), "total": ps.sum(number), "mean": ps.mean(number),
         "least": ps.min(some), "most": ps.max(some),
     }  # fmt: skip
+    if columns(one.schema, INT64):
+        whole = draw(expressions(one.schema, INT64))
+        aggregates |= {"spread": ps.stddev(whole), "skew": ps.skewness(whole)}
     wanted = draw(st.lists(st.sampled_from(sorted(aggregates)), min_size=1, max_size=4, unique=True))
     named = {f"{name}_{len(one.stream.flow.nodes)}": aggregates[name] for name in wanted}
     return Grown(one.stream.group_by(*keys).agg(**named), one.size)

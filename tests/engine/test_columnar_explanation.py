@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import NamedTuple
 
 import pytest
@@ -13,6 +14,7 @@ from penstock import col
 from penstock.analysis import explain
 from penstock.engine.columnar import columnar_option
 from penstock.engine.columnar.columnar_option import explain_large_ticks
+from penstock.expr.types import DecimalType
 
 
 class Bid(NamedTuple):
@@ -63,6 +65,13 @@ def test_a_constant_that_is_cast_is_a_constant() -> None:
 )
 def test_what_stays_in_rows_has_a_reason(stream: object, why: str) -> None:
     assert why in lines(stream(bids()))  # type: ignore[operator]
+
+
+def test_totals_of_numbers_of_any_kind_are_summed_up_on_frames() -> None:
+    amount = col.price.cast(DecimalType(20, 2)) * Decimal("0.05")
+    totals = {"a": ps.sum(col.tip), "b": ps.mean(col.tip), "c": ps.sum(amount), "d": ps.mean(amount)}
+    stream = bids().group_by("auction").agg(**totals, e=ps.stddev(col.price), f=ps.max(amount))
+    assert lines(stream) == ["summed up on frames: aggregate"]
 
 
 def test_lists_of_values_that_become_a_column_are_named() -> None:

@@ -19,7 +19,7 @@ from penstock.expr.code_runtime import NAN, float32
 from penstock.expr.constructors import lit
 from penstock.expr.function_bases import FixedFunction
 from penstock.expr.functions import CATALOGUE
-from penstock.expr.tree import Call, Column, Expr
+from penstock.expr.tree import Call, Column, Expr, Literal
 from penstock.expr.types import (
     BOOL,
     DATE,
@@ -119,7 +119,7 @@ def _fitting(name: str, count: int) -> list[tuple[str, ...]]:
         "try_cast": INT64,
     }
     options = (option.get(name, 1),) if name in _OPTIONS else ()
-    return [each for each in kinds if _passes(Call(name, tuple(map(_column, each)), options))]
+    return [each for each in kinds if passes(Call(name, tuple(map(_column, each)), options))]
 
 
 def _column(kind: str) -> Expr:
@@ -135,7 +135,7 @@ def _column(kind: str) -> Expr:
     return Column({"bool": "b_", "decimal": "d_", "str": "s_", **names, **more}[kind])
 
 
-def _passes(expr: Expr) -> bool:
+def passes(expr: Expr) -> bool:
     try:
         check(expr, SCHEMA)
     except (PenstockError, ValueError):
@@ -151,16 +151,20 @@ def calls_of(draw: st.DrawFn, name: str) -> Expr:
         return draw(calls(function))
     options = draw(_OPTIONS.get(name, st.just(())))
     if name in _WITH_TEXTS:
-        return draw(st.tuples(*_WITH_TEXTS[name]).map(lambda a: Call(name, a, options)).filter(_passes))
+        return draw(st.tuples(*_WITH_TEXTS[name]).map(lambda a: Call(name, a, options)).filter(passes))
     if name == "when":
         kind = draw(st.sampled_from(KINDS))
         parts = [draw(_argument(k)) for k in ("bool", kind, "bool", kind, kind)]
         return Call(name, tuple(parts))
+    if name == "is_in" and draw(st.booleans()):
+        kind = draw(st.sampled_from(KINDS))
+        options = st.lists(_LEAVES[kind].filter(lambda e: isinstance(e, Literal)), min_size=1, max_size=7)
+        return Call(name, (draw(_argument(kind)), *draw(options)))
     if name == "raise_error":
         return Call("when", (Column("b_"), Call(name, (Column("s"),)), Column("n_")))
     counts = [count for count in _COUNTS.get(name, (1, 2, 3)) if _fitting(name, count)]
     kinds = draw(st.sampled_from(_fitting(name, draw(st.sampled_from(counts)))))
-    return draw(st.tuples(*map(_argument, kinds)).map(lambda a: Call(name, a, options)).filter(_passes))
+    return draw(st.tuples(*map(_argument, kinds)).map(lambda a: Call(name, a, options)).filter(passes))
 
 
 # -- rows ------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from penstock.expr.decimal_arithmetic import WIDE
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.tree import Expr
 from penstock.expr.types import DATE, INTERVALS, DecimalType, Field, Schema
-from tests.expr.random_calls import calls_of, many_rows
+from tests.expr.random_calls import calls_of, many_rows, passes
 from tests.expr.random_expressions import SCHEMA, Wide, expressions, internal, rows
 from tests.properties.effort import examples
 
@@ -130,6 +130,29 @@ def test_zeros_of_both_signs_stay_apart() -> None:
 def test_floats_are_divided_and_not_multiplied_by_a_reciprocal() -> None:
     agrees(col.n / 202, many_rows(4), columns_of)
     agrees(ps.coalesce(col.x_, 1.0) / 3.7, many_rows(4), columns_of)
+
+
+@pytest.mark.parametrize(
+    "step", [lambda e: e / col.e_, lambda e: e.substring(col.i_, 3), lambda e: e + col.n]
+)
+def test_what_is_nested_deeply_is_not_repeated(step: Callable[[Expr], Expr]) -> None:
+    expr: Expr = step(next(c for c in (col.d, col.s, col.n) if passes(step(c))))
+    for _ in range(9):
+        expr = step(expr)
+    lowered = lower_expression(expr, SCHEMA, columns_without_bounds(SCHEMA))
+    assert len(lowered.value.meta.root_names()) < 100
+    agrees(expr, many_rows(5), columns_of)
+
+
+@examples(0.5)
+@given(expressions(), st.integers(0, 9))
+def test_arguments_that_are_computed_on_their_own_agree(expr: Expr, seed: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock.engine.columnar.expressions._MOST_COLUMNS", 0)
+        try:
+            agrees(expr, many_rows(seed), columns_of)
+        except NotLowered:
+            assume(False)
 
 
 def test_every_lowering_is_of_a_function_of_the_catalogue() -> None:

@@ -27,6 +27,7 @@ from penstock.engine.columnar.functions import (
     casts,
     decimals,
     errors,
+    hashing,
     logic,
     numbers,
     strings,
@@ -43,12 +44,16 @@ from penstock.expr.tree import Column, Expr
 from penstock.expr.types import FLOAT32, DecimalType, IntervalType, Schema
 from penstock.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
 
+_MOST_COLUMNS = 24
+"""Number of times that the arguments of a call may read columns, before they are computed on their own."""
+
 LOWERINGS: Mapping[str, Lowering] = {
     **arithmetic.LOWERINGS,
     **calendar.LOWERINGS,
     **casts.LOWERINGS,
     **decimals.LOWERINGS,
     **errors.LOWERINGS,
+    **hashing.LOWERINGS,
     **logic.LOWERINGS,
     **numbers.LOWERINGS,
     **strings.LOWERINGS,
@@ -116,12 +121,66 @@ def _call(term: CallTerm, columns: Sequence[LoweredExpression]) -> LoweredExpres
     if not any(isinstance(part, ColumnTerm) for part in _parts(term)):
         return _lowered_constant(term, columns)
     arguments = [_lowered(a, columns) for a in term.arguments]
+    leaves = sum(
+        len(part.meta.root_names()) for a in arguments for part in (a.value, a.fails) if part is not None
+    )
+    if leaves <= _MOST_COLUMNS and all(a.once is None for a in arguments):
+        return _applied(lowering, term, arguments)
+    return _lower_once(lowering, term, arguments)
+
+
+def _applied(lowering: Lowering, term: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExpression:
     made = lowering(term, arguments)
-    if isinstance(function, StrictFunction):
+    if isinstance(term.function, StrictFunction):
         return LoweredExpression(
             made.value, made.bounds, either_condition(*(a.fails for a in arguments), made.fails)
         )
     return made
+
+
+def _lower_once(
+    lowering: Lowering, term: CallTerm, arguments: Sequence[LoweredExpression]
+) -> LoweredExpression:
+    """Lower a call whose arguments are large.
+
+    A lowering repeats its arguments, and Polars finds what is repeated only after it has gone through all of
+    it. So what it makes of large arguments is an expression over columns of them, in a frame of its own.
+    """
+    parts: list[pl.Expr] = []
+    columns: list[LoweredExpression] = []
+    for at, argument in enumerate(arguments):
+        column = pl.col(str(at))
+        if argument.fails is None:
+            parts.append(argument.value)
+            columns.append(LoweredExpression(column, argument.bounds))
+            continue
+        value, fails = column.struct.field("v"), column.struct.field("f")
+        both = pl.struct(argument.value.alias("v"), argument.fails.alias("f"))
+        parts.append(both if argument.once is None else argument.once)
+        columns.append(LoweredExpression(value, argument.bounds, fails))
+    made, dtype = _applied(lowering, term, columns), dtype_of(term.type)
+    if made.fails is None:
+        value = _over(parts, made.value, dtype)
+        return LoweredExpression(value, made.bounds, None, value)
+    both = pl.struct(made.value.alias("v"), made.fails.alias("f"))
+    once = _over(parts, both, pl.Struct({"v": dtype, "f": pl.Boolean()}))
+    return LoweredExpression(once.struct.field("v"), made.bounds, once.struct.field("f"), once)
+
+
+def _over(parts: Sequence[pl.Expr], expr: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """Return an expression over columns "0", "1", ... with other expressions for these columns."""
+
+    def compute(columns: Sequence[pl.Series]) -> pl.Series:
+        rows = max(map(len, columns)) if all(map(len, columns)) else 0
+        frame = pl.DataFrame([_of_length(s, rows).alias(str(at)) for at, s in enumerate(columns)])
+        return _of_length(frame.select(expr).to_series(), rows)
+
+    return pl.map_batches(parts, compute, return_dtype=dtype, is_elementwise=True)
+
+
+def _of_length(series: pl.Series, rows: int) -> pl.Series:
+    """Return a column, of which Polars may have made one value for all rows."""
+    return series if len(series) == rows else series.new_from_index(0, rows) if rows else series.clear()
 
 
 def _parts(term: Term) -> Iterator[Term]:

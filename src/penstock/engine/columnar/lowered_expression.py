@@ -23,11 +23,13 @@ class LoweredExpression:
 
     bounds: bounds of an integer; None for other types.
     fails:  true on each row on which the row path might raise; None if it cannot.
+    once:   of what is not to be repeated, the value, or a struct of the value and the failure, "v" and "f".
     """
 
     value: pl.Expr
     bounds: Bounds | None = None
     fails: pl.Expr | None = None
+    once: pl.Expr | None = None
 
 
 Lowering: TypeAlias = Callable[[CallTerm, Sequence[LoweredExpression]], LoweredExpression]

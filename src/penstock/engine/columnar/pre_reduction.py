@@ -7,7 +7,7 @@ group's rows; generated code then adds the few partial values to the fields, so 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import Any
 
@@ -16,7 +16,12 @@ import polars as pl
 from penstock.engine.columnar.column_types import NotLowered, dtype_of, from_series
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns
 from penstock.engine.columnar.expressions import reads_columns
-from penstock.engine.columnar.lowered_expression import LoweredExpression, replace_negative_zero
+from penstock.engine.columnar.lowered_expression import (
+    LoweredExpression,
+    bounds_of,
+    either_condition,
+    replace_negative_zero,
+)
 from penstock.engine.columnar.stream import MOST_COPIES, Stream, decline_marked, sum_weights
 from penstock.engine.partial_operators import PartialAggregate
 from penstock.engine.steps.accumulator import (
@@ -32,9 +37,10 @@ from penstock.engine.steps.accumulator import (
     Target,
     accumulator_for,
 )
+from penstock.engine.steps.value_accumulators import PowerSums
 from penstock.expr.check import check
 from penstock.expr.tree import Expr
-from penstock.expr.types import INT64, DataType, Schema
+from penstock.expr.types import INT64, DataType, IntegerType, Schema
 from penstock.expr.widening import is_float
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
@@ -194,6 +200,45 @@ class _Best(PartialForm):
             self.accumulator.update(to, values, None)
 
 
+class _PowerSums(PartialForm):
+    """Partial form of sums of powers of integers, those of `power_sums` with a shift of 0."""
+
+    @property
+    def _degrees(self) -> tuple[int, ...]:
+        assert isinstance(self.accumulator, PowerSums)
+        return self.accumulator.degrees
+
+    @property
+    def types(self) -> tuple[DataType, ...]:
+        return (INT64,) * (1 + len(self._degrees))
+
+    def fails(self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int) -> pl.Expr | None:
+        assert argument is not None
+        bits = (126 - rows.bit_length() - (0 if weight is None else _WEIGHT_BITS)) // max(self._degrees)
+        low, high = bounds_of(argument)
+        beyond = None
+        if max(abs(low), abs(high)) >= 2**bits:
+            beyond = ~argument.value.cast(pl.Int128).is_between(-(2**bits), 2**bits)
+        return either_condition(beyond, None if weight is None else weight.abs() > 2**_WEIGHT_BITS)
+
+    def values(
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int
+    ) -> Sequence[pl.Expr]:
+        assert argument is not None
+        power = one = argument.value.cast(pl.Int128)
+        weights = 1 if weight is None else weight.cast(pl.Int128)
+        sums: list[pl.Expr] = []
+        for _ in self._degrees:
+            sums.append((power * weights).sum())
+            power = power * one
+        return (_present(argument.value, weight), *sums)
+
+    def merge(self, to: Target, values: tuple[str, ...]) -> None:
+        count, *sums = values
+        state = f"({count}, 0, 0, {', '.join(sums)})"
+        to.code.line(f"x_merge_powers({to.group}, {to.at}, {self._degrees}, {state})")
+
+
 def _exact_sum(whole: pl.Expr, most: int, weight: pl.Expr | None = None) -> pl.Expr:
     """Sum up integers without loss, in as many bits as it takes.
 
@@ -239,6 +284,12 @@ def _total(accumulator: Accumulator) -> PartialForm:
 @partial_form.register(FloatTotals)
 def _float_total(accumulator: FloatTotals) -> PartialForm:
     return _FloatTotal(accumulator)
+
+
+@partial_form.register(PowerSums)
+def _power_sums(accumulator: PowerSums) -> PartialForm | None:
+    of_integers = len(accumulator.types) == 1 and isinstance(accumulator.types[0].type, IntegerType)
+    return _PowerSums(accumulator) if of_integers else None
 
 
 @partial_form.register(AppendExtreme)
@@ -311,9 +362,16 @@ class GroupedRows(PreReduction):
         keys = [stream.lower(expr) for expr in self.keys]
         arguments = [None if expr is None else stream.lower(expr) for expr, _ in self.parts]
         weight = None if stream.append else pl.col(WEIGHT)
+        noted = stream.noting(*(one.fails for one in (*keys, *arguments) if one is not None))
+        # What is computed of a column is computed once for all groups.
+        named = {f"a{at}": one.value for at, one in enumerate(arguments) if one is not None}
+        noted = replace(noted, frame=noted.frame.with_columns(**named))
+        arguments = [
+            None if one is None else LoweredExpression(pl.col(f"a{at}"), one.bounds)
+            for at, one in enumerate(arguments)
+        ]
         parts = zip(arguments, self.parts, strict=True)
-        beyond = [partial.fails(argument, weight, stream.most) for argument, (_, partial) in parts]
-        noted = stream.noting(*(one.fails for one in (*keys, *arguments) if one is not None), *beyond)
+        noted = noted.noting(*(partial.fails(one, weight, stream.most) for one, (_, partial) in parts))
         values = [pl.len().cast(pl.Int64) if weight is None else weight.sum()]
         for argument, (_, partial) in zip(arguments, self.parts, strict=True):
             values += partial.values(argument, weight, stream.most)

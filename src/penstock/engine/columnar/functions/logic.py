@@ -11,6 +11,7 @@ from functools import reduce
 
 import polars as pl
 
+from penstock.engine.columnar.column_types import to_series
 from penstock.engine.columnar.functions.decimals import unscaled
 from penstock.engine.columnar.lowered_expression import (
     LoweredExpression,
@@ -20,7 +21,11 @@ from penstock.engine.columnar.lowered_expression import (
     restrict_failure,
 )
 from penstock.expr.types import DecimalType
-from penstock.expr.typing_rules import CallTerm
+from penstock.expr.typing_rules import CallTerm, LiteralTerm
+from penstock.expr.widening import is_float
+
+_FEW = 4
+"""Number of constants up to which comparing with each is as fast as looking a value up."""
 
 
 def _compare(compared: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Lowering:
@@ -45,6 +50,10 @@ def _is_in(call: CallTerm, arguments: Sequence[LoweredExpression]) -> LoweredExp
     fails = either_condition(*(a.fails for a in arguments))
     if not options:
         return LoweredExpression(pl.when(value.value.is_not_null()).then(pl.lit(False)), None, fails)
+    constants = [t.value for t in call.arguments[1:] if isinstance(t, LiteralTerm) and t.value is not None]
+    type_ = call.arguments[0].type
+    if len(options) > _FEW and len(constants) == len(options) and not is_float(type_):
+        return LoweredExpression(value.value.is_in(to_series(type_, constants).implode()), None, fails)
     return LoweredExpression(
         reduce(lambda a, b: a | b, (value.value == o.value for o in options)), None, fails
     )
