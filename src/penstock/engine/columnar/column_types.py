@@ -7,6 +7,7 @@ from functools import singledispatch
 from typing import Any, cast
 
 import polars as pl
+import pyarrow as pa
 
 from penstock.expr.code_runtime import NAN
 from penstock.expr.types import (
@@ -127,6 +128,21 @@ def to_series(type: DataType, values: list[Any]) -> pl.Series:
     Raises Polars' own error for a value it cannot hold (half a surrogate).
     """
     return pl.Series(values=values, dtype=dtype_of(type), strict=True)
+
+
+@to_series.register(DecimalType)
+def _of_decimals(type: DecimalType, values: list[Any]) -> pl.Series:
+    return _by_arrow(values, pa.decimal128(type.precision, type.scale))
+
+
+@to_series.register(DateType)
+def _of_dates(type: DateType, values: list[Any]) -> pl.Series:
+    return _by_arrow(values, pa.date32())
+
+
+def _by_arrow(values: list[Any], type: pa.DataType) -> pl.Series:
+    # Polars takes five times as long to convert decimals and dates by itself.
+    return cast("pl.Series", pl.from_arrow(pa.array(values, type)))  # pyright: ignore[reportUnknownMemberType]
 
 
 @to_series.register(TimestampType)
