@@ -180,14 +180,15 @@ def _sums(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
     some = draw(st.sampled_from(columns(one.schema)))
     aggregates: dict[str, Any] = {
         "rows": ps.count(), "present": ps.count(some), "total": ps.sum(number), "mean": ps.mean(number),
-        "least": ps.min(some), "most": ps.max(some),
+        "least": ps.min(some), "most": ps.max(some), "twos": ps.sum(ps.lit(2)), "two": ps.max(ps.lit(-0.0)),
     }  # fmt: skip
     if columns(one.schema, INT64):
         whole = draw(expressions(one.schema, INT64))
         aggregates |= {"spread": ps.stddev(whole), "skew": ps.skewness(whole)}
     wanted = draw(st.lists(st.sampled_from(sorted(aggregates)), min_size=1, max_size=4, unique=True))
     named = {f"{name}_{len(one.stream.flow.nodes)}": aggregates[name] for name in wanted}
-    return Grown(one.stream.group_by(*keys).agg(**named), one.size)
+    more = {"always": ps.lit(draw(st.sampled_from([7, -0.0, "x"])))} if draw(st.integers(0, 3)) == 0 else {}
+    return Grown(one.stream.group_by(*keys, **more).agg(**named), one.size)
 
 
 _DECIMALS = (DecimalType(12, 2), DecimalType(36, 3))

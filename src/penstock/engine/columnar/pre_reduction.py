@@ -15,7 +15,6 @@ import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered, dtype_of, from_series
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns
-from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered_expression import (
     LoweredExpression,
     bounds_of,
@@ -363,9 +362,10 @@ class GroupedRows(PreReduction):
         arguments = [None if expr is None else stream.lower(expr) for expr, _ in self.parts]
         weight = None if stream.append else pl.col(WEIGHT)
         noted = stream.noting(*(one.fails for one in (*keys, *arguments) if one is not None))
-        # What is computed of a column is computed once for all groups.
-        named = {f"a{at}": one.value for at, one in enumerate(arguments) if one is not None}
-        noted = replace(noted, frame=noted.frame.with_columns(**named))
+        # Computed before rows are grouped: once for all groups, and a constant for each row.
+        computed = {f"a{at}": one.value for at, one in enumerate(arguments) if one is not None}
+        computed |= {f"g{at}": _key(*each) for at, each in enumerate(zip(keys, self.key_types, strict=True))}
+        noted = replace(noted, frame=noted.frame.with_columns(**computed))
         arguments = [
             None if one is None else LoweredExpression(pl.col(f"a{at}"), one.bounds)
             for at, one in enumerate(arguments)
@@ -379,9 +379,7 @@ class GroupedRows(PreReduction):
         named += [pl.col(FAILS).any()] * noted.checked
         if not keys:
             return noted.frame.select(*named, pl.len().alias(_HEIGHT))
-        by = [
-            _key(one, t).alias(f"k{at}") for at, (one, t) in enumerate(zip(keys, self.key_types, strict=True))
-        ]
+        by = [pl.col(f"g{at}").alias(f"k{at}") for at in range(len(keys))]
         return noted.frame.group_by(*by, maintain_order=True).agg(*named)
 
     def reduce_rows(self, stream: Stream) -> Rows:
@@ -413,11 +411,6 @@ def _aggregate(operator: Aggregate, schema: Schema, append: bool) -> PreReductio
         partial = partial_form(accumulator_for(aggregation, schema, append))
         if partial is None:
             raise NotLowered(f"{aggregation} needs every value of a group")
-        argument = next(iter(aggregation.arguments()), None)
-        if argument is not None and not reads_columns(argument):
-            raise NotLowered("the aggregate of a constant stays in rows")
-        parts.append((argument, partial))
+        parts.append((next(iter(aggregation.arguments()), None), partial))
     keys = tuple(expr for _, expr in operator.keys)
-    if not all(map(reads_columns, keys)):
-        raise NotLowered("a constant key stays in rows")
     return GroupedRows(keys, tuple(check(expr, schema).type for expr in keys), tuple(parts))
