@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from itertools import chain, pairwise
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,17 @@ Places: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 """Numbers of rows."""
 
 
+class Order(NamedTuple):
+    """A column that rows of one key are sorted by. Nulls come first, or last if descending."""
+
+    column: str
+    descending: bool
+
+
+WIDE_BITS = 32
+"""Bits of the lower parts of a wide sum."""
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """What the columns of an arrangement are.
@@ -23,6 +35,9 @@ class Layout:
     sums: columns of 64-bit integers that are added when rows are equal in all others. A row whose sums are
         all zero is not there.
     nullable: whether a key may be null.
+    wide: sums that stand for one of more than 64 bits: of 32 bits each, never negative, from the lowest on;
+        the last has the rest.
+    order: what rows of one key are sorted by: nothing, or all columns that are neither keys nor sums.
 
     A collection of rows has its weights as the only sums. An aggregate of groups has keys and sums alone.
     """
@@ -31,6 +46,8 @@ class Layout:
     keys: tuple[str, ...]
     sums: tuple[str, ...]
     nullable: bool
+    order: tuple[Order, ...] = ()
+    wide: tuple[tuple[str, ...], ...] = ()
 
     @property
     def exact(self) -> bool:
@@ -85,16 +102,30 @@ def merged(layout: Layout, first: Batch, second: Batch) -> Batch:
 
 
 def _sorted(layout: Layout, codes: Codes, frame: pl.DataFrame) -> Batch:
-    if bool((codes[1:] < codes[:-1]).any()):
+    if layout.order:
+        apart = () if layout.exact else layout.keys
+        by = [Order("#", False), *(Order(key, False) for key in apart), *layout.order]
+        order = ordered(frame.with_columns(pl.Series("#", codes)), by)
+        codes, frame = codes[order], take(frame, order)
+    elif bool((codes[1:] < codes[:-1]).any()):
         order = np.argsort(codes, kind="stable")  # two sorted runs are merged
         codes, frame = codes[order], take(frame, order)
-    if not layout.exact and unlike(select(frame, layout.keys), np.flatnonzero(codes[1:] == codes[:-1])).any():
+    one_key = layout.exact or bool(layout.order)
+    if not one_key and unlike(select(frame, layout.keys), np.flatnonzero(codes[1:] == codes[:-1])).any():
         # Several keys have one code: rows of each are brought side by side.
         keys = pl.DataFrame([pl.Series("", codes), *layout.keys_of(frame)])
         frame = take(
             frame, keys.select(pl.arg_sort_by(*keys.columns, maintain_order=True)).to_series().to_numpy()
         )
     return Batch(codes, frame, tuple(_bound(frame[name]) for name in layout.sums))
+
+
+def ordered(frame: pl.DataFrame, by: Sequence[Order]) -> Places:
+    """Return the places of rows as sorted."""
+    descending = [each.descending for each in by]
+    columns = [pl.col(each.column) for each in by]
+    places = pl.arg_sort_by(columns, descending=descending, nulls_last=descending, maintain_order=True)
+    return frame.select(places).to_series().to_numpy().astype(np.int64)
 
 
 def _bound(column: pl.Series) -> float:
@@ -109,7 +140,7 @@ def _settled(layout: Layout, batch: Batch) -> Batch:
     if not layout.values:
         if len(starts) == len(batch):
             return _present(layout, batch)
-        sums = _added(layout, batch.frame, starts)
+        sums = _carried(layout, _added(layout, batch.frame, starts))
         frame = _with_sums(layout, take(batch.frame, starts), sums)
         return _present(layout, Batch(batch.codes[starts], frame, batch.bounds))
     mixed = np.zeros(len(starts), np.bool_)
@@ -136,6 +167,16 @@ def _key_starts(layout: Layout, batch: Batch) -> Places:
 def _added(layout: Layout, frame: pl.DataFrame, starts: Places) -> list[Any]:
     """Add up the sums of rows that lie side by side, from each start to the next."""
     return [np.add.reduceat(frame[name].to_numpy(), starts) for name in layout.sums]
+
+
+def _carried(layout: Layout, sums: list[Any]) -> list[Any]:
+    """Carry what wide sums have beyond their lower bits, so that equal ones look alike."""
+    at = {name: number for number, name in enumerate(layout.sums)}
+    for low, high in chain.from_iterable(map(pairwise, layout.wide)):
+        lower = sums[at[low]]
+        sums[at[high]] = sums[at[high]] + (lower >> WIDE_BITS)
+        sums[at[low]] = lower & ((1 << WIDE_BITS) - 1)
+    return sums
 
 
 def _with_sums(layout: Layout, frame: pl.DataFrame, sums: Sequence[Any]) -> pl.DataFrame:

@@ -85,27 +85,30 @@ class Spine:
 
     def __init__(self, layout: Layout, batches: Iterable[Batch] = ()) -> None:
         self.layout = layout
-        self._batches = [batch for batch in batches if len(batch)]
+        self.batches = tuple(batch for batch in batches if len(batch))
         self._merges: list[Merge] = []
         """Of neighbours, each batch in one at most; the largest first."""
 
-    @property
-    def batches(self) -> tuple[Batch, ...]:
-        return tuple(self._batches)
-
     def __len__(self) -> int:
         """Return the number of rows that are held, those that cancel each other included."""
-        return sum(map(len, self._batches))
+        return sum(map(len, self.batches))
 
     def add(self, frame: pl.DataFrame) -> None:
-        """Add rows, and do their share of merging. Raises `SumOverflow`; then nothing is added."""
+        """Add rows. Raises `SumOverflow`; then nothing is added."""
+        self.add_batch(self.prepare(frame))
+
+    def prepare(self, frame: pl.DataFrame) -> Batch:
+        """Make rows into a batch for `add_batch`. Raises `SumOverflow`."""
         batch = batch_of(self.layout, frame)
+        if any(new + held >= _MOST for new, held in zip(batch.bounds, self.bounds, strict=True)):
+            raise SumOverflow
+        return batch
+
+    def add_batch(self, batch: Batch) -> None:
+        """Add what `prepare` made, and do its share of merging."""
         if len(batch):
-            held = zip(batch.bounds, *(own.bounds for own in self._batches), strict=True)
-            if any(sum(bounds) >= _MOST for bounds in held):
-                raise SumOverflow
-            self._batches.append(batch)
-            self.work(WORK * frame.height)
+            self.batches = (*self.batches, batch)
+            self.work(WORK * len(batch))
 
     def work(self, rows: int) -> None:
         """Merge about so many rows, those of small batches first."""
@@ -117,45 +120,30 @@ class Spine:
             rows -= merge.advance(self.layout, max(rows, AT_ONCE))
             if not merge.left:
                 self._merges.remove(merge)
-                at = next(i for i, batch in enumerate(self._batches) if batch is merge.first)
+                at = self.batches.index(merge.first)
                 done = merge.result()
-                self._batches[at : at + 2] = [done] if len(done) else []
+                self.batches = (*self.batches[:at], *([done] if len(done) else []), *self.batches[at + 2 :])
 
     def _begin_merges(self) -> None:
         busy = {id(batch) for merge in self._merges for batch in (merge.first, merge.second)}
-        at = len(self._batches) - 1
+        at = len(self.batches) - 1
         while at > 0:
-            first, second = self._batches[at - 1 : at + 1]
+            first, second = self.batches[at - 1 : at + 1]
             if len(first) < RATIO * len(second) and not {id(first), id(second)} & busy:
                 self._merges.append(Merge(first, second))
                 at -= 1
             at -= 1
 
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """Return per sum what the absolute values of all rows add up to, about."""
+        nothing = (0.0,) * len(self.layout.sums)
+        return tuple(map(sum, zip(nothing, *(batch.bounds for batch in self.batches), strict=True)))
+
     def probe(self, keys: Sequence[pl.Series]) -> Found:
         """Return all rows whose key is one of these, given in columns. Nulls are equal."""
-        codes = self.layout.codes_of(keys)
-        parts: list[Found] = []
-        for batch in self._batches:
-            asked, places = _found(batch, codes)
-            if len(places):
-                parts.append(self._verified(keys, asked, take(batch.frame, places)))
-        if not parts:
-            return Found(np.empty(0, np.int64), pl.DataFrame(schema=self.layout.types))
-        if len(parts) == 1:
-            return parts[0]
-        return Found(np.concatenate([p.asked for p in parts]), pl.concat([p.rows for p in parts]))
-
-    def _verified(self, keys: Sequence[pl.Series], asked: Places, rows: pl.DataFrame) -> Found:
-        if self.layout.exact:
-            return Found(asked, rows)
-        others = differing(take(self._named(keys), asked).get_columns(), self.layout.keys_of(rows))
-        if not others.any():
-            return Found(asked, rows)
-        at = np.flatnonzero(~others)
-        return Found(asked[at], take(rows, at))
-
-    def _named(self, keys: Sequence[pl.Series]) -> pl.DataFrame:
-        return pl.DataFrame([key.alias(name) for key, name in zip(keys, self.layout.keys, strict=True)])
+        probe = Probe.of(self.layout, keys)
+        return together(self.layout, [probe.find(batch) for batch in self.batches])
 
     def sums(self, keys: Sequence[pl.Series]) -> list[Any]:
         """Return for each sum of the layout its values for these keys."""
@@ -169,21 +157,64 @@ class Spine:
 
     def snapshot(self) -> pl.DataFrame:
         """Return all rows, sorted by code, but for those that are taken back."""
-        if not self._batches:
+        if not self.batches:
             return pl.DataFrame(schema=self.layout.types)
-        return batch_of(self.layout, pl.concat([batch.frame for batch in self._batches])).frame
+        return batch_of(self.layout, pl.concat([batch.frame for batch in self.batches])).frame
 
 
-def _found(batch: Batch, codes: Codes) -> tuple[Places, Places]:
-    """Return which codes found a row of the batch, and its place."""
-    order = None if bool((codes[1:] >= codes[:-1]).all()) else np.argsort(codes, kind="stable")
-    own = codes if order is None else codes[order]
-    low = np.searchsorted(batch.codes, own, "left")
-    hit = np.flatnonzero(batch.codes[np.minimum(low, len(batch) - 1)] == own)
-    low, high = low[hit], np.searchsorted(batch.codes, own[hit], "right")
-    asked = hit if order is None else order[hit]
-    counts = high - low
-    if int(counts.sum()) == len(counts):
-        return asked, low
-    ends = np.cumsum(counts)
-    return np.repeat(asked, counts), np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - high, counts)
+def together(layout: Layout, found: Sequence[Found]) -> Found:
+    """Join what was found in several batches."""
+    parts = [part for part in found if len(part.asked)]
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return Found(np.empty(0, np.int64), pl.DataFrame(schema=layout.types))
+    return Found(np.concatenate([p.asked for p in parts]), pl.concat([p.rows for p in parts]))
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Keys to be found in batches of a layout.
+
+    codes: of the keys, ascending. order: the numbers of their keys; None if they are in order.
+    """
+
+    layout: Layout
+    keys: Sequence[pl.Series]
+    codes: Codes
+    order: Places | None
+
+    @classmethod
+    def of(cls, layout: Layout, keys: Sequence[pl.Series]) -> Probe:
+        codes = layout.codes_of(keys)
+        if bool((codes[1:] >= codes[:-1]).all()):
+            return cls(layout, keys, codes, None)
+        order = np.argsort(codes, kind="stable")
+        return cls(layout, keys, codes[order], order)
+
+    def find(self, batch: Batch) -> Found:
+        """Return a batch's rows whose key is asked for; those of one key in their order."""
+        asked, places = self._places(batch)
+        rows = take(batch.frame, places)
+        if self.layout.exact or not len(asked):
+            return Found(asked, rows)
+        named = [key.alias(name) for key, name in zip(self.keys, self.layout.keys, strict=True)]
+        others = differing(take(pl.DataFrame(named), asked).get_columns(), self.layout.keys_of(rows))
+        if not others.any():
+            return Found(asked, rows)
+        at = np.flatnonzero(~others)
+        return Found(asked[at], take(rows, at))
+
+    def _places(self, batch: Batch) -> tuple[Places, Places]:
+        """Return for each row of an asked code the number of the key, and its place."""
+        low = np.searchsorted(batch.codes, self.codes, "left")
+        within = np.flatnonzero(low < len(batch))
+        hit = within[batch.codes[low[within]] == self.codes[within]]
+        low, high = low[hit], np.searchsorted(batch.codes, self.codes[hit], "right")
+        asked = hit if self.order is None else self.order[hit]
+        counts = high - low
+        total = int(counts.sum())
+        if total == len(counts):
+            return asked, low
+        skipped = np.cumsum(counts) - counts - low
+        return np.repeat(asked, counts), np.arange(total) - np.repeat(skipped, counts)

@@ -102,7 +102,8 @@ class Engine(Shown, RunsSignals, TickListeners):
         self._memory: StateInMemory | None = None
         keeps_signals = state is not None
         # Others that keep the state must find all of it in its slots.
-        large = parse_columnar(columnar, columnar_rows, lazily=state is None and memory is None)
+        own_state = state is None and memory is None
+        large = parse_columnar(columnar, columnar_rows, release=self._release if own_state else None)
         if state is None:
             bound = None if memory is None else parse_memory_limit(memory)
             own = [slot for slot in self.program.slots if shared is None or slot.name not in shared]
@@ -449,6 +450,10 @@ class Engine(Shown, RunsSignals, TickListeners):
         self._until_settled = 0 if self._bounded_memory else _TICKS_BETWEEN_LOOKS
         if self._memory is not None:
             self._memory.settle(came)
+
+    def _release(self, slot: str) -> None:
+        if self._memory is not None:
+            self._memory.release(slot)
 
     def _rebind(self, slot: str, mapping: SlotMapping) -> None:
         self._machine.rebind(slot, mapping)

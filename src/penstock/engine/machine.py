@@ -92,12 +92,15 @@ class Machine:
         self._columnar = columnar
         self.least = NEVER if columnar is None else columnar.least
         self._large: LargeTicks | None = None
-        self._has_state_in_frames = False
 
     def rebind(self, slot: str, mapping: SlotMapping) -> None:
         """Replace a slot's mapping with another that has the same values. Not allowed for a delay's slot."""
         self._names.update(slot_names(slot, mapping))
         self._slots[slot] = self._state[slot] = mapping
+
+    def slot(self, name: str) -> SlotMapping:
+        """Return the mapping of a slot as it is at the time."""
+        return self._slots[name]
 
     def next_due(self, time: datetime) -> datetime | None:
         """Return when temporal filters next have changes, if the last tick's time was `time` (`DueTimes`)."""
@@ -109,7 +112,7 @@ class Machine:
 
     def state_bytes(self) -> int:
         """Estimate the memory of the state from samples, other than what is stored elsewhere."""
-        return sum(estimated_bytes(slot) for slot in self._state.values() if isinstance(slot, Mapping))
+        return sum(map(estimated_bytes, self._state.values()))
 
     @property
     def pending(self) -> bool:
@@ -137,8 +140,6 @@ class Machine:
                     outputs = self._on_columns(large, inputs)
                     break
             else:
-                if self._has_state_in_frames:
-                    self.move_state_to_slots()
                 if self._straight is None:
                     outputs = self._scheduled(inputs, self._parts)
                 elif self.region_timer is None:
@@ -158,27 +159,19 @@ class Machine:
     def large_ticks(self) -> LargeTicks | None:
         """Columnar form for large ticks; None if large ticks run like all others."""
         if self._large is None and self._columnar is not None and self.least < NEVER:
-            self._large = self._columnar.build_large_ticks(self.program, self._names)
+            self._large = self._columnar.build_large_ticks(self.program, self._names, self.rebind)
             if self._large is None:
                 self.least = NEVER
         return self._large
 
     def _large_ticks_for(self, given: Rows | Columns) -> LargeTicks | None:
-        # Rows stay rows: to put them into columns costs what columns save.
-        always = self._columnar is not None and self._columnar.always
+        # Rows stay rows: to put them into columns costs what columns save, unless state lies there.
+        always = self._columnar is not None and (self._columnar.always or self.least < self._columnar.least)
         return self.large_ticks() if always or given.__class__ is not list else None
-
-    def move_state_to_slots(self) -> None:
-        """Move all state into slots, including what large ticks keep in frames."""
-        if self._large is not None:
-            self._large.move_state_to_slots()
-        self._has_state_in_frames = False
 
     def _on_columns(self, large: LargeTicks, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
         outputs = self._scheduled(large.inputs(inputs), large.parts)
-        self._has_state_in_frames = large.has_state_in_frames
-        if self._columnar is not None and not self._columnar.lazily:
-            self.move_state_to_slots()
+        self.least = large.least
         return outputs
 
     def _explained(self, error: Exception) -> Exception:

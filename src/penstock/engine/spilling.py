@@ -11,7 +11,7 @@ import gc
 import re
 import sys
 import weakref
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
@@ -152,6 +152,13 @@ class StateInMemory:
         """Names of the sharded slots."""
         return tuple(self._sharded)
 
+    def release(self, name: str) -> None:
+        """Forget a slot, whose values are kept elsewhere from now on."""
+        self.mappings.pop(name, None)
+        sharded = self._sharded.pop(name, None)
+        if sharded in self._moving:
+            self._moving.remove(sharded)
+
     def settle(self, came: int = 0) -> None:
         """At the end of a tick, shard large slots and spill what exceeds the limit.
 
@@ -234,7 +241,11 @@ class StateInMemory:
 
 
 def estimated_bytes(mapping: Any) -> int:
-    """Estimate a mapping's memory from a sample of its keys and values."""
+    """Estimate a mapping's memory from a sample of its keys and values; 0 for what is stored elsewhere."""
+    if hasattr(mapping, "estimated_bytes"):
+        return mapping.estimated_bytes()
+    if not isinstance(mapping, Mapping):
+        return 0
     count = len(mapping)
     if not count:
         return 0

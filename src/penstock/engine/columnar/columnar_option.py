@@ -6,7 +6,7 @@ Polars is imported only once a tick is large enough or a flow is explained.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.engine.columnar.columnar_flow import LargeTicks
     from penstock.engine.columnar.columnar_plan import ColumnarPlan
     from penstock.engine.program import Program
+    from penstock.engine.slot import SlotMapping
     from penstock.graph.node import FlowGraph
 
 
@@ -38,26 +39,45 @@ class Columnar:
 
     least:  a tick in which every source brings fewer rows runs row by row.
     always: run on frames even if no source brings its rows in columns, for tests.
-    lazily: what joins remember may stand in frames until a small tick needs it; else
-            the slots are up to date at the end of every tick.
+    release: is told the name of a slot whose mapping becomes an arrangement; None where the state has to stay
+        in the mappings that were given.
     """
 
     least: int
     always: bool = False
-    lazily: bool = False
+    release: Callable[[str], None] | None = None
 
-    def build_large_ticks(self, program: Program, names: dict[str, Any]) -> LargeTicks | None:
-        """Build the large ticks of `program`; None if it has none, or Polars is not installed."""
+    def build_large_ticks(
+        self, program: Program, names: dict[str, Any], rebind: Callable[[str, SlotMapping], None]
+    ) -> LargeTicks | None:
+        """Build the large ticks of `program`; None if it has none, or Polars is not installed.
+
+        rebind: replaces the mapping of a slot.
+        """
         if program.counting or program.schedule is not Schedule.HYBRID or find_spec("polars") is None:
             return None
         from penstock.engine.columnar.columnar_flow import LargeTicks
 
-        ticks = LargeTicks(program, names, least=self.least, always=self.always, lazily=self.lazily)
+        release = self.release
+
+        def arrange(slot: str, mapping: SlotMapping) -> None:
+            assert release is not None
+            release(slot)
+            rebind(slot, mapping)
+
+        ticks = LargeTicks(
+            program, names, None if release is None else arrange, least=self.least, always=self.always
+        )
         return ticks if any(shape.uses_frames for shape in ticks.shapes) else None
 
 
-def parse_columnar(name: ColumnarName, rows: int | None, *, lazily: bool) -> Columnar:
-    """Convert the user's options. Raises `BadInput` for an unknown name or a number below 1."""
+def parse_columnar(
+    name: ColumnarName, rows: int | None, *, release: Callable[[str], None] | None
+) -> Columnar:
+    """Convert the user's options; `release` as in `Columnar`.
+
+    Raises `BadInput` for an unknown name or a number below 1.
+    """
     if name not in ("auto", "always", "never"):
         raise BadInput(f"columnar={name!r} means nothing", fix='it is "auto", "always" or "never"')
     if rows is not None and rows < 1:
@@ -65,8 +85,8 @@ def parse_columnar(name: ColumnarName, rows: int | None, *, lazily: bool) -> Col
     if name == "never":
         return Columnar(NEVER)
     if name == "always":
-        return Columnar(rows or 1, always=True, lazily=lazily)
-    return Columnar(rows or COLUMNAR_ROWS, lazily=lazily)
+        return Columnar(rows or 1, always=True, release=release)
+    return Columnar(rows or COLUMNAR_ROWS, release=release)
 
 
 def explain_large_ticks(graph: FlowGraph) -> Iterator[str]:
@@ -92,6 +112,15 @@ def _lines(graph: FlowGraph, shape: ColumnarPlan) -> Iterator[str]:
     names = [label(graph, graph.nodes[n]) for n in shape.columnar]
     if names:
         yield f"on frames: {', '.join(names)}"
+    if shape.arranged:
+        from penstock.engine.columnar.arranged_slot import COLUMNS, KEY, ROW
+        from penstock.engine.columnar.top_k import TopPlan
+
+        arranged = ", ".join(label(graph, graph.nodes[n]) for n in shape.arranged)
+        least = COLUMNS // (KEY + ROW)
+        if any(isinstance(of, TopPlan) for of in shape.arranged.values()):
+            least = 1
+        yield f"state in arrangements from the first on, and then on frames from {least} rows on: {arranged}"
     for feed in shape.feeds:
         if feed.reduction is not None:
             readers = [graph.nodes[n] for n in shape.rest if feed.source in graph.nodes[n].inputs]

@@ -10,14 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from penstock.engine.columnar.aggregate import AggregatePlan, plan_aggregate
 from penstock.engine.columnar.column_types import NotLowered
-from penstock.engine.columnar.join import JoinPlan, plan_join
+from penstock.engine.columnar.distinct import DistinctPlan, plan_distinct
+from penstock.engine.columnar.join_plan import JoinPlan, plan_join
 from penstock.engine.columnar.pre_reduction import PreReduction, choose_reduction
 from penstock.engine.columnar.stream import Stream, apply_operator, empty_stream
+from penstock.engine.columnar.top_k import TopPlan, plan_top
+from penstock.flow.operators.aggregate import Aggregate
+from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.join import Join
 from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.top_k import TopK
+from penstock.flow.operators.unique import Unique
 
 if TYPE_CHECKING:
     from penstock.analysis import Analysis
@@ -33,12 +40,15 @@ class PartInput:
     reduction: PreReduction | None
 
 
+ArrangedPlan: TypeAlias = JoinPlan | AggregatePlan | DistinctPlan | TopPlan
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnarPlan:
     """Division of a part into columnar and row-wise operators, for large ticks.
 
     columnar: nodes that run on frames, in order. rest: the others, in order.
-    joins:    columnar nodes with state.
+    arranged: columnar nodes with state, which lies in arrangements.
     feeds:    outside input of the row-wise nodes.
     reasons:  per row-wise node whose input is available in columns, why it stays row-wise.
     """
@@ -46,7 +56,7 @@ class ColumnarPlan:
     part: CompiledPart
     columnar: tuple[int, ...]
     rest: tuple[int, ...]
-    joins: Mapping[int, JoinPlan]
+    arranged: Mapping[int, ArrangedPlan]
     feeds: tuple[PartInput, ...]
     reasons: Mapping[int, str]
 
@@ -71,13 +81,14 @@ def takes_values(graph: FlowGraph, plans: Sequence[ColumnarPlan], source: int) -
 
 
 def plan_columnar(
-    graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: CompiledPart
+    graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: CompiledPart, *, arranged: bool = True
 ) -> ColumnarPlan:
-    """Divide a part into columnar and row-wise nodes."""
-    in_rows: set[int] = set()
+    """Divide a part into columnar and row-wise nodes. arranged: whether those with state may be columnar."""
+    in_rows = set[int]() if arranged else {n.id for n in graph.nodes if isinstance(n.operator, WITH_STATE)}
     while True:
         plan = _divided(graph, analysis, consumers, part, in_rows)
-        refused = plan.joins.keys() & _read_row_by_row(graph, plan)
+        joins = {node for node, of in plan.arranged.items() if isinstance(of, JoinPlan)}
+        refused = joins & _read_row_by_row(graph, plan)
         if not refused:
             return plan
         in_rows |= refused
@@ -95,10 +106,10 @@ def _read_row_by_row(graph: FlowGraph, plan: ColumnarPlan) -> set[int]:
 def _divided(
     graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: CompiledPart, in_rows: AbstractSet[int]
 ) -> ColumnarPlan:
-    """Divide a part. in_rows: joins that are row-wise although they have a columnar form."""
+    """Divide a part. in_rows: nodes with state that are row-wise although they have a columnar form."""
     streams: dict[int, Stream] = {}
     reasons: dict[int, str] = {}
-    joins: dict[int, JoinPlan] = {}
+    arranged: dict[int, ArrangedPlan] = {}
     in_loop = {n for loop in analysis.loops for n in loop}
 
     def append(node: int) -> bool:
@@ -114,12 +125,14 @@ def _divided(
         if not node.inputs or node_id in in_loop or not all(source in streams for source in node.inputs):
             continue
         try:
-            if isinstance(node.operator, Join):
+            if isinstance(node.operator, WITH_STATE):
                 if node_id in in_rows:
-                    # Its rows hold values of both sides, which would be made once per pair.
-                    raise NotLowered("what it finds is read row by row")
-                left, right = map(append, node.inputs)
-                joins[node_id] = plan_join(graph, node, (left, right), append(node_id))
+                    # Of a join: its rows hold values of both sides, which would be made once per pair.
+                    raise NotLowered(
+                        "what it finds is read row by row" if isinstance(node.operator, Join) else ""
+                    )
+                appends = tuple(map(append, node.inputs))
+                arranged[node_id] = _arranged_plan(graph, node, appends, append(node_id))
                 streams[node_id] = empty_stream(node.schema, append(node_id))
             else:
                 inputs = [streams[source] for source in node.inputs]
@@ -129,7 +142,23 @@ def _divided(
     columnar = tuple(n for n in part.nodes if n in streams)
     rest = tuple(n for n in part.nodes if n not in streams)
     feeds = _feeds(graph, analysis, streams, rest, reasons)
-    return ColumnarPlan(part, columnar, rest, joins, feeds, reasons)
+    return ColumnarPlan(part, columnar, rest, arranged, feeds, reasons)
+
+
+WITH_STATE = (Join, Aggregate, Distinct, Unique, TopK)
+"""Operators whose state may lie in arrangements."""
+
+
+def _arranged_plan(graph: FlowGraph, node: Node, appends: tuple[bool, ...], append: bool) -> ArrangedPlan:
+    match node.operator:
+        case Join():
+            return plan_join(graph, node, appends, append)
+        case Aggregate():
+            return plan_aggregate(node, graph.nodes[node.inputs[0]].schema, appends[0], append)
+        case TopK():
+            return plan_top(node, appends[0], append)
+        case _:
+            return plan_distinct(node, appends[0], append)
 
 
 def _feeds(

@@ -89,10 +89,19 @@ class ColumnarDeclined(Exception):
     """Exception for a tick that must run row by row, because a row fails or Polars cannot decide."""
 
 
-def rows_to_columns(schema: Schema, append: bool, rows: Rows) -> Columns:
-    """Convert internal rows to columns. Raises `ColumnarDeclined` for a value that Polars cannot hold."""
+def rows_to_columns(
+    schema: Schema, append: bool, rows: Rows, *, unread: AbstractSet[str] = frozenset()
+) -> Columns:
+    """Convert internal rows to columns. Raises `ColumnarDeclined` for a value that Polars cannot hold.
+
+    unread: names of columns that nobody reads, which become nulls.
+    """
+    nulls: list[Any] = [None] * len(rows)
     try:
-        taken = {str(at): to_series(f.type, [row[at] for row in rows]) for at, f in enumerate(schema.fields)}
+        taken = {
+            str(at): to_series(f.type, nulls if f.name in unread else [row[at] for row in rows])
+            for at, f in enumerate(schema.fields)
+        }
         if not append:
             taken[WEIGHT] = to_series(INT64, [row[-1] for row in rows])
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:

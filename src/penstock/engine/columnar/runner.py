@@ -2,48 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import polars as pl
 
 from penstock.engine.columnar.columns import ColumnarDeclined, Columns, rows_to_columns
-from penstock.engine.columnar.join import ColumnarJoinState
 from penstock.engine.columnar.stream import Stream, apply_operator, build_stream, with_one_zero
-from penstock.engine.steps.joins import SIDES
 from penstock.flow.operators.sink import Sink
 
 if TYPE_CHECKING:
     from penstock.analysis import Analysis
+    from penstock.engine.columnar.arranged_slot import ArrangedSlots
     from penstock.engine.columnar.columnar_plan import ColumnarPlan
-    from penstock.engine.slot import SlotMapping
     from penstock.graph.node import FlowGraph
 
 Rows = list[tuple[Any, ...]]
 Given = Rows | Columns
-Function = Callable[..., tuple[Rows, ...]]
+Function: TypeAlias = Callable[..., tuple[Rows, ...]]
 
 
 class FrameResults(NamedTuple):
     """Results of a tick on frames, before any state changes.
 
-    leaving: rows of columnar nodes. feeds: what the rest reads. news: what joins are to remember.
+    leaving: rows of columnar nodes. feeds: what the rest reads.
     """
 
     leaving: dict[int, Given]
     feeds: list[Rows]
-    news: dict[int, list[pl.DataFrame | None]]
+
+
+class ArrangedOperator(Protocol):
+    """Operator in large ticks whose state lies in arrangements."""
+
+    @property
+    def slots(self) -> ArrangedSlots:
+        """Its slots."""
+        ...
+
+    def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
+        """Return the output caused by new rows, which stay without effect until `add`.
+
+        computed_on: whether later expressions need the bounds of integers.
+
+        Raises `ColumnarDeclined`.
+        """
+        ...
+
+    def add(self) -> None:
+        """Add a successful tick's new rows to the state."""
+        ...
 
 
 class PartRunner:
     """A part that takes and returns rows or columns.
 
     function: the part in rows. rest: what its shape leaves to rows.
-    slot:     the mapping of a slot, by name, as it is at the time.
+    arranged: the columnar nodes with state.
     least:    with fewer rows the part runs in rows.
     always:   run on frames even if all rows come as rows.
-    lazily:   the state of joins may stay in frames from tick to tick.
-    wanted_as_rows: outputs that must be rows.
+    wanted_as_rows: outputs that must be rows. unread: columns of sources that nobody reads.
     """
 
     def __init__(
@@ -53,12 +71,12 @@ class PartRunner:
         shape: ColumnarPlan,
         function: Function,
         rest: Function,
-        slot: Callable[[str], SlotMapping],
+        arranged: Mapping[int, ArrangedOperator],
         *,
         least: int,
         always: bool,
-        lazily: bool,
         wanted_as_rows: frozenset[int],
+        unread: Mapping[int, frozenset[str]],
     ) -> None:
         self._graph = graph
         self._append = {n: analysis.facts[n].append for n in (*shape.part.inputs, *shape.part.nodes)}
@@ -68,12 +86,9 @@ class PartRunner:
         self._rest = rest
         self._least = least
         self._always = always
-        self._lazily = lazily or always
         self._wanted_as_rows = wanted_as_rows
-        self.joins = {
-            node: ColumnarJoinState(plan, lambda port, node=node: slot(f"{node}.{SIDES[port]}"))
-            for node, plan in shape.joins.items()
-        }
+        self._unread = unread
+        self.arranged = arranged
         self._shared = self._read_often()
         self._computed_on = {
             source
@@ -91,35 +106,41 @@ class PartRunner:
             # Nothing has changed so far; in rows, what fails fails as ever.
             pass
         if made is None:
-            self.move_state_to_slots()
             return self._function(*[as_rows(given) for given in inputs])
         # From here on nothing is declined: state changes, and users' functions are called.
-        for node, frames in made.news.items():
-            self.joins[node].add(frames)
+        for operator in self.arranged.values():
+            operator.add()
         part = self._shape.part
         outputs = [n for n in part.outputs if n in self._shape.rest]
         leaving = {**made.leaving, **dict(zip(outputs, self._rest(*made.feeds), strict=True))}
         return tuple(leaving[n] for n in part.outputs)
 
-    def move_state_to_slots(self) -> None:
-        """Move all state into slots."""
-        for join in self.joins.values():
-            join.move_to_slots()
+    @property
+    def is_arranged(self) -> bool:
+        """Return whether all state that the part has in columns lies there by now."""
+        return bool(self.arranged) and all(operator.slots.are_arranged for operator in self.arranged.values())
+
+    @property
+    def least(self) -> int:
+        """Number of rows from which the part runs on frames."""
+        if not self.is_arranged:
+            return max(self._least, 1)
+        return min(self._least, *(operator.slots.least for operator in self.arranged.values()))
 
     def _is_worth_it(self, inputs: Sequence[Given]) -> bool:
         shape, count = self._shape, sum(map(len, inputs))
-        if count < max(self._least, 1) or not shape.uses_frames:
+        arranged = self.is_arranged
+        if count < self.least or not shape.uses_frames:
             return False
         in_frames = sum(len(given) for given in inputs if isinstance(given, Columns))
-        if not self._always and in_frames * 2 < count:
+        if not self._always and not arranged and in_frames * 2 < count:
             return False
-        return all(join.move_to_frames(count, lazily=self._lazily) for join in self.joins.values())
+        return all(operator.slots.arrange(count) for operator in self.arranged.values())
 
     def _on_frames(self, inputs: Sequence[Given]) -> FrameResults:
         shape, part = self._shape, self._shape.part
         given = dict(zip(part.inputs, inputs, strict=True))
         streams: dict[int, Stream] = {}
-        news: dict[int, list[pl.DataFrame | None]] = {}
 
         def stream(node: int) -> Stream:
             if node not in streams:
@@ -131,9 +152,8 @@ class PartRunner:
         for node_id in shape.columnar:
             node = self._graph.nodes[node_id]
             read = [stream(source) for source in node.inputs]
-            if node_id in self.joins:
-                news[node_id] = [self._new_rows(node_id, port, side) for port, side in enumerate(read)]
-                made = self.joins[node_id].answer(news[node_id], computed_on=node_id in self._computed_on)
+            if node_id in self.arranged:
+                made = self.arranged[node_id].answer(read, computed_on=node_id in self._computed_on)
             else:
                 made = apply_operator(node.operator, node.schema, self._append[node_id], read)
             if node_id in self._one_zero:
@@ -146,16 +166,13 @@ class PartRunner:
             else self._as_fed(feed.source, given, left, stream)
             for feed in shape.feeds
         ]
-        return FrameResults(left, feeds, news)
-
-    def _new_rows(self, node: int, port: int, side: Stream) -> pl.DataFrame | None:
-        frame = self._shape.joins[node].add_keys(port, side).collected()
-        return frame if frame.height else None
+        return FrameResults(left, feeds)
 
     def _as_columns(self, node: int, given: Given) -> Columns:
         if isinstance(given, Columns):
             return given
-        return rows_to_columns(self._graph.nodes[node].schema, self._append[node], given)
+        unread = self._unread.get(node, frozenset())
+        return rows_to_columns(self._graph.nodes[node].schema, self._append[node], given, unread=unread)
 
     def _leaving(self, node: int, stream: Stream) -> Given:
         columns = Columns(stream.schema, stream.append, stream.collected())

@@ -136,7 +136,7 @@ class TopKStep(Step):
             yield comparable(self.writer, source, typed, descending=ordering.descending)
 
     @cached_property
-    def _order(self) -> str:
+    def order(self) -> str:
         """Constant with the function from a row to its sort key, which ends with the whole row."""
         schema = self.node.schema
         row = self.writer.fresh("row")
@@ -172,7 +172,7 @@ class TopKStep(Step):
         self.code.line(f"{best} = {self.touched}.get({key})")
         with self.code.block(f"if {best} is None or {by} <= {best}[0]:"):
             self.code.line(f"{whole} = {source}")
-            tie = f"{self._order}({whole}) < {self._order}({best}[1])"
+            tie = f"{self.order}({whole}) < {self.order}({best}[1])"
             with self.code.block(f"if {best} is None or {by} < {best}[0] or {tie}:"):
                 self.code.line(f"{self.touched}[{key}] = ({by}, {whole})")
 
@@ -184,12 +184,12 @@ class TopKStep(Step):
             with code.block(f"for {key}, {rows} in {self.touched}.items():"):
                 self.state("groups").get_or_add(group, key, "[]")
                 come = f"[{rows}[1]]" if self.keeps_best else rows
-                code.line(f"{changes} = x_add_to_top({group}, {come}, {self.operator.count}, {self._order})")
+                code.line(f"{changes} = x_add_to_top({group}, {come}, {self.operator.count}, {self.order})")
                 self._emit(changes)
             return
         with code.block(f"for {key}, {group} in {self.touched}.items():"):
             top = writer.fresh("top")
-            code.line(f"x_settle_end({group}, 0, {self._order}, {self.operator.count}, 0)")
+            code.line(f"x_settle_end({group}, 0, {self.order}, {self.operator.count}, 0)")
             code.line(f"{top} = x_first_copies({group}[0], {group}[1], {self.operator.count})")
             code.line(f"{changes} = x_top_changes({group}[3], {top})")
             code.line(f"{group}[3] = {top}")

@@ -1,0 +1,261 @@
+"""Slot over an arrangement: what rows touched lately are Python values, the rest lies in columns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import polars as pl
+
+from penstock.arrangement.batch import select
+from penstock.arrangement.codes import coder
+from penstock.arrangement.spine import Spine, SumOverflow
+from penstock.engine.columnar.column_types import from_series, to_series
+from penstock.engine.columnar.columns import ColumnarDeclined
+from penstock.engine.spilling import ShardedSlot, estimated_bytes
+from penstock.expr.code_runtime import NAN
+from penstock.expr.types import DataType, FloatingType, TimestampType
+
+if TYPE_CHECKING:
+    from penstock.arrangement.batch import Batch, Layout
+    from penstock.engine.slot import SlotMapping
+
+Values = tuple[Any, ...]
+
+_SAMPLE = 100_000
+"""Rows by which the number of rows of a key is estimated."""
+
+
+@dataclass(frozen=True)
+class SlotForm(ABC):
+    """Correspondence of a slot's entries, each under its key, with rows of an arrangement.
+
+    layout: of the arrangement.
+    keys:   types of the parts of a key, in the layout's order.
+    bare:   whether a key is the value of its one part, and no tuple.
+    read:   columns that an entry is made of, besides the key and the sums.
+    """
+
+    layout: Layout
+    keys: tuple[DataType, ...]
+    bare: bool
+    read: tuple[tuple[str, DataType], ...]
+
+    @abstractmethod
+    def entry(self, key: Any, found: Sequence[Values]) -> Any:
+        """Return what rows of a key are as an entry; None if nothing. Each has `read`, then the sums."""
+
+    @abstractmethod
+    def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
+        """Return the rows of entries, with all columns of the layout. Raises `ColumnarDeclined`."""
+
+
+class ArrangedSlot:
+    """Mapping from keys to entries, over an arrangement.
+
+    entries: what the slot holds already; it becomes the part of Python values.
+    """
+
+    def __init__(self, form: SlotForm, spine: Spine, entries: dict[Any, Any]) -> None:
+        self.spine = spine
+        self._form = form
+        self._entries = entries
+        layout = spine.layout
+        self._code = coder([layout.types[name] for name in layout.keys], exact=layout.exact)
+        self._batches: tuple[Batch, ...] = ()
+        self._readers: list[_Reader] = []
+        self._sampled: Batch | None = None
+        self._rows_per_key = 1.0
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        found = self._entries.get(key, self)
+        if found is self:
+            found = self._fetched(key)
+            if found is None:
+                return default
+            self._entries[key] = found
+        return found
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._entries[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        self._entries[key] = None
+
+    @property
+    def rows_per_key(self) -> float:
+        """Return how many rows a key has, about."""
+        largest = self.spine.batches[0] if self.spine.batches else None
+        if largest is not self._sampled:
+            self._sampled = largest
+            codes = () if largest is None else largest.codes[:_SAMPLE]
+            self._rows_per_key = len(codes) / (1 + np.count_nonzero(np.diff(codes))) if len(codes) else 1.0
+        return self._rows_per_key
+
+    def keys(self) -> Iterator[Any]:
+        """Yield all keys that have an entry."""
+        snapshot = self.spine.snapshot()
+        names = zip(self.spine.layout.keys, self._form.keys, strict=False)
+        parts = [from_series(type, snapshot[name]) for name, type in names]
+        arranged = dict.fromkeys(
+            parts[0] if self._form.bare else zip(*parts, strict=True) if parts else [()] * snapshot.height
+        )
+        yield from (key for key in arranged if key not in self._entries)
+        yield from (key for key, entry in self._entries.items() if entry is not None)
+
+    def estimated_bytes(self) -> int:
+        """Estimate the memory of the entries."""
+        return estimated_bytes(self._entries) + int(sum(b.frame.estimated_size() for b in self.spine.batches))
+
+    def settle(self) -> None:
+        """Write all entries into the arrangement. Raises `ColumnarDeclined` if columns can't hold one."""
+        if not self._entries:
+            return
+        layout = self.spine.layout
+        before = self.spine.probe(self._key_columns(list(self._entries))).rows
+        now = self._form.frame({key: entry for key, entry in self._entries.items() if entry is not None})
+        taken_back = [-before[name] if name in layout.sums else before[name] for name in layout.types]
+        try:
+            self.spine.add(pl.concat([pl.DataFrame(taken_back), select(now, layout.types)]))
+        except SumOverflow as error:
+            raise ColumnarDeclined from error
+        self._entries.clear()
+
+    def _key_columns(self, keys: list[Any]) -> list[pl.Series]:
+        return key_columns(self._form, keys)
+
+    def _fetched(self, key: Any) -> Any:
+        if self.spine.batches is not self._batches:
+            self._batches = self.spine.batches
+            self._readers = [_Reader(batch, self._form) for batch in self._batches]
+        if not self._readers:
+            return None
+        parts = (key,) if self._form.bare else key
+        code = self._code(parts if parts else (0,))
+        known = None if self.spine.layout.exact else parts
+        found = [row for reader in self._readers for row in reader.read(code, known)]
+        return self._form.entry(key, found) if found else None
+
+
+def key_columns(form: SlotForm, keys: list[Any]) -> list[pl.Series]:
+    """Return the columns of some keys, as the arrangement is probed by them."""
+    if not form.keys:
+        return [pl.Series([0] * len(keys), dtype=pl.Int64)]
+    parts = [keys] if form.bare else list(zip(*keys, strict=True)) or [()] * len(form.keys)
+    return [to_series(type, list(part)) for type, part in zip(form.keys, parts, strict=True)]
+
+
+def names_of_keys(count: int) -> tuple[str, ...]:
+    """Return names for computed keys. Where there are none, all rows have one and the same."""
+    return tuple(f"k{at}" for at in range(max(count, 1)))
+
+
+class _Reader:
+    """Reader of single rows of a batch."""
+
+    def __init__(self, batch: Batch, form: SlotForm) -> None:
+        layout = form.layout
+        self._codes = memoryview(batch.codes)  # pyright: ignore[reportArgumentType]
+        self._rows = select(batch.frame, [*(name for name, _ in form.read), *layout.sums])
+        self._keys = select(batch.frame, layout.keys)
+        self._convert = _converter([type for _, type in form.read])
+        self._convert_key = _converter(form.keys)
+
+    def read(self, code: int, key: Values | None) -> Iterator[Values]:
+        """Yield the rows of a code. key: the one among those of the code; None if there is only one."""
+        codes = self._codes
+        at = bisect_left(codes, code)
+        while at < len(codes) and codes[at] == code:
+            if key is None or self._convert_key(self._keys.row(at)) == key:
+                yield self._convert(self._rows.row(at))
+            at += 1
+
+
+def _converter(types: Sequence[DataType]) -> Callable[[Values], Values]:
+    """Return a function from what Polars gives for a row, maybe with more columns, to internal values."""
+    moments = [at for at, type in enumerate(types) if isinstance(type, TimestampType)]
+    floats = [at for at, type in enumerate(types) if isinstance(type, FloatingType)]
+    if not moments and not floats:
+        return tuple
+
+    def convert(values: Values) -> Values:
+        made = list(values)
+        for at in moments:
+            if made[at] is not None:
+                made[at] = made[at].replace(tzinfo=UTC)
+        for at in floats:
+            if made[at] != made[at]:
+                made[at] = NAN
+        return tuple(made)
+
+    return convert
+
+
+COLUMNS, KEY, ROW = 1_500, 10, 5
+"""Microseconds, about: of a tick in columns, of a key that is fetched, and of each of its rows."""
+
+
+@dataclass(slots=True)
+class ArrangedSlots:
+    """Slots of one operator that large ticks need as arrangements.
+
+    forms: by the name of the slot.
+    slot:  returns a slot's mapping as it is at the time. replace: replaces it.
+    whole: an entry is a whole group, which is too dear to be made of columns for a few of its rows.
+    """
+
+    forms: Mapping[str, SlotForm]
+    slot: Callable[[str], SlotMapping]
+    replace: Callable[[str, SlotMapping], None]
+    whole: bool = False
+    rows_met: int = 0
+
+    @property
+    def least(self) -> int:
+        """Number of rows whose keys cost as much one by one as in columns, where the state lies there."""
+        if self.whole:
+            return 1
+        slots = [self.slot(name) for name in self.forms]
+        rows = max(slot.rows_per_key for slot in slots if isinstance(slot, ArrangedSlot))
+        return max(1, int(COLUMNS / (KEY + ROW * rows)))
+
+    @property
+    def are_arranged(self) -> bool:
+        """Return whether the state lies in arrangements already."""
+        return all(isinstance(self.slot(name), ArrangedSlot) for name in self.forms)
+
+    def arrange(self, rows: int) -> bool:
+        """Bring the state into arrangements, for a tick with this many rows; return whether that pays.
+
+        Raises `ColumnarDeclined` for a value that no column can hold.
+        """
+        slots = {name: self.slot(name) for name in self.forms}
+        if not all(isinstance(slot, ArrangedSlot) for slot in slots.values()):
+            if not all(isinstance(slot, dict | ShardedSlot) for slot in slots.values()):
+                return False
+            held = cast("dict[str, Mapping[Any, Any]]", slots)
+            # What rows have gathered pays for its way into columns once as many rows have come.
+            self.rows_met += rows
+            if sum(_size(entry) for entries in held.values() for entry in entries.values()) > self.rows_met:
+                return False
+            for name, entries in held.items():
+                form = self.forms[name]
+                self.replace(name, ArrangedSlot(form, Spine(form.layout), dict(entries)))
+        for name in self.forms:
+            cast("ArrangedSlot", self.slot(name)).settle()
+        return True
+
+    def spine(self, name: str) -> Spine:
+        """Return the arrangement of a slot."""
+        slot = self.slot(name)
+        assert isinstance(slot, ArrangedSlot)
+        return slot.spine
+
+
+def _size(entry: Any) -> int:
+    return len(cast("list[Any]", entry)) if isinstance(entry, list | dict) else 1

@@ -1,0 +1,166 @@
+"""Plan of a join in large ticks: its keys, arrangements and pairs in columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from penstock.arrangement.batch import Layout, take
+from penstock.engine.columnar.arranged_slot import names_of_keys
+from penstock.engine.columnar.column_types import NotLowered, dtype_of
+from penstock.engine.columnar.columns import FAILS, WEIGHT
+from penstock.engine.columnar.expressions import reads_columns
+from penstock.engine.columnar.lowered_expression import LoweredExpression
+from penstock.engine.columnar.stream import Stream, empty_stream
+from penstock.engine.retractions_first import pair_schema
+from penstock.expr.check import check
+from penstock.expr.tree import Column, Expr
+from penstock.expr.types import DataType, Schema
+from penstock.expr.widening import is_float
+from penstock.flow.lifetime import Lifetime
+from penstock.flow.operators.join import How, Join
+
+if TYPE_CHECKING:
+    from penstock.graph.node import FlowGraph, Node
+
+
+@dataclass(frozen=True)
+class JoinPlan:
+    """Plan for a join over frames.
+
+    schemas, appends: of the two inputs. pairs: the columns of both, under the residual's names.
+    schema, append: of the output.
+    """
+
+    node: int
+    operator: Join
+    schemas: tuple[Schema, Schema]
+    appends: tuple[bool, bool]
+    pairs: Schema
+    schema: Schema
+    append: bool
+
+    @property
+    def keys(self) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        return self.operator.left_keys, self.operator.right_keys
+
+    def key_names(self, port: int) -> tuple[str, ...]:
+        """Return the columns with a side's keys: of the rows, or beside them if they are computed."""
+        places = {field.name: str(at) for at, field in enumerate(self.schemas[port].fields)}
+        names: list[str] = []
+        for at, expr in enumerate(self.keys[port]):
+            name = places[expr.name] if isinstance(expr, Column) else f"k{at}"
+            names.append(f"k{at}" if name in names else name)
+        return tuple(names) or names_of_keys(0)
+
+    def layout(self, port: int) -> Layout:
+        """Return the layout of a side's arrangement. A row without a key is not in it."""
+        rows = {str(at): dtype_of(field.type) for at, field in enumerate(self.schemas[port].fields)}
+        keys = self._keys_of(port)
+        return Layout({**rows, **keys, WEIGHT: pl.Int64()}, tuple(keys), (WEIGHT,), nullable=False)
+
+    def counts_layout(self, port: int) -> Layout:
+        """Return the layout of the numbers of a side's rows by key."""
+        keys = self._keys_of(port)
+        return Layout({**keys, WEIGHT: pl.Int64()}, tuple(keys), (WEIGHT,), nullable=False)
+
+    def _keys_of(self, port: int) -> dict[str, pl.DataType]:
+        types = list(map(dtype_of, self.key_types(port))) or [pl.Int64()]
+        return dict(zip(self.key_names(port), types, strict=True))
+
+    def add_keys(self, port: int, stream: Stream, *, nulls: bool = False) -> Stream:
+        """Add a side's computed keys and missing weights. nulls: keep rows with a null in a key."""
+        lowered = [stream.lower(expr) for expr in self.keys[port]]
+        noted = stream.noting(*(one.fails for one in lowered))
+        names = self.key_names(port)
+        computed = [
+            one.value.alias(name) for name, one in zip(names, lowered, strict=False) if name.startswith("k")
+        ]
+        if not self.keys[port]:
+            computed.append(pl.lit(0, pl.Int64()).alias(names[0]))
+        if stream.append:
+            computed.append(pl.lit(1, pl.Int64()).alias(WEIGHT))
+        keyed = noted.frame.with_columns(computed)
+        nullable = self.nullable_keys(port)
+        if nullable and not nulls:
+            present = pl.all_horizontal(*(pl.col(name).is_not_null() for name in nullable))
+            keyed = keyed.filter(present | pl.col(FAILS) if noted.checked else present)
+        return replace(noted, frame=keyed)
+
+    def nullable_keys(self, port: int) -> list[str]:
+        """Return the columns of a side's keys that may be null."""
+        checked = [check(expr, self.schemas[port]) for expr in self.keys[port]]
+        return [name for name, of in zip(self.key_names(port), checked, strict=False) if of.nullable]
+
+    def key_types(self, port: int) -> tuple[DataType, ...]:
+        return tuple(check(expr, self.schemas[port]).type for expr in self.keys[port])
+
+    def columns_of_pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+        """Put the columns of two sides side by side."""
+        width = len(self.schemas[0].fields)
+        columns = [left[str(at)] for at in range(width)]
+        columns += [right[str(at)].alias(str(width + at)) for at in range(len(self.schemas[1].fields))]
+        return pl.DataFrame(columns)
+
+    def pair_rows(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+        """Put the rows of two sides side by side, with their weights."""
+        pairs = self.columns_of_pairs(left, right)
+        weights = left[WEIGHT] * right[WEIGHT]
+        if not self.append:
+            return pairs.hstack([weights])
+        if len(weights) and weights.max() != 1:
+            return take(pairs, np.repeat(np.arange(len(weights)), weights.to_numpy()))
+        return pairs
+
+    def output(self, pairs: Stream) -> Stream:
+        """Convert pairs to output rows."""
+        residual = self.operator.residual
+        if residual is not None:
+            lowered = pairs.lower(residual)
+            pairs = pairs.noting(lowered.fails)
+            passes = lowered.value
+            if pairs.checked:
+                passes = passes.fill_null(False) | pl.col(FAILS)
+            pairs = replace(pairs, frame=pairs.frame.filter(passes))
+        width = len(self.schemas[0].fields)
+        taken = [*range(width), *(width + at for at in self.operator.kept_right)]
+        columns = [pl.col(str(at)).alias(str(to)) for to, at in enumerate(taken)]
+        beside = [*([] if self.append else [WEIGHT]), *([FAILS] if pairs.checked else [])]
+        known = tuple(
+            LoweredExpression(pl.col(str(to)), pairs.columns[at].bounds) for to, at in enumerate(taken)
+        )
+        frame = pairs.frame.select(*columns, *beside)
+        return Stream(self.schema, self.append, frame, known, pairs.most, pairs.checked)
+
+
+def plan_join(graph: FlowGraph, node: Node, appends: tuple[bool, ...], append: bool) -> JoinPlan:
+    """Plan a join on frames. Raises `NotLowered`."""
+    operator = node.operator
+    assert isinstance(operator, Join)
+    if Lifetime.TICK in operator.lifetimes:
+        raise NotLowered("it answers each tick for itself")
+    one, other = (graph.nodes[source].schema for source in node.inputs)
+    plan = JoinPlan(
+        node.id,
+        operator,
+        (one, other),
+        (appends[0], appends[1]),
+        pair_schema(graph, node, operator),
+        node.schema,
+        append,
+    )
+    for port in (0, 1):
+        if any(map(is_float, plan.key_types(port))):
+            raise NotLowered("a join on floats works on rows")
+        if not all(map(reads_columns, plan.keys[port])):
+            raise NotLowered("a join on a constant works on rows")
+        plan.add_keys(port, empty_stream(plan.schemas[port], appends[port]))
+    pairs = empty_stream(plan.pairs, append)
+    if operator.how is How.INNER:
+        plan.output(pairs)
+    elif operator.residual is not None:
+        pairs.lower(operator.residual)
+    return plan

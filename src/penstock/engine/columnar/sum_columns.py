@@ -1,0 +1,230 @@
+"""Sums of groups in columns: how accumulators' fields stand in sums of 64 bits, and their results.
+
+A field that counts is one sum. A total, which may need more than 64 bits, is two or four: of 32 bits each of
+what was added, and of the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import singledispatch
+from typing import Any, TypeAlias
+
+import numpy as np
+import polars as pl
+import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
+
+from penstock.arrangement.batch import WIDE_BITS
+from penstock.engine.columnar.column_types import to_series
+from penstock.engine.columnar.columns import ColumnarDeclined
+from penstock.engine.runtime_library import decimal_mean, decimal_of_unscaled
+from penstock.engine.steps.accumulator import (
+    Accumulator,
+    CountRows,
+    CountValues,
+    DecimalMean,
+    DecimalSum,
+    DecimalTotals,
+    IntervalSum,
+    IntMean,
+    IntSum,
+    Totals,
+)
+from penstock.errors import EvaluationError
+from penstock.expr.functions.intervals import of_micros
+from penstock.expr.types import FLOAT64, INT64, INTERVAL, DataType, DecimalType, IntegerType
+from penstock.flow.aggregates import decimal_mean_type, decimal_sum_type
+
+Numbers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
+
+_arrow: Any = pa
+_from_arrow: Any = pl.from_arrow  # pyright: ignore[reportUnknownMemberType]
+
+_BITS = WIDE_BITS
+_LOW = (1 << _BITS) - 1
+_DIGITS = 18
+"""Digits of decimals of which two sums hold as many as there may be."""
+_EXACT_FLOAT = 2**53
+_ROOM = 2**62
+
+
+@singledispatch
+def sum_widths(accumulator: Accumulator) -> tuple[int, ...] | None:
+    """Return of each of an accumulator's fields how many sums hold it; None if sums alone do not."""
+    return None
+
+
+@sum_widths.register(CountRows)
+def _no_widths(accumulator: CountRows) -> tuple[int, ...]:
+    return ()
+
+
+@sum_widths.register(CountValues)
+def _count_widths(accumulator: CountValues) -> tuple[int, ...]:
+    return (1,)
+
+
+@sum_widths.register(IntSum)
+@sum_widths.register(IntMean)
+@sum_widths.register(DecimalTotals)
+@sum_widths.register(IntervalSum)
+def _total_widths(accumulator: Totals) -> tuple[int, ...]:
+    long = isinstance(accumulator, DecimalTotals) and accumulator.argument.precision > _DIGITS
+    return (4 if long else 2, 1)[: len(accumulator.fields())]
+
+
+def split(values: pl.Series, width: int) -> tuple[pl.Series, ...]:
+    """Return the sums that stand for integers. Raises `ColumnarDeclined` for what they do not hold."""
+    narrow = values.cast(pl.Int64, strict=False)
+    if not narrow.null_count():
+        whole = narrow.to_numpy()
+        lower = [whole >> min(at * _BITS, 63) & _LOW for at in range(width - 1)]
+        return tuple(map(pl.Series, (*lower, whole >> min((width - 1) * _BITS, 63))))
+    try:
+        parts = zip(*(parts_of(value, width) for value in values), strict=True)
+        return tuple(pl.Series(part, dtype=pl.Int64, strict=True) for part in parts)
+    except (OverflowError, TypeError, pl.exceptions.PolarsError) as error:
+        raise ColumnarDeclined from error
+
+
+def parts_of(value: int, width: int) -> tuple[int, ...]:
+    """Return the sums that stand for one integer."""
+    return (*(value >> at * _BITS & _LOW for at in range(width - 1)), value >> (width - 1) * _BITS)
+
+
+def value_of(sums: Sequence[int]) -> int:
+    """Return the integer that some sums stand for."""
+    return sum(part << at * _BITS for at, part in enumerate(sums))
+
+
+class _Large(Exception):
+    """Exception for numbers beyond 62 bits."""
+
+
+def _whole(parts: Sequence[Numbers]) -> Numbers:
+    """Return totals. Raises `_Large`."""
+    total = parts[-1]
+    for part in reversed(parts[:-1]):
+        if len(total) and (int(total.max()) >= 1 << 29 or int(total.min()) < -(1 << 29)):
+            raise _Large
+        total = (total << _BITS) + part
+    return total
+
+
+Result: TypeAlias = Callable[[Numbers, Sequence[Numbers]], pl.Series]
+"""Function from the row counts of groups and an accumulator's sums to its results. Raises `ColumnarDeclined`
+where they are to be found row by row."""
+
+
+@singledispatch
+def result_of(accumulator: Accumulator) -> Result:
+    """Return the function that computes an accumulator's results from its sums."""
+    raise NotImplementedError(type(accumulator).__name__)
+
+
+@result_of.register(CountRows)
+def _rows(accumulator: CountRows) -> Result:
+    return lambda rows, sums: pl.Series(rows)
+
+
+@result_of.register(CountValues)
+def _values(accumulator: CountValues) -> Result:
+    return lambda rows, sums: pl.Series(sums[0])
+
+
+def _of_totals(
+    accumulator: Totals,
+    compute: Callable[[Numbers, Numbers], pl.Series],
+    one: Callable[[int, int], Any],
+    type: DataType,
+) -> Result:
+    """Return a function that is null where no value was added.
+
+    compute: results of totals and counts; it may raise `_Large`. one: one result, of numbers of any size.
+    """
+    counted = len(accumulator.fields()) > 1
+
+    def result(rows: Numbers, sums: Sequence[Numbers]) -> pl.Series:
+        parts, counts = (sums[:-1], sums[-1]) if counted else (sums, rows)
+        some = counts > 0
+        try:
+            if some.all():
+                return compute(_whole(parts), counts)
+            made = compute(_whole([np.where(some, part, 0) for part in parts]), np.where(some, counts, 1))
+            # Polars sets no nulls in decimals.
+            places = pl.Series(np.arange(len(some), dtype=np.uint32)).scatter(np.flatnonzero(~some), None)
+            return made.gather(places)
+        except _Large:
+            each = zip(counts.tolist(), *(part.tolist() for part in parts), strict=True)
+            try:
+                return to_series(type, [one(value_of(held), n) if n > 0 else None for n, *held in each])
+            except (EvaluationError, pl.exceptions.PolarsError, OverflowError) as error:
+                raise ColumnarDeclined from error
+
+    return result
+
+
+@result_of.register(IntSum)
+def _int_sum(accumulator: IntSum) -> Result:
+    assert isinstance(accumulator.types[0].type, IntegerType)
+    return _of_totals(
+        accumulator, lambda totals, counts: pl.Series(totals), lambda total, count: total, INT64
+    )
+
+
+@result_of.register(IntMean)
+def _int_mean(accumulator: IntMean) -> Result:
+    def mean(totals: Numbers, counts: Numbers) -> pl.Series:
+        if len(totals) and max(int(np.abs(totals).max()), int(counts.max())) > _EXACT_FLOAT:
+            raise _Large
+        return pl.Series(totals / counts)
+
+    return _of_totals(accumulator, mean, lambda total, count: total / count, FLOAT64)
+
+
+@result_of.register(IntervalSum)
+def _interval_sum(accumulator: IntervalSum) -> Result:
+    def total_of(totals: Numbers, counts: Numbers) -> pl.Series:
+        return pl.Series(totals).cast(pl.Duration("us"))
+
+    return _of_totals(accumulator, total_of, lambda total, count: of_micros(total), INTERVAL)
+
+
+@result_of.register(DecimalSum)
+def _decimal_sum(accumulator: DecimalSum) -> Result:
+    type = decimal_sum_type(accumulator.argument)
+    return _of_totals(
+        accumulator,
+        lambda totals, counts: decimals(totals, type),
+        lambda total, count: decimal_of_unscaled(total, type.precision, type.scale),
+        type,
+    )
+
+
+@result_of.register(DecimalMean)
+def _decimal_mean(accumulator: DecimalMean) -> Result:
+    type = decimal_mean_type(accumulator.argument)
+    factor = 10 ** (type.scale - accumulator.scale)
+
+    def mean(totals: Numbers, counts: Numbers) -> pl.Series:
+        most = max(int(np.abs(totals).max()) * factor, int(counts.max())) if len(totals) else 0
+        if most >= _ROOM // 4:
+            raise _Large
+        rounded = (2 * np.abs(totals) * factor + counts) // (2 * counts)
+        return decimals(np.where(totals < 0, -rounded, rounded), type)
+
+    def one(total: int, count: int) -> Any:
+        return decimal_mean(total, count, accumulator.scale, type.precision, type.scale)
+
+    return _of_totals(accumulator, mean, one, type)
+
+
+def decimals(unscaled: Any, type: DecimalType) -> pl.Series:
+    """Return decimals of unscaled integers. Raises `_Large` where one has too many digits."""
+    if len(unscaled) and type.precision < 19 and int(np.abs(unscaled).max()) >= 10**type.precision:
+        raise _Large
+    halves = np.empty(2 * len(unscaled), np.int64)
+    halves[::2] = unscaled
+    halves[1::2] = unscaled >> 63
+    of = _arrow.decimal128(type.precision, type.scale)
+    return _from_arrow(_arrow.Array.from_buffers(of, len(unscaled), [None, _arrow.py_buffer(halves)]))

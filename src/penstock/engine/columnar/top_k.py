@@ -1,0 +1,191 @@
+"""Top-k in large ticks, over an arrangement of each group's rows in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from penstock.arrangement.batch import Batch, Layout, Order, batch_of, select, take
+from penstock.arrangement.first_rows import first_rows
+from penstock.arrangement.spine import SumOverflow
+from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, names_of_keys
+from penstock.engine.columnar.column_types import NotLowered, dtype_of
+from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, rows_to_columns
+from penstock.engine.columnar.expressions import reads_columns
+from penstock.engine.columnar.lowered_expression import replace_negative_zero
+from penstock.engine.columnar.stream import Stream, build_stream, empty_stream, with_one_zero
+from penstock.expr.check import check
+from penstock.flow.lifetime import Lifetime
+from penstock.flow.operators.top_k import TopK
+
+if TYPE_CHECKING:
+    from penstock.expr.types import DataType, Schema
+    from penstock.graph.node import Node
+
+
+@dataclass(frozen=True)
+class TopPlan:
+    """Plan for a top-k over frames. append: of the input. output_append: of the output."""
+
+    node: int
+    operator: TopK
+    schema: Schema
+    append: bool
+    output_append: bool
+
+    @property
+    def slot(self) -> str:
+        return f"{self.node}.groups"
+
+    @property
+    def keys(self) -> tuple[DataType, ...]:
+        return tuple(check(expr, self.schema).type for expr in self.operator.per)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Layout of all rows: by group, sorted, and the rows themselves where `by` holds them equal."""
+        rows = {str(at): dtype_of(f.type) for at, f in enumerate(self.schema.fields)}
+        per = [check(expr, self.schema) for expr in self.operator.per]
+        types = [dtype_of(of.type) for of in per] or [pl.Int64()]
+        keys = dict(zip(names_of_keys(len(per)), types, strict=True))
+        by = {
+            f"o{at}": dtype_of(check(ordering.expr, self.schema).type)
+            for at, ordering in enumerate(self.operator.by)
+        }
+        order = [
+            *(Order(f"o{at}", ordering.descending) for at, ordering in enumerate(self.operator.by)),
+            *(Order(name, False) for name in rows),
+        ]
+        types = {**keys, **by, **rows, WEIGHT: pl.Int64()}
+        nullable = any(of.nullable for of in per)
+        return Layout(types, tuple(keys), (WEIGHT,), nullable, tuple(order))
+
+    def keyed(self, stream: Stream) -> Stream:
+        """Add groups, what rows are sorted by, and missing weights."""
+        operator = self.operator
+        named = dict(zip(names_of_keys(len(operator.per)), operator.per, strict=False))
+        named |= {f"o{at}": ordering.expr for at, ordering in enumerate(operator.by)}
+        lowered = {name: stream.lower(expr) for name, expr in named.items()}
+        noted = stream.noting(*(one.fails for one in lowered.values()))
+        columns = [
+            (replace_negative_zero(one.value) if self.layout.types[name].is_float() else one.value).alias(
+                name
+            )
+            for name, one in lowered.items()
+        ]
+        if not operator.per:
+            columns.append(pl.lit(0, pl.Int64()).alias(names_of_keys(0)[0]))
+        if stream.append:
+            columns.append(pl.lit(1, pl.Int64()).alias(WEIGHT))
+        return replace(noted, frame=noted.frame.with_columns(columns))
+
+
+def plan_top(node: Node, appends: bool, append: bool) -> TopPlan:
+    """Plan a top-k on frames. appends: of the input. append: of the output. Raises `NotLowered`."""
+    operator = node.operator
+    assert isinstance(operator, TopK)
+    if operator.lifetime is Lifetime.TICK:
+        raise NotLowered("it answers each tick for itself")
+    exprs = [*operator.per, *(ordering.expr for ordering in operator.by)]
+    if not all(map(reads_columns, exprs)):
+        raise NotLowered("a constant key stays in rows")
+    plan = TopPlan(node.id, operator, node.schema, appends, append)
+    plan.keyed(empty_stream(node.schema, appends))
+    assert plan.layout.order
+    return plan
+
+
+@dataclass(frozen=True)
+class TopForm(SlotForm):
+    """Form of a top-k's slot, whose entries are made of the copies of a group's rows.
+
+    of_copies: makes an entry of them.
+    """
+
+    plan: TopPlan
+    of_copies: Callable[[dict[tuple[Any, ...], int]], Any]
+
+    def entry(self, key: Any, found: Sequence[tuple[Any, ...]]) -> Any:
+        copies: dict[tuple[Any, ...], int] = {}
+        for row in found:
+            copies[row[:-1]] = copies.get(row[:-1], 0) + row[-1]
+        copies = {row: count for row, count in copies.items() if count}
+        return self.of_copies(copies) if copies else None
+
+    def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
+        weighted: list[tuple[Any, ...]] = []
+        for entry in entries.values():
+            copies = Counter(entry) if self.plan.append else entry[1]
+            weighted += [(*row, count) for row, count in copies.items()]
+        stream = build_stream(rows_to_columns(self.plan.schema, False, weighted))
+        return self.plan.keyed(stream).frame.drop(FAILS, strict=False).collect()
+
+
+def top_form(plan: TopPlan, of_copies: Callable[[dict[tuple[Any, ...], int]], Any]) -> TopForm:
+    """Return the form of a top-k's slot."""
+    read = tuple((str(at), field.type) for at, field in enumerate(plan.schema.fields))
+    return TopForm(plan.layout, plan.keys, len(plan.keys) == 1, read, plan, of_copies)
+
+
+@dataclass(slots=True)
+class ColumnarTopK:
+    """Top-k in large ticks. Where rows are never retracted, only those that are answered are kept."""
+
+    plan: TopPlan
+    slots: ArrangedSlots
+    _new: Batch | None = field(default=None, init=False)
+
+    def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
+        """Return how the first rows of the groups change, group by group."""
+        plan, layout = self.plan, self.plan.layout
+        spine = self.slots.spine(plan.slot)
+        given = select(plan.keyed(with_one_zero(inputs[0])).collected(), layout.types)
+        try:
+            new = spine.prepare(given)
+        except SumOverflow as error:
+            raise ColumnarDeclined from error
+        keys = select(given, layout.keys).unique(maintain_order=True).get_columns()
+        before = self._first(spine.batches, keys)
+        held = (batch_of(layout, before.drop(_ASKED)),) if plan.append else spine.batches
+        after = self._first((*held, new), keys)
+        changes = _differences(layout, before, after)
+        self._new = spine.prepare(changes) if plan.append else new
+        rows = changes.select(*(str(at) for at in range(len(plan.schema.fields))), WEIGHT)
+        if plan.output_append:
+            copies = rows[WEIGHT].to_numpy()
+            rows = take(rows.drop(WEIGHT), np.repeat(np.arange(len(copies)), copies))
+        return build_stream(Columns(plan.schema, plan.output_append, rows))
+
+    def _first(self, batches: Sequence[Batch], keys: Sequence[pl.Series]) -> pl.DataFrame:
+        """Return the first rows of groups, with as many copies as are answered, and the groups' numbers."""
+        count = self.plan.operator.count
+        asked, rows = first_rows(self.plan.layout, [b for b in batches if len(b)], keys, count)
+        copies = rows[WEIGHT].to_numpy()
+        before = np.cumsum(copies) - copies
+        starts = np.flatnonzero(np.diff(asked, prepend=-1))
+        before -= np.repeat(before[starts], np.diff(starts, append=len(asked)))
+        clipped = pl.Series(WEIGHT, np.minimum(copies, count - before))
+        return rows.with_columns(clipped, pl.Series(_ASKED, asked))
+
+    def add(self) -> None:
+        """Add a successful tick's rows to the state."""
+        if self._new is not None:
+            self.slots.spine(self.plan.slot).add_batch(self._new)
+        self._new = None
+
+
+_ASKED = "#"
+
+
+def _differences(layout: Layout, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
+    """Return which rows go and come, group by group."""
+    both = pl.concat([before.with_columns(-pl.col(WEIGHT)), after]).lazy()
+    rows = [name for name in both.collect_schema().names() if name != WEIGHT]
+    changed = both.group_by(rows, maintain_order=True).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0)
+    return changed.sort(_ASKED, maintain_order=True).select(*layout.types).collect()

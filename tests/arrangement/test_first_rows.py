@@ -1,0 +1,66 @@
+"""The first rows of a key are those of all its rows, sorted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.arrangement import first_rows as module
+from penstock.arrangement import spine
+from penstock.arrangement.batch import Layout, Order
+from penstock.arrangement.first_rows import first_rows
+from penstock.arrangement.spine import Spine
+from tests.arrangement.test_spine import few_codes, frame_of
+
+rows = st.tuples(
+    st.integers(0, 2) | st.none(),
+    st.integers(0, 4) | st.none(),
+    st.text("ab", max_size=1),
+    st.integers(-2, 2),
+)
+
+
+@given(
+    st.data(),
+    st.booleans(),
+    st.booleans(),
+    st.tuples(st.booleans(), st.booleans()),
+    st.integers(1, 4),
+    st.booleans(),
+)
+@settings(deadline=None, max_examples=300)
+def test_first_rows_are_those_of_all_sorted(
+    data: Any, nullable: bool, collide: bool, descending: tuple[bool, bool], count: int, few: bool
+) -> None:
+    types = {"k": pl.Int64(), "v": pl.Int64(), "t": pl.String(), "w": pl.Int64()}
+    order = (Order("v", descending[0]), Order("t", descending[1]))
+    layout = Layout(types, ("k",), ("w",), nullable, order)
+    held, model = Spine(layout), Counter[Any]()
+    with few_codes() if collide else pytest.MonkeyPatch.context(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_MORE", 0 if few else 16)
+        patch.setattr(spine, "WORK", data.draw(st.sampled_from([0, 12])))
+        for tick in data.draw(st.lists(st.lists(rows, max_size=10), max_size=6)):
+            given = [row for row in tick if nullable or row[0] is not None]
+            held.add(frame_of(types, given))
+            for *own, w in given:
+                model[tuple(own)] += w
+        asked = [0, 1, 2, 5] + [None] * nullable
+        found = first_rows(layout, held.batches, [pl.Series(asked, dtype=pl.Int64)], count)
+    for at, key in enumerate(asked):
+        mine = found.rows.filter(pl.Series(found.asked == at)).rows()
+        assert mine == wanted(model, key, descending, count)
+
+
+def wanted(model: Counter[Any], key: Any, descending: tuple[bool, bool], count: int) -> list[Any]:
+    present = [(*row, w) for row, w in model.items() if row[0] == key and w > 0]
+    present.sort(key=lambda row: row[2], reverse=descending[1])
+    present.sort(key=lambda row: (row[1] is not None, row[1] or 0), reverse=descending[0])
+    found: list[Any] = []
+    while present and sum(row[-1] for row in found) < count:
+        found.append(present.pop(0))
+    return found
