@@ -96,7 +96,7 @@ _WITH_TEXTS: dict[str, tuple[st.SearchStrategy[Expr], ...]] = {
     "pmod": (_BITS, st.integers(-3, 9).map(lit) | st.just(Column("n"))),
     "overlay": (_TEXT, _ANY_TEXT, _SMALL, _SMALL),
 }
-_COUNTS = dict.fromkeys(("eq", "ne", "and", "or"), (2,))
+_COUNTS: dict[str, tuple[int, ...]] = dict.fromkeys(("eq", "ne", "and", "or"), (2,))
 
 
 @st.composite

@@ -7,7 +7,7 @@ from functools import singledispatch
 from typing import Any, cast
 
 import polars as pl
-import pyarrow as pa
+import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
 
 from penstock.expr.code_runtime import NAN
 from penstock.expr.types import (
@@ -26,6 +26,7 @@ from penstock.expr.types import (
     TimestampType,
 )
 
+_arrow: Any = pa
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _FEW = 500
@@ -132,17 +133,18 @@ def to_series(type: DataType, values: list[Any]) -> pl.Series:
 
 @to_series.register(DecimalType)
 def _of_decimals(type: DecimalType, values: list[Any]) -> pl.Series:
-    return _by_arrow(values, pa.decimal128(type.precision, type.scale))
+    return _by_arrow(values, _arrow.decimal128(type.precision, type.scale))
 
 
 @to_series.register(DateType)
 def _of_dates(type: DateType, values: list[Any]) -> pl.Series:
-    return _by_arrow(values, pa.date32())
+    return _by_arrow(values, _arrow.date32())
 
 
-def _by_arrow(values: list[Any], type: pa.DataType) -> pl.Series:
+def _by_arrow(values: list[Any], type: Any) -> pl.Series:
     # Polars takes five times as long to convert decimals and dates by itself.
-    return cast("pl.Series", pl.from_arrow(pa.array(values, type)))  # pyright: ignore[reportUnknownMemberType]
+    made = pl.from_arrow(_arrow.array(values, type))  # pyright: ignore[reportUnknownMemberType]
+    return cast("pl.Series", made)
 
 
 @to_series.register(TimestampType)

@@ -95,11 +95,16 @@ def _sign(call: CallTerm, arguments: Arguments) -> LoweredExpression:
 # -- bits --------------------------------------------------------------------------------------
 
 
-def _of_bits(of: Callable[..., pl.Expr]) -> Lowering:
+def _of_bits(of: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Lowering:
     def lowering(call: CallTerm, arguments: Arguments) -> LoweredExpression:
-        return LoweredExpression(of(*(a.value for a in arguments)), RANGES[call.type])
+        one, other = (a.value for a in arguments)
+        return LoweredExpression(of(one, other), RANGES[call.type])
 
     return lowering
+
+
+def _inverted(call: CallTerm, arguments: Arguments) -> LoweredExpression:
+    return LoweredExpression(-1 - arguments[0].value, RANGES[call.type])
 
 
 def _shifted(call: CallTerm, arguments: Arguments) -> LoweredExpression:
@@ -167,7 +172,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "bitwise_and": _of_bits(lambda a, b: a & b),
     "bitwise_or": _of_bits(lambda a, b: a | b),
     "bitwise_xor": _of_bits(lambda a, b: a ^ b),
-    "bitwise_not": _of_bits(lambda a: -1 - a),
+    "bitwise_not": _inverted,
     "getbit": _bit_at,
     "shiftleft": _shifted,
     "shiftright": _shifted,

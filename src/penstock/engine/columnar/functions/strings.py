@@ -32,9 +32,14 @@ def _constant_text(call: CallTerm, at: int) -> str:
     return value
 
 
-def _text_of(of: Callable[..., pl.Expr]) -> Lowering:
+def _of_text(of: Callable[[pl.Expr], pl.Expr]) -> Lowering:
+    return lambda call, arguments: LoweredExpression(of(arguments[0].value))
+
+
+def _of_two(of: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Lowering:
     def lowering(call: CallTerm, arguments: Arguments) -> LoweredExpression:
-        return LoweredExpression(of(*(a.value for a in arguments)))
+        text, other = (a.value for a in arguments)
+        return LoweredExpression(pl.when(other.is_not_null()).then(of(text, other)))
 
     return lowering
 
@@ -268,21 +273,21 @@ def _regex(inner: list[tuple[str, bool]], first: bool, last: bool) -> Iterable[s
 LOWERINGS: Mapping[str, Lowering] = {
     "upper": _in_ascii(lambda text: text.str.to_uppercase()),
     "lower": _in_ascii(lambda text: text.str.to_lowercase()),
-    "trim": _text_of(lambda text: text.str.strip_chars(" ")),
+    "trim": _of_text(lambda text: text.str.strip_chars(" ")),
     "length": _length,
     "concat": _concat,
-    "contains": _text_of(lambda text, part: text.str.contains(part, literal=True)),
-    "starts_with": _text_of(lambda text, part: text.str.starts_with(part)),
-    "ends_with": _text_of(lambda text, part: text.str.ends_with(part)),
+    "contains": _of_two(lambda text, part: text.str.contains(part, literal=True)),
+    "starts_with": _of_two(lambda text, part: text.str.starts_with(part)),
+    "ends_with": _of_two(lambda text, part: text.str.ends_with(part)),
     "like": _like,
     "substring": _substring,
     "replace": _replace,
     "split_part": _split_part,
-    "ltrim": _text_of(lambda text: text.str.strip_chars_start(" ")),
-    "rtrim": _text_of(lambda text: text.str.strip_chars_end(" ")),
-    "ltrim_of": _text_of(lambda text, of: pl.when(of.is_not_null()).then(text.str.strip_chars_start(of))),
-    "rtrim_of": _text_of(lambda text, of: pl.when(of.is_not_null()).then(text.str.strip_chars_end(of))),
-    "btrim": _text_of(lambda text, of: pl.when(of.is_not_null()).then(text.str.strip_chars(of))),
+    "ltrim": _of_text(lambda text: text.str.strip_chars_start(" ")),
+    "rtrim": _of_text(lambda text: text.str.strip_chars_end(" ")),
+    "ltrim_of": _of_two(lambda text, of: text.str.strip_chars_start(of)),
+    "rtrim_of": _of_two(lambda text, of: text.str.strip_chars_end(of)),
+    "btrim": _of_two(lambda text, of: text.str.strip_chars(of)),
     "lpad": _padded(left=True),
     "rpad": _padded(left=False),
     "reverse": _in_ascii(lambda text: text.str.reverse()),
