@@ -144,6 +144,30 @@ def test_what_is_nested_deeply_is_not_repeated(step: Callable[[Expr], Expr]) -> 
     agrees(expr, many_rows(5), columns_of)
 
 
+@pytest.mark.parametrize(
+    ("bounds", "widened"),
+    [
+        ((3, 17), (1, 256)),
+        ((0, 0), (0, 0)),
+        ((-3, -1), (-16, -1)),
+        ((-17, 0), (-256, 0)),
+        ((-2, 999), (-16, 999)),
+    ],
+)
+def test_ticks_with_similar_numbers_share_what_is_lowered(
+    bounds: tuple[int, int], widened: tuple[int, int]
+) -> None:
+    schema = Schema((Field("d", DecimalType(3, 1)),))
+    expr = col.d * 3
+
+    def lowered(*of: tuple[int, int]) -> list[LoweredExpression]:
+        return [lower_expression(expr, schema, [LoweredExpression(pl.col("0"), each)]) for each in of]
+
+    one, other, all_ = lowered(bounds, widened, (-999, 999))
+    assert one is other
+    assert one is not all_
+
+
 @examples(0.5)
 @given(expressions(), st.integers(0, 9))
 def test_arguments_that_are_computed_on_their_own_agree(expr: Expr, seed: int) -> None:

@@ -33,7 +33,7 @@ from penstock.engine.columnar.functions import (
     strings,
     time,
 )
-from penstock.engine.columnar.lowered_expression import LoweredExpression, Lowering, either_condition
+from penstock.engine.columnar.lowered_expression import Bounds, LoweredExpression, Lowering, either_condition
 from penstock.errors import EvaluationError
 from penstock.expr.check import checked_tree
 from penstock.expr.compile_python import runtime_names
@@ -41,7 +41,7 @@ from penstock.expr.decimal_arithmetic import EXACT
 from penstock.expr.function_bases import StrictFunction
 from penstock.expr.python_emitter import PythonEmitter, Scope
 from penstock.expr.tree import Column, Expr
-from penstock.expr.types import FLOAT32, DecimalType, IntervalType, Schema
+from penstock.expr.types import FLOAT32, DataType, DecimalType, IntervalType, Schema
 from penstock.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
 
 _MOST_COLUMNS = 24
@@ -63,8 +63,42 @@ LOWERINGS: Mapping[str, Lowering] = {
 
 
 def lower_expression(expr: Expr, schema: Schema, columns: Sequence[LoweredExpression]) -> LoweredExpression:
-    """Lower `expr` over rows of `schema` with the columns `columns`. Raises `NotLowered`."""
-    return _lowered(checked_tree(expr, schema), columns)
+    """Lower `expr` over a frame of rows of `schema`: its columns "0", "1", ... and what is known of them.
+
+    Raises `NotLowered`. The ticks to come look up what is lowered, which takes a thousand times as long. So
+    that they find it, bounds are widened to powers of 16.
+    """
+    types = (field.type for field in schema.fields)
+    bounds = tuple(_widened(each.bounds, type) for each, type in zip(columns, types, strict=True))
+    key = (id(expr), id(schema), bounds)
+    known = _LOWERED.get(key)
+    if known is None:
+        frame = [LoweredExpression(pl.col(str(at)), each) for at, each in enumerate(bounds)]
+        if len(_LOWERED) >= _MOST_LOWERED:
+            _LOWERED.clear()
+        # With what its key is made of, whose place nothing else takes then.
+        known = _LOWERED[key] = (_lowered(checked_tree(expr, schema), frame), expr, schema)
+    return known[0]
+
+
+_LOWERED: dict[tuple[int, int, tuple[Bounds | None, ...]], tuple[LoweredExpression, Expr, Schema]] = {}
+_MOST_LOWERED = 10_000
+
+
+def _widened(bounds: Bounds | None, type: DataType) -> Bounds | None:
+    """Return bounds around others, few of which there are: their signs stay, and the type's are not left."""
+    least_and_most = unscaled_bounds(type)
+    if bounds is None or least_and_most is None:
+        return bounds
+    (low, high), (least, most) = bounds, least_and_most
+    low = min(low, 1) if low >= 0 else max(-_power(-low), least)
+    high = max(high, -1) if high <= 0 else min(_power(high), most)
+    return low, high
+
+
+def _power(number: int) -> int:
+    """Return the least power of 16 that is no less than a positive number."""
+    return 1 << ((number - 1).bit_length() + 3) // 4 * 4
 
 
 def reads_columns(expr: Expr) -> bool:
