@@ -70,6 +70,19 @@ _TEXTS = st.sampled_from(
 ).map(lit)
 _TEXT = st.sampled_from(["s", "s_", "number"]).map(Column)
 _BITS = st.sampled_from(["i", "i_", "n_", "tiny"]).map(Column)
+_PATTERNS = st.sampled_from(
+    [
+        *(
+            "yyyy-MM-dd",
+            "yyyy-MM-dd HH:mm:ss",
+            "yyyyMMdd",
+            "dd/MM/yyyy",
+            "yyyy-MM-dd'T'HH:mm",
+            "HH:mm",
+            "d.M.yy",
+        )
+    ]
+).map(lit)
 _ANY_TEXT = _TEXTS | _TEXT
 _WITH_TEXTS: dict[str, tuple[st.SearchStrategy[Expr], ...]] = {
     "substring": (_TEXT | st.just(Column("r_")), _SMALL, _SMALL),
@@ -94,6 +107,10 @@ _WITH_TEXTS: dict[str, tuple[st.SearchStrategy[Expr], ...]] = {
     **dict.fromkeys(("shiftleft", "shiftright", "shiftrightunsigned"), (_BITS, _FEW)),
     "getbit": (_BITS, _FEW),
     "pmod": (_BITS, st.integers(-3, 9).map(lit) | st.just(Column("n"))),
+    **dict.fromkeys(("to_date", "to_timestamp", "try_to_date", "try_to_timestamp"), (_TEXT, _PATTERNS)),
+    "unix_timestamp": (st.sampled_from(["number", "t_", "day_"]).map(Column), _PATTERNS),
+    "date_format": (st.sampled_from(["t", "t_", "local_"]).map(Column), _PATTERNS),
+    "from_unixtime": (st.sampled_from(["n", "n_"]).map(Column), _PATTERNS),
     "overlay": (_TEXT, _ANY_TEXT, _SMALL, _SMALL),
 }
 _COUNTS: dict[str, tuple[int, ...]] = dict.fromkeys(("eq", "ne", "and", "or"), (2,))
@@ -147,7 +164,8 @@ def passes(expr: Expr) -> bool:
 def calls_of(draw: st.DrawFn, name: str) -> Expr:
     """Draw a call of a function that passes the check."""
     function = CATALOGUE[name]
-    if isinstance(function, FixedFunction) and (function.prepared or draw(st.booleans())):
+    drawn = isinstance(function, FixedFunction) and name not in _WITH_TEXTS and bool(function.prepared)
+    if isinstance(function, FixedFunction) and (drawn or draw(st.booleans())):
         return draw(calls(function))
     options = draw(_OPTIONS.get(name, st.just(())))
     if name in _WITH_TEXTS:
@@ -206,6 +224,7 @@ _NUMERALS = [
         "1e5",
     ),
     *("2001-02-03 04:05:06", "2001-02-03T04:05:06.120", "0000-01-01", "2001-02-30 00:00:00.5", "T", "no"),
+    *("20010203", "20011303", "03/02/2001", "1969-12-31T23:59", "2001-02-29 01:02:03", "23:59", "0000-00-00"),
 ]
 _DAYS = [
     date(1, 1, 1),

@@ -32,6 +32,7 @@ from penstock.engine.columnar.functions import (
     numbers,
     strings,
     time,
+    time_formats,
 )
 from penstock.engine.columnar.lowered_expression import Bounds, LoweredExpression, Lowering, either_condition
 from penstock.errors import EvaluationError
@@ -58,6 +59,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     **numbers.LOWERINGS,
     **strings.LOWERINGS,
     **time.LOWERINGS,
+    **time_formats.LOWERINGS,
 }
 """Lowerings of the catalogue functions that have a columnar form."""
 

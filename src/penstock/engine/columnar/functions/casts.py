@@ -123,7 +123,7 @@ def _text_of_time(a: LoweredExpression, source: DataType, target: DataType) -> L
     return LoweredExpression(pl.when(fraction == 0).then(seconds).otherwise(pl.concat_str([seconds, digits])))
 
 
-def _parsed(form: str, of: Callable[[pl.Expr], pl.Expr]) -> Cast:
+def parsed(form: str, of: Callable[[pl.Expr], pl.Expr]) -> Cast:
     """Parse the texts of the usual form. Others, and those that cannot be read, are marked."""
 
     def cast(a: LoweredExpression, source: DataType, target: DataType) -> LoweredExpression:
@@ -135,7 +135,7 @@ def _parsed(form: str, of: Callable[[pl.Expr], pl.Expr]) -> Cast:
 
 
 def _int_of_text(a: LoweredExpression, source: DataType, target: DataType) -> LoweredExpression:
-    return _parsed("[+-]?[0-9]{1,18}", lambda text: text.cast(dtype_of(target), strict=False))(
+    return parsed("[+-]?[0-9]{1,18}", lambda text: text.cast(dtype_of(target), strict=False))(
         a, source, target
     )
 
@@ -144,14 +144,14 @@ def _float_of_text(a: LoweredExpression, source: DataType, target: DataType) -> 
     def number(text: pl.Expr) -> pl.Expr:
         return text.cast(pl.Float64, strict=False)
 
-    return _parsed(r"[+-]?[0-9]{1,30}(\.[0-9]{0,30})?([eE][+-]?[0-9]{1,2})?", number)(a, source, target)
+    return parsed(r"[+-]?[0-9]{1,30}(\.[0-9]{0,30})?([eE][+-]?[0-9]{1,2})?", number)(a, source, target)
 
 
 def _decimal_of_text(a: LoweredExpression, source: DataType, target: DataType) -> LoweredExpression:
     def number(text: pl.Expr) -> pl.Expr:
         return text.cast(pl.Decimal(38, 17), strict=False)
 
-    read = _parsed(r"[+-]?[0-9]{1,20}(\.[0-9]{1,17})?", number)(a, source, target)
+    read = parsed(r"[+-]?[0-9]{1,20}(\.[0-9]{1,17})?", number)(a, source, target)
     most = 10**37
     made = decimals.fitting(LoweredExpression(read.value.to_physical(), (-most, most)), 17, target)
     return LoweredExpression(made.value, made.bounds, either_condition(read.fails, made.fails))
@@ -167,18 +167,19 @@ _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
 
 
-def _since_first_year(value: pl.Expr) -> pl.Expr:
+def since_first_year(value: pl.Expr) -> pl.Expr:
+    """Drop dates and times that Python does not have."""
     return pl.when(value.dt.year() > 0).then(value)
 
 
 def _read_date(text: pl.Expr) -> pl.Expr:
-    return _since_first_year(text.str.to_date("%Y-%m-%d", strict=False))
+    return since_first_year(text.str.to_date("%Y-%m-%d", strict=False))
 
 
 def _read_time(text: pl.Expr) -> pl.Expr:
     form = "%Y-%m-%d %H:%M:%S%.f"
     read = text.str.replace("T", " ", literal=True).str.to_datetime(form, time_unit="us", strict=False)
-    return _since_first_year(read)
+    return since_first_year(read)
 
 
 # -- times -----------------------------------------------------------------------------------
@@ -263,9 +264,9 @@ _TABLE: dict[tuple[type[DataType], type[DataType]], Cast] = {
     (StrType, Float64Type): _float_of_text,
     (StrType, DecimalType): _decimal_of_text,
     (StrType, BoolType): _bool_of_text,
-    (StrType, DateType): _parsed(_DAY, _read_date),
-    (StrType, TimestampType): _parsed(f"{_DAY}[ T]{_CLOCK}", _read_time),
-    (StrType, TimestampNtzType): _parsed(f"{_DAY}[ T]{_CLOCK}", _read_time),
+    (StrType, DateType): parsed(_DAY, _read_date),
+    (StrType, TimestampType): parsed(f"{_DAY}[ T]{_CLOCK}", _read_time),
+    (StrType, TimestampNtzType): parsed(f"{_DAY}[ T]{_CLOCK}", _read_time),
     (DateType, StrType): _value(lambda value: value.dt.to_string("%Y-%m-%d")),
     (TimestampType, StrType): _text_of_time,
     (TimestampNtzType, StrType): _text_of_time,
