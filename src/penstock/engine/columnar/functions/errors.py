@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from penstock.engine.columnar.column_types import dtype_of
+from penstock.engine.columnar.column_types import dtype_of, unscaled_bounds
 from penstock.engine.columnar.functions import arithmetic, casts
 from penstock.engine.columnar.lowered_expression import LoweredExpression, Lowering, either_condition
 from penstock.expr.functions import CATALOGUE
@@ -30,7 +30,8 @@ def _tried(name: str) -> Lowering:
 
 
 def _raised(call: CallTerm, arguments: Arguments) -> LoweredExpression:
-    return LoweredExpression(pl.lit(None, dtype=dtype_of(call.type)), (0, 0), pl.lit(True))
+    bounds = None if unscaled_bounds(call.type) is None else (0, 0)
+    return LoweredExpression(pl.lit(None, dtype=dtype_of(call.type)), bounds, pl.lit(True))
 
 
 def _only(call: CallTerm, arguments: Arguments) -> LoweredExpression:
