@@ -53,10 +53,13 @@ def test_a_constant_that_is_cast_is_a_constant() -> None:
             "in rows: aggregate: percentile(tip, 0.5) needs every value of a group",
         ),
         (
-            lambda b: b.join(b, on="auction", suffix="_b").filter(col.price > 1).top_k(1, by=col.price),
+            lambda b: b.join(b, on="auction", suffix="_b").filter(col.price > 1).filter(lambda bid: True),
             "in rows: join: what it finds is read row by row",
         ),
-        (lambda b: b.top_k(1, by=col.price), "in rows: top_k: it works on rows"),
+        (
+            lambda b: b.filter(col.price > 1).sort(col.price, lifetime="tick", nondet="test"),
+            "in rows: sort: it works on rows",
+        ),
         (
             lambda b: b.join(b, on=ps.left.tip == ps.right.tip, suffix="_b"),
             "in rows: join: a join on floats works on rows",
@@ -65,6 +68,14 @@ def test_a_constant_that_is_cast_is_a_constant() -> None:
 )
 def test_what_stays_in_rows_has_a_reason(stream: object, why: str) -> None:
     assert why in lines(stream(bids()))  # type: ignore[operator]
+
+
+def test_state_in_arrangements_is_named_with_the_rows_from_which_it_is_probed() -> None:
+    counted, again = (bids().group_by("auction").agg(count=ps.count()) for _ in range(2))
+    assert lines(counted)[1:] == [
+        "state in arrangements from the first on, and then on frames from 100 rows on: aggregate"
+    ]
+    assert lines(again.top_k(1, by=col.count))[1].endswith("from 1 row on: aggregate, top_k")
 
 
 def test_totals_of_numbers_of_any_kind_are_summed_up_on_frames() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, Layout, Order, Places, differing, ordered, take, unlike
+from penstock.arrangement.batch import Batch, Layout, Order, differing, ordered, take, unlike
 from penstock.arrangement.spine import Found, Probe, together
 
 _MORE = 16
@@ -70,7 +71,7 @@ def _beginnings(layout: Layout, batch: Batch, probe: Probe, limit: int) -> pl.Da
     return rows.hstack([pl.Series(_ASKED, numbers.astype(np.int64)), pl.Series(_CUT, cut)])
 
 
-def _trusted(layout: Layout, looked: pl.DataFrame, asked: int, count: int) -> tuple[Found, Places]:
+def _trusted(layout: Layout, looked: pl.DataFrame, asked: int, count: int) -> tuple[Found, Any]:
     """Return the first rows as far as no batch may have earlier ones, and of which keys they are enough."""
     (weight,) = layout.sums
     places = ordered(looked, [Order(_ASKED, False), *layout.order])

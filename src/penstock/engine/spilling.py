@@ -13,7 +13,7 @@ import sys
 import weakref
 from collections.abc import Iterator, Mapping, MutableMapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from penstock.errors import BadInput, SourceLocation
 
@@ -156,7 +156,7 @@ class StateInMemory:
         """Forget a slot, whose values are kept elsewhere from now on."""
         self.mappings.pop(name, None)
         sharded = self._sharded.pop(name, None)
-        if sharded in self._moving:
+        if sharded is not None and sharded in self._moving:
             self._moving.remove(sharded)
 
     def settle(self, came: int = 0) -> None:
@@ -240,12 +240,22 @@ class StateInMemory:
                 slot.hot_entries = max(_LEAST_HOT, each // per_entry)
 
 
+@runtime_checkable
+class Estimated(Protocol):
+    """Mapping that estimates its memory by itself."""
+
+    def estimated_bytes(self) -> int:
+        """Estimate the memory of the mapping."""
+        ...
+
+
 def estimated_bytes(mapping: Any) -> int:
     """Estimate a mapping's memory from a sample of its keys and values; 0 for what is stored elsewhere."""
-    if hasattr(mapping, "estimated_bytes"):
+    if isinstance(mapping, Estimated):
         return mapping.estimated_bytes()
     if not isinstance(mapping, Mapping):
         return 0
+    mapping = cast("Mapping[Any, Any]", mapping)
     count = len(mapping)
     if not count:
         return 0

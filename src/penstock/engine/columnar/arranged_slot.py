@@ -136,18 +136,25 @@ class ArrangedSlot:
         if not self._readers:
             return None
         parts = (key,) if self._form.bare else key
-        code = self._code(parts if parts else (0,))
+        try:
+            code = self._code(parts if parts else (0,))
+        except UnicodeEncodeError:
+            # No column holds half a surrogate pair.
+            return None
         known = None if self.spine.layout.exact else parts
         found = [row for reader in self._readers for row in reader.read(code, known)]
         return self._form.entry(key, found) if found else None
 
 
 def key_columns(form: SlotForm, keys: list[Any]) -> list[pl.Series]:
-    """Return the columns of some keys, as the arrangement is probed by them."""
+    """Return the columns of some keys, as the arrangement is probed by them. Raises `ColumnarDeclined`."""
     if not form.keys:
         return [pl.Series([0] * len(keys), dtype=pl.Int64)]
     parts = [keys] if form.bare else list(zip(*keys, strict=True)) or [()] * len(form.keys)
-    return [to_series(type, list(part)) for type, part in zip(form.keys, parts, strict=True)]
+    try:
+        return [to_series(type, list(part)) for type, part in zip(form.keys, parts, strict=True)]
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        raise ColumnarDeclined from error
 
 
 def names_of_keys(count: int) -> tuple[str, ...]:

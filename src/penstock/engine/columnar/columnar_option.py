@@ -120,7 +120,8 @@ def _lines(graph: FlowGraph, shape: ColumnarPlan) -> Iterator[str]:
         least = COLUMNS // (KEY + ROW)
         if any(isinstance(of, TopPlan) for of in shape.arranged.values()):
             least = 1
-        yield f"state in arrangements from the first on, and then on frames from {least} rows on: {arranged}"
+        rows = "1 row" if least == 1 else f"{least} rows"
+        yield f"state in arrangements from the first on, and then on frames from {rows} on: {arranged}"
     for feed in shape.feeds:
         if feed.reduction is not None:
             readers = [graph.nodes[n] for n in shape.rest if feed.source in graph.nodes[n].inputs]

@@ -38,7 +38,7 @@ from penstock.flow.aggregates import decimal_mean_type, decimal_sum_type
 Numbers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 
 _arrow: Any = pa
-_from_arrow: Any = pl.from_arrow  # pyright: ignore[reportUnknownMemberType]
+_polars: Any = pl
 
 _BITS = WIDE_BITS
 _LOW = (1 << _BITS) - 1
@@ -158,7 +158,7 @@ def _of_totals(
             each = zip(counts.tolist(), *(part.tolist() for part in parts), strict=True)
             try:
                 return to_series(type, [one(value_of(held), n) if n > 0 else None for n, *held in each])
-            except (EvaluationError, pl.exceptions.PolarsError, OverflowError) as error:
+            except (EvaluationError, pl.exceptions.PolarsError, OverflowError, TypeError) as error:
                 raise ColumnarDeclined from error
 
     return result
@@ -227,4 +227,4 @@ def decimals(unscaled: Any, type: DecimalType) -> pl.Series:
     halves[::2] = unscaled
     halves[1::2] = unscaled >> 63
     of = _arrow.decimal128(type.precision, type.scale)
-    return _from_arrow(_arrow.Array.from_buffers(of, len(unscaled), [None, _arrow.py_buffer(halves)]))
+    return _polars.from_arrow(_arrow.Array.from_buffers(of, len(unscaled), [None, _arrow.py_buffer(halves)]))

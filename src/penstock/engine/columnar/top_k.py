@@ -121,7 +121,7 @@ class TopForm(SlotForm):
     def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
         weighted: list[tuple[Any, ...]] = []
         for entry in entries.values():
-            copies = Counter(entry) if self.plan.append else entry[1]
+            copies: dict[Any, int] = Counter(entry) if self.plan.append else entry[1]
             weighted += [(*row, count) for row, count in copies.items()]
         stream = build_stream(rows_to_columns(self.plan.schema, False, weighted))
         return self.plan.keyed(stream).frame.drop(FAILS, strict=False).collect()
