@@ -97,7 +97,7 @@ def test_the_columnar_form_agrees_with_generated_python(expr: Expr, some: list[W
 
 
 @pytest.mark.parametrize("name", sorted(LOWERINGS))
-@examples(0.25)
+@examples(0.15)
 @given(st.data(), st.integers(0, 9), st.booleans())
 def test_the_columnar_form_of_each_function_agrees(
     name: str, data: st.DataObject, seed: int, bounded: bool
