@@ -7,20 +7,25 @@ its own rows per group; from those before and after it come the old and the new 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, Layout, differing, take
-from penstock.arrangement.spine import SumOverflow
-from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, key_columns, names_of_keys
+from penstock.arrangement.batch import Layout, differing, take
+from penstock.engine.columnar.arranged_slot import (
+    ArrangedSlots,
+    SlotForm,
+    keys_with_sums,
+    names_of_keys,
+    one_key,
+)
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
-from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
+from penstock.engine.columnar.columns import FAILS, WEIGHT
 from penstock.engine.columnar.pre_reduction import GroupedRows, choose_reduction
-from penstock.engine.columnar.stream import Stream, build_stream, decline_marked, empty_stream
+from penstock.engine.columnar.stream import Stream, decline_marked, empty_stream, stream_for
 from penstock.engine.columnar.sum_columns import (
     Numbers,
     parts_of,
@@ -57,13 +62,18 @@ class AggregatePlan:
     def slot(self) -> str:
         return f"{self.node}.groups"
 
+    @property
+    def field_widths(self) -> tuple[int, ...]:
+        """Return of each field of a group how many sums hold it."""
+        return tuple(width for fields in self.widths for width in fields)
+
     @cached_property
     def layout(self) -> Layout:
         types = self.groups.key_types
         names = names_of_keys(len(types))
         keys = dict(zip(names, map(dtype_of, types), strict=True)) if types else {names[0]: pl.Int64()}
         sums, wide = ["rows"], list[tuple[str, ...]]()
-        for at, width in enumerate(width for fields in self.widths for width in fields):
+        for at, width in enumerate(self.field_widths):
             parts = tuple(f"s{at}.{part}" for part in range(width))
             sums += parts
             wide += [parts] * (width > 1)
@@ -83,11 +93,9 @@ class AggregatePlan:
             # A group that no row reaches is not touched.
             frame = frame.head(min(1, int(frame.to_series(-1)[0])))
         count = len(self.groups.keys)
-        columns = [frame[name] for name in names_of_keys(count)] if count else _one_key(frame.height)
-        at = count
-        columns.append(frame.to_series(at))
-        for width in (1, *(width for fields in self.widths for width in fields))[1:]:
-            at += 1
+        columns = [frame[name] for name in names_of_keys(count)] if count else [one_key(frame.height)]
+        columns.append(frame.to_series(count))
+        for at, width in enumerate(self.field_widths, count + 1):
             columns += split(frame.to_series(at), width)
         return pl.DataFrame([c.alias(name) for c, name in zip(columns, self.layout.types, strict=True)])
 
@@ -103,11 +111,6 @@ class AggregatePlan:
             column.cast(type) if column.dtype != type else column
             for column, type in zip(made, types, strict=True)
         ]
-
-
-def _one_key(rows: int) -> list[pl.Series]:
-    """Return the one key of the group of all rows."""
-    return [pl.Series([0] * rows, dtype=pl.Int64)]
 
 
 def plan_aggregate(node: Node, schema: Schema, appends: bool, append: bool) -> AggregatePlan:
@@ -158,7 +161,6 @@ class GroupForm(SlotForm):
         return group
 
     def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
-        keys = key_columns(self, list(entries))
         rows = [
             (
                 group[ROWS],
@@ -170,13 +172,8 @@ class GroupForm(SlotForm):
             )
             for group in entries.values()
         ]
-        try:
-            columns = [pl.Series(list(column), dtype=pl.Int64) for column in zip(*rows, strict=True)]
-        except (OverflowError, TypeError) as error:
-            raise ColumnarDeclined from error
-        columns = columns or [pl.Series([], dtype=pl.Int64)] * len(self.layout.sums)
-        named = zip([*keys, *columns], self.layout.types, strict=True)
-        return pl.DataFrame([column.alias(name) for column, name in named])
+        sums = [[row[at] for row in rows] for at in range(len(self.layout.sums))]
+        return keys_with_sums(self, list(entries), sums)
 
 
 @dataclass(slots=True)
@@ -185,31 +182,18 @@ class ColumnarAggregate:
 
     plan: AggregatePlan
     slots: ArrangedSlots
-    _new: Batch | None = field(default=None, init=False)
 
     def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
         """Return how the answers of the groups change, in the order in which rows first reached them."""
         plan = self.plan
         deltas = plan.deltas(inputs[0])
         spine = self.slots.spine(plan.slot)
-        try:
-            self._new = spine.prepare(deltas)
-        except SumOverflow as error:
-            raise ColumnarDeclined from error
+        self.slots.prepare(plan.slot, deltas)
         keys = plan.layout.keys_of(deltas)
         before = spine.sums(keys)
         after = [old + deltas[name].to_numpy() for old, name in zip(before, plan.layout.sums, strict=True)]
         frame = _changes(plan, keys, before, after)
-        if computed_on:
-            return build_stream(Columns(plan.schema, False, frame))
-        unknown = empty_stream(plan.schema, False)
-        return Stream(plan.schema, False, frame.lazy(), unknown.columns, frame.height)
-
-    def add(self) -> None:
-        """Add a successful tick's sums to the state."""
-        if self._new is not None:
-            self.slots.spine(self.plan.slot).add_batch(self._new)
-        self._new = None
+        return stream_for(plan.schema, False, frame, computed_on=computed_on)
 
 
 def _changes(
@@ -253,5 +237,4 @@ def _without(frame: pl.DataFrame, at: Numbers, places: Numbers) -> tuple[pl.Data
 def group_form(plan: AggregatePlan, answer: Answer) -> GroupForm:
     """Return the form of an aggregate's slot."""
     types = plan.groups.key_types
-    widths = tuple(width for fields in plan.widths for width in fields)
-    return GroupForm(plan.layout, types, len(types) == 1, (), widths, answer)
+    return GroupForm(plan.layout, types, len(types) == 1, (), plan.field_widths, answer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, cast
 
@@ -53,6 +53,17 @@ class SlotForm(ABC):
     @abstractmethod
     def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
         """Return the rows of entries, with all columns of the layout. Raises `ColumnarDeclined`."""
+
+
+@dataclass(frozen=True)
+class CountForm(SlotForm):
+    """Form of a slot of numbers: key -> number of rows, of which there are no other columns."""
+
+    def entry(self, key: Any, found: Sequence[Values]) -> Any:
+        return sum(count for (count,) in found) or None
+
+    def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
+        return keys_with_sums(self, list(entries), [list(entries.values())])
 
 
 class ArrangedSlot:
@@ -149,12 +160,30 @@ class ArrangedSlot:
 def key_columns(form: SlotForm, keys: list[Any]) -> list[pl.Series]:
     """Return the columns of some keys, as the arrangement is probed by them. Raises `ColumnarDeclined`."""
     if not form.keys:
-        return [pl.Series([0] * len(keys), dtype=pl.Int64)]
+        return [one_key(len(keys))]
     parts = [keys] if form.bare else list(zip(*keys, strict=True)) or [()] * len(form.keys)
     try:
         return [to_series(type, list(part)) for type, part in zip(form.keys, parts, strict=True)]
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
         raise ColumnarDeclined from error
+
+
+def keys_with_sums(form: SlotForm, keys: list[Any], sums: Sequence[list[int]]) -> pl.DataFrame:
+    """Return the rows of some keys with their sums, of a layout without other columns.
+
+    Raises `ColumnarDeclined` for a number beyond 64 bits.
+    """
+    try:
+        columns = [pl.Series(values, dtype=pl.Int64) for values in sums]
+    except (OverflowError, TypeError) as error:
+        raise ColumnarDeclined from error
+    named = zip([*key_columns(form, keys), *columns], form.layout.types, strict=True)
+    return pl.DataFrame([column.alias(name) for column, name in named])
+
+
+def one_key(rows: int) -> pl.Series:
+    """Return the key of all rows, where they have no keys."""
+    return pl.Series(np.zeros(rows, np.int64))
 
 
 def names_of_keys(count: int) -> tuple[str, ...]:
@@ -221,6 +250,7 @@ class ArrangedSlots:
     replace: Callable[[str, SlotMapping], None]
     whole: bool = False
     rows_met: int = 0
+    _new: dict[str, Batch] = field(default_factory=dict["str", "Batch"], init=False)
 
     @property
     def least(self) -> int:
@@ -262,6 +292,23 @@ class ArrangedSlots:
         slot = self.slot(name)
         assert isinstance(slot, ArrangedSlot)
         return slot.spine
+
+    def prepare(self, name: str, frame: pl.DataFrame) -> Batch:
+        """Make new rows of a slot into a batch, which has no effect until `add`, or another one is made.
+
+        Raises `ColumnarDeclined` if sums might leave 64 bits.
+        """
+        try:
+            batch = self._new[name] = self.spine(name).prepare(frame)
+        except SumOverflow as error:
+            raise ColumnarDeclined from error
+        return batch
+
+    def add(self) -> None:
+        """Add a successful tick's new rows to the state."""
+        for name, batch in self._new.items():
+            self.spine(name).add_batch(batch)
+        self._new = {}
 
 
 def _size(entry: Any) -> int:

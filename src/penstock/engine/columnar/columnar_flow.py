@@ -228,6 +228,7 @@ class LargeTicks:
             node: frozenset(graph.nodes[node].schema.names) - live[node] for node in graph.sources.values()
         }
         self._unread = {name: unread[node] for name, node in graph.sources.items()}
+        looked_over = _unread(graph, consumers)
         self.parts: list[PartFunction] = []
         self._least = least
         self._runners: list[PartRunner] = []
@@ -246,7 +247,7 @@ class LargeTicks:
                     least=least,
                     always=always,
                     wanted_as_rows=delayed,
-                    unread=_unread(graph, consumers),
+                    unread=looked_over,
                 )
                 self._runners.append(runner)
             self.parts.append((run, part.inputs, part.outputs))

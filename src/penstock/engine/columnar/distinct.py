@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, Layout, select, take
-from penstock.arrangement.spine import SumOverflow
-from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, key_columns
+from penstock.arrangement.batch import Layout, select, take
+from penstock.engine.columnar.arranged_slot import ArrangedSlots, CountForm
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
-from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
+from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns
 from penstock.engine.columnar.pre_reduction import DistinctRows
 from penstock.engine.columnar.stream import Stream, build_stream, decline_marked, with_one_zero
 from penstock.flow.lifetime import Lifetime
@@ -58,30 +57,12 @@ def plan_distinct(node: Node, appends: bool, append: bool) -> DistinctPlan:
     return plan
 
 
-@dataclass(frozen=True)
-class CopiesForm(SlotForm):
-    """Form of a distinct's slot: row -> its copies, or 1 where rows are never retracted."""
-
-    def entry(self, key: Any, found: Sequence[tuple[Any, ...]]) -> Any:
-        return sum(copies for (copies,) in found) or None
-
-    def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
-        columns = key_columns(self, list(entries))
-        try:
-            columns.append(pl.Series(list(entries.values()), dtype=pl.Int64))
-        except (OverflowError, TypeError) as error:
-            raise ColumnarDeclined from error
-        named = zip(columns, self.layout.types, strict=True)
-        return pl.DataFrame([column.alias(name) for column, name in named])
-
-
 @dataclass(slots=True)
 class ColumnarDistinct:
     """Distinct in large ticks, over an arrangement that small ticks read as a slot."""
 
     plan: DistinctPlan
     slots: ArrangedSlots
-    _new: Batch | None = field(default=None, init=False)
 
     def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
         """Return the rows that begin or cease to be there, in the order in which they were first reached."""
@@ -103,23 +84,14 @@ class ColumnarDistinct:
             at = np.flatnonzero(crossed)
             made, added = take(news, at), news
             made.replace_column(made.get_column_index(WEIGHT), pl.Series(WEIGHT, crossed[at]))
-        try:
-            self._new = spine.prepare(added)
-        except SumOverflow as error:
-            raise ColumnarDeclined from error
+        self.slots.prepare(plan.slot, added)
         names = [str(number) for number in range(len(plan.schema.fields))]
         if not plan.output_append:
             names.append(WEIGHT)
         return build_stream(Columns(plan.schema, plan.output_append, select(made, names)))
 
-    def add(self) -> None:
-        """Add a successful tick's rows to the state."""
-        if self._new is not None:
-            self.slots.spine(self.plan.slot).add_batch(self._new)
-        self._new = None
 
-
-def copies_form(plan: DistinctPlan) -> CopiesForm:
-    """Return the form of a distinct's slot."""
+def copies_form(plan: DistinctPlan) -> CountForm:
+    """Return the form of a distinct's slot: row -> its copies, or 1 where rows are never retracted."""
     types = tuple(f.type for f in plan.schema.fields)
-    return CopiesForm(plan.layout, types, plan.append and len(types) == 1, ())
+    return CountForm(plan.layout, types, plan.append and len(types) == 1, ())

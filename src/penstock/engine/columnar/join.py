@@ -7,22 +7,23 @@ Small ticks read and write the same state in rows (`ArrangedSlot`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, take
-from penstock.arrangement.spine import Found, Probe, SumOverflow, together
+from penstock.arrangement.batch import take
+from penstock.arrangement.spine import Found, Probe, together
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm
-from penstock.engine.columnar.columns import FAILS, ColumnarDeclined, Columns, rows_to_columns
+from penstock.engine.columnar.columns import FAILS, ColumnarDeclined, rows_to_columns
 from penstock.engine.columnar.join_plan import JoinPlan
 from penstock.engine.columnar.stream import (
     Stream,
     build_stream,
     decline_weight_overflow,
     empty_stream,
+    stream_for,
 )
 from penstock.engine.steps.joins import SIDES
 
@@ -70,7 +71,6 @@ class ColumnarJoin:
     def __init__(self, plan: JoinPlan, slots: ArrangedSlots) -> None:
         self.plan = plan
         self.slots = slots
-        self._new: list[Batch] = []
 
     def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
         """Return the output caused by new rows on either side.
@@ -80,11 +80,8 @@ class ColumnarJoin:
         plan = self.plan
         news = [plan.add_keys(port, side).collected() for port, side in enumerate(inputs)]
         left, right = spines = list(map(self.slots.spine, self.slots.forms))
-        try:
-            self._new = [spine.prepare(frame) for spine, frame in zip(spines, news, strict=True)]
-        except SumOverflow as error:
-            raise ColumnarDeclined from error
-        totals = [s.bounds[0] + new.bounds[0] for s, new in zip(spines, self._new, strict=True)]
+        new = [self.slots.prepare(name, rows) for name, rows in zip(self.slots.forms, news, strict=True)]
+        totals = [s.bounds[0] + batch.bounds[0] for s, batch in zip(spines, new, strict=True)]
         if totals[0] * totals[1] >= 2**62:
             raise ColumnarDeclined
         pairs: list[pl.DataFrame] = []
@@ -95,15 +92,13 @@ class ColumnarJoin:
         if news[0].height:
             pairs.append(self._pairs(news[0], [probes[1].find(batch) for batch in right.batches], 0))
         if news[1].height:
-            held = (*left.batches, self._new[0])
+            held = (*left.batches, new[0])
             pairs.append(self._pairs(news[1], [probes[0].find(batch) for batch in held], 1))
         frame = pl.concat(pairs) if pairs else empty_stream(plan.pairs, plan.append).frame.collect()
         if not plan.append:
             decline_weight_overflow(frame)
-        if computed_on or plan.operator.residual is not None:
-            return plan.output(build_stream(Columns(plan.pairs, plan.append, frame)))
-        unknown = empty_stream(plan.pairs, plan.append)
-        return plan.output(replace(unknown, frame=frame.lazy(), most=frame.height))
+        computed_on |= plan.operator.residual is not None
+        return plan.output(stream_for(plan.pairs, plan.append, frame, computed_on=computed_on))
 
     def _pairs(self, asking: pl.DataFrame, parts: Sequence[Found], port: int) -> pl.DataFrame:
         """Pair new rows of a side, in their order, with what they found on the other."""
@@ -111,12 +106,6 @@ class ColumnarJoin:
         order = np.argsort(found.asked, kind="stable")
         own, other = take(asking, found.asked[order]), take(found.rows, order)
         return self.plan.pair_rows(own, other) if port == 0 else self.plan.pair_rows(other, own)
-
-    def add(self) -> None:
-        """Add a successful tick's new rows to the state."""
-        for name, batch in zip(self.slots.forms, self._new, strict=True):
-            self.slots.spine(name).add_batch(batch)
-        self._new = []
 
 
 def join_forms(plan: JoinPlan) -> dict[str, SlotForm]:

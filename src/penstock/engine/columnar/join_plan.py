@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Layout, take
+from penstock.arrangement.batch import Layout
 from penstock.engine.columnar.arranged_slot import names_of_keys
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.columns import FAILS, WEIGHT
 from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered_expression import LoweredExpression
-from penstock.engine.columnar.stream import Stream, empty_stream
+from penstock.engine.columnar.stream import Stream, each_copy, empty_stream
 from penstock.engine.retractions_first import pair_schema
-from penstock.expr.check import check
+from penstock.expr.check import TypeAndNullability, check
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import DataType, Schema
 from penstock.expr.widening import is_float
@@ -92,11 +92,17 @@ class JoinPlan:
 
     def nullable_keys(self, port: int) -> list[str]:
         """Return the columns of a side's keys that may be null."""
-        checked = [check(expr, self.schemas[port]) for expr in self.keys[port]]
-        return [name for name, of in zip(self.key_names(port), checked, strict=False) if of.nullable]
+        pairs = zip(self.key_names(port), self._checked[port], strict=False)
+        return [name for name, of in pairs if of.nullable]
 
     def key_types(self, port: int) -> tuple[DataType, ...]:
-        return tuple(check(expr, self.schemas[port]).type for expr in self.keys[port])
+        """Return the types of a side's keys."""
+        return tuple(of.type for of in self._checked[port])
+
+    @cached_property
+    def _checked(self) -> tuple[tuple[TypeAndNullability, ...], ...]:
+        sides = zip(self.keys, self.schemas, strict=True)
+        return tuple(tuple(check(expr, schema) for expr in keys) for keys, schema in sides)
 
     def columns_of_pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
         """Put the columns of two sides side by side."""
@@ -105,15 +111,18 @@ class JoinPlan:
         columns += [right[str(at)].alias(str(width + at)) for at in range(len(self.schemas[1].fields))]
         return pl.DataFrame(columns)
 
+    @cached_property
+    def taken(self) -> tuple[int, ...]:
+        """Places of the output's columns in a pair."""
+        width = len(self.schemas[0].fields)
+        return (*range(width), *(width + at for at in self.operator.kept_right))
+
     def pair_rows(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
         """Put the rows of two sides side by side, with their weights."""
         pairs = self.columns_of_pairs(left, right)
         weights = left[WEIGHT] * right[WEIGHT]
-        if not self.append:
-            return pairs.hstack([weights])
-        if len(weights) and weights.max() != 1:
-            return take(pairs, np.repeat(np.arange(len(weights)), weights.to_numpy()))
-        return pairs
+        weighted = pairs.hstack([weights])
+        return each_copy(weighted) if self.append else weighted
 
     def output(self, pairs: Stream) -> Stream:
         """Convert pairs to output rows."""
@@ -125,12 +134,10 @@ class JoinPlan:
             if pairs.checked:
                 passes = passes.fill_null(False) | pl.col(FAILS)
             pairs = replace(pairs, frame=pairs.frame.filter(passes))
-        width = len(self.schemas[0].fields)
-        taken = [*range(width), *(width + at for at in self.operator.kept_right)]
-        columns = [pl.col(str(at)).alias(str(to)) for to, at in enumerate(taken)]
+        columns = [pl.col(str(at)).alias(str(to)) for to, at in enumerate(self.taken)]
         beside = [*([] if self.append else [WEIGHT]), *([FAILS] if pairs.checked else [])]
         known = tuple(
-            LoweredExpression(pl.col(str(to)), pairs.columns[at].bounds) for to, at in enumerate(taken)
+            LoweredExpression(pl.col(str(to)), pairs.columns[at].bounds) for to, at in enumerate(self.taken)
         )
         frame = pairs.frame.select(*columns, *beside)
         return Stream(self.schema, self.append, frame, known, pairs.most, pairs.checked)

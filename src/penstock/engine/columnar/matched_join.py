@@ -7,18 +7,24 @@ answer changes by what l meets in R', and by the rows of L whose matches begin o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from penstock.arrangement.batch import Batch, Layout, select, take
-from penstock.arrangement.spine import Found, Probe, SumOverflow, together
-from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, key_columns
+from penstock.arrangement.spine import Found, Probe, together
+from penstock.engine.columnar.arranged_slot import ArrangedSlots, CountForm, SlotForm
 from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
 from penstock.engine.columnar.join import JoinSideForm, side_form
-from penstock.engine.columnar.stream import Stream, build_stream, decline_marked, decline_weight_overflow
+from penstock.engine.columnar.stream import (
+    Stream,
+    build_stream,
+    decline_marked,
+    decline_weight_overflow,
+    each_copy,
+)
 from penstock.engine.steps.joins import SIDES
 from penstock.flow.operators.join import How
 
@@ -55,23 +61,6 @@ class MatchedForm(JoinSideForm):
         )
 
 
-@dataclass(frozen=True)
-class CountForm(SlotForm):
-    """Form of a slot of numbers: key -> number of rows."""
-
-    def entry(self, key: Any, found: Sequence[tuple[Any, ...]]) -> Any:
-        return sum(count for (count,) in found) or None
-
-    def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
-        columns = key_columns(self, list(entries))
-        try:
-            columns.append(pl.Series(list(entries.values()), dtype=pl.Int64))
-        except (OverflowError, TypeError) as error:
-            raise ColumnarDeclined from error
-        named = zip(columns, self.layout.types, strict=True)
-        return pl.DataFrame([column.alias(name) for column, name in named])
-
-
 def counts_matches(plan: JoinPlan) -> bool:
     """Return whether the slots of a join have each left row's matches, and not only numbers by key."""
     return plan.operator.how is How.LEFT or plan.operator.residual is not None
@@ -94,7 +83,6 @@ class ColumnarMatchedJoin:
 
     plan: JoinPlan
     slots: ArrangedSlots
-    _new: list[Batch] = field(default_factory=list[Batch], init=False)
 
     def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
         """Return the output caused by new rows on either side. Raises `ColumnarDeclined`."""
@@ -102,25 +90,18 @@ class ColumnarMatchedJoin:
         unkeyed, lefts = self._left_rows(inputs[0])
         rights = plan.add_keys(1, inputs[1]).collected()
         left, right = map(self.slots.spine, self.slots.forms)
-        try:
-            self._new = [left.prepare(lefts), right.prepare(select(rights, right.layout.types))]
-        except SumOverflow as error:
-            raise ColumnarDeclined from error
+        one, other = self.slots.forms
+        self.slots.prepare(one, lefts)
+        new = self.slots.prepare(other, select(rights, right.layout.types))
         parts = [] if unkeyed is None else [self._alone(unkeyed)]
         if rights.height:
-            parts += self._crossings(left.layout, left.batches, right.layout, right.batches)
+            parts += self._crossings(left.layout, left.batches, right.layout, right.batches, new)
         if lefts.height:
-            found = self._found(lefts, right.layout, (*right.batches, self._new[1]))
+            found = self._found(lefts, right.layout, (*right.batches, new))
             parts += self._pairs(lefts, found)
             matched = self._counts(lefts, found) > 0
             parts.append(self._alone(take(lefts, np.flatnonzero(matched == (plan.operator.how is How.SEMI)))))
         return self._output([part for part in parts if part.height])
-
-    def add(self) -> None:
-        """Add a successful tick's new rows to the state."""
-        for name, batch in zip(self.slots.forms, self._new, strict=True):
-            self.slots.spine(name).add_batch(batch)
-        self._new = []
 
     def _left_rows(self, stream: Stream) -> tuple[pl.DataFrame | None, pl.DataFrame]:
         """Return the left rows without a key, if any is to be answered, and those with one."""
@@ -135,10 +116,9 @@ class ColumnarMatchedJoin:
         return take(rows, np.flatnonzero(null)), take(rows, np.flatnonzero(~null))
 
     def _crossings(
-        self, left: Layout, lefts: Sequence[Batch], right: Layout, rights: Sequence[Batch]
+        self, left: Layout, lefts: Sequence[Batch], right: Layout, rights: Sequence[Batch], new: Batch
     ) -> list[pl.DataFrame]:
         """Return what new right rows change for the left rows that were there before."""
-        (new,) = self._new[1:]
         keys = select(new.frame, right.keys).unique(maintain_order=True)
         probe = Probe.of(left, keys.get_columns())
         rows = together(left, [probe.find(batch) for batch in lefts]).rows
@@ -190,9 +170,7 @@ class ColumnarMatchedJoin:
             return []
         own = take(lefts, found.asked)
         columns = plan.columns_of_pairs(own, found.rows)
-        width = len(plan.schemas[0].fields)
-        taken = [*range(width), *(width + at for at in plan.operator.kept_right)]
-        named = [columns[str(at)].alias(str(to)) for to, at in enumerate(taken)]
+        named = [columns[str(at)].alias(str(to)) for to, at in enumerate(plan.taken)]
         bounds = [float(np.abs(each[WEIGHT].to_numpy().astype(float)).max()) for each in (own, found.rows)]
         if bounds[0] * bounds[1] >= 2**62:
             raise ColumnarDeclined
@@ -214,8 +192,5 @@ class ColumnarMatchedJoin:
         whole = pl.concat(parts) if parts else self._alone(pl.DataFrame(schema=plan.layout(0).types))
         decline_weight_overflow(whole)
         if plan.append:
-            copies = whole[WEIGHT].to_numpy()
-            whole = whole.drop(WEIGHT)
-            if len(copies) and int(copies.max()) > 1:
-                whole = take(whole, np.repeat(np.arange(len(copies)), copies))
+            whole = each_copy(whole)
         return build_stream(Columns(plan.schema, plan.append, whole))

@@ -41,16 +41,12 @@ class ArrangedOperator(Protocol):
         ...
 
     def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
-        """Return the output caused by new rows, which stay without effect until `add`.
+        """Return the output caused by new rows, which stay without effect until the slots add them.
 
         computed_on: whether later expressions need the bounds of integers.
 
         Raises `ColumnarDeclined`.
         """
-        ...
-
-    def add(self) -> None:
-        """Add a successful tick's new rows to the state."""
         ...
 
 
@@ -109,7 +105,7 @@ class PartRunner:
             return self._function(*[as_rows(given) for given in inputs])
         # From here on nothing is declined: state changes, and users' functions are called.
         for operator in self.arranged.values():
-            operator.add()
+            operator.slots.add()
         part = self._shape.part
         outputs = [n for n in part.outputs if n in self._shape.rest]
         leaving = {**made.leaving, **dict(zip(outputs, self._rest(*made.feeds), strict=True))}

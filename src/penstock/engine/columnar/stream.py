@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import Any
 
+import numpy as np
 import polars as pl
 
+from penstock.arrangement.batch import take
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, columns_with_bounds
 from penstock.engine.columnar.expressions import columns_without_bounds, lower_expression, reads_columns
@@ -100,6 +102,16 @@ def decline_weight_overflow(frame: pl.DataFrame) -> None:
         raise ColumnarDeclined
 
 
+def stream_for(schema: Schema, append: bool, frame: pl.DataFrame, *, computed_on: bool) -> Stream:
+    """Build a stream from computed rows. Raises `ColumnarDeclined` like `build_stream`.
+
+    computed_on: whether later expressions need the bounds of integers, which take a look at all of them.
+    """
+    if computed_on:
+        return build_stream(Columns(schema, append, frame))
+    return replace(empty_stream(schema, append), frame=frame.lazy(), most=frame.height)
+
+
 def build_stream(columns: Columns) -> Stream:
     """Build a stream from the given rows. Raises `ColumnarDeclined` if their weights are too large to sum."""
     if not columns.append:
@@ -176,6 +188,15 @@ def _union(operator: Union, schema: Schema, append: bool, inputs: Sequence[Strea
 def _sink(operator: Sink, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
     (stream,) = inputs
     return stream if append else sum_weights(stream)
+
+
+def each_copy(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows as often as their weights say, without these. None is negative."""
+    copies = rows[WEIGHT].to_numpy()
+    rows = rows.drop(WEIGHT)
+    if (copies == 1).all():
+        return rows
+    return take(rows, np.repeat(np.arange(len(copies)), copies))
 
 
 def with_one_zero(stream: Stream) -> Stream:

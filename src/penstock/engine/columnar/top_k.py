@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, Layout, Order, batch_of, select, take
+from penstock.arrangement.batch import Batch, Layout, Order, batch_of, select
 from penstock.arrangement.first_rows import first_rows
-from penstock.arrangement.spine import SumOverflow
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, names_of_keys
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
-from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, rows_to_columns
+from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, rows_to_columns
 from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered_expression import replace_negative_zero
-from penstock.engine.columnar.stream import Stream, build_stream, empty_stream, with_one_zero
+from penstock.engine.columnar.stream import Stream, build_stream, each_copy, empty_stream, with_one_zero
 from penstock.expr.check import check
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.top_k import TopK
@@ -139,27 +138,23 @@ class ColumnarTopK:
 
     plan: TopPlan
     slots: ArrangedSlots
-    _new: Batch | None = field(default=None, init=False)
 
     def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
         """Return how the first rows of the groups change, group by group."""
         plan, layout = self.plan, self.plan.layout
         spine = self.slots.spine(plan.slot)
         given = select(plan.keyed(with_one_zero(inputs[0])).collected(), layout.types)
-        try:
-            new = spine.prepare(given)
-        except SumOverflow as error:
-            raise ColumnarDeclined from error
+        new = self.slots.prepare(plan.slot, given)
         keys = select(given, layout.keys).unique(maintain_order=True).get_columns()
         before = self._first(spine.batches, keys)
         held = (batch_of(layout, before.drop(_ASKED)),) if plan.append else spine.batches
         after = self._first((*held, new), keys)
         changes = _differences(layout, before, after)
-        self._new = spine.prepare(changes) if plan.append else new
+        if plan.append:
+            self.slots.prepare(plan.slot, changes)
         rows = changes.select(*(str(at) for at in range(len(plan.schema.fields))), WEIGHT)
         if plan.output_append:
-            copies = rows[WEIGHT].to_numpy()
-            rows = take(rows.drop(WEIGHT), np.repeat(np.arange(len(copies)), copies))
+            rows = each_copy(rows)
         return build_stream(Columns(plan.schema, plan.output_append, rows))
 
     def _first(self, batches: Sequence[Batch], keys: Sequence[pl.Series]) -> pl.DataFrame:
@@ -172,12 +167,6 @@ class ColumnarTopK:
         before -= np.repeat(before[starts], np.diff(starts, append=len(asked)))
         clipped = pl.Series(WEIGHT, np.minimum(copies, count - before))
         return rows.with_columns(clipped, pl.Series(_ASKED, asked))
-
-    def add(self) -> None:
-        """Add a successful tick's rows to the state."""
-        if self._new is not None:
-            self.slots.spine(self.plan.slot).add_batch(self._new)
-        self._new = None
 
 
 _ASKED = "#"
