@@ -9,13 +9,14 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from penstock.expr.code_runtime import EPOCH
 from penstock.expr.functions.intervals import writer_of
 from penstock.expr.json_reader import JsonReader, Token
 from penstock.expr.text_casts import of_bool, of_float, of_float32
+from penstock.expr.time_texts import iso_of
 from penstock.expr.types import (
     INTEGERS,
     BoolType,
@@ -194,10 +195,6 @@ def _map_writer(name: _ToText, each: _ToText) -> _ToText:
     return write
 
 
-def _timestamp(value: datetime) -> str:
-    return f'"{value.replace(tzinfo=None).isoformat(timespec="milliseconds")}Z"'
-
-
 _INTEGER_TEXTS: dict[type[DataType], _ToText] = {type(each): str for each in INTEGERS}
 _WRITERS: dict[type[DataType], _ToText] = {
     BoolType: of_bool,
@@ -209,8 +206,8 @@ _WRITERS: dict[type[DataType], _ToText] = {
     Float32Type: lambda value: float_text(value, of_float32),
     **_INTEGER_TEXTS,
     StrType: quoted,
-    TimestampNtzType: lambda value: f'"{value.isoformat(timespec="milliseconds")}"',
-    TimestampType: _timestamp,
+    TimestampNtzType: lambda value: f'"{iso_of(value)}"',
+    TimestampType: lambda value: f'"{iso_of(value)}Z"',
 }
 # Spark writes the numbers that dates, timestamps and intervals are inside.
 _NAMES: dict[type[DataType], _ToText] = {

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import NAN, float32, float32_of_exact, raise_overflow
 from penstock.expr.decimal_arithmetic import DecimalSpec, round_to_scale
+from penstock.expr.time_texts import day_of, of_timestamp, second_of
 from penstock.expr.time_zones import to_utc, zone_of
 
 _JAVA_BLANK = "".join(map(chr, range(33)))
@@ -224,13 +225,6 @@ def _scientific(value: float) -> str:
     return f"{value:.17e}"
 
 
-def of_timestamp(value: datetime) -> str:
-    """Format as year-month-day hour:minute:second in UTC, with the shortest fraction."""
-    # Twice as fast as dropping the zone and formatting the whole value.
-    shown = f"{value.date().isoformat()} {value.time().isoformat()}"
-    return shown.rstrip("0") if value.microsecond else shown
-
-
 def of_bytes(value: bytes) -> str:
     """Decode UTF-8 bytes."""
     try:
@@ -249,6 +243,8 @@ NAMES: dict[str, Any] = {
     "x_str_of_bool": of_bool,
     "x_str_of_float": of_float,
     "x_str_of_timestamp": of_timestamp,
+    "x_day_of_timestamp": day_of,
+    "x_second_of_timestamp": second_of,
     "x_f32_of_str": to_float32,
     "x_str_of_f32": of_float32,
     "x_str_of_bytes": of_bytes,

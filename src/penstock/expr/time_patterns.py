@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta
 from enum import Enum
 from functools import lru_cache
@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from penstock.errors import EvaluationError
 from penstock.expr.code_runtime import raise_overflow
+from penstock.expr.time_texts import Remembered
 
 MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July", "August", "September"),
@@ -35,6 +36,7 @@ class _Field:
     syntax: what is read, as a regular expression with one group; empty if Spark reads none.
     target: the part of a time that is read, and `read` its value, None if it is none.
     digits: whether it is a number; `fixed`: one whose width may end a longer number before it.
+    unit: what its text depends on; None: on the whole time.
     """
 
     format: Format
@@ -43,6 +45,14 @@ class _Field:
     read: Callable[[str], int | None] = int
     digits: bool = False
     fixed: bool = False
+    unit: _Unit | None = None
+
+
+class _Unit(Enum):
+    """Part of a time that tells a field's text."""
+
+    DAY = "yMLdDEQq"
+    SECOND = "HhKkmsa"
 
 
 def _number(target: str, width: int, value: Callable[[datetime], int], most: int = 0) -> _Field:
@@ -164,14 +174,10 @@ class TimePattern:
     text: str
     parts: tuple[str | _Field | _Bracket, ...]
     syntax: re.Pattern[str] | None
+    formats: tuple[Format, ...] = ()
 
     def format(self, moment: datetime) -> str:
-        shown = (
-            part if isinstance(part, str) else part.format(moment)
-            for part in self.parts
-            if not isinstance(part, _Bracket)
-        )
-        return "".join(shown)
+        return "".join([format(moment) for format in self.formats])
 
     def parse(self, text: str) -> datetime | None:
         """Return the time that a text tells, what it leaves out being that of 1970; None if it tells none.
@@ -297,7 +303,9 @@ def _field(pattern: str, letter: str, count: int) -> _Field:
     if letter == "S" and count <= _MAX_FRACTION:
         return _fraction(count)
     found = _LETTERS.get(_SAME.get(letter, letter) * count)
-    return _refuse(pattern, letter * count) if found is None else found
+    if found is None:
+        _refuse(pattern, letter * count)
+    return replace(found, unit=next(unit for unit in _Unit if letter in unit.value))
 
 
 def _quoted(pattern: str, at: int) -> tuple[str, int]:
@@ -318,7 +326,36 @@ def _quoted(pattern: str, at: int) -> tuple[str, int]:
 @lru_cache(maxsize=256)
 def format_pattern(pattern: str) -> TimePattern:
     """Read a pattern that formats times. Raises `EvaluationError`."""
-    return TimePattern(pattern, tuple(_parts(pattern)), None)
+    parts = tuple(_parts(pattern))
+    fields = [part for part in parts if not isinstance(part, _Bracket)]
+    return TimePattern(pattern, parts, None, tuple(_formats(fields)))
+
+
+def _formats(parts: list[str | _Field]) -> Iterator[Format]:
+    """Yield what formats the parts, together those in succession that depend on the same unit of a time."""
+    while parts:
+        unit = next((part.unit for part in parts if isinstance(part, _Field)), None)
+        count = next(
+            (at for at, part in enumerate(parts) if isinstance(part, _Field) and part.unit is not unit),
+            len(parts),
+        )
+        together, parts = parts[:count], parts[count:]
+        yield _format_of(unit, together)
+
+
+def _format_of(unit: _Unit | None, parts: list[str | _Field]) -> Format:
+    def whole(moment: datetime) -> str:
+        return "".join([part if isinstance(part, str) else part.format(moment) for part in parts])
+
+    match unit:
+        case _Unit.DAY:
+            days = Remembered[int](lambda ordinal: whole(datetime.fromordinal(ordinal)))
+            return lambda moment: days[moment.toordinal()]
+        case _Unit.SECOND:
+            seconds = Remembered[int](lambda second: whole(datetime.min + timedelta(seconds=second)))
+            return lambda moment: seconds[(moment.hour * 60 + moment.minute) * 60 + moment.second]
+        case None:
+            return whole
 
 
 @lru_cache(maxsize=256)

@@ -10,6 +10,7 @@ from typing import Any
 from penstock.expr.function_bases import Emitter, StrictFunction
 from penstock.expr.functions.intervals import writer_of
 from penstock.expr.text_casts import of_float, of_float32
+from penstock.expr.time_texts import iso_of
 from penstock.expr.types import (
     STR,
     BoolType,
@@ -101,7 +102,7 @@ def _timestamp(type: TimestampType | TimestampNtzType, first: bool) -> Writer:
     zone = "Z" if isinstance(type, TimestampType) else ""
 
     def write(value: datetime) -> str:
-        return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + zone
+        return iso_of(value) + zone
 
     return write
 

@@ -109,8 +109,16 @@ def _substring(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> s
     text, start, length = operands
     _, at, count = _constants(call)
     if at is not None and count is not None and at > 0 and count >= 0:
-        return f"{text}[{at - 1}:{at - 1 + count}]"
+        return f"{_text_up_to(at - 1 + count, text)}[{at - 1}:{at - 1 + count}]"
     return f"x_substring({text}, {start}, {length})"
+
+
+def _text_up_to(end: int, text: str) -> str:
+    """Return the source of a text of which the part up to `end` is used. Of a time, no more is made."""
+    made = re.fullmatch(r"x_str_of_timestamp(\(\w+\))", text)
+    if made is None or end > len("yyyy-MM-dd HH:mm:ss"):
+        return text
+    return f"x_day_of_timestamp{made[1]}" if end <= len("yyyy-MM-dd") else f"x_second_of_timestamp{made[1]}"
 
 
 def substring(text: Any, start: int, length: int) -> Any:
