@@ -28,6 +28,7 @@ from penstock.spark.placing.stages import Exchange, Stage, StagePlan, cut_stages
 from penstock.spark.refusals import check_runs_on_spark
 from penstock.spark.ticks.columnar_stage import ColumnarStage
 from penstock.spark.ticks.task_output import bucket_route
+from penstock.spark.ticks.ticker import ROWS_OF_ONE_TASK
 
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph, Node
@@ -105,7 +106,10 @@ class _Explanation:
             (len(self.plan.exchanges), "exchange"),
             (self.plan.shards, "shard"),
         )
-        return "On Spark, tick by tick: " + ", ".join(f"{n} {word}{'s' * (n != 1)}" for n, word in counts)
+        cut = ", ".join(f"{n} {word}{'s' * (n != 1)}" for n, word in counts)
+        few = f"{ROWS_OF_ONE_TASK:,}"
+        way = f"a tick of up to {few} rows in one task, if tasks share a machine; else stage by stage"
+        return f"On Spark, tick by tick: {cut}\n  {way}"
 
     def stages(self) -> Iterator[str]:
         for stage in self.plan.stages:

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,18 +22,19 @@ from penstock.spark.checkpoints.resume import Loops, SparkResumeBinding
 from penstock.spark.local.session_properties import is_local, tasks_at_a_time
 from penstock.spark.placing.combining import insert_partial_operators
 from penstock.spark.placing.stages import cut_stages
-from penstock.spark.sources.opening import frame_of_locations, placeholder_row
+from penstock.spark.sources.arrivals import Found
+from penstock.spark.sources.tick_input import Located, TickInput
 from penstock.spark.ticks.deaths import told_deaths
 from penstock.spark.ticks.driver_sinks import open_outlets
 from penstock.spark.ticks.intake import SpooledTimes
 from penstock.spark.ticks.plan import Compiled, Input, Output, Plan, compiled
 from penstock.spark.ticks.task_output import task_target
-from penstock.spark.ticks.ticker import ROWS_OF_ONE_TASK, Ticker
+from penstock.spark.ticks.ticker import Ticker
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.codec import value_encoder
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from penstock.flow.flow import Flow
 
@@ -116,16 +118,15 @@ class DrivenFlow:
         spark = self._spark()
         with told_deaths(spark, lambda: self.last_tick):
             self._ticker.local = is_local(spark)
-            paths: list[tuple[int, str, int]] = []
+            self._ticker.tasks = tasks_at_a_time(spark)
+            located: list[Located] = []
             count = 0
             for number, (tag, rows, content) in enumerate(self._files(given)):
                 path = spool / str(number)
                 path.write_bytes(content)
-                paths.append((tag, str(path), number))
+                located.append((tag, Found(str(path), len(content), partial(int, rows)), number))
                 count += rows
-            one_task = self._ticker.local and count <= ROWS_OF_ONE_TASK
-            self._ticker.ways = "one task" if one_task else "stages"
-            self._ticker.run(_frame(spark, paths), positions, times=tuple(times))
+            self._ticker.run(spark, TickInput(located), positions, times=tuple(times))
         shutil.rmtree(spool, ignore_errors=True)
         return count
 
@@ -172,7 +173,3 @@ class DrivenFlow:
                 yield self._tags[name], counts.pop(name), self._encode(waiting.pop(name))
         for name, pieces in waiting.items():
             yield self._tags[name], counts[name], self._encode(pieces)
-
-
-def _frame(spark: SparkSession, paths: list[tuple[int, str, int]]) -> DataFrame:
-    return frame_of_locations(spark, paths) if paths else placeholder_row(spark, {})

@@ -109,7 +109,8 @@ def run(
                 `prometheus_client.CollectorRegistry` that is served elsewhere; or a `pathlib.Path` of a file
                 to write at the end.
     way:        how a tick runs: in "one task", in "stages" with shuffles between them, or "auto", which
-                decides by the number of rows in the previous tick. The results are the same.
+                decides by the number of rows that the tick will have, as far as it is known before it runs.
+                The results are the same.
     loops:      where a loop runs: on "one shard" (the default), which must hold all its rows, or partitioned
                 by key in "rounds" on all shards, which requires rows that are never retracted. Fixed for the
                 life of a checkpoint. A batch decides by `loop_rows`.
@@ -270,7 +271,7 @@ class _Run:
             self._graph, sinks, self._folder, checkpoint.tick, self._durable, self._closing, self._append,
             keep_ticks,
         )  # fmt: skip
-        ticker = Ticker(ready, checkpoint, outlets, letters, way, is_local(self._spark), on_tick)
+        ticker = Ticker(ready, checkpoint, outlets, letters, way, is_local(self._spark), on_tick, default)
         ticker.meter = CostMeter(self._spark, self._exchange_names(plan.stages))
         query = Query(self._spark, ticker, opened, positions, read, follow=follow, end=end, named=named)
         return ticker, query

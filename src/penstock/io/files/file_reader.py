@@ -72,6 +72,13 @@ class FileFormat(ABC):
     def parts(self, path: Path, size: int) -> list[Part]:
         """Divide a file into parts of about `size` bytes, each of which `blocks` can read by itself."""
 
+    def count(self, path: Path, part: Part = WHOLE) -> int | None:
+        """Return the number of records in a part of a file, or None if only reading it would tell.
+
+        Raises like `blocks`.
+        """
+        return None
+
     def worth_columns(self, lines: bytes) -> bool:
         """Check whether pyarrow parses lines faster. It need not be installed."""
         self._bytes_read += len(lines)

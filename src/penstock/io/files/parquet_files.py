@@ -42,6 +42,11 @@ class ParquetFormat(FileFormat):
 
         return parts(path, size)
 
+    def count(self, path: Path, part: Part = WHOLE) -> int | None:
+        from penstock.io.files.parquet_rows import count
+
+        return count(path, part)
+
 
 @open_format.register
 def _(source: ParquetFiles, feed: Feed) -> FileFormat:

@@ -112,6 +112,16 @@ def parts(path: Path, size: int) -> list[Part]:
     return parts_from(starts)
 
 
+def count(path: Path, part: Part = WHOLE) -> int | None:
+    """Read the number of rows from a file's footer. Implements `FileFormat.count`."""
+    try:
+        metadata = pq.read_metadata(path)
+    except pa.ArrowException:
+        return None
+    groups = range(metadata.num_row_groups)[part.start : part.stop]
+    return sum(metadata.row_group(group).num_rows for group in groups)
+
+
 def whole_table(batch: pa.RecordBatch, fields: list[Field]) -> pa.Table | None:
     """Build a table of some fields from a batch, or return None if a value may not be as declared.
 

@@ -42,6 +42,7 @@ from penstock.spark.local.session_properties import is_local
 from penstock.spark.lowering.types import spark_schema
 from penstock.spark.placing.round_plan import LOOP_ROWS
 from penstock.spark.sources.opening import Frame, Opening, open_on_spark, sends_rows, source_frame
+from penstock.spark.sources.tick_input import frame_of_locations
 from penstock.spark.ticks.driver_sinks import DriverSink, open_outlets
 from penstock.spark.ticks.errors import Task, told, told_errors
 from penstock.spark.ticks.intake import Taken, read_inputs
@@ -157,9 +158,9 @@ class _Run:
             frame = frame if isinstance(source, Frame) else self.kept(frame)
             return ReadSource(frame, frame.count(), ())
         opened = open_on_spark(source, opening)
-        assert opened.frame is not None, "a bounded source is a frame"
         schema = _as_read(opened.input)
-        found = self.kept(opened.frame.mapInArrow(_reading(opened.input, schema), _read_type(schema)))
+        located = frame_of_locations(self._spark, opened.located)
+        found = self.kept(located.mapInArrow(_reading(opened.input, schema), _read_type(schema)))
         unread = found.filter(exact_column("bad").isNotNull()).select("bad").toArrow()
         reports = [pickle.loads(report) for report in unread.column("bad").to_pylist()]
         WideningLog().warn(each for each in reports if isinstance(each, Widened))

@@ -13,6 +13,8 @@ import uuid
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, MutableMapping, Sized
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -36,6 +38,20 @@ if TYPE_CHECKING:
 Rows = list[tuple[Any, ...]]
 Positions = MutableMapping[Any, Any]
 _BATCHES = "batches"
+_INFLATION = 6
+"""Bytes of text to a byte of a compressed file, roughly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A location with input of a source, and its size as far as the driver can tell before it is read.
+
+    size: in bytes. count: returns the number of rows, or None if only reading would tell.
+    """
+
+    location: str
+    size: int = 0
+    count: Callable[[], int | None] = lambda: None
 
 
 class Arrivals(ABC):
@@ -53,10 +69,10 @@ class Arrivals(ABC):
         """Find what has come since. Raises `UnreadableSource` and `InputChanged`."""
 
     @abstractmethod
-    def take(self) -> list[str]:
-        """Return the locations of the next tick's input, in order, and record them as read."""
+    def take(self) -> list[Found]:
+        """Return the next tick's input, in order, and record it as read."""
 
-    def take_all(self) -> list[str]:
+    def take_all(self) -> list[Found]:
         """Take the input of a bounded source."""
         return [*chain.from_iterable(iter(self.take, []))]
 
@@ -69,7 +85,7 @@ class Arrivals(ABC):
 class FileArrivals(Arrivals):
     """Files in the order of their names, at most `per_tick` in a tick.
 
-    divide: divides a file into parts that several tasks read.
+    divide: divides a file into parts that several tasks read. count: the rows of a part, if they are known.
     """
 
     def __init__(
@@ -78,10 +94,12 @@ class FileArrivals(Arrivals):
         positions: Positions,
         per_tick: int | None,
         divide: Callable[[UnreadFile], list[Part]],
+        count: Callable[[UnreadFile, Part], int | None],
         *,
         may_be_none: bool,
     ) -> None:
         self._divide = divide
+        self._count = count
         self._files = UnreadFiles(listing, positions)
         self._positions = positions
         self._per_tick = per_tick
@@ -97,12 +115,17 @@ class FileArrivals(Arrivals):
             self._waiting.extend(found)
             self.newest = time.time()
 
-    def take(self) -> list[str]:
+    def take(self) -> list[Found]:
         taken = [self._waiting.popleft().now() for _ in islice(range(len(self._waiting)), self._per_tick)]
         for file in taken:
             self._positions[file.name] = file.position(DONE)
             self._files.finished(file)
-        return [location_of(file.absolute, part) for file in taken for part in self._divide(file)]
+        return [found for file in taken for found in self._parts(file)]
+
+    def _parts(self, file: UnreadFile) -> list[Found]:
+        parts = self._divide(file)
+        size = file.size * (_INFLATION if file.name.endswith(".gz") else 1) // len(parts)
+        return [Found(location_of(file.absolute, x), size, partial(self._count, file, x)) for x in parts]
 
     @property
     def waiting(self) -> int:
@@ -154,15 +177,15 @@ class BatchArrivals(Arrivals):
     def look(self) -> None:
         return
 
-    def take(self) -> list[str]:
+    def take(self) -> list[Found]:
         batch = next(self._batches, None)
         if batch is None:
             return []
-        path = write_batch(self._folder, self._taken, self._convert(list(batch)))
+        found = write_batch(self._folder, self._taken, self._convert(list(batch)))
         self._taken += 1
         self._positions[_BATCHES] = self._taken
         self.newest = time.time()
-        return [path]
+        return [found]
 
     @property
     def waiting(self) -> int | None:
@@ -187,7 +210,7 @@ class TimeArrivals(Arrivals):
     def look(self) -> None:
         return
 
-    def take(self) -> list[str]:
+    def take(self) -> list[Found]:
         if self._asked and not self._follow:
             return []
         time = self._clock.take(self._positions, begins=not self._asked)
@@ -202,12 +225,13 @@ class TimeArrivals(Arrivals):
         return None
 
 
-def write_batch(folder: Path, number: int, rows: Rows) -> str:
-    """Write internal rows to a file for tasks to read; return its path."""
+def write_batch(folder: Path, number: int, rows: Rows) -> Found:
+    """Write internal rows to a file for tasks to read."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / str(number)
-    path.write_bytes(value_encoder()(rows))
-    return str(path)
+    path, content = folder / str(number), value_encoder()(rows)
+    path.write_bytes(content)
+    count = len(rows)
+    return Found(str(path), len(content), lambda: count)
 
 
 def read_batch(path: Path) -> Rows:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.io.delta import DeltaRows, check_delta
 from penstock.io.source import Feed
-from penstock.spark.sources.arrivals import Arrivals, Positions
+from penstock.spark.sources.arrivals import Arrivals, Found, Positions
 from penstock.spark.sources.opening import OpenedSource, Opening, open_arrivals, open_on_spark
 from penstock.spark.ticks.intake import Rows, Taken, read_file
 from penstock.spark.ticks.plan import Input
@@ -42,7 +42,7 @@ class VersionArrivals(Arrivals):
         if newest != self._newest:
             self._newest, self.newest = newest, time.time()
 
-    def take(self) -> list[str]:
+    def take(self) -> list[Found]:
         found: list[str] = []
         last: int | None = self._positions.get(VERSION)
         while self._per_tick is None or len(found) < self._per_tick:
@@ -56,9 +56,9 @@ class VersionArrivals(Arrivals):
                 break
         if found:
             self._positions[VERSION] = last
-        return found
+        return [*map(Found, found)]
 
-    def take_all(self) -> list[str]:
+    def take_all(self) -> list[Found]:
         # A bounded source is one version.
         return self.take()
 

@@ -32,10 +32,10 @@ from penstock.spark.sources.arrivals import (
     BatchArrivals,
     FileArrivals,
     TimeArrivals,
-    encoded_location,
 )
 from penstock.spark.sources.names import spark_name
-from penstock.spark.ticks.intake import ENDED, NOTHING, Spooled
+from penstock.spark.sources.tick_input import Located
+from penstock.spark.ticks.intake import Spooled
 from penstock.spark.ticks.plan import Input
 
 if TYPE_CHECKING:
@@ -70,13 +70,15 @@ class Frame(Source):
 class OpenedSource:
     """An opened source of a run.
 
-    frame:    its rows, or locations that are all read in the first tick; None with arrivals.
+    frame:    its rows, of a source that Spark reads.
+    located:  what the driver has found of a source that is read whole.
     static:   all of it comes with the first tick, or the first one of every run.
     arrivals: what the driver finds for one tick after another.
     """
 
     input: Input
     frame: DataFrame | None = None
+    located: tuple[Located, ...] = ()
     static: bool = False
     every_run: bool = False
     arrivals: Arrivals | None = None
@@ -188,19 +190,24 @@ def _(source: ChangeData, opening: Opening) -> OpenedSource:
 def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> OpenedSource:
     listing = Listing(opening.name, os.path.abspath(files.path), opening.skip)
     bounded = opening.operator.bounded
+    divide, count = _division(reading, opening)
     found = FileArrivals(
         listing,
         opening.positions,
         None if bounded else files.files_per_tick,
-        _division(reading, opening),
+        divide,
+        count,
         may_be_none=opening.resumed or (opening.follow and not bounded),
     )
     return open_arrivals(opening, reading, found)
 
 
-def _division(reading: Files | ChangeData, opening: Opening) -> Callable[[UnreadFile], list[Part]]:
+def _division(
+    reading: Files | ChangeData, opening: Opening
+) -> tuple[Callable[[UnreadFile], list[Part]], Callable[[UnreadFile, Part], int | None]]:
+    """Return what divides a file into parts, and what counts the rows of a part."""
     if not isinstance(reading, Files):
-        return lambda file: [WHOLE]
+        return lambda file: [WHOLE], lambda file, part: None
     file_format = open_format(reading, Feed(opening.name, opening.operator.schema, append=opening.append))
 
     def parts(file: UnreadFile) -> list[Part]:
@@ -210,7 +217,7 @@ def _division(reading: Files | ChangeData, opening: Opening) -> Callable[[Unread
                 return file_format.parts(Path(file.path), _PART)
         return [WHOLE]
 
-    return parts
+    return parts, lambda file, part: file_format.count(Path(file.path), part)
 
 
 def open_arrivals(opening: Opening, reading: Any, arrivals: Arrivals) -> OpenedSource:
@@ -219,8 +226,9 @@ def open_arrivals(opening: Opening, reading: Any, arrivals: Arrivals) -> OpenedS
     reading: how tasks read a location.
     """
     if opening.operator.bounded:
-        first = [] if opening.read else arrivals.take_all()
-        return OpenedSource(opening.input(reading), static_locations(opening, first), static=True)
+        found = [] if opening.read else arrivals.take_all()
+        located = tuple((opening.tag, at, place) for place, at in enumerate(found))
+        return OpenedSource(opening.input(reading), located=located, static=True)
     return OpenedSource(opening.input(reading), arrivals=arrivals)
 
 
@@ -314,17 +322,6 @@ def _never_null(column: Any, source: str, name: str) -> Any:
     return f.when(column.isNull(), f.raise_error(f.lit(message))).otherwise(column)
 
 
-def static_locations(opening: Opening, locations: list[str]) -> DataFrame:
-    """Return a frame of locations that are all read in the first tick."""
-    return frame_of_locations(opening.spark, [(opening.tag, at, n) for n, at in enumerate(locations)])
-
-
-def frame_of_locations(spark: SparkSession, locations: list[tuple[int, str, int]]) -> DataFrame:
-    """Return a frame of the locations that a tick reads: the source's tag, the location, its place."""
-    texts = [(tag, encoded_location(location), place) for tag, location, place in locations]
-    return spark.createDataFrame(texts, "tag int, path string, place long")
-
-
 # --- the union ----------------------------------------------------------------------------
 
 
@@ -350,24 +347,4 @@ def union_of(frames: Iterable[DataFrame], shape: Shape) -> DataFrame | None:
         filled = frame.withColumns(missing) if missing else frame
         same = filled.select("tag", "path", "place", *shape)
         whole = same if whole is None else whole.union(same)
-    return whole
-
-
-def placeholder_row(spark: SparkSession, shape: Shape) -> DataFrame:
-    """Return a row with nothing to read, which still starts a task."""
-    return _marker_row(spark, shape, NOTHING, None)
-
-
-def end_of_sources(spark: SparkSession, shape: Shape, operator: str) -> DataFrame:
-    """Return a row that notifies an operator, by name, that its sources have ended."""
-    return _marker_row(spark, shape, ENDED, operator)
-
-
-def _marker_row(spark: SparkSession, shape: Shape, tag: int, path: str | None) -> DataFrame:
-    from pyspark.sql import functions as f
-
-    none = f.lit(None).cast("long").alias("place")
-    row = spark.range(1).select(f.lit(tag).alias("tag"), f.lit(path).cast("string").alias("path"), none)
-    whole = union_of([row], shape)
-    assert whole is not None
     return whole

@@ -14,7 +14,7 @@ hands out its partitions.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from pathlib import Path
@@ -35,12 +35,16 @@ from penstock.spark.ticks.plan import Input
 from penstock.state.codec import decode
 
 _compute: Any = pc
-NOTHING, ENDED = -1, -2
+ENDED = -2
 _BATCHES_OF_A_PARTITION = 1 << 23
 _ROWS_GATHERED = 200_000
 """Number of rows of a source that are enough to be run together."""
 
 Rows: TypeAlias = list[tuple[Any, ...]]
+Tagged: TypeAlias = tuple[int, str | None, int | None]
+"""Row of the tagged union without a row of a DataFrame: tag, path, place."""
+
+_TAGGED = pa.schema([("tag", pa.int32()), ("path", pa.string()), ("place", pa.int64())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,12 @@ class Piece:
     name: str
     place: int
     rows: Rows | pa.Table
+
+
+def tagged_batch(rows: Sequence[Tagged]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True) if rows else ((), (), ())
+    arrays = [pa.array(list(column), f.type) for column, f in zip(columns, _TAGGED, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_TAGGED)
 
 
 def read_inputs(

@@ -20,12 +20,10 @@ from penstock.spark.sources.arrivals import SourcePositions
 from penstock.spark.sources.names import named_sources_enabled
 from penstock.spark.sources.opening import (
     OpenedSource,
-    end_of_sources,
-    frame_of_locations,
-    placeholder_row,
     union_columns,
     union_of,
 )
+from penstock.spark.sources.tick_input import Located, TickInput, batch_rows
 from penstock.spark.ticks.errors import error_of
 from penstock.spark.ticks.lag import Lag
 from penstock.spark.ticks.listener import listening
@@ -42,6 +40,9 @@ _LOOK_EVERY = "100 milliseconds"
 
 _LOOK_AGAIN = 0.1
 """Seconds between two checks for signals, for input, and for whether an idle query has work."""
+
+_POSITIONS = "source"
+"""Folder of a checkpoint with Spark's own positions of streaming DataFrames."""
 
 GIVEN = "given"
 """Folder of a checkpoint with given rows on their way to the tasks of a tick."""
@@ -70,17 +71,17 @@ class Query:
         self._spark = spark
         self._ticker = ticker
         self._positions = positions
-        self._shape = union_columns(opened)
-        static = (
-            s.frame for s in opened if s.static and s.frame and (s.every_run or s.input.name not in read)
-        )
-        # Static rows that no tick has had, for the first one of this run.
-        self._static = union_of(static, self._shape)
+        shape = union_columns(opened)
+        # Static input that no tick has had, for the first one of this run.
+        static = [s for s in opened if s.static and (s.every_run or s.input.name not in read)]
+        frame = union_of((s.frame for s in static if s.frame is not None), shape)
+        located = [found for s in static for found in s.located]
+        self._static = TickInput(located, frames=() if frame is None else [(frame, None)])
         self._begun_at = ticker.checkpoint.tick
         streams = [s for s in opened if not s.static and s.frame is not None]
         if streams and is_remote(spark):
             raise _on_connect(streams[0].input.name)
-        self._streams = union_of((s.frame for s in streams if s.frame is not None), self._shape)
+        self._streams = union_of((s.frame for s in streams if s.frame is not None), shape)
         self._arrivals = [(tag, s.arrivals) for tag, s in enumerate(opened) if s.arrivals is not None]
         # Where nothing more can come, nothing is waited for.
         self._follow = follow and (bool(streams) or any(not found.ends for _, found in self._arrivals))
@@ -122,17 +123,17 @@ class Query:
         ticker = self._ticker
         first = ticker.checkpoint.last is None
         begins = first and self._drained and ticker.plan.begins
-        return self._due_static is not None or begins or bool(ticker.pending) or bool(self._ending())
+        return bool(self._due_static) or begins or bool(ticker.pending) or bool(self._ending())
 
     @property
-    def _due_static(self) -> DataFrame | None:
-        """Static rows to read in the next tick."""
-        return self._static if self._ticker.checkpoint.tick == self._begun_at else None
+    def _due_static(self) -> TickInput:
+        """Static input to read in the next tick."""
+        return self._static if self._ticker.checkpoint.tick == self._begun_at else TickInput()
 
     def _ending(self) -> frozenset[str]:
         """Return the sources that end with the next tick if it has no new input."""
         ticker = self._ticker
-        if not self._end or ticker.pending or self._due_static is not None:
+        if not self._end or ticker.pending or self._due_static:
             return frozenset()
         done = self._names if self._drained else self._static_names
         return (done & ticker.ends.awaited) - ticker.ended
@@ -148,15 +149,12 @@ class Query:
             self._tick_on(found)
         return True
 
-    def _tick_on(self, found: list[tuple[int, str, int]]) -> None:
-        rows = frame_of_locations(self._spark, found) if found else placeholder_row(self._spark, self._shape)
-        rows = union_of([rows], self._shape)
-        assert rows is not None
+    def _tick_on(self, found: list[Located]) -> None:
         ending = frozenset[str]() if found else self._ending()
-        for operator in self._ticker.ends.ended_operators(self._ticker.ended, ending):
-            rows = rows.union(end_of_sources(self._spark, self._shape, operator))
+        ended = [*self._ticker.ends.ended_operators(self._ticker.ended, ending)]
         last = self._ticker.checkpoint.last
-        self._tick(rows, self._batch_of(None) if last is None else last.positions, ending)
+        positions = self._batch_of(None) if last is None else last.positions
+        self._tick(TickInput(found, ended), positions, ending)
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -168,25 +166,23 @@ class Query:
             self._positions.discard()
             raise
 
-    def _take(self) -> list[tuple[int, str, int]]:
-        """Take what the driver has found for the next tick: the source's tag, a location, its place."""
-        found: list[tuple[int, str, int]] = []
+    def _take(self) -> list[Located]:
+        """Take what the driver has found for the next tick."""
+        found: list[Located] = []
         for tag, arrivals in self._arrivals:
             if self._follow:
                 arrivals.look()
             found += [(tag, location, place) for place, location in enumerate(arrivals.take())]
         return found
 
-    def _tick(self, rows: DataFrame, batch: Any, ending: Iterable[str] = ()) -> None:
-        if self._due_static is not None:
-            rows = rows.union(self._due_static)
+    def _tick(self, given: TickInput, batch: Any, ending: Iterable[str] = ()) -> None:
         positions = self._positions.write(self._ticker.checkpoint.tick + 1)
-        self._ticker.run(rows, batch, ending, sources=positions)
+        self._ticker.run(self._spark, given + self._due_static, batch, ending, sources=positions)
         self._positions.advance(positions)
         shutil.rmtree(self._ticker.plan.folder / GIVEN, ignore_errors=True)
 
     def _stream(self, streams: DataFrame, interrupt: Interrupt) -> None:
-        location = self._ticker.plan.folder / "source"
+        location = self._ticker.plan.folder / _POSITIONS
         self._check_positions_are_there()
         writer = streams.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(location))
         if self._follow:
@@ -255,25 +251,22 @@ class Query:
             if done is not None and batch <= done:
                 return
             with self._failing():
-                found = self._take()
-                if found:
-                    located = union_of([frame_of_locations(self._spark, found)], self._shape)
-                    assert located is not None
-                    rows = rows.union(located)
-                self._tick(rows, self._batch_of(batch))
+                count = batch_rows(self._ticker.plan.folder / _POSITIONS, batch)
+                given = TickInput(self._take(), frames=[(rows, count)])
+                self._tick(given, self._batch_of(batch))
 
     def _batch_of(self, batch: int | None) -> dict[str, Any]:
         return {"batch": batch, "query": self._query_id()}
 
     def _query_id(self) -> str | None:
-        metadata = self._ticker.plan.folder / "source" / "metadata"
+        metadata = self._ticker.plan.folder / _POSITIONS / "metadata"
         return metadata.read_text() if metadata.is_file() else None
 
     def _check_positions_are_there(self) -> None:
         last = self._ticker.checkpoint.last
         if last is None or last.positions.get("query") in (None, self._query_id()):
             return
-        folder = self._ticker.plan.folder / "source"
+        folder = self._ticker.plan.folder / _POSITIONS
         raise CheckpointDamaged(
             "the checkpoint has lost the positions of its sources",
             why=f"{folder} is missing, or is not the one that tick {last.tick} was taken from.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from penstock.errors import PenstockError
 from penstock.io.arrow import table_to_rows, with_weight
 from penstock.spark.ticks.cell import by_source, by_time, cell_number, open_cell, pass_on, run_stateless
 from penstock.spark.ticks.cost import TaskCost
-from penstock.spark.ticks.intake import Taken, read_inputs
+from penstock.spark.ticks.intake import Tagged, Taken, read_inputs, tagged_batch
 from penstock.spark.ticks.messages import Message, Result, from_batches, place_of, rows_of, to_batches
 from penstock.spark.ticks.plan import Compiled, ShippedPlan
 from penstock.spark.ticks.round_files import fetched
@@ -41,6 +41,8 @@ Piece: TypeAlias = tuple[int, int, Rows]
 """Exchange number, place, and rows."""
 _Address: TypeAlias = tuple[int, int, int, int]
 """Destination of rows: stage, shard, exchange, place."""
+Shares: TypeAlias = Sequence[Sequence[Tagged]]
+"""What the driver gives to each task of stage 0 besides the rows of DataFrames."""
 Task: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
 
 
@@ -120,11 +122,12 @@ class CellOutput:
         return taken
 
 
-def scatter(order: TickOrder) -> Task:
+def scatter(order: TickOrder, shares: Shares = ()) -> Task:
     """Task of stage 0: turn input into messages for the shards."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return to_batches(_guarded(Attempt(order), 0, lambda attempt: _scatter(attempt, batches)))
+        given = _given(batches, shares)
+        return to_batches(_guarded(Attempt(order), 0, lambda attempt: _scatter(attempt, given)))
 
     return task
 
@@ -138,11 +141,12 @@ def stage(order: TickOrder, number: int) -> Task:
     return task
 
 
-def whole_tick(order: TickOrder) -> Task:
+def whole_tick(order: TickOrder, shares: Shares = ()) -> Task:
     """Task that runs all stages of a small tick, shard by shard, without a shuffle."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return to_batches(_guarded(Attempt(order), 0, lambda attempt: _whole_tick(attempt, batches)))
+        given = _given(batches, shares)
+        return to_batches(_guarded(Attempt(order), 0, lambda attempt: _whole_tick(attempt, given)))
 
     return task
 
@@ -362,6 +366,16 @@ def _stage(attempt: Attempt, number: int, batches: Iterable[pa.RecordBatch]) -> 
     yield from attempt.cell(number, shard, arrived, out)
     yield from attempt.posted(out, number)
     yield from attempt.written()
+
+
+def _given(batches: Iterable[pa.RecordBatch], shares: Shares) -> Iterable[pa.RecordBatch]:
+    """Return the input of a task: its share, where a frame only starts the tasks, or the frame's rows."""
+    if not shares:
+        return batches
+    # Spark does not use a worker again that has left rows unread.
+    for _ in batches:
+        pass
+    return [tagged_batch(shares[_partition()])]
 
 
 def _partition() -> int:

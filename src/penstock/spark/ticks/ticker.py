@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from penstock.engine.progress import Observer, Progress
 from penstock.io.files.widening import WideningLog
+from penstock.spark.sources.tick_input import Density, Expected, TickInput
 from penstock.spark.ticks import progress, task
 from penstock.spark.ticks.cost import CostMeter
 from penstock.spark.ticks.errors import told_errors
@@ -23,7 +25,7 @@ from penstock.spark.ticks.task import TickOrder
 from penstock.spark.ticks.task_outcome import Outcome, gathered
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.engine.prometheus import RunMetrics
     from penstock.io.files.dead_letters import DeadLetters
@@ -43,7 +45,7 @@ class Ticker:
     """Runner of ticks, one after another; each is atomic, so after an error it has no effect.
 
     ways: "auto", or the way in which every tick runs.
-    local: whether all tasks share this machine and its working copies.
+    local: whether all tasks share this machine and its working copies. tasks: how many run at a time.
     lag:   observer of source backlogs.
     metrics: also records the durations of Spark's batch phases. meter: measures what ticks cost.
     observer: receives the changes of sinks that the driver writes.
@@ -56,6 +58,7 @@ class Ticker:
     ways: Way | Literal["auto"]
     local: bool
     on_tick: Callable[[Progress], object] | None
+    tasks: int = 1
     lag: Lag = field(default_factory=lambda: Lag({}))
     metrics: RunMetrics | None = None
     observer: Observer | None = None
@@ -65,6 +68,8 @@ class Ticker:
     lock: threading.Lock = field(default_factory=threading.Lock)
     widening: WideningLog = field(default_factory=WideningLog)
     totals: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
+    density: Density = field(default_factory=Density)
+    _starts: dict[int, DataFrame] = field(default_factory=dict[int, "DataFrame"])
 
     def __post_init__(self) -> None:
         self.shipped = ShippedPlan.of(self.plan.plan)
@@ -91,22 +96,24 @@ class Ticker:
 
     def run(
         self,
-        rows: DataFrame,
+        spark: SparkSession,
+        given: TickInput,
         positions: Any,
         ended: Iterable[str] = (),
         times: tuple[int, ...] | None = None,
         sources: Chain | None = None,
     ) -> None:
-        """Run the next tick on rows of the tagged union. Raises the errors of the tick.
+        """Run the next tick. Raises the errors of the tick.
 
         positions, sources: positions of sources to commit, see `Commit`.
-        ended: sources that end with this tick; `rows` has the rows that notify operators of it.
+        ended: sources that end with this tick; `given` has the operators that are notified of it.
         times: for a tick that covers several times, see `TickOrder`.
         """
         start = time.perf_counter()
         tick = self.checkpoint.tick + 1
-        way = self._way()
-        outcome = self._job(rows, tick, way, times)
+        expected = given.expected(ROWS_OF_ONE_TASK) if self._decides else None
+        way = self._way(expected)
+        outcome = self._job(spark, given, tick, way, times)
         self.ends.check(self.ended, outcome.taken)
         self.widening.warn(outcome.widened)
         # This process may have been stopped for long: another one may have taken over.
@@ -116,6 +123,8 @@ class Ticker:
         for name, letters in self.dead_letters.items():
             letters.prepare(tick, outcome.bad.get(name, ()))
         rows_in = sum(outcome.taken.values())
+        if expected is not None:
+            self.density.learn(rows_in - expected.counted, expected.size)
         changes_out = sum(outcome.changes.values())
         commit = self.checkpoint.commit(
             outcome.chains,
@@ -171,37 +180,58 @@ class Ticker:
             "late": {**counters.get("late", {}), **{n: late for n, (_, late) in outcome.clocks.items()}},
         }  # fmt: skip
 
-    def _way(self) -> Way:
+    @property
+    def _decides(self) -> bool:
+        return self.ways == "auto" and self.local
+
+    def _way(self, expected: Expected | None) -> Way:
+        """Choose the way by the rows that the tick will have or, if unknown, that the one before had."""
         if self.ways != "auto":
             return self.ways
-        # How many rows there are shows only when they have been read; the tick before is a fair guess.
         last = self.checkpoint.last
+        if not self.local or (expected is None and last is None):
+            return "stages"
         before = last.counters.get("rows_in", 0) if last else 0
-        return "one task" if self.local and before <= ROWS_OF_ONE_TASK else "stages"
+        rows = before if expected is None else expected.rows(self.density)
+        return "one task" if rows <= ROWS_OF_ONE_TASK else "stages"
 
-    def _job(self, rows: DataFrame, tick: int, way: Way, times: tuple[int, ...] | None) -> Outcome:
+    def _job(
+        self, spark: SparkSession, given: TickInput, tick: int, way: Way, times: tuple[int, ...] | None
+    ) -> Outcome:
         last = self.checkpoint.last
         order = TickOrder(self.shipped, tick, dict(last.chains) if last else {}, self._due, times=times)
-        if way != "one task" and self.plan.plan.stages.loops:
-            return self._in_jobs(rows, order)
+        stages = self.plan.plan.stages
+        if way != "one task" and stages.loops:
+            return self._in_jobs(spark, given, order)
         if way == "one task":
-            messages = rows.coalesce(1).mapInArrow(task.whole_tick(order), SCHEMA)
+            rows, shares = self._start(spark, given, 1)
+            messages = rows.coalesce(1).mapInArrow(task.whole_tick(order, shares), SCHEMA)
         else:
-            messages = rows.mapInArrow(task.scatter(order), SCHEMA)
-            stages = self.plan.plan.stages
+            messages = self._scattered(spark, given, order)
             messages = run_stages(messages, order, stages.shards, range(1, len(stages.stages)))
         with told_errors():
             table = messages.toArrow()
         return gathered(results_of(table))
 
-    def _in_jobs(self, rows: DataFrame, order: TickOrder) -> Outcome:
-        def scattered(order: TickOrder) -> DataFrame:
-            return rows.mapInArrow(task.scatter(order), SCHEMA)
+    def _scattered(self, spark: SparkSession, given: TickInput, order: TickOrder) -> DataFrame:
+        rows, shares = self._start(spark, given, min(self.tasks, max(1, len(given.located))))
+        return rows.mapInArrow(task.scatter(order, shares), SCHEMA)
 
+    def _start(self, spark: SparkSession, given: TickInput, tasks: int) -> tuple[DataFrame, task.Shares]:
+        """Return the frame whose partitions start the tasks, and what each of these reads besides it."""
+        if given.frames:
+            return given.frame(spark), ()
+        # Only made once, since Spark takes long to plan a frame.
+        frame = self._starts.get(tasks)
+        if frame is None:
+            frame = self._starts[tasks] = spark.range(0, tasks, 1, tasks)
+        return frame, given.shares(tasks)
+
+    def _in_jobs(self, spark: SparkSession, given: TickInput, order: TickOrder) -> Outcome:
         stages, sent = self.plan.plan.stages, self.plan.folder / "sent"
         few = FEW_ROWS if self.local else 0
         try:
-            jobs = SparkJobs(rows.sparkSession, stages.shards, scattered, few)
+            jobs = SparkJobs(spark, stages.shards, partial(self._scattered, spark, given), few)
             return run_in_jobs(stages, order, jobs, str(sent))
         finally:
             shutil.rmtree(sent, ignore_errors=True)
