@@ -18,8 +18,9 @@ from penstock.spark.placing.native import native_parts, without_native
 from penstock.spark.placing.stages import cut_stages
 from penstock.spark.sources.opening import Frame, Opening, open_on_spark, union_columns, union_of
 from penstock.spark.ticks import task
-from penstock.spark.ticks.messages import SCHEMA
+from penstock.spark.ticks.messages import run_tasks
 from penstock.spark.ticks.plan import Plan, ShippedPlan
+from penstock.spark.ticks.round_jobs import run_stages
 from penstock.spark.ticks.task import TickOrder
 
 if TYPE_CHECKING:
@@ -74,8 +75,5 @@ def _job(
     assert rows is not None, "a flow has a source"
     plan = Plan(stages, tuple(source.input for source in opened), {}, str(folder), False)
     order = TickOrder(ShippedPlan.of(plan), 1, {}, frozenset())
-    messages = rows.mapInArrow(task.scatter(order), SCHEMA)
-    for number in range(1, len(stages.stages)):
-        placed = messages.repartitionById(stages.shards, messages.shard)
-        messages = placed.mapInArrow(task.stage(order, number), SCHEMA)
-    return messages
+    messages = run_tasks(rows, task.scatter(order))
+    return run_stages(messages, order, stages.shards, range(1, len(stages.stages)))

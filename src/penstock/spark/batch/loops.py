@@ -25,7 +25,7 @@ from penstock.spark.placing.loop_levels import unpartitionable_reason
 from penstock.spark.placing.stages import cut_stages
 from penstock.spark.ticks.cell import run_stateless
 from penstock.spark.ticks.errors import told
-from penstock.spark.ticks.messages import SCHEMA, Message, Result, messages_of, to_batches
+from penstock.spark.ticks.messages import Message, Result, messages_of, run_tasks, to_batches
 from penstock.spark.ticks.plan import Output, Plan, ShippedPlan
 from penstock.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs
 from penstock.spark.ticks.task import Attempt, CellOutput, TickOrder
@@ -132,7 +132,7 @@ def run_in_rounds(
     plan = ShippedPlan.of(Plan(stages, (), dict(outputs), str(folder), durable=False))
 
     def scattered(order: TickOrder) -> DataFrame:
-        return rows.mapInArrow(_enter(order, entering), SCHEMA)
+        return run_tasks(rows, _enter(order, entering))
 
     jobs = SparkJobs(spark, parts, scattered, FEW_ROWS if bound.local else 0)
     outcome = run_in_jobs(stages, TickOrder(plan, 1, {}, frozenset()), jobs, str(folder / "sent"))

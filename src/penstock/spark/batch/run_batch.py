@@ -46,7 +46,7 @@ from penstock.spark.sources.tick_input import frame_of_locations
 from penstock.spark.ticks.driver_sinks import DriverSink, open_outlets
 from penstock.spark.ticks.errors import Task, told, told_errors
 from penstock.spark.ticks.intake import Taken, read_inputs
-from penstock.spark.ticks.messages import SCHEMA, results_of, to_batches
+from penstock.spark.ticks.messages import results_of, run_tasks, to_batches
 from penstock.spark.ticks.plan import Input, Output, pickled
 from penstock.spark.ticks.task_outcome import gathered
 from penstock.spark.ticks.task_output import bucket_route, task_target, write_changes
@@ -182,7 +182,7 @@ class _Run:
         elif (route := bucket_route(target)) is not None and route.columns:
             changes = changes.repartition(*(exact_column(name) for name in route.columns))
         output = Output(outlet.name, schema, task_target(target, outlet.name, self._folder))
-        outcome = gathered(results_of(changes.mapInArrow(_writing(output), SCHEMA).toArrow()))
+        outcome = gathered(results_of(run_tasks(changes, _writing(output)).toArrow()))
         outlet.prepare(_TICK, outcome.files.get(outlet.name, []), outcome.rows.get(outlet.name, []))
         return outcome.changes.get(outlet.name, 0)
 

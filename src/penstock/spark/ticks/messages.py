@@ -10,8 +10,9 @@ message for the driver has stage -1; its body is a `Result`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -20,7 +21,6 @@ import pyarrow.ipc as ipc
 from penstock.io.arrow import table_to_rows
 from penstock.state.codec import decode, value_encoder
 
-SCHEMA = "stage int, shard int, port int, place bigint, body binary"
 TO_DRIVER = -1
 ARROW = pa.schema(
     [
@@ -39,10 +39,14 @@ _BYTES_PER_BATCH = 64 << 20
 _BLOBS_OF_ONE_PLACE = 1 << 20
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
     from penstock.spark.placing.stages import Exchange
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Message: TypeAlias = tuple[int, int, int, int, bytes]
+Task: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,19 @@ class Result:
 
     def message(self, shard: int) -> Message:
         return (TO_DRIVER, shard, 0, 0, value_encoder()((self.kind, self.body)))
+
+
+def run_tasks(frame: DataFrame, task: Task) -> DataFrame:
+    """Run a task on each partition of a frame; return the messages that it yields."""
+    return frame.mapInArrow(task, _schema())
+
+
+@cache
+def _schema() -> StructType:
+    # As a text, Spark would parse it for each tick.
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(ARROW)
 
 
 def messages_of(stage: int, shard: int, port: int, place: int, rows: Rows | pa.Table) -> Iterator[Message]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.spark.ticks import task
 from penstock.spark.ticks.errors import told_errors
-from penstock.spark.ticks.messages import ARROW, SCHEMA, Result, results_of
+from penstock.spark.ticks.messages import ARROW, Result, results_of, run_tasks
 from penstock.spark.ticks.round_files import NOTHING, Sent, split_sent
 from penstock.spark.ticks.round_task import Leg, rounds_of
 from penstock.spark.ticks.task_outcome import Outcome, gathered
@@ -36,7 +36,7 @@ def run_stages(messages: DataFrame, order: TickOrder, shards: int, stages: range
     """Run consecutive stages on the messages sent to them, each after its own exchange."""
     for number in stages:
         placed = messages.repartitionById(shards, messages.shard)
-        messages = placed.mapInArrow(task.stage(order, number), SCHEMA)
+        messages = run_tasks(placed, task.stage(order, number))
     return messages
 
 
@@ -165,7 +165,7 @@ class SparkJobs:
             return None
         frame = self._frame(sent).coalesce(1)
         with told_errors():
-            job = frame.mapInArrow(task.rounds(order, loop, self.few, before), SCHEMA)
+            job = run_tasks(frame, task.rounds(order, loop, self.few, before))
             return results_of(job.toArrow())
 
     def _through(self, messages: DataFrame, order: TickOrder, first: int, last: int) -> list[Result]:

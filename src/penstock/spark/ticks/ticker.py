@@ -18,7 +18,7 @@ from penstock.spark.ticks.cost import CostMeter
 from penstock.spark.ticks.errors import told_errors
 from penstock.spark.ticks.event_time import Ends, stand_of
 from penstock.spark.ticks.lag import Lag
-from penstock.spark.ticks.messages import SCHEMA, results_of
+from penstock.spark.ticks.messages import results_of, run_tasks
 from penstock.spark.ticks.plan import Compiled, ShippedPlan
 from penstock.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs, run_stages
 from penstock.spark.ticks.task import TickOrder
@@ -205,7 +205,8 @@ class Ticker:
             return self._in_jobs(spark, given, order)
         if way == "one task":
             rows, shares = self._start(spark, given, 1)
-            messages = rows.coalesce(1).mapInArrow(task.whole_tick(order, shares), SCHEMA)
+            rows = rows.coalesce(1) if given.frames else rows
+            messages = run_tasks(rows, task.whole_tick(order, shares))
         else:
             messages = self._scattered(spark, given, order)
             messages = run_stages(messages, order, stages.shards, range(1, len(stages.stages)))
@@ -215,7 +216,7 @@ class Ticker:
 
     def _scattered(self, spark: SparkSession, given: TickInput, order: TickOrder) -> DataFrame:
         rows, shares = self._start(spark, given, min(self.tasks, max(1, len(given.located))))
-        return rows.mapInArrow(task.scatter(order, shares), SCHEMA)
+        return run_tasks(rows, task.scatter(order, shares))
 
     def _start(self, spark: SparkSession, given: TickInput, tasks: int) -> tuple[DataFrame, task.Shares]:
         """Return the frame whose partitions start the tasks, and what each of these reads besides it."""
