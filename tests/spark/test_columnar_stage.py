@@ -109,7 +109,8 @@ WEIGHTS = st.integers(-2, 3) | st.sampled_from([2**61, -(2**63)])
 def bag(of: CompiledStage, sink: str, given: Any) -> Counter[Any]:
     """Rows of a sink, in rows or columns, as a bag: with their weights summed, or counted."""
     schema = next(n.schema for n in of.stage.graph.nodes if n.id == of.stage.graph.sinks[sink])
-    rows = given if isinstance(given, list) else table_to_rows(given, schema)
+    weighted = not of.program.sink_append[sink]
+    rows = given if isinstance(given, list) else table_to_rows(given, schema, weighted=weighted)
     if of.program.sink_append[sink]:
         return Counter(rows)
     total: Counter[Any] = Counter()
@@ -165,6 +166,71 @@ def test_rows_stay_columns_from_a_filter_to_an_exchange() -> None:
     (made,) = check(of, [("a", 1, n, date(2024, 1, 1), None) for n in range(10)], append=True).values()
     assert isinstance(made, pa.Table)
     assert made.num_rows == 4
+
+
+def test_changes_stay_columns_from_a_filter_to_an_exchange() -> None:
+    of = stage_of(lambda sales: chosen(sales).distinct(), append=False)
+    rows = [("a", 1, n, date(2024, 1, 1), None, 1 - n % 3) for n in range(10) if n % 3 != 1]
+    (made,) = check(of, rows, append=False).values()
+    assert isinstance(made, pa.Table)
+    assert made.column("weight").to_pylist() == [1, -1, 1]
+
+
+def test_a_column_named_weight_leaves_changes_to_the_row_path() -> None:
+    build = lambda sales: sales.select(weight=col.price + 1).distinct()  # noqa: E731
+    (made,) = stage_of(build, append=False).columnar.run(
+        "sales", rows_to_table([], SALE, weighted=True)
+    ).values() or [[]]
+    assert made == []
+
+
+class Rate(NamedTuple):
+    shop: str
+    share: float
+
+
+class Shop(NamedTuple):
+    shop: str
+    town: str
+
+
+def test_changes_that_only_go_on_stay_columns_unless_equal_values_may_differ() -> None:
+    """0.0 and -0.0 are equal, and a table holds one of them."""
+
+    def forwarded(row: type) -> set[str]:
+        flow = Flow("joined")
+        one, other = flow.table("one", row), flow.table("other", row)
+        flow.sink("out", one.join(other, on="shop", suffix="_2"))
+        stages = cut_stages(insert_partial_operators(live_graph(flow.graph())), 3)
+        inputs = tuple(
+            Input(n.operator.name, n.schema, False, None) for n in flow.graph().nodes if not n.inputs
+        )
+        return set(compiled(Plan(stages, inputs, {}, "", False)).stages[0].forwarded)
+
+    assert forwarded(Shop) == {"one", "other"}
+    assert forwarded(Rate) == set()
+
+
+@pytest.mark.parametrize("way", ["one task", "stages"])
+def test_changes_of_tables_in_files_are_joined(spark: SparkSession, tmp_path: Path, way: Any) -> None:
+    """Weights travel as a column, those that are missing in the file included."""
+    folder = tmp_path
+    shops = [(f"s{n % 40}", f"t{n % 3}", (1, 2, None)[n % 7 % 3]) for n in range(60)]
+    for name in ("one", "other"):
+        (folder / name).mkdir()
+        for number in range(2):
+            part = shops[number * 20 : number * 20 + 40]
+            columns = dict(zip(("shop", "town", "weight"), map(list, zip(*part, strict=True)), strict=True))
+            pq.write_table(pa.table(columns), folder / name / f"{number}.parquet")
+    flow = Flow("joined")
+    one, other = flow.table("one", Shop), flow.table("other", Shop)
+    flow.sink("out", one.join(other, on="shop", suffix="_2").group_by("shop").agg(n=ps.count()))
+    flow.sink("all", one.filter(col.town != "t1"))
+    found, expected = [{"out": io.Memory(), "all": io.Memory()} for _ in range(2)]
+    sources = lambda: {n: io.ParquetFiles(folder / n, files_per_tick=1) for n in ("one", "other")}  # noqa: E731
+    ps.spark.run(flow, spark, sources=sources(), sinks=found, way=way)
+    ps.run(flow, sources=sources(), sinks=expected)
+    assert {n: Counter(found[n].rows()) for n in found} == {n: Counter(expected[n].rows()) for n in found}
 
 
 def test_batches_that_are_summed_up_are_read_together() -> None:

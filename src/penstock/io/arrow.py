@@ -339,12 +339,27 @@ def table_to_rows(
     return list(zip(*columns))
 
 
-def with_weight(table: pa.Table, schema: Schema) -> pa.Table:
-    """Append a weight of 1 to each row of a table, whose columns are cast to exactly those of `schema`."""
+def with_weight(table: pa.Table, schema: Schema, *, known: bool = False) -> pa.Table:
+    """Cast a table to the columns of `schema` and a weight: 1, or the last column if it is `known`."""
     arrow = arrow_schema(schema, weighted=True)
-    weights = pa.repeat(pa.scalar(1, pa.int64()), table.num_rows)
+    one = pa.scalar(1, pa.int64())
+    weights = table.column(-1) if known else pa.chunked_array([pa.repeat(one, table.num_rows)])
     columns = [table.column(f.name) for f in schema.fields]
-    return pa.Table.from_arrays([*columns, pa.chunked_array([weights])], names=arrow.names).cast(arrow)
+    return pa.Table.from_arrays([*columns, weights], names=arrow.names).cast(arrow)
+
+
+def with_all_columns(table: pa.Table, schema: Schema) -> pa.Table:
+    """Add the columns that readers leave out because nobody reads them, as nulls."""
+    for field in arrow_schema(schema):
+        if field.name not in table.column_names:
+            table = table.append_column(field.with_nullable(True), pa.nulls(len(table), field.type))
+    return table
+
+
+def without_zero_weights(table: pa.Table) -> pa.Table:
+    """Leave out the rows whose weight, the last column, is 0."""
+    there = _compute.not_equal(table.column(-1), 0)
+    return table if _compute.all(there).as_py() else table.filter(there)
 
 
 def known_weights(table: pa.Table) -> pa.Table | None:

@@ -98,17 +98,11 @@ class ColumnarStage:
         return frozenset(found)
 
     def run(self, name: str, table: pa.Table) -> dict[str, Rows | pa.Table]:
-        """Run the stage on rows of a source; return what its sinks get."""
-        import pyarrow as pa
-
+        """Run the stage on rows of a source, with all columns; return what its sinks get."""
         from penstock.engine.columnar.columnar_intake import columns_of_frame
 
         graph, append = self._program.graph, self._program.source_append[name]
         schema = graph.nodes[graph.sources[name]].schema
-        # Readers leave out the columns that nobody reads.
-        for field in arrow_schema(schema):
-            if field.name not in table.column_names:
-                table = table.append_column(field, pa.nulls(len(table), field.type))
         given: Any = None
         if len(table) >= _LEAST:
             given = columns_of_frame(schema, append, table, unread=self._inputs[name])
@@ -120,9 +114,9 @@ class ColumnarStage:
     def _leaving(self, sink: str, rows: Rows | Columns) -> Rows | pa.Table:
         if isinstance(rows, list):
             return rows
-        if sink not in self._in_columns or not rows.append:
+        if sink not in self._in_columns:
             return rows.rows()
-        return rows.user_frame().to_arrow().cast(arrow_schema(rows.schema))
+        return rows.user_frame().to_arrow().cast(arrow_schema(rows.schema, weighted=not rows.append))
 
     @cached_property
     def _machine(self) -> Machine:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from penstock.engine.program import Program, compile_program
+from penstock.expr.dict_keys import has_representatives
 from penstock.expr.function_bases import CodeBounds, bounded_code
 from penstock.expr.tree import Column
 from penstock.expr.types import Schema
@@ -22,6 +23,7 @@ from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
 from penstock.graph.node import Edge, FlowGraph, Node
 from penstock.io.files.file_source import Files
+from penstock.io.source import WEIGHT
 from penstock.spark.placing.routing import Divide, DivideTable, row_divider, table_divider
 from penstock.spark.placing.stages import Exchange, Stage, StagePlan
 from penstock.spark.ticks.by_value import by_value
@@ -79,11 +81,12 @@ class Plan:
 class Forwarding:
     """Destinations of a source's rows that no operator of stage 0 reads, so that they can stay columns.
 
-    schema: of the rows as they go on. columns: the source's column behind each of theirs. sinks: stage sinks.
+    columns: the source's column behind each of theirs, with the weight if there is one. names: of theirs.
+    sinks: stage sinks.
     """
 
-    schema: Schema
     columns: tuple[str, ...]
+    names: tuple[str, ...]
     sinks: tuple[str, ...]
 
 
@@ -93,8 +96,8 @@ class CompiledStage:
 
     slots:    per slot of the program its name for the whole flow.
     leaving:  exchanges with their numbers and dividers.
-    in_columns: per sink whose rows may leave in columns, the divider of its exchange; None for sinks of the
-        flow.
+    in_columns: per sink whose rows may leave in columns, weights included, the divider of its exchange; None
+        for sinks of the flow.
     clocks:   per operator that watches for late rows its name and its slot.
     forwarded: per source whose rows only go on, where they go.
     columnar: the stage over rows that arrive in columns.
@@ -168,27 +171,34 @@ def _unread(plan: Plan) -> Iterator[tuple[str, frozenset[str]]]:
 
 
 def _in_columns(stage: Stage, plan: Plan) -> Iterator[tuple[str, DivideTable | None]]:
-    """Append-only sinks of a stage whose rows can leave in columns, with the divider of an exchange."""
+    """Sinks of a stage whose rows can leave in columns, with the divider of an exchange."""
     exchanges = {e.name: e for e in plan.stages.exchanges}
-    for name in stage.graph.sinks:
+    for name, node in stage.graph.sinks.items():
         exchange = exchanges.get(name)
+        if WEIGHT in stage.graph.nodes[node].schema.names:
+            continue  # the name of the column with the weights of others
         if exchange is None:
             yield name, None
-        elif exchange.append:
+        else:
             divide = table_divider(exchange.route, exchange.schema, plan.stages.shards)
             if divide is not None:
                 yield name, divide
 
 
 def _forwarded(stage: Stage, plan: Plan, in_columns: Container[str]) -> Iterator[tuple[str, Forwarding]]:
-    """Append sources of stage 0 that only sinks and exchanges read."""
+    """Sources of stage 0 that only sinks and exchanges read."""
     readers = stage.graph.consumers()
     for source in plan.inputs:
         node, columns = _renamed(stage.graph, readers, stage.graph.nodes[stage.graph.sources[source.name]])
         targets = [stage.graph.nodes[edge.target].operator for edge in readers[node.id]]
         names = [target.name for target in targets if isinstance(target, Sink)]
-        if source.append and len(names) == len(targets) and all(name in in_columns for name in names):
-            yield source.name, Forwarding(node.schema, columns, tuple(names))
+        if len(names) < len(targets) or not all(name in in_columns for name in names):
+            continue
+        if source.append:
+            yield source.name, Forwarding(columns, tuple(node.schema.names), tuple(names))
+        elif not any(has_representatives(f.type) for f in node.schema.fields):
+            # Of values that are equal, such as 0.0 and -0.0, a table holds one.
+            yield source.name, Forwarding((*columns, WEIGHT), (*node.schema.names, WEIGHT), tuple(names))
 
 
 def _renamed(graph: FlowGraph, readers: Sequence[Sequence[Edge]], node: Node) -> tuple[Node, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import PenstockError
-from penstock.io.arrow import table_to_rows, with_weight
+from penstock.io.arrow import table_to_rows, with_all_columns, with_weight, without_zero_weights
 from penstock.spark.ticks.cell import by_source, by_time, cell_number, open_cell, pass_on, run_stateless
 from penstock.spark.ticks.cost import TaskCost
 from penstock.spark.ticks.intake import Tagged, Taken, read_inputs, tagged_batch
@@ -118,7 +118,8 @@ class CellOutput:
         for key in [key for key in self._tables if key[:2] == (stage, shard)]:
             exchange = self.plan.plan.stages.exchanges[key[2]]
             tables = self._tables.pop(key)
-            taken.extend((key[2], key[3], table_to_rows(table, exchange.schema)) for table in tables)
+            schema, weighted = exchange.schema, not exchange.append
+            taken.extend((key[2], key[3], table_to_rows(x, schema, weighted=weighted)) for x in tables)
         return taken
 
 
@@ -201,11 +202,15 @@ class Attempt:
     def run_on_columns(self, source: str, table: pa.Table, out: CellOutput, place: int) -> None:
         """Run stage 0 on rows of a source that arrived in columns."""
         of = self.plan.stages[0]
+        graph = of.stage.graph
+        table = with_all_columns(table, graph.nodes[graph.sources[source]].schema)
         to = of.forwarded.get(source)
         if to is None:
             made = of.columnar.run(source, table)
         else:
-            table = table.select(list(to.columns)).rename_columns(list(to.schema.names))
+            table = table.select(list(to.columns)).rename_columns(list(to.names))
+            if not of.program.source_append[source]:
+                table = without_zero_weights(table)
             made = dict.fromkeys(to.sinks, table)
         rows = {name: given for name, given in made.items() if isinstance(given, list)}
         self.keep(pass_on(of, rows, out.send), place)
@@ -215,7 +220,8 @@ class Attempt:
             if divide is not None and len(tables.get(exchange.name, ())):
                 out.send_table(number, exchange, divide, tables[exchange.name])
         for name in tables.keys() & self.plan.plan.outputs.keys():
-            self.tables[name].append(with_weight(tables[name], self.plan.plan.outputs[name].schema))
+            schema, append = self.plan.plan.outputs[name].schema, of.program.sink_append[name]
+            self.tables[name].append(with_weight(tables[name], schema, known=not append))
 
     def cell(self, stage: int, shard: int, arrived: list[Piece], out: CellOutput) -> Iterator[Result]:
         """Run a cell if it has input or is due."""
