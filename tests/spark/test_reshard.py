@@ -230,6 +230,16 @@ def begun(folder: Path, shards: int = 2, ticks: int = 3) -> list[Tick]:
     return given[ticks:]
 
 
+def test_state_whose_keys_are_divided_otherwise_is_refused(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("placing.routing", "checkpoints.resume"):
+            patch.setattr(f"penstock.spark.{module}.DIVISION", "checksums")
+        begun(tmp_path, shards=3)
+    for use in (lambda: CheckpointedTasks(tables(), tmp_path), lambda: reshard(tmp_path, 2, tables())):
+        with pytest.raises(FlowChanged, match="by checksums, not by codes"):
+            use()
+
+
 def test_state_stays_the_same_and_only_the_last_tick_is_moved(tmp_path: Path) -> None:
     rest = begun(tmp_path)
     before = state_of(tmp_path)

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import penstock as ps
 from penstock import col
 from penstock.expr.types import (
     BOOL,
@@ -88,3 +89,38 @@ def test_keys_with_more_combinations_than_an_int64_counts_are_told_apart() -> No
     assert divide is not None
     parts = {n: table_to_rows(part, schema) for n, part in divide(rows_to_table(rows, schema)).items()}
     assert parts == row_divider(route, schema, 3, weighted=False)(rows)
+
+
+HALF = "\ud800"
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(st.sampled_from(["a", "", "é\0", HALF, f"b{HALF}", None]), max_size=200),
+    st.integers(2, 5),
+)
+def test_a_row_gets_to_one_shard_with_few_and_with_many_others(texts: list[str | None], shards: int) -> None:
+    schema = Schema((Field("k", STR, nullable=True), Field("n", INT64)))
+    divide = row_divider(ByKey((col.k,)), schema, shards, weighted=False)
+    rows = [(text, n) for n, text in enumerate(texts * 70)]
+    together = {row: shard for shard, part in divide(rows).items() for row in part}
+    alone = {row: shard for row in rows for shard in divide([row])}
+    assert together == alone
+
+
+@given(st.lists(keyed_rows(), min_size=1, max_size=1), st.integers(2, 5))
+def test_keys_that_are_computed_get_to_the_shard_of_columns(drawn: list[Any], shards: int) -> None:
+    schema, route, rows = drawn[0]
+    computed = ByKey(tuple(ps.when(True, key).otherwise(key) for key in route.keys))
+    one, other = (row_divider(each, schema, shards, weighted=False) for each in (route, computed))
+    assert {n: list(map(repr, part)) for n, part in one(rows).items()} == {
+        n: list(map(repr, part)) for n, part in other(rows).items()
+    }
+
+
+def test_keys_that_follow_a_pattern_are_divided_about_equally() -> None:
+    schema = Schema((Field("n", INT64),))
+    divide = row_divider(ByKey((col.n,)), schema, 4, weighted=False)
+    for step in (1, 2, 4, 1 << 20, 10**9):
+        parts = divide([(n * step,) for n in range(4_000)])
+        assert all(800 < len(part) < 1_200 for part in parts.values())

@@ -31,6 +31,11 @@ class Bid(NamedTuple):
     price: int
 
 
+class Word(NamedTuple):
+    text: str
+    length: int
+
+
 def stages_of(plan: StagePlan) -> list[list[str]]:
     """Per stage the kinds of its operators, borders left out."""
     return [
@@ -220,3 +225,18 @@ def test_an_attempt_that_is_lost_changes_nothing(tmp_path: Path) -> None:
     assert tasks.attempt(lost).rows == tasks.attempt(lost).rows
     changes = tasks.tick({"bids": [Bid(0, 40)]})
     assert sorted(changes["averages"]) == [(0, 10.0, -1), (0, 20.0, 1)]
+
+
+@pytest.mark.parametrize("odd", ["half a character \ud800", "x" * 100_000])
+def test_rows_that_columns_do_not_hold_travel_as_rows(tmp_path: Path, odd: str) -> None:
+    flow = Flow("words")
+    words = flow.source("words", Word)
+    flow.sink("out", words.distinct().group_by(col.length).agg(n=ps.count(), last=ps.max(col.text)))
+    plain = [Word(f"w{n % 70}", n % 3) for n in range(200)]
+    given = [plain, [*plain[:99], Word(odd, 1)]]
+    found = []
+    for way in ("stages", "one task"):
+        (tmp_path / way).mkdir()
+        tasks = InProcessTasks(flow, 3, tmp_path / way, way)
+        found.append([Counter(tasks.tick({"words": rows})["out"]) for rows in given])
+    assert found[0] == found[1]

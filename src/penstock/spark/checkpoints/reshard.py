@@ -20,6 +20,7 @@ from penstock.path_or_url import local_path
 from penstock.spark.checkpoints.resume import (
     ON_SPARK,
     Loops,
+    check_division,
     choose_loop_placement,
     kept_slots,
     layout,
@@ -116,6 +117,7 @@ class _Binding:
                 checkpoint=str(folder),
                 diff="engine",
             )
+        check_division(folder, last)
         self.was = last.shards
         loops = choose_loop_placement(folder, last, None)
         before, after = self._stages(last.shards, loops), self._stages(self._shards, loops)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from penstock.engine.resume import ResumeBinding, check_engine, read_state_names
 from penstock.errors import BadInput, FlowChanged
+from penstock.spark.placing.routing import DIVISION
 from penstock.spark.placing.row_placement import ByBucket
 from penstock.spark.ticks.plan import CompiledStage, Plan, compile_stage
 from penstock.state.manifest import Manifest, check_shards
@@ -58,6 +59,7 @@ class SparkResumeBinding:
             shards = self.shards or self.default
         else:
             check_engine(folder, last, {"on": ON_SPARK})
+            check_division(folder, last)
             shards = last.shards
             if self.shards is not None:
                 check_shards(folder, last, self.shards)
@@ -106,7 +108,9 @@ def layout(
             origin = of.stage.origins[local]
             assert origin is not None, "rows at the border of a stage are kept by nobody"
             places[names[origin]] = [of.stage.number, _routes(of, local)]
-    return {"on": ON_SPARK, "places": places, "sources": list(sources), "loops": loops}
+    return {
+        "on": ON_SPARK, "places": places, "sources": list(sources), "loops": loops, "division": DIVISION,
+    }  # fmt: skip
 
 
 def choose_loop_placement(folder: Path, last: Manifest | None, wanted: Loops | None) -> Loops:
@@ -120,6 +124,20 @@ def choose_loop_placement(folder: Path, last: Manifest | None, wanted: Loops | N
         fix=f"run with loops={there!r}, or leave it out; or start from an empty checkpoint",
         checkpoint=str(folder),
         diff=f"loops: {there} -> {wanted}",
+    )
+
+
+def check_division(folder: Path, last: Manifest) -> None:
+    """Raise `FlowChanged` if the checkpoint divides keys among shards by another function."""
+    there = last.layout.get("division", "checksums")
+    if there == DIVISION:
+        return
+    raise FlowChanged(
+        f"the checkpoint {folder} divides keys among shards by {there}, not by {DIVISION}",
+        why="A row would look for its state on another shard than the one that has it.",
+        fix="go on with the version that made it, or start from an empty checkpoint",
+        checkpoint=str(folder),
+        diff=f"division: {there} -> {DIVISION}",
     )
 
 

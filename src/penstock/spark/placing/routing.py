@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import singledispatch
+from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from penstock.expr.check import check
 from penstock.expr.compile_python import Scope, dict_key_source, runtime_names
 from penstock.expr.function_bases import is_bounded
 from penstock.expr.tree import Column
-from penstock.expr.types import Schema, parts_of
-from penstock.io.arrow import table_to_rows
+from penstock.expr.types import DataType, Schema, StrType, parts_of
 from penstock.io.delivery.table_keys import build_bucketing
 from penstock.spark.placing.row_placement import ByBucket, ByKey, Route, ToAll, ToOne
 from penstock.state.codec import key_encoder
@@ -22,8 +22,6 @@ from penstock.state.codec import key_encoder
 Rows: TypeAlias = list[tuple[Any, ...]]
 Divide: TypeAlias = Callable[[Rows], dict[int, Rows]]
 DivideTable: TypeAlias = Callable[[pa.Table], dict[int, pa.Table]]
-
-_compute: Any = pc  # generated at import time, unseen by type checkers
 
 
 def row_divider(route: Route, schema: Schema, shards: int, *, weighted: bool) -> Divide:
@@ -53,19 +51,16 @@ def _(route: ToAll, schema: Schema, shards: int, weighted: bool) -> Divide:
 
 @_divider.register
 def _(route: ByKey, schema: Schema, shards: int, weighted: bool) -> Divide:
-    keys_of = _key_function(route, schema, weighted)
-    encode, crc32 = key_encoder(), zlib.crc32
+    keys_of, shards_of = _key_function(route, schema, weighted), _shards_of_keys(route, schema, shards)
 
     def divide(rows: Rows) -> dict[int, Rows]:
         parts: dict[int, Rows] = {}
-        # Many rows have few keys: a look at those seen costs a fifth of the way to the shard.
-        ways: dict[Any, Callable[[Any], None]] = {}
-        for row, found in zip(rows, keys_of(rows), strict=True):
-            way = ways.get(found)
-            if way is None:
-                part = parts.setdefault(crc32(encode(found)) % shards, [])
-                way = ways[found] = part.append
-            way(row)
+        for row, shard in zip(rows, shards_of(keys_of(rows)), strict=True):
+            part = parts.get(shard)
+            if part is None:
+                parts[shard] = [row]
+            else:
+                part.append(row)
         return parts
 
     return divide
@@ -85,7 +80,10 @@ def _(route: ByBucket, schema: Schema, shards: int, weighted: bool) -> Divide:
 
 
 def table_divider(route: Route, schema: Schema, shards: int) -> DivideTable | None:
-    """Return a function that divides a table as `row_divider` divides its rows; None if keys are computed."""
+    """Return a function that divides a table as `row_divider` divides its rows.
+
+    None if keys are computed, or have no hash of columns.
+    """
     if shards == 1:
         return lambda table: {0: table}
     return _table_divider(route, schema, shards)
@@ -109,48 +107,104 @@ def _(route: ToAll, schema: Schema, shards: int) -> DivideTable | None:
 @_table_divider.register
 def _(route: ByKey, schema: Schema, shards: int) -> DivideTable | None:
     names = [expr.name for expr in route.keys if isinstance(expr, Column)]
-    types = {f.name: f.type for f in schema.fields}
-    if len(names) < len(route.keys) or any(parts_of(types[n]) for n in names):
+    if not names or len(names) < len(route.keys) or not all(map(_has_codes, _key_types(route, schema))):
         return None
-    keys = Schema(tuple(f for f in schema.fields if f.name in names))
-    keys_of = _key_function(route, keys, weighted=False)
-    encode, crc32 = key_encoder(), zlib.crc32
+
+    import polars as pl
+
+    from penstock.arrangement.codes import codes_of
 
     def divide(table: pa.Table) -> dict[int, pa.Table]:
-        # Keys become Python values once each, so that a shard is the same as for rows.
-        codes, distinct = _distinct(table.select(keys.names))
-        shard_of = [crc32(encode(key)) % shards for key in keys_of(table_to_rows(distinct, keys))]
-        if len(set(shard_of)) == 1:
-            return {shard_of[0]: table}
-        at = _compute.take(pa.array(shard_of, pa.int32()), codes)
-        return {shard: table.filter(_compute.equal(at, shard)) for shard in sorted(set(shard_of))}
+        if not len(table):
+            return {}
+        keys: Any = [pl.from_arrow(table.column(name)) for name in names]
+        return _parts(table, _shards_of_codes(codes_of(keys, exact=False), shards))
 
     return divide
 
 
-def _distinct(keys: pa.Table) -> tuple[Any, pa.Table]:
-    """Return the number of each row's key, and the distinct keys by number."""
-    first, *others = keys.column_names
-    encoded = _encoded(keys.column(first))
-    codes, distinct = encoded.indices, pa.table([encoded.dictionary], names=[first])
-    for name in others:
-        encoded = _encoded(keys.column(name))
-        width = max(len(encoded.dictionary), 1)
-        # Numbered anew per column, so that a code stays below the square of the number of rows.
-        codes = _compute.multiply(codes.cast(pa.int64()), width)
-        pairs = _encoded(_compute.add(codes, encoded.indices.cast(pa.int64())))
-        before = _compute.divide(pairs.dictionary, width)
-        values = encoded.dictionary.take(
-            _compute.subtract(pairs.dictionary, _compute.multiply(before, width))
-        )
-        codes, distinct = pairs.indices, distinct.take(before).append_column(name, values)
-    return codes, distinct
+def _parts(table: pa.Table, at: Any) -> dict[int, pa.Table]:
+    """Return the rows of each shard, in their order."""
+    import numpy as np
+
+    there = np.flatnonzero(np.bincount(at)).tolist()
+    if len(there) == 1:
+        return {there[0]: table}
+    return {shard: table.filter(pa.array(at == shard)) for shard in there}
 
 
-def _encoded(column: Any) -> Any:
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    return _compute.dictionary_encode(column, null_encoding="encode")
+# --- shards of keys -----------------------------------------------------------------------------------
+
+DIVISION = "codes" if find_spec("polars") is not None else "checksums"
+"""How keys are divided: where state is depends on it."""
+
+_FEW = 64
+"""Keys below which building columns costs more than hashing one by one."""
+
+_LOW, _SHIFT = (1 << 64) - 1, 33
+"""Mask of a code's bits, and how many of them are left out: the upper ones are mixed best."""
+
+
+def _key_types(route: ByKey, schema: Schema) -> list[DataType]:
+    return [check(expr, schema).type for expr in route.keys]
+
+
+def _has_codes(type: DataType) -> bool:
+    """Return whether columns of a type have the codes of `penstock.arrangement.codes`."""
+    if DIVISION != "codes" or parts_of(type):
+        return False
+    from penstock.engine.columnar.column_types import polars_type
+
+    return polars_type(type) is not None
+
+
+def _shards_of_codes(codes: Any, shards: int) -> Any:
+    import numpy as np
+
+    return ((codes.view(np.uint64) >> np.uint64(_SHIFT)) % np.uint64(shards)).astype(np.int64)
+
+
+def _shards_of_keys(
+    route: ByKey, schema: Schema, shards: int
+) -> Callable[[list[tuple[Any, ...]]], Iterable[int]]:
+    """Return a function from keys to their shards.
+
+    Keys that columns hold are divided by the hash of columns, so that they need not become Python values.
+    Others, such as lists, are divided by the checksum of their bytes.
+    """
+    types = _key_types(route, schema)
+    if not all(map(_has_codes, types)):
+        encode, crc32 = key_encoder(), zlib.crc32
+        return lambda keys: [crc32(encode(key)) % shards for key in keys]
+    import polars as pl
+
+    from penstock.arrangement.codes import coder, codes_of
+    from penstock.engine.columnar.column_types import dtype_of, to_series
+
+    texts = [isinstance(type, StrType) for type in types]
+    code_of = coder([pl.Binary() if x else dtype_of(type) for x, type in zip(texts, types)], exact=False)
+
+    def one(key: tuple[Any, ...]) -> int:
+        # Rows, unlike columns, may hold halves of characters.
+        if True in texts:
+            key = tuple(
+                [
+                    value.encode("utf-8", "surrogatepass") if is_text and value is not None else value
+                    for is_text, value in zip(texts, key)
+                ]
+            )
+        return ((code_of(key) & _LOW) >> _SHIFT) % shards
+
+    def shards_of(keys: list[tuple[Any, ...]]) -> Iterable[int]:
+        if len(keys) < _FEW or not types:
+            return map(one, keys)
+        try:
+            columns = [to_series(type, [*values]) for type, values in zip(types, zip(*keys))]
+        except (ValueError, TypeError, OverflowError, pl.exceptions.PolarsError):
+            return map(one, keys)
+        return _shards_of_codes(codes_of(columns, exact=False), shards).tolist()
+
+    return shards_of
 
 
 def _key_function(route: ByKey, schema: Schema, weighted: bool) -> Callable[[Rows], list[Any]]:

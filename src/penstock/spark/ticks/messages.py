@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
-from penstock.io.arrow import table_to_rows
+from penstock.io.arrow import rows_to_table, table_to_rows
 from penstock.state.codec import decode, value_encoder
 
 TO_DRIVER = -1
@@ -32,6 +32,9 @@ ARROW = pa.schema(
     ]
 )
 _ROWS_PER_BLOB = 20_000
+_FEW_ROWS = 64
+"""Rows below which building columns costs more than encoding rows."""
+
 _ARROW_STREAM = b"\xff\xff\xff\xff"
 """First bytes of an Arrow IPC stream. No encoded list starts with them."""
 
@@ -71,6 +74,16 @@ def _schema() -> StructType:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(ARROW)
+
+
+def to_table(rows: Rows, exchange: Exchange) -> pa.Table | None:
+    """Return rows of an exchange as columns; None if they are few, or hold what columns cannot."""
+    if len(rows) < _FEW_ROWS:
+        return None
+    try:
+        return rows_to_table(rows, exchange.schema, weighted=not exchange.append)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None
 
 
 def messages_of(stage: int, shard: int, port: int, place: int, rows: Rows | pa.Table) -> Iterator[Message]:

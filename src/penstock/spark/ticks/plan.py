@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
+from penstock.engine.partial_operators import PartialAggregate, PartialWindow
 from penstock.engine.program import Program, compile_program
 from penstock.expr.dict_keys import has_representatives
 from penstock.expr.function_bases import CodeBounds, bounded_code
@@ -22,6 +23,7 @@ from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
 from penstock.graph.node import Edge, FlowGraph, Node
+from penstock.io.arrow import arrow_schema
 from penstock.io.files.file_source import Files
 from penstock.io.source import WEIGHT
 from penstock.spark.placing.routing import Divide, DivideTable, row_divider, table_divider
@@ -98,6 +100,7 @@ class CompiledStage:
     leaving:  exchanges with their numbers and dividers.
     in_columns: per sink whose rows may leave in columns, weights included, the divider of its exchange; None
         for sinks of the flow.
+    convertible: exchanges whose rows columns hold as they are.
     clocks:   per operator that watches for late rows its name and its slot.
     forwarded: per source whose rows only go on, where they go.
     columnar: the stage over rows that arrive in columns.
@@ -109,6 +112,7 @@ class CompiledStage:
     slots: dict[str, str]
     leaving: tuple[tuple[int, Exchange, Divide], ...]
     in_columns: Mapping[str, DivideTable | None]
+    convertible: frozenset[int]
     clocks: tuple[tuple[str, str], ...]
     forwarded: Mapping[str, Forwarding]
     columnar: ColumnarStage
@@ -159,7 +163,21 @@ def compile_stage(stage: Stage, plan: Plan) -> CompiledStage:
     in_columns = dict(_in_columns(stage, plan))
     forwarded = {} if stage.number else dict(_forwarded(stage, plan, in_columns))
     columnar = ColumnarStage(program, {} if stage.number else dict(_unread(plan)), in_columns.keys())
-    return CompiledStage(stage, program, slots, leaving, in_columns, clocks, forwarded, columnar)
+    convertible = frozenset(number for number, e, _ in leaving if _is_convertible(e, stage))
+    return CompiledStage(stage, program, slots, leaving, in_columns, convertible, clocks, forwarded, columnar)
+
+
+def _is_convertible(exchange: Exchange, stage: Stage) -> bool:
+    sink = stage.graph.nodes[stage.graph.sinks[exchange.name]]
+    sender = stage.graph.nodes[sink.inputs[0]].operator
+    # Partial sums of integers are said to be decimals.
+    if isinstance(sender, PartialAggregate | PartialWindow) or WEIGHT in exchange.schema.names:
+        return False
+    try:
+        arrow_schema(exchange.schema)
+    except TypeError:
+        return False
+    return True
 
 
 def _unread(plan: Plan) -> Iterator[tuple[str, frozenset[str]]]:

@@ -20,8 +20,16 @@ from penstock.io.arrow import table_to_rows, with_all_columns, with_weight, with
 from penstock.spark.ticks.cell import by_source, by_time, cell_number, open_cell, pass_on, run_stateless
 from penstock.spark.ticks.cost import TaskCost
 from penstock.spark.ticks.intake import Tagged, Taken, read_inputs, tagged_batch
-from penstock.spark.ticks.messages import Message, Result, from_batches, place_of, rows_of, to_batches
-from penstock.spark.ticks.plan import Compiled, ShippedPlan
+from penstock.spark.ticks.messages import (
+    Message,
+    Result,
+    from_batches,
+    place_of,
+    rows_of,
+    to_batches,
+    to_table,
+)
+from penstock.spark.ticks.plan import Compiled, CompiledStage, ShippedPlan
 from penstock.spark.ticks.round_files import fetched
 from penstock.spark.ticks.round_task import Leg, posted, run_rounds, version_number
 from penstock.spark.ticks.task_outcome import bad_result, chain_result, error_result
@@ -68,59 +76,87 @@ class CellOutput:
     """Rows sent by cells, grouped by destination. place: position of the next rows within their exchange.
 
     timed: places are kept apart in all exchanges, not only if order is meaningful.
+    posts: the rows leave this process, for which columns are cheaper.
     """
 
     plan: Compiled
     cost: TaskCost
     timed: bool = False
+    posts: bool = False
     place: int = 0
-    _rows: dict[_Address, Rows] = field(default_factory=dict[_Address, Rows])
-    _tables: dict[_Address, list[pa.Table]] = field(default_factory=dict[_Address, "list[pa.Table]"])
+    _sent: dict[_Address, list[Rows | pa.Table]] = field(
+        default_factory=dict[_Address, "list[Rows | pa.Table]"]
+    )
 
     def send(self, number: int, exchange: Exchange, divide: Divide, rows: Rows) -> None:
         """Send rows over an exchange, divided among its shards."""
         before = self.cost.enter("exchange")
-        self.cost.exchanges[number] += len(rows)
-        for shard, part in divide(rows).items():
-            self._rows.setdefault(self._address(exchange.to_stage, shard, number), []).extend(part)
+        divide_table = self._of_sender(exchange).in_columns.get(exchange.name)
+        # A hash of columns costs a tenth of one of rows.
+        table = None if divide_table is None else self._to_table(rows, number)
+        if divide_table is not None and table is not None:
+            self._add(number, exchange, len(rows), divide_table(table))
+        else:
+            self._add(number, exchange, len(rows), divide(rows))
         self.cost.enter(before)
 
     def send_table(self, number: int, exchange: Exchange, divide: DivideTable, table: pa.Table) -> None:
         """Send the rows of a table over an exchange, as columns."""
         before = self.cost.enter("exchange")
-        self.cost.exchanges[number] += len(table)
-        for shard, part in divide(table).items():
-            self._tables.setdefault(self._address(exchange.to_stage, shard, number), []).append(part)
+        self._add(number, exchange, len(table), divide(table))
         self.cost.enter(before)
+
+    def _add(self, number: int, exchange: Exchange, count: int, parts: Mapping[int, Rows | pa.Table]) -> None:
+        self.cost.exchanges[number] += count
+        for shard, part in parts.items():
+            self._sent.setdefault(self._address(exchange.to_stage, shard, number), []).append(part)
+
+    def _of_sender(self, exchange: Exchange) -> CompiledStage:
+        return self.plan.stages[exchange.from_stage]
+
+    def _to_table(self, rows: Rows, number: int) -> pa.Table | None:
+        """Return rows that leave this process as columns; None if rows are cheaper or columns cannot be."""
+        exchange = self.plan.plan.stages.exchanges[number]
+        made = self.posts and number in self._of_sender(exchange).convertible
+        return to_table(rows, exchange) if made else None
 
     def _address(self, stage: int, shard: int, exchange: int) -> _Address:
         placed = self.timed or self.plan.plan.stages.exchanges[exchange].ordered
         return stage, shard, exchange, self.place if placed else 0
 
     def pieces(self) -> Iterator[tuple[_Address, Rows | pa.Table]]:
-        """Yield everything sent, by address: rows first, then columns."""
+        """Yield everything sent, by address, in the order in which it was sent."""
         import pyarrow as pa
 
-        yield from self._rows.items()
-        yield from ((address, pa.concat_tables(tables)) for address, tables in self._tables.items())
+        for address, pieces in self._sent.items():
+            if all(isinstance(piece, pa.Table) for piece in pieces):
+                yield address, pa.concat_tables(pieces)
+            else:
+                rows = [row for piece in pieces for row in self._rows_of(piece, address[2])]
+                table = self._to_table(rows, address[2])
+                yield address, rows if table is None else table
+
+    def _rows_of(self, piece: Rows | pa.Table, number: int) -> Rows:
+        if isinstance(piece, list):
+            return piece
+        exchange = self.plan.plan.stages.exchanges[number]
+        return table_to_rows(piece, exchange.schema, weighted=not exchange.append)
 
     def put(self, message: Message) -> None:
         """Add the rows of a received message."""
         stage, shard, exchange, place, body = message
         rows = rows_of(body, self.plan.plan.stages.exchanges[exchange])
-        self._rows.setdefault((stage, shard, exchange, place), []).extend(rows)
+        self._sent.setdefault((stage, shard, exchange, place), []).append(rows)
 
     def take(self, stage: int, shard: int) -> list[Piece]:
         """Take the rows sent to a cell."""
         self.cost.enter("exchange")
-        keys = [key for key in self._rows if key[:2] == (stage, shard)]
-        taken = [(key[2], key[3], self._rows.pop(key)) for key in keys]
-        for key in [key for key in self._tables if key[:2] == (stage, shard)]:
-            exchange = self.plan.plan.stages.exchanges[key[2]]
-            tables = self._tables.pop(key)
-            schema, weighted = exchange.schema, not exchange.append
-            taken.extend((key[2], key[3], table_to_rows(x, schema, weighted=weighted)) for x in tables)
-        return taken
+        keys = [key for key in self._sent if key[:2] == (stage, shard)]
+        return [
+            (number, place, self._rows_of(piece, number))
+            for _, _, number, place, pieces in ((*key, self._sent.pop(key)) for key in keys)
+            for piece in pieces
+        ]
 
 
 def scatter(order: TickOrder, shares: Shares = ()) -> Task:
@@ -190,8 +226,8 @@ class Attempt:
         order = self.order
         return version_number(order.tick, order.leg) if self.plan.plan.stages.loops else order.tick
 
-    def outbox(self) -> CellOutput:
-        return CellOutput(self.plan, self.cost, self.order.times is not None)
+    def outbox(self, *, posts: bool = True) -> CellOutput:
+        return CellOutput(self.plan, self.cost, self.order.times is not None, posts)
 
     def keep(self, sinks: Mapping[str, Rows], place: int = 0) -> None:
         times = self.order.times
@@ -392,7 +428,7 @@ def _partition() -> int:
 
 
 def _whole_tick(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
-    out = attempt.outbox()
+    out = attempt.outbox(posts=False)
     yield from _read(attempt, batches, out)
     stages = attempt.plan.plan.stages
     for span in stages.spans():
@@ -408,7 +444,7 @@ def _whole_tick(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator
 def _rounds(
     attempt: Attempt, loop: LoopStages, most: int, before: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[Message | Result]:
-    out = attempt.outbox()
+    out = attempt.outbox(posts=False)
     for message in fetched(from_batches(batches)):
         out.put(message)
     yield from run_rounds(attempt, loop, out, most, before)
