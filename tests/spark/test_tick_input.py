@@ -107,6 +107,20 @@ def test_the_answer_is_that_of_the_other_way_where_the_size_is_guessed_wrong(
     assert sorted(map(repr, answers[0])) == sorted(map(repr, answers[1]))
 
 
+def test_a_frame_that_nobody_reads_is_counted_and_makes_nothing(spark: Any) -> None:
+    flow = totals()
+    flow.source("unread", Sale)
+    frame = ps.spark.Frame(spark.range(SMALL).selectExpr("id shop", "id price"))
+    progress: list[Any] = []
+    changes: list[Any] = []
+    ps.spark.run(
+        flow, spark, sources={"sales": frame, "unread": frame}, sinks={"totals": changes},
+        on_tick=progress.append,
+    )  # fmt: skip
+    assert len(changes) == SMALL
+    assert progress[0].rows_in == 2 * SMALL
+
+
 # --- without Spark ----------------------------------------------------------------------------------
 
 

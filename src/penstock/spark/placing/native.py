@@ -86,8 +86,10 @@ def without_native(plan: StagePlan, chains: Mapping[str, Chain]) -> StagePlan:
 
 
 def _shortened(stage: Stage, chains: Mapping[str, Chain]) -> Stage:
-    gone = {node.id for chain in chains.values() for node in chain[:-1]}
-    ends = {chain[-1].id: name for name, chain in chains.items()}
+    # Of a source that nobody reads, the stage has the source alone.
+    there = {name: [n.id for n in chain if n.id in stage.origins] for name, chain in chains.items()}
+    gone = {node for chain in there.values() for node in chain[:-1]}
+    ends = {chain[-1]: name for name, chain in there.items()}
     numbers = [at for at, origin in enumerate(stage.origins) if origin not in gone]
     new = {old: at for at, old in enumerate(numbers)}
     nodes: list[Node] = []
@@ -97,8 +99,9 @@ def _shortened(stage: Stage, chains: Mapping[str, Chain]) -> Stage:
             name = ends[origin]
             source = chains[name][0].operator
             assert isinstance(source, Source)
-            operator = replace(source, schema=node.schema)
-            nodes.append(replace(node, id=new[old], operator=operator, inputs=()))
+            schema = chains[name][-1].schema
+            operator = replace(source, schema=schema)
+            nodes.append(replace(node, id=new[old], schema=schema, operator=operator, inputs=()))
         else:
             nodes.append(replace(node, id=new[old], inputs=tuple(new[i] for i in node.inputs)))
     sources = {n.operator.name: n.id for n in nodes if isinstance(n.operator, Source)}

@@ -25,6 +25,7 @@ from penstock.io.files.file_source import Files, Listing, UnreadFile
 from penstock.io.files.text_blocks import WHOLE, Part
 from penstock.io.source import WEIGHT, Feed
 from penstock.io.wall_clock import TickTime
+from penstock.spark.local.session_properties import tasks_at_a_time
 from penstock.spark.lowering.types import null_within, quoted
 from penstock.spark.placing.native import Chain, apply_native_chain
 from penstock.spark.sources.arrivals import (
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
     from penstock.expr.types import Schema
 
 
-_PART = 1 << 24
-"""Bytes of a file that a task reads, if the file has several times as many."""
+_PART, _LEAST_PART = 1 << 24, 1 << 20
+"""Bytes of a file that a task reads, if the file has several times as many: at most, and at least."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,12 +210,15 @@ def _division(
     if not isinstance(reading, Files):
         return lambda file: [WHOLE], lambda file, part: None
     file_format = open_format(reading, Feed(opening.name, opening.operator.schema, append=opening.append))
+    tasks = tasks_at_a_time(opening.spark)
 
     def parts(file: UnreadFile) -> list[Part]:
         # What cannot be read here, a task will name.
         with suppress(OSError, EOFError, zlib.error, UnreadableSource):
-            if file.size >= 2 * _PART:
-                return file_format.parts(Path(file.path), _PART)
+            # Two for each task, so that tasks end at about the same time.
+            size = max(_LEAST_PART, min(_PART, file.size // (2 * tasks)))
+            if file.size >= 2 * size:
+                return file_format.parts(Path(file.path), size)
         return [WHOLE]
 
     return parts, lambda file, part: file_format.count(Path(file.path), part)
