@@ -6,7 +6,6 @@ import errno
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from penstock.errors import DiskFull
@@ -35,25 +34,6 @@ def telling_full_disk(checkpoint: str | os.PathLike[str] | None) -> Generator[No
             fix="free space, or give it more; then run it again",
             path=path,
         ) from error
-
-
-def full_disk_error(path: Path) -> OSError:
-    """Return the error of a file that cannot grow."""
-    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-
-
-def allocate(path: Path, size: int) -> None:
-    """Give a file at least `size` bytes on disk, if its system can. Raises `OSError` if there is no room.
-
-    A hole in a file that is mapped into memory kills the process that writes to it, if the disk is full.
-    """
-    with path.open("ab") as file:
-        if hasattr(os, "posix_fallocate"):
-            try:
-                os.posix_fallocate(file.fileno(), 0, size)
-            except OSError as error:
-                if error.errno in _FULL:
-                    raise full_disk_error(path) from error
 
 
 def _is_full(folder: str | os.PathLike[str]) -> bool:

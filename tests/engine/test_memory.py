@@ -19,7 +19,7 @@ from penstock.engine import spilling
 from penstock.engine.slot import Slot, as_it_is, thaw_dict, thaw_list
 from penstock.engine.spilling import ShardedSlot, StateInMemory, estimated_bytes, parse_memory_limit
 from penstock.errors import BadInput
-from penstock.state.local_store import SpilledSlot, SpillFile
+from penstock.state.spilled_slots import ScratchFolder, SpilledSlot
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases, cuts
 
@@ -63,13 +63,13 @@ def test_a_divided_slot_is_a_dict(steps: list[tuple[str, Any, int]], values: dic
 
 @given(STEPS)
 def test_a_spilled_slot_is_a_dict(steps: list[tuple[str, Any, int]]) -> None:
-    file = SpillFile()
+    file = ScratchFolder()
     slot = SpilledSlot(file, {}, as_it_is, hot_entries=2)
     walk(slot, steps, slot.settle)
 
 
 def test_a_value_changed_in_place_is_what_is_read_back() -> None:
-    slot = SpilledSlot(SpillFile(), {}, thaw_dict, hot_entries=2)
+    slot = SpilledSlot(ScratchFolder(), {}, thaw_dict, hot_entries=2)
     slot["a"] = {("row", 1): 1}
     for at in range(10):
         slot[at] = {}
@@ -83,7 +83,7 @@ def test_a_value_changed_in_place_is_what_is_read_back() -> None:
 
 
 def test_lists_come_back_as_lists() -> None:
-    slot = SpilledSlot(SpillFile(), {k: [k] for k in range(10)}, thaw_list, hot_entries=0)
+    slot = SpilledSlot(ScratchFolder(), {k: [k] for k in range(10)}, thaw_list, hot_entries=0)
     slot.settle()
     slot[3].append("more")
     assert slot[3] == [3, "more"]

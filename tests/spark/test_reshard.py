@@ -22,13 +22,12 @@ import penstock as ps
 from penstock import Engine, Flow, col, left, right
 from penstock.errors import BadInput, CheckpointInUse, FlowChanged, NotOnSpark
 from penstock.spark.checkpoints.reshard import reshard
-from penstock.state.chain import merge
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.commit import CommitLog
+from penstock.state.entry_store import EntryStore
 from penstock.state.inspection import inspect
 from penstock.state.manifest import as_it_is
 from penstock.state.rewind import rewind
-from penstock.state.sorted_files import read_entries
 from tests.spark.streamed_flows import EXAMPLES
 from tests.spark.tasks_with_checkpoint import CheckpointedTasks
 
@@ -215,10 +214,7 @@ def state_of(folder: Path) -> list[tuple[str, bytes, bytes]]:
     """All entries of the last commit, whatever shard they are on."""
     last = CommitLog(folder).last()
     assert last is not None
-    found: list[Any] = []
-    for chain in last.chains.values():
-        found += merge([read_entries(folder, link.file) for link in chain.links], whole=True)
-    return sorted(found)
+    return sorted(entry for chain in last.chains.values() for entry in EntryStore(folder, chain).entries())
 
 
 def begun(folder: Path, shards: int = 2, ticks: int = 3) -> list[Tick]:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import cycle
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -156,14 +152,12 @@ def test_explain_says_whether_a_loop_can_run_in_rounds(append: bool) -> None:
 class Way:
     """How a tick is run.
 
-    few:   rows of a round that one task runs, in a tick of several jobs.
-    hosts: on how many of them tasks run, each with working copies of its own.
+    few: rows of a round that one task runs, in a tick of several jobs.
     """
 
     shards: int
     way: str
     few: int
-    hosts: int
 
 
 ways = st.builds(
@@ -171,7 +165,6 @@ ways = st.builds(
     st.integers(1, 3),
     st.sampled_from(["one task", "stages"]),
     st.sampled_from([0, 2, 1_000_000]),
-    st.integers(1, 3),
 )
 GROWING = (
     "along edges", "edges before", "along edges unlike", "along paths", "along others", "along itself",
@@ -221,7 +214,7 @@ def test_any_loop_over_rows_that_stay_gives_every_tick_what_the_engine_gives(
     flow: Flow, ticks: list[dict[str, list[Pair]]], how: Way, in_rounds: bool
 ) -> None:
     engine = Engine(flow)
-    with tempfile.TemporaryDirectory() as folder, tasks_on(how.hosts):
+    with tempfile.TemporaryDirectory() as folder:
         tasks = InProcessTasks(flow, how.shards, Path(folder), how.way, rounds=in_rounds, few=how.few)
         waiting = list(ticks)
         while waiting or engine.pending:
@@ -238,22 +231,12 @@ def test_a_loop_whose_rows_may_be_taken_back_gives_on_its_shard_what_the_engine_
 ) -> None:
     program, ticks = drawn
     engine = Engine(program.flow())
-    with tempfile.TemporaryDirectory() as folder, tasks_on(how.hosts):
+    with tempfile.TemporaryDirectory() as folder:
         tasks = InProcessTasks(program.flow(), how.shards, Path(folder), how.way, rounds=True)
         for tick in ticks:
             given_ = {n: list(c) if n in program.tables else [x.row for x in c] for n, c in tick.items()}
             expected = {n: Counter(c.raw) for n, c in engine.tick(**given_).items() if len(c)}
             assert {n: Counter(rows) for n, rows in tasks.tick(given_).items()} == expected
-
-
-@contextmanager
-def tasks_on(hosts: int) -> Iterator[None]:
-    """Let every cell run on another host than the one before."""
-    numbers = cycle(range(hosts))
-    with mock.patch(
-        "penstock.spark.ticks.cell.work_folder", lambda folder: folder / "work" / f"{next(numbers)}"
-    ):
-        yield
 
 
 def net(rows: Any, engine: Engine, sink: str) -> Counter[Any]:
@@ -343,13 +326,3 @@ def test_a_file_that_another_host_does_not_see_is_named(tmp_path: Path) -> None:
         list(fetched([sent.reference()]))
     assert caught.value.facts["path"] == str(tmp_path / "x.sent")
     assert list(fetched([sent.reference()], of=2)) == [sent.reference()]
-
-
-def test_a_host_that_missed_some_rounds_catches_up(tmp_path: Path) -> None:
-    path = [Pair(n, n + 1) for n in range(12)]
-    engine = Engine(closure())
-    with tasks_on(2):
-        tasks = InProcessTasks(closure(), 1, tmp_path, "stages", rounds=True)
-        for tick in (path[:6], path[6:], [Pair(12, 0)]):
-            expected = {n: Counter(c.raw) for n, c in engine.tick(edges=tick).items()}
-            assert {n: Counter(rows) for n, rows in tasks.tick({"edges": tick}).items()} == expected

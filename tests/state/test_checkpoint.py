@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from penstock.state.lazy_slots import Form
 from penstock.state.manifest import Manifest, as_it_is, exactly
 from penstock.state.shard import ShardState
 from penstock.state.single_process_state import DirectoryState
+from tests.golden import MESSAGES, assert_golden
 
 FLOW = Manifest("f1", ["source a", "sum by k"])
 
@@ -66,9 +66,21 @@ def test_only_files_that_kept_commits_name_stay(tmp_path: Path) -> None:
         assert [p.stem for p in commits] == [f"{t:012d}" for t in (28, 29, 30)]
         named: set[str] = set()
         for path in commits:
-            body = json.loads(path.read_text())["body"]["chains"]["0"]
-            named |= {Path(link[0]).name for link in body["links"]} | {Path(body["news"][0]).name}
+            chain = Chain.from_json(json.loads(path.read_text())["body"]["chains"]["0"])
+            named |= {Path(file.name).name for file in chain.files()}
         assert {p.name for p in (tmp_path / "state/000").iterdir()} == named
+
+
+def test_a_shard_whose_last_key_is_removed_is_empty(tmp_path: Path) -> None:
+    with opened(tmp_path) as state:
+        state.slots["1.sum"][1] = "there"
+        state.commit(positions={})
+        del state.slots["1.sum"][1]
+        state.commit(positions={})
+    with opened(tmp_path) as state:
+        assert state.tick == 2
+        assert state.bytes == 0
+        assert state.slots["1.sum"].get(1) is None
 
 
 def test_a_second_driver_is_refused_by_name(tmp_path: Path) -> None:
@@ -182,11 +194,11 @@ def test_damage_is_named_and_never_read_as_empty(tmp_path: Path, name: str, how:
         victim.write_bytes(data[: len(data) // 2])
     else:
         victim.write_bytes(data[:-20] + bytes([data[-20] ^ 1]) + data[-19:])
-    shutil.rmtree(tmp_path / "work")
     # Whether the last commit is missing or another shows by nothing but that one of them is.
     lost_tick = how == "missing" and victim.parent.name == "commit"
-    with pytest.raises(CheckpointDamaged, match="or those after tick 4 are" if lost_tick else victim.name):
-        opened(tmp_path)
+    named = "or those after tick 4 are" if lost_tick else victim.name
+    with pytest.raises(CheckpointDamaged, match=named), opened(tmp_path) as state:
+        state.slots["1.sum"].get(1)
 
 
 def test_damage_leaves_the_checkpoint_free(tmp_path: Path) -> None:
@@ -243,17 +255,34 @@ def test_a_killed_writer_leaves_exactly_its_commits(tmp_path: Path, seed: int) -
                 assert state.slots["s"].get(key) == expected
 
 
-def test_a_first_tick_of_many_versions_that_was_broken_off_leaves_nothing_to_be_missed(
-    tmp_path: Path,
-) -> None:
-    with Checkpoint.open(tmp_path, exactly(FLOW)) as checkpoint:
+def test_a_first_tick_of_many_jobs_that_was_broken_off_leaves_nothing_to_be_missed(tmp_path: Path) -> None:
+    with Checkpoint.open(tmp_path, exactly(FLOW)):
         chain = Chain()
-        for version in (1 << 24, (1 << 24) + 1):
-            with ShardState(tmp_path, checkpoint.work, 0, chain, {"1.sum": Form()}) as state:
-                state.slots["1.sum"][version] = 1
-                chain = state.finish(1, f"try-{version}", version)
+        for job in range(2):
+            with ShardState(tmp_path, 0, chain, {"1.sum": Form()}) as state:
+                state.slots["1.sum"][job] = 1
+                chain = state.finish(1, f"try-{job}")
     with Checkpoint.open(tmp_path, exactly(FLOW)) as checkpoint:
         assert checkpoint.tick == 0
+        assert not [*tmp_path.glob("state/*/*")]
+
+
+@pytest.mark.parametrize("kind", ["earlier", "later"])
+def test_a_checkpoint_of_another_version_is_refused_by_name(tmp_path: Path, kind: str) -> None:
+    filled(tmp_path, 2)
+    path = max((tmp_path / "commit").glob("*.json"))
+    body = json.loads(path.read_text())["body"]
+    if kind == "earlier":
+        del body["format"]
+        body["chains"] = {"0": {"links": [], "versions": [], "news": None}}
+    else:
+        body["format"] += 1
+    commit.write_checked(path, body, durable=False)
+    with pytest.raises(CheckpointDamaged) as error:
+        opened(tmp_path)
+    assert_golden(
+        MESSAGES / f"checkpoint_of_{kind}_version.txt", f"{error.value}\n".replace(str(tmp_path), "state")
+    )
 
 
 def test_a_commit_that_is_forgotten_while_it_is_read_is_no_damage(

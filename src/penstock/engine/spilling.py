@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock.engine.slot import Slot, SlotMapping
-    from penstock.state.local_store import SpilledSlot, SpillFile
+    from penstock.state.spilled_slots import ScratchFolder, SpilledSlot
 
 
 SHARDS = 64
@@ -137,7 +137,7 @@ class StateInMemory:
         self._moving: list[ShardedSlot] = []
         self._sharded: dict[str, ShardedSlot] = {}
         self._spilled: dict[str, SpilledSlot] = {}
-        self._file: SpillFile | None = None
+        self._scratch: ScratchFolder | None = None
         self._entries_at_last_look = 0
         self._rows_since_look = 0
         self._frozen = 0
@@ -216,15 +216,15 @@ class StateInMemory:
 
     def _spill(self, name: str, bound: int) -> None:
         # Only a run that spills needs the codec.
-        from penstock.state.local_store import SpilledSlot, SpillFile
+        from penstock.state.spilled_slots import ScratchFolder, SpilledSlot
 
-        if self._file is None:
-            self._file = SpillFile()
+        if self._scratch is None:
+            self._scratch = ScratchFolder()
         sharded = self._sharded.pop(name, None)
         values = self.mappings.pop(name) if sharded is None else dict(sharded.items())
         if sharded is not None and sharded in self._moving:
             self._moving.remove(sharded)
-        spilled = SpilledSlot(self._file, values, self._slots[name].thaw, 0)
+        spilled = SpilledSlot(self._scratch, values, self._slots[name].thaw, 0)
         self._spilled[name] = spilled
         self._share(bound)
         spilled.settle()

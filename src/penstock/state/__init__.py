@@ -1,4 +1,4 @@
-"""Durable state of named slots: versions, changelogs, working copies, commits.
+"""Durable state of named slots: entries in immutable files, commits, lease.
 
 Knows nothing of flows, engines or Spark. Whoever runs ticks uses one of:
 
@@ -21,6 +21,8 @@ Knows nothing of flows, engines or Spark. Whoever runs ticks uses one of:
     The same in two halves, for ticks whose shards live in other processes: the
     driver holds the `Checkpoint` (lease, manifest, commits), a task opens the
     `ShardState` of a chain of files, runs, and gives the next chain back.
+
+Slots stand on `entry_store`: encoded keys and values in sorted batches (`entries`, `chain`).
 
 What a run goes on under is a `penstock.state.manifest.Manifest`, as a `Bind` says when one is opened.
 `inspection` reads a checkpoint that others may be running, `rewind` goes back to a tick that is kept.

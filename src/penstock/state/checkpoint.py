@@ -4,7 +4,6 @@
     commit/         one file per tick, the last few
     manifest/       what they were made under: flow, shards, where state lies
     state/NNN/      files of shard NNN, named by tick and attempt
-    work/HOST/      working copies, can be deleted at any time when nothing runs
 
 What no kept commit names is garbage. It is removed after a commit (files of the
 commits just forgotten) and on opening (whatever an interrupted tick left).
@@ -13,7 +12,6 @@ commits just forgotten) and on opening (whatever an interrupted tick left).
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,11 +21,11 @@ from typing import Any
 from penstock.errors import BadInput, UnreadableSource
 from penstock.private_files import make_private_folder
 from penstock.state.chain import Chain
+from penstock.state.checkpoint_files import FileRef, check_size, damaged
 from penstock.state.commit import KEEP_TICKS, Commit, CommitLog
 from penstock.state.lease import Lease
 from penstock.state.manifest import Bind, Manifest
 from penstock.state.rewind import check_not_rewinding
-from penstock.state.sorted_files import FileRef, damaged
 
 
 class Checkpoint:
@@ -106,11 +104,6 @@ class Checkpoint:
             self._bound = None
 
     @property
-    def work(self) -> Path:
-        """Folder of this host's working copies."""
-        return work_folder(self.folder)
-
-    @property
     def tick(self) -> int:
         """Number of the last committed tick; 0 before the first."""
         return 0 if self.last is None else self.last.tick
@@ -138,7 +131,7 @@ class Checkpoint:
         """
         self.check_lease()
         before: Mapping[int, Chain] = self.last.chains if self.last else {}
-        after = {**before, **{shard: chain for shard, chain in chains.items() if chain.links}}
+        after = {shard: chain for shard, chain in {**before, **chains}.items() if chain.runs}
         tick = self.tick + 1
         was_oldest = tick if self.last is None else self.last.oldest
         commit = Commit(
@@ -218,13 +211,7 @@ class Checkpoint:
     def _check_files(self) -> None:
         # By size only: whoever reads a file checks its content, and most are not read again soon.
         for file in () if self.last is None else self.last.files():
-            path = self.folder / file.name
-            try:
-                size = path.stat().st_size
-            except FileNotFoundError:
-                raise damaged(path, "it is missing") from None
-            if size != file.size:
-                raise damaged(path, f"it has {size} bytes, the commit says {file.size}")
+            check_size(self.folder / file.name, file)
 
     def _forget_old(self) -> None:
         assert self.last is not None
@@ -242,11 +229,6 @@ class Checkpoint:
 
     def _named_files(self) -> set[str]:
         return {f.name for tick in self._log.ticks() for f in self._log.read(tick).files()}
-
-
-def work_folder(checkpoint: Path) -> Path:
-    """Return the folder of this host's working copies for a checkpoint."""
-    return checkpoint / "work" / (socket.gethostname() or "host")
 
 
 def _make(path: Path, *, private: bool) -> None:

@@ -15,12 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from penstock.errors import CheckpointInUse
+from penstock.errors import CheckpointDamaged, CheckpointInUse
 from penstock.state.chain import Chain
-from penstock.state.sorted_files import FileRef, damaged, sync
+from penstock.state.checkpoint_files import FileRef, damaged, sync
 
 POSITIONS = "positions"
 """Name of the slots with the positions of sources, behind the name of the source's state."""
+
+FORMAT = 4
+"""Number of the form of checkpoints, one higher where an earlier one cannot be read."""
 
 KEEP_TICKS = 3
 """Default number of ticks that a checkpoint retains for a rewind, including the last one."""
@@ -66,6 +69,7 @@ class Commit:
 
     def to_json(self) -> dict[str, Any]:
         return {
+            "format": FORMAT,
             "tick": self.tick,
             "fence": self.fence,
             "manifest": self.manifest.to_json(),
@@ -117,8 +121,11 @@ class CommitLog:
     def read(self, tick: int) -> Commit:
         """Read the commit of a tick. Raises `CheckpointDamaged`."""
         path = self._path(tick)
+        body = read_checked(path)
+        if body.get("format") != FORMAT:
+            raise _of_another_version(path, body.get("format"))
         try:
-            commit = Commit.from_json(read_checked(path))
+            commit = Commit.from_json(body)
         except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
             raise damaged(path, f"it is not a commit: {error!r}") from error
         if commit.tick != tick:
@@ -189,6 +196,18 @@ class CommitLog:
 
     def _path(self, tick: int) -> Path:
         return self._folder / f"{tick:012d}.json"
+
+
+def _of_another_version(path: Path, format: Any) -> CheckpointDamaged:
+    folder = path.parent.parent
+    later = isinstance(format, int) and format > FORMAT
+    return CheckpointDamaged(
+        f"the checkpoint {folder} was written by {'a later' if later else 'an earlier'} version of Penstock",
+        why="its state is in files of another form, which this version does not read.",
+        fix="run it with that version, or give this one an empty checkpoint folder;\n"
+        "with the sinks as they are: `penstock run --adopt`",
+        file=str(path),
+    )
 
 
 def write_checked(path: Path, body: dict[str, Any], *, durable: bool) -> None:

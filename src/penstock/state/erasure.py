@@ -1,26 +1,25 @@
 """Erasure: a checkpoint is written anew, so that none of its files holds values that its state has not.
 
-A tick adds a file, and what it took back stays in the files before until they are merged. Erasure merges all
-files of all shards and gives up what a rewind would go back to. The values go, too, that an operator has put
-aside in case a late record brings them back (`Erasable`). Working copies are removed: LMDB does not overwrite
-pages that it frees.
+A tick adds a file, and what it took back stays in the files before until they are merged. Erasure writes the
+entries of all shards to new files and gives up what a rewind would go back to. The values go, too, that an
+operator has put aside in case a late record brings them back (`Erasable`).
 """
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
 from penstock.path_or_url import local_path
-from penstock.state.chain import Chain, Link, Version, entries_of
+from penstock.state.chain import Chain
 from penstock.state.checkpoint import Checkpoint
+from penstock.state.checkpoint_files import make_durable
 from penstock.state.codec import without_erasable
+from penstock.state.entry_store import EntryStore, EntryWriter
 from penstock.state.lazy_slots import MARK
 from penstock.state.manifest import as_it_is
-from penstock.state.sorted_files import make_durable, write_entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +45,21 @@ def erase(checkpoint: str | PathLike[str]) -> Erased:
     with Checkpoint.open(folder, as_it_is) as held:
         last = held.last
         assert last is not None
-        chains = {shard: _anew(folder, f"{shard:03d}", chain) for shard, chain in last.chains.items()}
-        made = held.rewrite(chains, _anew(folder, "sources", last.sources))
-        shutil.rmtree(folder / "work", ignore_errors=True)
+        name = f"{last.tick:012d}-{uuid.uuid4().hex[:8]}"
+        chains = {
+            shard: _anew(folder, f"state/{shard:03d}/{name}", chain) for shard, chain in last.chains.items()
+        }
+        made = held.rewrite(chains, _anew(folder, f"state/sources/{name}", last.sources))
     return Erased(made.tick, last.state_bytes, made.state_bytes)
 
 
-def _anew(folder: Path, shard: str, chain: Chain) -> Chain:
-    """Write the entries of a shard to one file; return the chain that has no other."""
-    if chain.version is None:
-        return chain
-    version = Version(chain.version.tick, uuid.uuid4().hex[:8])
-    # A header of chunks is no encoded value. It holds no `Erasable`: upsert and history never divide theirs.
-    entries = (
-        (slot, key, value if value.startswith(MARK) else without_erasable(value))
-        for slot, key, value in entries_of(folder, chain)
-    )
-    file = write_entries(folder, f"state/{shard}/{version.tick:012d}-{version.attempt}", entries)
-    make_durable([folder / file.name])
-    return Chain((Link(file, version.tick),), (version,))
+def _anew(folder: Path, name: str, chain: Chain) -> Chain:
+    """Write the entries of a shard to files named `name`; return the chain that has no others."""
+    writer = EntryWriter(folder, name)
+    for slot, key, value in EntryStore(folder, chain).entries():
+        # A header of chunks is no encoded value. It holds no `Erasable`: upsert and history never divide
+        # theirs.
+        writer.add(slot, key, value if value.startswith(MARK) else without_erasable(value))
+    made = writer.finish()
+    make_durable([folder / file.name for file in made.files()])
+    return made

@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 from penstock.errors import BadInput, CheckpointDamaged
 from penstock.path_or_url import local_path
-from penstock.state.chain import entries_of
+from penstock.state.checkpoint_files import check_file
 from penstock.state.codec import decode, key_encoder
 from penstock.state.commit import POSITIONS, Commit, CommitLog
+from penstock.state.entry_store import EntryStore
 from penstock.state.lazy_slots import whole_values
 from penstock.state.manifest import Manifest, as_it_is
 from penstock.state.skipped_files import skipped_files
-from penstock.state.sorted_files import check_file
 
 T = TypeVar("T")
 _ATTEMPTS = 10
@@ -152,12 +152,12 @@ def _held(folder: Path, last: Commit) -> CheckpointHeld:
     damage = _damage(folder, last)
     for number, chain in sorted(last.chains.items()) if not damage else ():
         shard = number % manifest.shards
-        for slot, key, stored in whole_values(entries_of(folder, chain)):
+        for slot, key, stored in whole_values(EntryStore(folder, chain).entries()):
             name, _, what = slot.rpartition(".")
             shards[name, what][shard] += Held(1, stored.size)
             if name in labels and what in (POSITIONS, CLOCK):
                 _note(labels[name]["name"] or name, what, key, stored.data, positions, watermarks)
-    for slot, key, value in entries_of(folder, last.sources) if not damage else ():
+    for slot, key, value in EntryStore(folder, last.sources).entries() if not damage else ():
         _note(slot.removesuffix(f".{POSITIONS}"), POSITIONS, key, value, positions, watermarks)
     if isinstance(last.positions, dict) and last.positions.get("batch") is not None:
         positions["batch"] = last.positions["batch"]
@@ -233,9 +233,10 @@ def _rows(folder: Path, last: Commit, operator: str, key: Any) -> list[Found]:
     labels = {node["state"]: operator_label(node) for node in nodes}
     found: list[Found] = []
     for number, chain in sorted(last.chains.items()):
-        for slot, encoded, stored in whole_values(entries_of(folder, chain)):
+        entries = EntryStore(folder, chain).entries(lambda slot: slot.rpartition(".")[0] in labels)
+        for slot, encoded, stored in whole_values(entries):
             name, _, what = slot.rpartition(".")
-            if name in labels and _is_key(encoded, key):
+            if _is_key(encoded, key):
                 shard = number % manifest.shards
                 found.append(Found(labels[name], what, shard, decode(encoded), stored.value()))
     return found

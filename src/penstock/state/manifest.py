@@ -18,10 +18,8 @@ from typing import Any, TypeAlias, cast
 from xxhash import xxh3_128_hexdigest
 
 from penstock.errors import FlowChanged, SourceLocation
+from penstock.state.checkpoint_files import FileRef, check_file, damaged, sync
 from penstock.state.commit import read_checked, write_checked
-from penstock.state.sorted_files import FileRef, check_file, damaged, sync
-
-FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class Manifest:
     def write(self, folder: Path, *, durable: bool = True) -> FileRef:
         """Write to a file below `folder`, named after its content hash."""
         body = {
-            "format": FORMAT, "id": self.id, "shards": self.shards, "fingerprint": self.fingerprint,
+            "id": self.id, "shards": self.shards, "fingerprint": self.fingerprint,
             "description": self.description, "layout": self.layout, "sinks": self.sinks,
         }  # fmt: skip
         place = folder / "manifest"
@@ -69,8 +67,6 @@ class Manifest:
         path = folder / ref.name
         check_file(path, ref)
         body = read_checked(path)
-        if body.get("format") != FORMAT:
-            raise damaged(path, f"its format is {body.get('format')!r}, this version knows {FORMAT}")
         try:
             return cls(
                 body["fingerprint"], body["description"], int(body["shards"]), body["layout"], body["sinks"],

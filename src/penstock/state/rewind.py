@@ -17,12 +17,12 @@ from typing import Any, cast
 
 from penstock.errors import BadInput, CheckpointDamaged
 from penstock.path_or_url import local_path
-from penstock.state.chain import entries_of
+from penstock.state.checkpoint_files import sync
 from penstock.state.codec import decode
 from penstock.state.commit import POSITIONS, Commit, CommitLog, read_checked, write_checked
+from penstock.state.entry_store import EntryStore
 from penstock.state.lease import Lease
 from penstock.state.manifest import Manifest, as_it_is
-from penstock.state.sorted_files import sync
 
 _MARK = "rewind.json"
 _SPARKS_LOGS = ("offsets", "commits")
@@ -132,9 +132,10 @@ def _files_gone(folder: Path, to: Commit, last: Commit) -> Iterator[str]:
 def _positions(folder: Path, commit: Commit) -> Iterator[tuple[tuple[str, bytes], object]]:
     """Yield how far each file, or other part of a source, was read."""
     for chain in (*commit.chains.values(), commit.sources):
-        for slot, key, value in entries_of(folder, chain):
-            if slot.endswith(f".{POSITIONS}"):
-                yield (slot, key), decode(value)
+        for slot, key, value in EntryStore(folder, chain).entries(
+            lambda slot: slot.endswith(f".{POSITIONS}")
+        ):
+            yield (slot, key), decode(value)
 
 
 def _batch_of(commit: Commit) -> int:

@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from penstock.state.checkpoint import Checkpoint
+from penstock.state.checkpoint_files import make_durable
 from penstock.state.commit import KEEP_TICKS
 from penstock.state.lazy_slots import Form
 from penstock.state.manifest import Bind, Manifest
 from penstock.state.shard import ShardState
-from penstock.state.sorted_files import make_durable
 
 SlotsOf: TypeAlias = Callable[[Manifest], Mapping[str, Form]]
 
@@ -44,7 +44,7 @@ class DirectoryState:
         checkpoint = Checkpoint.open(folder, bind, keep_ticks=keep_ticks)
         try:
             forms = slots(checkpoint.manifest)
-            shard = ShardState(checkpoint.folder, checkpoint.work, 0, checkpoint.chain(0), forms)
+            shard = ShardState(checkpoint.folder, 0, checkpoint.chain(0), forms)
         except BaseException:
             checkpoint.close()
             raise

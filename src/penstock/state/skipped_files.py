@@ -16,9 +16,9 @@ from pathlib import Path
 
 from penstock.errors import BadInput, BadRow, InputChanged, UnreadableSource
 from penstock.path_or_url import local_path
+from penstock.state.checkpoint_files import sync
 from penstock.state.commit import read_checked, write_checked
 from penstock.state.lease import Lease
-from penstock.state.sorted_files import sync
 
 _LIST = "skipped.json"
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
@@ -40,12 +38,13 @@ from penstock.spark.checkpoints.state_ownership import StateOwnership
 from penstock.spark.placing.combining import insert_partial_operators
 from penstock.spark.placing.stages import cut_stages
 from penstock.spark.ticks.plan import CompiledStage, Plan
-from penstock.state.chain import Chain, Link, Version, entries_of
+from penstock.state.chain import Chain
 from penstock.state.checkpoint import Checkpoint
+from penstock.state.checkpoint_files import make_durable
 from penstock.state.codec import decode
-from penstock.state.lazy_slots import is_piece
+from penstock.state.entry_store import EntryStore, EntryWriter
+from penstock.state.lazy_slots import whole_values
 from penstock.state.manifest import Manifest, as_it_is
-from penstock.state.sorted_files import EntryWriter, make_durable
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow
@@ -81,7 +80,7 @@ def reshard(checkpoint: str | PathLike[str], shards: int, flow: Flow) -> Reshard
     with Checkpoint.open(folder, binding) as opened:
         last = opened.last
         assert last is not None, "the binding has refused to begin"
-        written = _Written(opened.folder, f"divided-{uuid.uuid4().hex[:8]}", last.tick)
+        written = _Written(opened.folder, f"{last.tick}-divided-{uuid.uuid4().hex[:8]}")
         written.put(_placed(opened.folder, last, binding), binding.moves)
         written.make_durable()
         counters = {"pending": sorted(written.pending), "waiting": sorted(written.waiting)}
@@ -153,87 +152,66 @@ def _sides(stages: tuple[CompiledStage, ...], shards: int) -> dict[int, Stateful
 
 
 def _placed(folder: Path, last: Commit, binding: _Binding) -> Iterator[Placed]:
-    """Yield all entries with their new cells, in the order of slots and keys.
-
-    State of operators that no longer exist is left behind.
-    """
-    together: list[Placed] = []
-    for name, entries in _gathered(folder, last, binding).items():
-        together += redistribute_slots(binding.moves[name], gather_entries(entries))
-    together.sort()
-    yield from heapq.merge(_straight(folder, last, binding), together)
-
-
-def _straight(folder: Path, last: Commit, binding: _Binding) -> Iterator[Placed]:
-    whole, whole_slot, cell = b"", "", -1
-    for slot, key, value, number in _entries(folder, last):
-        home = binding.home(slot)
-        if home is None:
-            continue
+    """Yield all entries with their new cells. State of operators that no longer exist is left behind."""
+    for number, chain in sorted(last.chains.items()):
+        entries = EntryStore(folder, chain).entries(lambda slot: binding.home(slot) is not None)
         # What is stored in pieces moves as a whole.
-        if slot != whole_slot or not is_piece(key, whole):
-            move = binding.moves[slot.rpartition(".")[0]]
+        for slot, key, stored in whole_values(entries):
+            move, home = binding.moves[slot.rpartition(".")[0]], binding.home(slot)
+            assert home is not None, "others are not wanted"
             cell = move.to_cell(home(decode(key), number % binding.was))
-            whole, whole_slot = key, slot
-        yield slot, key, value, cell
+            yield slot, key, stored.data, cell
+            for piece, data in stored.pieces.items():
+                yield slot, piece, data, cell
+    for name, entries in _gathered(folder, last, binding).items():
+        yield from redistribute_slots(binding.moves[name], gather_entries(entries))
 
 
 def _gathered(
     folder: Path, last: Commit, binding: _Binding
 ) -> Mapping[str, list[tuple[str, int, bytes, bytes]]]:
     """Return the entries that cannot be moved one by one, by operator: slot kind, shard, key, value."""
+
+    def gathered(slot: str) -> bool:
+        return slot.rpartition(".")[0] in binding.moves and binding.home(slot) is None
+
     found: defaultdict[str, list[tuple[str, int, bytes, bytes]]] = defaultdict(list)
-    for slot, key, value, number in _entries(folder, last):
-        name, _, what = slot.rpartition(".")
-        if name in binding.moves and binding.home(slot) is None:
+    for number, chain in sorted(last.chains.items()):
+        for slot, key, value in EntryStore(folder, chain).entries(gathered):
+            name, _, what = slot.rpartition(".")
             found[name].append((what, number % binding.was, key, value))
     return found
 
 
-def _entries(folder: Path, last: Commit) -> Iterator[Placed]:
-    """Return all entries with the numbers of their current cells."""
-    return heapq.merge(*(_cell(folder, number, chain) for number, chain in last.chains.items()))
-
-
-def _cell(folder: Path, number: int, chain: Chain) -> Iterator[Placed]:
-    return ((*entry, number) for entry in entries_of(folder, chain))
-
-
 class _Written:
-    """Files of the new cells, one each.
+    """New cells.
 
     pending: cells with rows that start a next tick; waiting: with rows that come with it.
     """
 
-    def __init__(self, folder: Path, attempt: str, tick: int) -> None:
+    def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
-        self._version = Version(tick, attempt)
-        self._last: dict[int, tuple[str, bytes]] = {}
+        self._name = name
         self.chains: dict[int, Chain] = {}
         self.pending: set[int] = set()
         self.waiting: set[int] = set()
         self.keys = 0
 
     def put(self, entries: Iterator[Placed], moves: Mapping[str, StateMove]) -> None:
-        """Write entries, given in the order of slots and keys. Raises `NotOnSpark` for a duplicate."""
+        """Write entries, in any order. Raises `NotOnSpark` for a duplicate."""
         writers: dict[int, EntryWriter] = {}
-        with ExitStack() as closing:
-            for slot, key, value, cell in entries:
-                name, _, what = slot.rpartition(".")
-                if self._last.get(cell) == (slot, key):
-                    raise moves[name].refused(f"two shards hold {decode(key)!r:.80}.")
-                self._last[cell] = (slot, key)
-                if cell not in writers:
-                    file = f"state/{cell:03d}/{self._version}"
-                    writers[cell] = closing.enter_context(EntryWriter(self._folder, file))
-                writers[cell].add((slot, key, value))
-                self.keys += 1
-                if what == DEFERRED and decode(value):
-                    self.waiting.add(cell)
-                    if moves[name].starts_ticks:
-                        self.pending.add(cell)
-        links = {cell: Link(writer.ref, self._version.tick) for cell, writer in writers.items()}
-        self.chains = {cell: Chain((link,), (self._version,)) for cell, link in links.items()}
+        for slot, key, value, cell in entries:
+            name, _, what = slot.rpartition(".")
+            if cell not in writers:
+                writers[cell] = EntryWriter(self._folder, f"state/{cell:03d}/{self._name}")
+            if writers[cell].add(slot, key, value):
+                raise moves[name].refused(f"two shards hold {decode(key)!r:.80}.")
+            self.keys += 1
+            if what == DEFERRED and decode(value):
+                self.waiting.add(cell)
+                if moves[name].starts_ticks:
+                    self.pending.add(cell)
+        self.chains = {cell: writer.finish() for cell, writer in writers.items()}
 
     def make_durable(self) -> None:
         """Flush all files to disk."""

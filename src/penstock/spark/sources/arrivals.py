@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock.io.files.file_source import UnreadFile, UnreadFiles
 from penstock.io.files.text_blocks import WHOLE, Part
 from penstock.io.source import DONE
-from penstock.state.chain import entries_of
+from penstock.state.checkpoint_files import make_durable
 from penstock.state.codec import decode, value_encoder
 from penstock.state.commit import POSITIONS
+from penstock.state.entry_store import EntryStore
 from penstock.state.lazy_slots import Form
 from penstock.state.shard import ShardState
-from penstock.state.sorted_files import make_durable
 
 if TYPE_CHECKING:
     from penstock.io.files.file_source import Listing
@@ -253,7 +253,7 @@ class SourcePositions:
     def _state(self) -> ShardState:
         if self._opened is None:
             at = self._checkpoint
-            self._opened = ShardState(at.folder, at.work, "sources", at.sources, self._slots)
+            self._opened = ShardState(at.folder, "sources", at.sources, self._slots)
         return self._opened
 
     @staticmethod
@@ -276,9 +276,8 @@ class SourcePositions:
         """Forget a source that the flow no longer has, as its operators are forgotten."""
         slot, at = self._slot(source), self._checkpoint
         self._slots[slot] = Form()
-        keys = [decode(key) for name, key, _ in entries_of(at.folder, at.sources) if name == slot]
-        for key in keys:
-            del self._state.slots[slot][key]
+        for _, key, _ in EntryStore(at.folder, at.sources).entries(slot.__eq__):
+            del self._state.slots[slot][decode(key)]
 
     def discard(self) -> None:
         """Discard what was taken since the last commit."""

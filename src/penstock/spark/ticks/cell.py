@@ -16,7 +16,6 @@ from penstock.spark.placing.routing import Divide
 from penstock.spark.placing.stages import Exchange
 from penstock.spark.ticks.plan import Compiled, CompiledStage
 from penstock.state.chain import Chain
-from penstock.state.checkpoint import work_folder
 from penstock.state.lazy_slots import Form
 from penstock.state.shard import ShardState
 
@@ -33,7 +32,7 @@ def cell_number(stage: int, shard: int, shards: int) -> int:
 class CellOutcome:
     """Result of a cell's work in a tick.
 
-    chain:   the version that the tick would make. files: new ones of it.
+    chain:   of the state that the tick would make. files: new ones of it.
     pending: deferred rows wait that start a tick; waiting: rows that come with the next one.
     clocks:  per operator that watches for late rows, by name, where its watermark stands, None
              before the first row, and how many rows were late so far.
@@ -74,7 +73,7 @@ class StatelessCell:
     def run(self, inputs: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
         return run_stateless(self.of, inputs, send, self.shard)
 
-    def finish(self, version: int, attempt: str) -> CellOutcome:
+    def finish(self, attempt: str) -> CellOutcome:
         return CellOutcome(self.chain, False, False)
 
     def close(self) -> None:
@@ -88,7 +87,7 @@ class OpenCell:
         self._of = of = plan.stages[stage]
         number = cell_number(stage, shard, plan.plan.stages.shards)
         forms = {of.slots[slot.name]: Form(slot.thaw, slot.divides) for slot in of.program.slots}
-        self._state = ShardState(plan.folder, work_folder(plan.folder), number, chain, forms)
+        self._state = ShardState(plan.folder, number, chain, forms)
         slots = {local: self._state.slots[name] for local, name in of.slots.items()}
         self._machine = Machine(of.program, slots, owns_unkeyed=shard == 0)
         self._machine.context.tick = tick - 1
@@ -98,13 +97,13 @@ class OpenCell:
         """Run the stage on some rows; return the weighted rows for its sinks."""
         return pass_on(self._of, _tick(self._machine, inputs), send)
 
-    def finish(self, version: int, attempt: str) -> CellOutcome:
+    def finish(self, attempt: str) -> CellOutcome:
         """Write the changed state."""
         state, machine = self._state, self._machine
         clocks = tuple((name, *_clock(state.slots[slot].get(()))) for name, slot in self._of.clocks)
         pending, waiting = machine.pending, machine.waiting
         loading = sum(slot.seconds_loading for slot in state.slots.values())
-        chain = state.finish(self._tick, attempt, version)
+        chain = state.finish(self._tick, attempt)
         return CellOutcome(chain, pending, waiting, tuple(state.written), clocks, loading)
 
     def close(self) -> None:

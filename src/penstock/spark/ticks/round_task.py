@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 Rows = list[tuple[Any, ...]]
 ROUNDS = "rounds"
-_ROUNDS_OF_A_TICK = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +37,6 @@ class Leg:
     number: int
     last: int
     folder: str
-
-
-def version_number(tick: int, leg: Leg | None) -> int:
-    """Return the version number of a cell's state when jobs of one tick build on each other."""
-    return tick * _ROUNDS_OF_A_TICK + (0 if leg is None else leg.number)
 
 
 def posted(out: CellOutput, stage: int, leg: Leg | None, attempt: str) -> Iterator[Message | Result]:
@@ -129,6 +123,6 @@ class _Cells:
 
     def finished(self) -> Iterator[Result]:
         for number, cell in self._open.items():
-            done = cell.finish(self._attempt.version, self._attempt.name)
+            done = cell.finish(self._attempt.name)
             self._attempt.files.extend(done.files)
             yield chain_result(number, done.chain, done.pending, done.waiting)

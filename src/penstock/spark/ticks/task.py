@@ -31,11 +31,11 @@ from penstock.spark.ticks.messages import (
 )
 from penstock.spark.ticks.plan import Compiled, CompiledStage, ShippedPlan
 from penstock.spark.ticks.round_files import fetched
-from penstock.spark.ticks.round_task import Leg, posted, run_rounds, version_number
+from penstock.spark.ticks.round_task import Leg, posted, run_rounds
 from penstock.spark.ticks.task_outcome import bad_result, chain_result, error_result
 from penstock.spark.ticks.task_output import takes_columns, write_changes
 from penstock.state.chain import Chain
-from penstock.state.sorted_files import make_durable
+from penstock.state.checkpoint_files import make_durable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -220,12 +220,6 @@ class Attempt:
         self.tables = defaultdict(list)
         self.files = []
 
-    @property
-    def version(self) -> int:
-        """Version number of the cell states that the attempt writes."""
-        order = self.order
-        return version_number(order.tick, order.leg) if self.plan.plan.stages.loops else order.tick
-
     def outbox(self, *, posts: bool = True) -> CellOutput:
         return CellOutput(self.plan, self.cost, self.order.times is not None, posts)
 
@@ -273,7 +267,7 @@ class Attempt:
                 out.place = place
                 self.keep(cell.run(inputs, out.send), place)
             self.cost.enter("write state")
-            done = cell.finish(self.version, self.name)
+            done = cell.finish(self.name)
             self.cost.loaded(done.seconds_loading)
         self.files.extend(done.files)
         yield chain_result(number, done.chain, done.pending, done.waiting)

@@ -45,7 +45,7 @@ class Ticker:
     """Runner of ticks, one after another; each is atomic, so after an error it has no effect.
 
     ways: "auto", or the way in which every tick runs.
-    local: whether all tasks share this machine and its working copies. tasks: how many run at a time.
+    local: whether all tasks share this machine. tasks: how many run at a time.
     lag:   observer of source backlogs.
     metrics: also records the durations of Spark's batch phases. meter: measures what ticks cost.
     observer: receives the changes of sinks that the driver writes.

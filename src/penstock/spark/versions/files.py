@@ -28,8 +28,8 @@ from penstock.io.sink import PartsWriter, SinkRequest, SinkTarget, Writer, open_
 from penstock.spark.ticks.messages import Result
 from penstock.spark.ticks.plan import Output
 from penstock.spark.ticks.task_output import task_target, write_changes
+from penstock.state.checkpoint_files import damaged
 from penstock.state.codec import key_encoder, value_encoder
-from penstock.state.sorted_files import damaged
 
 Entry: TypeAlias = tuple[int, bytes, int, int]
 """Key hash, encoded row, time, weight."""

@@ -1,0 +1,300 @@
+"""Entries of one shard, over the batches of its chain.
+
+A tick's changes become one file. Small batches before it are merged into it in memory. Merges of larger ones
+advance with each tick, by as much as the tick has added and some more, and end in a later one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from penstock.state import entries as columns
+from penstock.state.chain import Batch, Chain, Merge, Part, Run
+from penstock.state.entries import ABSENT, LAST_CODE, Columns, EntryFile, EntryFiles, Places
+
+Entry: TypeAlias = tuple[str, bytes, bytes]
+"""Slot, encoded key, encoded value."""
+Changes: TypeAlias = Iterable[tuple[str, Sequence[bytes], Sequence[bytes | None]]]
+"""Changed keys per slot, and their values; None for a removed key."""
+
+RATIO = 4
+"""Of the rows of neighbours, below which they are merged."""
+WORK = 12
+"""Bytes that merges move for each byte that is added."""
+AT_ONCE = 8 << 20
+"""Bytes that merges move at least per tick, and up to which a tick merges batches in memory."""
+_MOST_AT_ONCE = 64 << 20
+"""Bytes of a part, and of what is merged in memory."""
+_MOST_PARTS = 256
+"""Parts that the smallest steps divide the state into, about."""
+_SMALL = 4 << 10
+"""Bytes of a file that costs as much as a smaller one."""
+_KEYS_AT_ONCE = 10_000
+
+
+class EntryStore:
+    """A shard's entries as of `chain`. folder: what its file names are relative to.
+
+    files: those that are mapped already.
+
+    Raises `CheckpointDamaged` at once for a file that is missing or cut off, and for one that was altered
+    when it is read.
+    """
+
+    def __init__(self, folder: Path, chain: Chain, files: EntryFiles | None = None) -> None:
+        self.folder = folder
+        self._files = files or EntryFiles(folder)
+        self.advance(chain)
+
+    def advance(self, chain: Chain) -> None:
+        """Continue at another chain."""
+        self._files.keep(part for batch in chain.batches for part in batch.parts)
+        self.chain = chain
+        self._slots = {name: (number, columns.seed_of(name)) for number, name in enumerate(chain.slots)}
+        self._newest_first = [_OpenBatch(self._files, batch) for batch in chain.batches][::-1]
+
+    def load(self, slot: str, key: bytes) -> bytes | None:
+        """Read the value of a key; None if absent."""
+        known = self._slots.get(slot)
+        if known is None:
+            return None
+        number, seed = known
+        code = columns.code_of(key, seed)
+        for batch in self._newest_first:
+            value: Any = batch.file(code).find(code, number, key)
+            if value is not ABSENT:
+                return value
+        return None
+
+    def load_many(self, slot: str, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Read the values of many keys, in one search per file."""
+        values: list[Any] = [None] * len(keys)
+        known = self._slots.get(slot)
+        if known is None or not keys:
+            return values
+        number, seed = known
+        asked = columns.columns_of(number, seed, keys, values)
+        left: Places = np.argsort(columns.codes_of(asked))
+        for batch in self._newest_first:
+            resolved = np.zeros(len(left), np.bool_)
+            for file, own in batch.searched(columns.codes_of(asked)[left]):
+                found, file_values = file.find_many(asked, left[own])
+                resolved[own] = found
+                for place, value in zip(left[own[found]].tolist(), file_values, strict=True):
+                    values[place] = value
+            left = left[~resolved]
+        return values
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def write(self, name: str, changes: Changes) -> tuple[Chain, list[Path]]:
+        """Write changes to files named `name` and something; return the next chain and the files.
+
+        The store stays at its chain.
+        """
+        named = {slot: number for slot, (number, _) in self._slots.items()}
+        made = [
+            columns.columns_of(named.setdefault(slot, len(named)), columns.seed_of(slot), keys, values)
+            for slot, keys, values in changes
+        ]
+        step = _Step(self._files, name, list(self.chain.runs))
+        step.add(columns.merged(made, whole=False))
+        chain = Chain(tuple(step.runs), tuple(named))
+        kept = {file.name for file in chain.files()}
+        for written in step.written:
+            if written not in kept:
+                (self.folder / written).unlink()
+        return chain, [self.folder / written for written in step.written if written in kept]
+
+    # --- all entries -----------------------------------------------------------------------------
+
+    def entries(self, wanted: Callable[[str], bool] = lambda slot: True) -> Iterator[Entry]:
+        """Read all entries of the wanted slots, in the order of slots and keys."""
+        files = [batch.open(at) for batch in reversed(self._newest_first) for at in range(len(batch.parts))]
+        if not files:
+            return
+        starts = [0, *accumulate(len(file.entries) for file in files)]
+        for name, (number, _) in sorted(self._slots.items()):
+            if not wanted(name):
+                continue
+            keys, places = columns.in_order([file.entries for file in files], number)
+            for first in range(0, len(keys), _KEYS_AT_ONCE):
+                some = slice(first, first + _KEYS_AT_ONCE)
+                for key, place in zip(keys[some].to_pylist(), places[some].tolist(), strict=True):
+                    at = bisect_right(starts, place) - 1
+                    value = files[at].value(place - starts[at])
+                    if value is not None:
+                        yield name, key, value
+
+
+class _OpenBatch:
+    """A batch whose files are mapped when they are first read."""
+
+    __slots__ = ("_ends", "_files", "_mapped", "parts")
+
+    def __init__(self, mapped: EntryFiles, batch: Batch) -> None:
+        self._mapped = mapped
+        self.parts = batch.parts
+        self._ends = [part.upto for part in batch.parts[:-1]]
+        self._files: list[EntryFile | None] = [None] * len(batch.parts)
+
+    def file(self, code: int) -> EntryFile:
+        """Return the file in which a code would be."""
+        at = bisect_left(self._ends, code)
+        return self._files[at] or self.open(at)
+
+    def open(self, at: int) -> EntryFile:
+        found = self._files[at] = self._mapped.open(self.parts[at])
+        return found
+
+    def searched(self, codes: columns.Codes) -> Iterator[tuple[EntryFile, Places]]:
+        """Return the files in which sorted codes would be, with the places of these codes."""
+        if len(self.parts) == 1:
+            yield self._files[0] or self.open(0), np.arange(len(codes))
+            return
+        ends = np.searchsorted(codes, np.array(self._ends, np.uint64), "right")
+        for at, own in enumerate(np.split(np.arange(len(codes)), ends)):
+            if len(own):
+                yield self._files[at] or self.open(at), own
+
+
+class _Step:
+    """What a tick does to the runs of a chain."""
+
+    def __init__(self, files: EntryFiles, name: str, runs: list[Run]) -> None:
+        self._files = files
+        self._name = name
+        self.runs = runs
+        self.written: list[str] = []
+
+    def add(self, entries: Columns) -> None:
+        """Add a batch, and do its share of merging."""
+        runs, rows, size = self.runs, len(entries), entries.nbytes
+        added, before = size, list[Columns]()
+        while runs and (last := runs[-1]) and isinstance(last, Batch):
+            size += last.size
+            if size > AT_ONCE or (last.rows >= RATIO * rows and last.size > _SMALL):
+                break
+            rows += last.rows
+            before[:0] = (self._files.open(part).entries for part in last.parts)
+            runs.pop()
+        entries = columns.merged([*before, entries], whole=not runs)
+        if len(entries):
+            runs.append(Batch(tuple(map(self._write, columns.batches_of(entries, _MOST_AT_ONCE)))))
+        self._work(WORK * added)
+
+    def _work(self, budget: int) -> None:
+        """Merge about so many bytes, those of small batches first."""
+        size = sum(_size(run) for run in self.runs)
+        budget = max(budget, AT_ONCE, size // _MOST_PARTS)
+        while budget > 0:
+            self._begin_merges()
+            merges = [at for at, run in enumerate(self.runs) if isinstance(run, Merge)]
+            if not merges:
+                return
+            at = min(merges, key=lambda at: _left(self.runs[at]))
+            budget -= self._advance(at, min(budget, _MOST_AT_ONCE))
+
+    def _begin_merges(self) -> None:
+        at = len(self.runs) - 1
+        while at > 0:
+            match self.runs[at - 1 : at + 1]:
+                case [Batch() as first, Batch() as second] if first.rows < RATIO * second.rows:
+                    self.runs[at - 1 : at + 1] = [Merge(first, second)]
+                    at -= 2
+                case _:
+                    at -= 1
+
+    def _advance(self, at: int, budget: int) -> int:
+        """Merge about so many more bytes, and return how many."""
+        merge = self.runs[at]
+        assert isinstance(merge, Merge)
+        # Codes are hashes: a share of them is a share of the bytes.
+        span = (LAST_CODE + 1) * budget // max(1, _size(merge))
+        upto = min(LAST_CODE, merge.upto + max(1, span))
+        pieces = [
+            piece for batch in (merge.first, merge.second) for piece in self._pieces(batch, merge.upto, upto)
+        ]
+        entries = columns.merged(pieces, whole=at == 0)
+        done = merge.done
+        if len(entries):
+            done = Batch((*done.parts, self._write(entries)))
+        if upto == LAST_CODE:
+            self.runs[at : at + 1] = [done] if done.parts else []
+        else:
+            self.runs[at] = replace(merge, upto=upto, done=done)
+        return max(1, sum(piece.nbytes for piece in pieces))
+
+    def _pieces(self, batch: Batch, after: int, upto: int) -> Iterator[Columns]:
+        start = -1
+        for part in batch.parts:
+            if part.upto > after and start < upto:
+                yield columns.between(self._files.open(part).entries, after, upto)
+            start = part.upto
+
+    def _write(self, entries: Columns) -> Part:
+        name = f"{self._name}.{len(self.written)}" if self.written else self._name
+        self.written.append(name)
+        return self._files.write(name, entries)
+
+
+def _size(run: Run) -> int:
+    return run.size if isinstance(run, Batch) else run.first.size + run.second.size
+
+
+def _left(run: Run) -> int:
+    """Return about how many bytes of a merge are left."""
+    assert isinstance(run, Merge)
+    return _size(run) * (LAST_CODE - run.upto) >> 64
+
+
+class EntryWriter:
+    """Writer of a new chain, given entries in any order, each key once.
+
+    name: of its files below `folder`, and something.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder, self._name = folder, name
+        self._store = EntryStore(folder, Chain())
+        self._waiting: dict[str, dict[bytes, bytes]] = {}
+        self._bytes = self._times = 0
+
+    def add(self, slot: str, key: bytes, value: bytes) -> bool:
+        """Add an entry; return whether its key was there already."""
+        of_slot = self._waiting.setdefault(slot, {})
+        known = key in of_slot or self._store.load(slot, key) is not None
+        of_slot[key] = value
+        self._bytes += len(key) + len(value)
+        if self._bytes > _MOST_AT_ONCE:
+            self._write()
+        return known
+
+    def finish(self) -> Chain:
+        """Write the rest and return the chain. Call `make_durable` before a commit names its files."""
+        self._write()
+        return self._store.chain
+
+    def _write(self) -> None:
+        changes = [(slot, [*of_slot], [*of_slot.values()]) for slot, of_slot in self._waiting.items()]
+        replace_chain(self._store, f"{self._name}.{self._times}", changes)
+        self._waiting, self._bytes = {}, 0
+        self._times += 1
+
+
+def replace_chain(store: EntryStore, name: str, changes: Changes) -> None:
+    """Write changes to a store that no commit names, and remove the files that it then reads no more."""
+    before = store.chain
+    chain, _ = store.write(name, changes)
+    store.advance(chain)
+    kept = {file.name for file in chain.files()}
+    for file in before.files():
+        if file.name not in kept:
+            (store.folder / file.name).unlink(missing_ok=True)
