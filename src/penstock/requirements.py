@@ -14,10 +14,8 @@ _EXTRAS = {
     "hypothesis": "dev",
     "pandas": "spark",
     "pg8000": "postgres",
-    "polars": "columnar",
     "prometheus_client": "metrics",
     "py4j": "spark",
-    "pyarrow": "files",
     "pyspark": "spark",
     "re2": "serve",
     "rich": "cli",
@@ -34,11 +32,6 @@ def require_package(what: str, package: str, extra: str, *where: SourceLocation)
         import_module(package)
     except ImportError as error:
         raise _missing(what, package, extra, error, *where) from error
-
-
-def require_arrow(what: str) -> None:
-    """Raise `BadInput` if pyarrow is missing."""
-    require_package(what, "pyarrow", "files")
 
 
 def import_attribute(module: str, name: str, extra: str, what: str) -> Any:

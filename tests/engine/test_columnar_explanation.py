@@ -12,7 +12,6 @@ pytest.importorskip("polars")
 import penstock as ps
 from penstock import col
 from penstock.analysis import explain
-from penstock.engine.columnar import columnar_option
 from penstock.engine.columnar.columnar_option import explain_large_ticks
 from penstock.expr.types import DecimalType
 
@@ -91,11 +90,6 @@ def test_lists_of_values_that_become_a_column_are_named() -> None:
     assert lines(total)[-1] == "also lists of values: source 'numbers'"
     opaque = ps.Flow("opaque").source("numbers", int).filter(lambda number: number > 3)
     assert not any("lists" in line for line in lines(opaque))
-
-
-def test_without_polars_nothing_runs_on_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columnar_option, "find_spec", lambda name: None)
-    assert lines(bids()) == ["none: Polars is not installed, every tick runs in rows"]
 
 
 def test_the_explanation_has_a_section_for_it() -> None:

@@ -20,7 +20,6 @@ import penstock as ps
 from penstock import col
 from penstock.engine import frame_intake
 from penstock.engine.change import Changes
-from penstock.engine.columnar import columnar_option
 from penstock.errors import BadInput, BadRow, EvaluationError, UserFunctionFailed
 from penstock.expr.annotations import Float32, Int8, Int16, Int32, TimestampNtz
 from penstock.expr.types import DecimalType
@@ -365,13 +364,6 @@ def test_small_ticks_between_large_ones_see_the_same_state() -> None:
         wanted = in_rows.tick(a=items, b=items[: size // 2])["out"]
         made = on_frames.tick(a=items, b=items[: size // 2])["out"]
         assert sorted(wanted.raw) == sorted(made.raw)
-
-
-def test_without_polars_everything_runs_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columnar_option, "find_spec", lambda name: None)
-    engine = passing(int, columnar="always")
-    assert list(engine.tick(rows=[1, 2])["out"]) == [ps.insert(1), ps.insert(2)]
-    assert list(engine.tick(rows=pa.table({"value": [3]}))["out"]) == [ps.insert(3)]
 
 
 def test_polars_is_not_imported_for_small_ticks() -> None:

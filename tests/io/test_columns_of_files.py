@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -359,11 +358,3 @@ def test_numbers_with_huge_exponents_make_bad_rows(tmp_path: Path) -> None:
     assert [(b.row, b.reason) for b in bad] == [*enumerate(reasons, 1)]
     check(JsonFiles(path), feed(one(Decimal)), 10)
     check(CsvFiles(write(tmp_path / "a.csv", f"v\n{number}\n1\n")), feed(one(Decimal)), 10)
-
-
-def test_text_is_read_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = JsonFiles(write(tmp_path / "a.json", '{"x": 1}\n' * 100_000))
-    assert True in tables(source, feed(Point))
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert True not in tables(source, feed(Point))
-    assert read(source, feed(Point)) == [(1, None)] * 100_000

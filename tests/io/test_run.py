@@ -18,7 +18,7 @@ import penstock as ps
 from penstock import Change, Flow, col, io
 from penstock.engine.run import Progress
 from penstock.errors import BadInput, BadRow, EvaluationError, FlowChanged, PenstockError
-from penstock.io import Call, Changelog, JsonFiles, Memory, ParquetFiles, Rows, TableFiles
+from penstock.io import Call, Changelog, JsonFiles, Memory, Rows, TableFiles
 from tests.io.feeds import write
 
 
@@ -285,28 +285,14 @@ def test_output_whose_place_is_another_is_refused(tmp_path: Path, sink: Any) -> 
     assert not (tmp_path / "other").exists()
 
 
-@pytest.mark.parametrize(
-    ("source", "sink"), [(ParquetFiles("in"), []), (SALES, Changelog("out")), (SALES, TableFiles("out"))]
-)
-def test_without_pyarrow_a_sentence_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Any, sink: Any
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(BadInput, match=r"needs pyarrow.*[\s\S]*penstock\[files\]"):
-        ps.run(totals(), {"sales": source}, {"totals": sink})
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("checkpoint", [None, "state"])
-def test_json_and_lists_need_no_pyarrow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: str | None
+def test_json_and_lists_without_a_checkpoint_import_no_pyarrow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     write(tmp_path / "in/a.json", lines(SALES))
     memory = Memory()
-    ps.run(totals(), {"sales": JsonFiles("in")}, {"totals": memory}, checkpoint=checkpoint)
+    ps.run(totals(), {"sales": JsonFiles("in")}, {"totals": memory})
     assert len(memory.rows()) == 2
 
 

@@ -13,7 +13,6 @@ import penstock
 HEAVY = {
     "click",
     "duckdb",
-    "lmdb",
     "msgpack",
     "numpy",
     "pandas",

@@ -13,7 +13,7 @@ from penstock.requirements import missing_extra
 # A module set to None in sys.modules cannot be imported.
 WITHOUT = """\
 import sys
-for name in ("pyarrow", "pyspark", "py4j", "google", "grpc", "pg8000", "pandas"):
+for name in ("pyspark", "py4j", "google", "grpc", "pg8000", "pandas"):
     sys.modules[name] = None
 """
 FLOW = """\
@@ -29,11 +29,11 @@ flow.sink("out", flow.source("numbers", Number))
 @pytest.mark.parametrize(
     ("program", "told"),
     [
-        ("import penstock; penstock.spark.run", ("penstock.spark.run needs pyarrow", "penstock[spark]")),
+        ("import penstock; penstock.spark.run", ("penstock.spark.run needs py", "penstock[spark]")),
         ("from penstock.compute import Client", ("penstock.compute.Client needs", "penstock[serve]")),
         (
             "cli run flow.py:flow --on spark --source numbers=in.json",
-            ("penstock.spark.run needs pyarrow", "penstock[spark]"),
+            ("penstock.spark.run needs py", "penstock[spark]"),
         ),
         ("cli status", ("penstock status needs", "penstock[serve]")),
         ("cli pipeline dry-run", ("penstock pipeline needs", "penstock[pipelines]")),

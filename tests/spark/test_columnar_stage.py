@@ -263,11 +263,6 @@ def test_a_source_of_which_nothing_is_computed_on_columns_is_read_in_rows(build:
     assert stage_of(build, append=True).columnar.sources == frozenset()
 
 
-def test_without_polars_all_sources_are_read_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.spark.ticks.columnar_stage.find_spec", lambda _: None)
-    assert stage_of(sums, append=True).columnar.sources == frozenset()
-
-
 @pytest.mark.parametrize("read", ["json", "csv", "parquet"])
 def test_files_are_filtered_and_summed_up_on_columns(spark: SparkSession, tmp_path: Path, read: str) -> None:
     """Their dead letters stay what they are, and a function behind a filter gets its rows."""

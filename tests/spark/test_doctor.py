@@ -168,7 +168,7 @@ def test_workers_with_other_versions_are_broken() -> None:
         "python": mine,
         "penstock": "0.0",
         "pyarrow": "18",
-        "lmdb": "1.6.2",
+        "polars": "2.1",
         "msgpack": "missing",
         "xxhash": "3.4.0",
     }

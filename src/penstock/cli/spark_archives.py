@@ -1,6 +1,6 @@
 """Archives shipped by `spark-submit`: modules in a zip, compiled packages in a tar file.
 
-Python cannot import compiled modules (lmdb, msgpack, xxhash, pyarrow) from a zip. These packages are
+Python cannot import compiled modules (msgpack, xxhash, numpy, polars, pyarrow) from a zip. These packages are
 therefore shipped as installed folders in `env.tar.gz`, which Spark unpacks as `env` beside each worker. They
 require a Python of the same minor version on the same platform.
 """
@@ -20,7 +20,7 @@ from types import ModuleType
 from penstock.errors import BadInput
 from penstock.spark.ticks.by_value import root_of, users_modules
 
-NEEDED = ("lmdb", "msgpack", "xxhash", "typing_extensions", "pyarrow", "pandas")
+NEEDED = ("msgpack", "xxhash", "typing_extensions", "numpy", "polars", "pyarrow", "pandas")
 """Packages needed by drivers and workers. PySpark requires pandas before it exchanges Arrow batches."""
 
 _WHEN = (1980, 1, 1, 0, 0, 0)

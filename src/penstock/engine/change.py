@@ -78,15 +78,9 @@ def delete_key(key: Any, *, sequence: Any = None) -> KeyDeletion:
 
 
 def rows_to_frame(schema: Schema, append: bool, rows: Rows) -> ColumnarRows:
-    """Convert internal rows to columns. Raises `BadInput` if Polars is missing or cannot hold the rows."""
-    try:
-        from penstock.engine.columnar.columns import ColumnarDeclined, can_hold, rows_to_columns
-    except ImportError as error:
-        raise BadInput(
-            "a frame needs Polars, which cannot be imported",
-            why=str(error),
-            fix="pip install 'penstock[columnar]'",
-        ) from error
+    """Convert internal rows to columns. Raises `BadInput` if Polars cannot hold the rows."""
+    from penstock.engine.columnar.columns import ColumnarDeclined, can_hold, rows_to_columns
+
     if not can_hold(schema):
         raise BadInput(f"rows of {schema} cannot stand in columns", fix="read them as rows")
     try:
@@ -132,7 +126,7 @@ class Changes(Shown, Sequence[Change[Any]]):
 
         (In `_weight` if the rows have a column of that name, and so on.)
 
-        Raises `BadInput` if Polars is not installed, has no type for a column, or cannot hold a value.
+        Raises `BadInput` if Polars has no type for a column, or cannot hold a value.
         """
         if self._schema is None:
             raise BadInput("the columns of these changes are not known", fix="read their rows")

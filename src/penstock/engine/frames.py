@@ -104,14 +104,8 @@ def _utc_series(series: Any) -> Any:
 
 
 def _polars_frame_class(frame: object) -> Any:
-    try:
-        import polars as pl
-    except ImportError as error:
-        raise BadInput(
-            f"a {type(frame).__name__} is read by Polars, which cannot be imported",
-            why=str(error),
-            fix="pip install 'penstock[columnar]', or give rows",
-        ) from error
+    import polars as pl
+
     return pl.DataFrame
 
 

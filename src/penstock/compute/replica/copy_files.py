@@ -26,7 +26,6 @@ from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 from penstock.io.files.json_values import object_encoder
 from penstock.private_files import make_private_file, make_private_folder
-from penstock.requirements import require_arrow
 
 PART = 1000
 """Number of rows written at a time."""
@@ -195,7 +194,6 @@ class _Parquet(CopyFile):
     """Parquet file with one row group per part."""
 
     def __init__(self, path: Path, schema: Schema) -> None:
-        require_arrow(f"the copy {path.name}")
         super().__init__(path)
         self._schema = schema
         self._arrow: Any = import_module("penstock.io.arrow")

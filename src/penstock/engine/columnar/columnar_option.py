@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.analysis import analyse
@@ -50,11 +49,11 @@ class Columnar:
     def build_large_ticks(
         self, program: Program, names: dict[str, Any], rebind: Callable[[str, SlotMapping], None]
     ) -> LargeTicks | None:
-        """Build the large ticks of `program`; None if it has none, or Polars is not installed.
+        """Build the large ticks of `program`; None if it has none.
 
         rebind: replaces the mapping of a slot.
         """
-        if program.counting or program.schedule is not Schedule.HYBRID or find_spec("polars") is None:
+        if program.counting or program.schedule is not Schedule.HYBRID:
             return None
         from penstock.engine.columnar.columnar_flow import LargeTicks
 
@@ -91,9 +90,6 @@ def parse_columnar(
 
 def explain_large_ticks(graph: FlowGraph) -> Iterator[str]:
     """Explain large ticks, one line per part and operator, for `penstock.analysis.explain`."""
-    if find_spec("polars") is None:
-        yield "none: Polars is not installed, every tick runs in rows"
-        return
     from penstock.engine.columnar.columnar_plan import plan_columnar, takes_values
 
     analysis = analyse(graph)

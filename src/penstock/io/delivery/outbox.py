@@ -37,7 +37,6 @@ from penstock.io.sink import (
     refuse_mid_run_start,
 )
 from penstock.io.source import Row, Rows
-from penstock.requirements import require_arrow
 
 Batches: TypeAlias = Callable[[], Iterator[Rows]]
 
@@ -142,7 +141,6 @@ class DeliveryWriter(ReadableWriter):
     """
 
     def __init__(self, request: SinkRequest, delivery: Delivery, keys: TableKey | None) -> None:
-        require_arrow(f"sink {request.name!r}")
         self._request = request
         self._delivery = delivery
         self._keys = keys

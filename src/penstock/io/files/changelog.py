@@ -58,7 +58,6 @@ from penstock.io.sink import (
 )
 from penstock.io.source import WEIGHT, set_fields
 from penstock.path_or_url import local_path
-from penstock.requirements import require_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -201,7 +200,6 @@ class ChangelogWriter(ReadableWriter):
     """Sink writer of a changelog in a single process."""
 
     def __init__(self, target: Changelog, request: SinkRequest) -> None:
-        require_arrow(f"sink {request.name!r}")
         check_columns(request.name, request.schema)
         self._target = target
         self._path = Path(target.path)

@@ -63,7 +63,6 @@ from penstock.io.delivery.atomic_files import (
 )
 from penstock.io.delivery.folder_lock import FolderLock
 from penstock.io.source import WEIGHT
-from penstock.requirements import require_arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,7 +116,6 @@ def compact(folder: str | os.PathLike[str], keep: int = KEEP, *, everything: boo
     path = Path(os.path.realpath(folder))
     if keep < 1 and not everything:
         raise BadInput(f"keep is {keep}", fix="keep at least the last tick")
-    require_arrow("a compaction")
     if not published_ticks(path):
         raise BadInput(
             f"{folder} is not a changelog",

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import singledispatch
-from importlib.util import find_spec
 from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -80,16 +79,14 @@ class FileFormat(ABC):
         return None
 
     def worth_columns(self, lines: bytes) -> bool:
-        """Check whether pyarrow parses lines faster. It need not be installed."""
+        """Check whether pyarrow parses lines faster."""
         self._bytes_read += len(lines)
         if not _WORTH_COLUMNS <= len(lines) < _TOO_LONG:
             return False
         self._refused += 1  # until it is parsed
         if self._refused > _PATIENCE and self._refused % _PATIENCE:
             return False
-        if self._bytes_read < _WORTH_AN_IMPORT:
-            return sys.modules.get("pyarrow") is not None
-        return find_spec("pyarrow") is not None
+        return self._bytes_read >= _WORTH_AN_IMPORT or "pyarrow" in sys.modules
 
     def parsed(self, lines: bytes, parse: Callable[[], pa.Table | None]) -> tuple[Block, int] | None:
         """Parse lines as columns if that pays off, and return their block and number of records.

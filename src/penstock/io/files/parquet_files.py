@@ -18,7 +18,6 @@ from penstock.io.files.file_reader import Block, FileFormat, open_format
 from penstock.io.files.file_source import Files
 from penstock.io.files.text_blocks import WHOLE, Part
 from penstock.io.source import Feed
-from penstock.requirements import require_arrow
 
 
 @dataclass(frozen=True, init=False)
@@ -27,10 +26,6 @@ class ParquetFiles(Files):
 
 
 class ParquetFormat(FileFormat):
-    def __init__(self, feed: Feed, max_value_bytes: int | None = None) -> None:
-        require_arrow(f"source {feed.name!r}")
-        super().__init__(feed, max_value_bytes)
-
     def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
         # Not at the top, because Arrow is expensive to import, and tasks that read JSON do not need it.
         from penstock.io.files.parquet_rows import blocks

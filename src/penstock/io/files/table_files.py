@@ -60,7 +60,6 @@ from penstock.io.sink import (
 )
 from penstock.io.source import set_fields
 from penstock.path_or_url import local_path
-from penstock.requirements import require_arrow
 
 VERSIONS = "versions"
 CURRENT = "current"
@@ -310,7 +309,6 @@ class TableWriter(ReadableWriter):
     """Sink writer of a table in a single process."""
 
     def __init__(self, target: TableFiles, request: SinkRequest) -> None:
-        require_arrow(f"sink {request.name!r}")
         self._target = target
         self._request = request
         build_bucketing(request.name, request.schema, target.key, target.buckets)

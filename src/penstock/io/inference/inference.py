@@ -20,7 +20,6 @@ from penstock.io.inference.csv_sniffing import sniff
 from penstock.io.inference.row_class_text import class_name, row_class_text
 from penstock.io.inference.shapes import Columns, Shape, merge_fields, shape_of_json
 from penstock.io.inference.texts import TextColumn
-from penstock.requirements import require_arrow
 
 _FORMATS = {
     "csv": ("csv", "tsv", "txt"),
@@ -223,7 +222,6 @@ def _json_values(file: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _infer_parquet(name: str, path: str, paths: list[Path], rows: int) -> Inference:
-    require_arrow("penstock infer of Parquet files")
     from penstock.io.inference.arrow_shapes import parquet_shapes
 
     return _from_shapes(name, f"parquet:{path}", paths, rows, parquet_shapes)

@@ -44,12 +44,12 @@ class PackageRequirement:
 
 PACKAGES = (
     PackageRequirement("pyspark", (4, 3), (4, 4), "Penstock is made for and tried with Spark 4.3"),
-    PackageRequirement("pyarrow", (18,), None, "rows go between Spark and Python as Arrow batches"),
+    PackageRequirement("pyarrow", (18,), None, "rows and state are in Arrow's format"),
     PackageRequirement(
         "pandas", (2, 2), (3,), "PySpark asks for it before it passes batches, and does not know pandas 3"
     ),
-    PackageRequirement("lmdb", (1, 6), None, "working copies of state are kept with it"),
-    PackageRequirement("msgpack", (1, 0, 8), None, "state is written with it"),
+    PackageRequirement("polars", (2, 1), None, "large ticks are computed with it"),
+    PackageRequirement("msgpack", (1, 0, 8), None, "values of state are written with it"),
     PackageRequirement("xxhash", (3, 4), None, "rows are divided by hashes of their keys"),
 )
 
@@ -157,7 +157,7 @@ def workers_python_found(environ: Mapping[str, str]) -> Finding:
     return ok(about, described)
 
 
-_ASK_WORKER = "import sys, pyarrow, lmdb, msgpack, xxhash; print('%d.%d' % sys.version_info[:2])"
+_ASK_WORKER = "import sys, pyarrow, polars, msgpack, xxhash; print('%d.%d' % sys.version_info[:2])"
 
 
 def _same_environment(program: str) -> bool:

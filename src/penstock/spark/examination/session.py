@@ -211,7 +211,7 @@ def worker_findings(reports: Iterable[Mapping[str, str]]) -> Iterator[Finding]:
         if others:
             text = f"have {what} {', '.join(others)}, and this process has {mine}"
             yield Finding("workers", Level.BROKEN, text, "ship the environment: penstock package")
-    for what in ("pyarrow", "lmdb", "msgpack", "xxhash"):
+    for what in ("pyarrow", "polars", "msgpack", "xxhash"):
         if any(worker[what] == "missing" for worker in workers):
             yield Finding(
                 "workers", Level.BROKEN, f"have no {what}", "ship the environment: penstock package"
@@ -222,7 +222,7 @@ def worker_findings(reports: Iterable[Mapping[str, str]]) -> Iterator[Finding]:
 
 def _ask(spark: SparkSession, mark: Path | None) -> list[dict[str, str]]:
     path = None if mark is None else str(mark)
-    columns = ("host", "program", "python", "penstock", "pyarrow", "lmdb", "msgpack", "xxhash", "sees")
+    columns = ("host", "program", "python", "penstock", "pyarrow", "polars", "msgpack", "xxhash", "sees")
 
     # Nothing of ours is imported in it: whether the workers have that is the question.
     def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -237,7 +237,7 @@ def _ask(spark: SparkSession, mark: Path | None) -> list[dict[str, str]]:
             if not batch.num_rows:
                 continue
             versions: list[str] = []
-            for name in ("penstock", "pyarrow", "lmdb", "msgpack", "xxhash"):
+            for name in ("penstock", "pyarrow", "polars", "msgpack", "xxhash"):
                 try:
                     versions.append(getattr(__import__(name), "__version__", None) or metadata.version(name))
                 except Exception:

@@ -8,7 +8,6 @@ run one by one.
 from __future__ import annotations
 
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.analysis import analyse
@@ -84,7 +83,7 @@ class ColumnarStage:
     def _columnar(self) -> frozenset[int]:
         program = self._program
         # State has to be that of a cell; and the machine is kept from tick to tick.
-        if program.slots or find_spec("polars") is None:
+        if program.slots:
             return frozenset()
         from penstock.engine.columnar.columnar_plan import plan_columnar
 
