@@ -1,10 +1,12 @@
-"""What a tick costs as the state grows: 1,000 changes per tick against 100,000 groups and many more.
+"""What a tick costs as the state grows: some changes per tick against 100,000 groups and many more.
 
 The flow keeps a sum and a count per key. Its state is built by large ticks; then
 small ones change keys drawn at random from all of it, on the same checkpoint.
-Medians of the small ticks; the ratio to the first size is of processor time.
+Medians of the small ticks; the ratio to the first size is of processor time. State MB are those of the
+last commit's files.
 
-    python benches/spark_state.py [--keys 100000,2000000] [--ticks 20] [--quick]
+    python benches/spark_state.py [--keys 100000,2000000] [--changes 1,1000] [--ticks 20]
+                                 [--quick]
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import random
 import statistics
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +27,6 @@ from penstock import col, io
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CHANGES = 1_000
 WARM_UP = 4
 AT_ONCE = 1_000_000
 
@@ -69,7 +71,9 @@ def write(folder: Path, number: int, accounts: list[int] | range) -> None:
     (path / f".{number:06d}").rename(path / f"{number:06d}.parquet")
 
 
-def measured(spark: SparkSession, keys: int, count: int) -> tuple[float, float, float, float, int]:
+def measured(
+    spark: SparkSession, keys: int, changes: int, count: int
+) -> tuple[float, float, float, float, int]:
     """Seconds that the state took to build; of a small tick the median seconds, and those of all processors;
     the most memory of a worker, and the bytes of state.
     """
@@ -83,7 +87,7 @@ def measured(spark: SparkSession, keys: int, count: int) -> tuple[float, float, 
         ticks(spark, folder, "stages")
         building = time.perf_counter() - start
         for number in range(built, built + WARM_UP + count):
-            write(folder, number, [choice.randrange(keys) for _ in range(CHANGES)])
+            write(folder, number, [choice.randrange(keys) for _ in range(changes)])
         small = ticks(spark, folder, "one task")
         seconds = statistics.median(p.seconds for p in small[WARM_UP:])
         spent = statistics.median(p.cost.total for p in small[WARM_UP:])
@@ -95,6 +99,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--keys", default="100000,2000000", help="sizes of the state, with commas between")
+    parser.add_argument("--changes", default="1000", help="per small tick, with commas between")
     parser.add_argument("--ticks", type=int, default=20)
     parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
     given = parser.parse_args()
@@ -102,15 +107,15 @@ def main() -> None:
         given.keys, given.ticks = "2000,50000", 5
     spark = ps.spark.session(memory="2g")
     table = Table(
-        f"{CHANGES:,} changes per tick", "keys", "state, MB", "built in s", "ms per tick", "CPU ms",
+        "Small ticks on a state", "keys", "changes", "state, MB", "built in s", "ms per tick", "CPU ms",
         "to the first", "most memory, MB",
     )  # fmt: skip
-    first: float | None = None
-    for keys in map(int, given.keys.split(",")):
-        building, seconds, spent, memory, size = measured(spark, keys, given.ticks)
-        first = first or spent
+    first: dict[int, float] = {}
+    for keys, changes in product(*(map(int, text.split(",")) for text in (given.keys, given.changes))):
+        building, seconds, spent, memory, size = measured(spark, keys, changes, given.ticks)
+        ratio = spent / first.setdefault(changes, spent)
         times = f"{seconds * 1000:,.0f}", f"{spent * 1000:,.0f}"
-        table.add(f"{keys:,}", size / 1e6, building, *times, spent / first, memory)
+        table.add(f"{keys:,}", f"{changes:,}", size / 1e6, building, *times, ratio, memory)
     table.show()
     spark.stop()
 

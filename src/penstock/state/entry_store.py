@@ -60,6 +60,10 @@ class EntryStore:
         self._slots = {name: (number, columns.seed_of(name)) for number, name in enumerate(chain.slots)}
         self._newest_first = [_OpenBatch(self._files, batch) for batch in chain.batches][::-1]
 
+    def close(self) -> None:
+        """Release the files. May be called again, and after an `advance` that failed."""
+        self.__dict__.pop("_newest_first", None)
+
     def load(self, slot: str, key: bytes) -> bytes | None:
         """Read the value of a key; None if absent."""
         known = self._slots.get(slot)
@@ -273,7 +277,7 @@ class EntryWriter:
         known = key in of_slot or self._store.load(slot, key) is not None
         of_slot[key] = value
         self._bytes += len(key) + len(value)
-        if self._bytes > _MOST_AT_ONCE:
+        if self._bytes > AT_ONCE:  # of each new shard
             self._write()
         return known
 

@@ -66,8 +66,10 @@ class ShardState:
             slot.discard()
 
     def close(self) -> None:
-        # A slot and its values refer to each other: they would otherwise wait for the cycle collector.
+        # A slot and its values refer to each other, and a cell's code to its slots: neither values nor files
+        # are to wait for the cycle collector.
         self.discard()
+        self._store.close()
 
     def __enter__(self) -> ShardState:
         return self
