@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import threading
-from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -189,7 +188,7 @@ class EntryFile:
     stamp:   tells whether the file was touched since.
     """
 
-    __slots__ = ("_codes", "_keys", "_slots", "_valid", "_values", "entries", "stamp")
+    __slots__ = ("_keys", "_slots", "_valid", "_values", "codes", "entries", "stamp")
 
     def __init__(self, content: pa.Buffer, stamp: tuple[int, int]) -> None:
         reader = ipc.open_file(content)
@@ -198,19 +197,11 @@ class EntryFile:
         self.stamp = stamp
         self.entries = entries = reader.get_batch(0)
         codes, slots, keys, values = (column.buffers() for column in entries.columns)
-        self._codes: Sequence[int] = _view(codes[1], "Q")[: len(entries)]
+        self.codes: Sequence[int] = _view(codes[1], "Q")[: len(entries)]
         self._slots: Sequence[int] = _view(slots[1], "H")
         self._keys = _view(keys[1], "q"), _view(keys[2], "B")
         self._values = _view(values[1], "q"), _view(values[2], "B")
         self._valid = _view(values[0], "B") if entries.column(3).null_count else None
-
-    def find(self, code: int, slot: int, key: bytes) -> object:
-        """Return the value of a key, None if the file says that it was removed, or `ABSENT`."""
-        codes = self._codes
-        at = bisect_left(codes, code)
-        if at == len(codes) or codes[at] != code:
-            return ABSENT
-        return self.find_from(at, code, slot, key)
 
     def find_many(self, asked: Columns, places: Places) -> tuple[Any, list[bytes | None]]:
         """Search for the keys at some places of `asked`, in the order of codes.
@@ -228,15 +219,18 @@ class EntryFile:
         ]
         for n in np.flatnonzero(~(equal[0] & equal[1])).tolist():
             # Several keys have the code.
-            code, slot, key, _ = (column[sought[n].as_py()].as_py() for column in asked.columns)
-            values[n] = self.find_from(at[n].as_py(), code, slot, key)
+            _, slot, key, _ = (column[sought[n].as_py()].as_py() for column in asked.columns)
+            values[n] = self.find(at[n].as_py(), slot, key)
         found[found] = [value is not ABSENT for value in values]
         return found, [value for value in values if value is not ABSENT]
 
-    def find_from(self, at: int, code: int, slot: int, key: bytes) -> object:
-        """Like `find`, from the place of the first entry with that code."""
-        codes, slots, (offsets, keys) = self._codes, self._slots, self._keys
-        end = len(codes)
+    def find(self, at: int, slot: int, key: bytes) -> object:
+        """Return the value of a key with the code at a place, which is the first with this code.
+
+        None if the file says that the key was removed, or `ABSENT`.
+        """
+        codes, slots, (offsets, keys) = self.codes, self._slots, self._keys
+        code, end = codes[at], len(codes)
         while at < end and codes[at] == code:
             if slots[at] == slot and keys[offsets[at] : offsets[at + 1]] == key:
                 return self.value(at)

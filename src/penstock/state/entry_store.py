@@ -72,9 +72,13 @@ class EntryStore:
         number, seed = known
         code = columns.code_of(key, seed)
         for batch in self._newest_first:
-            value: Any = batch.file(code).find(code, number, key)
-            if value is not ABSENT:
-                return value
+            file = batch.only or batch.file(code)
+            codes = file.codes
+            at = bisect_left(codes, code)
+            if at < len(codes) and codes[at] == code:
+                value: Any = file.find(at, number, key)
+                if value is not ABSENT:
+                    return value
         return None
 
     def load_many(self, slot: str, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -139,15 +143,19 @@ class EntryStore:
 
 
 class _OpenBatch:
-    """A batch whose files are mapped when they are first read."""
+    """A batch whose files are mapped when they are first read.
 
-    __slots__ = ("_ends", "_files", "_mapped", "parts")
+    only: its file, once it is mapped, if it is the only one.
+    """
+
+    __slots__ = ("_ends", "_files", "_mapped", "only", "parts")
 
     def __init__(self, mapped: EntryFiles, batch: Batch) -> None:
         self._mapped = mapped
         self.parts = batch.parts
         self._ends = [part.upto for part in batch.parts[:-1]]
         self._files: list[EntryFile | None] = [None] * len(batch.parts)
+        self.only: EntryFile | None = None
 
     def file(self, code: int) -> EntryFile:
         """Return the file in which a code would be."""
@@ -156,6 +164,8 @@ class _OpenBatch:
 
     def open(self, at: int) -> EntryFile:
         found = self._files[at] = self._mapped.open(self.parts[at])
+        if len(self.parts) == 1:
+            self.only = found
         return found
 
     def searched(self, codes: columns.Codes) -> Iterator[tuple[EntryFile, Places]]:
