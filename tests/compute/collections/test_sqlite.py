@@ -121,12 +121,16 @@ def contents(file: Path) -> tuple[object, ...]:
         store.close()
 
 
+@pytest.mark.parametrize("place", [50, 1_000])
 @pytest.mark.parametrize("row", [(1, "word 2"), (1.5, "x"), (-0.0, "x")])
-def test_a_row_whose_bytes_have_changed_to_another_row_is_damage(file: Path, row: tuple[object, ...]) -> None:
+def test_a_row_whose_bytes_have_changed_to_another_row_is_damage(
+    file: Path, row: tuple[object, ...], place: int
+) -> None:
     filled(file)
     (changed,) = RowCodec().changes(Append("s1", START, Frontier(1), [(row, 0, 1)]))
     connection = sqlite3.connect(file, isolation_level=None)
-    connection.execute("UPDATE penstock_updates SET row = ? WHERE place % 1099511627776 = 50", [changed.row])
+    changing = "UPDATE penstock_updates SET row = ? WHERE place % 1099511627776 = ?"
+    connection.execute(changing, [changed.row, place])
     connection.close()
     store = SqliteCollections(file)
     store.check()  # SQLite sees nothing
@@ -135,7 +139,7 @@ def test_a_row_whose_bytes_have_changed_to_another_row_is_damage(file: Path, row
     with pytest.raises(StoreDamaged, match="the bytes of a row have changed"):
         list(store.changes("s1", START, Frontier(1)))
     with pytest.raises(StoreDamaged, match="the bytes of a row have changed"):
-        store.append([Append("s1", Frontier(1), Frontier(2), [((50, "word 50"), 1, -1)])])
+        store.append([Append("s1", Frontier(1), Frontier(2), [((place, f"word {place}"), 1, -1)])])
     store.close()
 
 
@@ -259,6 +263,21 @@ def test_a_row_that_changes_all_the_time_is_one_row_after_compaction(file: Path)
     assert connection.execute("SELECT weight FROM penstock_updates").fetchall() == [(1,)]
     connection.close()
     assert list(store.snapshot("s1", 5_000)) == [[(("hot",), 1)]]
+    store.close()
+
+
+def test_a_snapshot_adds_up_few_changes_of_many_rows_that_are_merged(file: Path) -> None:
+    store = SqliteCollections(file)
+    store.create("s1", b"rows")
+    rows = [(n, "word") for n in range(1_000)]
+    gone = [((n, "gone"), 0, 1) for n in range(500)]
+    store.append([Append("s1", START, Frontier(1), [*gone, *((row, 0, 1) for row in rows)])])
+    store.append([Append("s1", Frontier(1), Frontier(2), [(row, 1, -1) for row, _, _ in gone])])
+    store.compact("s1", Frontier(1))
+    changes = [((7, "word"), 2, -1), ((8, "word"), 2, 1), ((1_000, "word"), 2, 1)]
+    store.append([Append("s1", Frontier(2), Frontier(3), changes)])
+    found = {row: count for part in store.snapshot("s1", 2, 100) for row, count in part}
+    assert found == {(8, "word"): 2, (1_000, "word"): 1, **dict.fromkeys([*rows[:7], *rows[9:]], 1)}
     store.close()
 
 

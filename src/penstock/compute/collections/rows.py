@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar, cast
 
 from penstock.compute.collections.store import Append
@@ -18,6 +20,8 @@ from penstock.state.codec import decode, decode_each, key_encoder, value_encoder
 _MINUS_ZERO = b"\xcb\x80\x00\x00\x00\x00\x00\x00\x00"
 _MINUS_NAN = b"\xcb\xff\xf8\x00\x00\x00\x00\x00\x00"
 HASH_BITS = 40
+_MANY = 256
+"""Number of rows whose hashes are compared together."""
 T = TypeVar("T")
 
 
@@ -98,9 +102,27 @@ def _canonical(value: Any) -> Any:
     return value
 
 
+_blake = partial(blake2b, digest_size=HASH_BITS // 8)
+
+
 def hash_row_key(key: bytes) -> int:
     """Hash a row key to `HASH_BITS` bits. Collisions are resolved by comparing keys."""
-    return int.from_bytes(blake2b(key, digest_size=HASH_BITS // 8).digest(), "big")
+    return int.from_bytes(_blake(key).digest(), "big")
+
+
+def other_hashes(rows: Sequence[bytes], places: int | Sequence[int], hashes: Sequence[int]) -> Sequence[int]:
+    """Return which encoded rows have not the hash of these bytes. places: with their collection's number."""
+    if len(rows) < _MANY:
+        each = zip(rows, (places,) * len(rows) if isinstance(places, int) else places, hashes, strict=True)
+        hashed = (hash - (place >> HASH_BITS << HASH_BITS) != hash_row_key(row) for row, place, hash in each)
+        return [at for at, other in enumerate(hashed) if other]
+    import numpy as np
+
+    digests = np.zeros((len(rows), 8), np.uint8)
+    joined = b"".join([_blake(row).digest() for row in rows])
+    digests[:, -(HASH_BITS // 8) :] = np.frombuffer(joined, np.uint8).reshape(len(rows), -1)
+    numbers = np.array(places, np.int64) >> HASH_BITS << HASH_BITS
+    return np.flatnonzero(digests.view(">i8")[:, 0] + numbers != np.array(hashes, np.int64)).tolist()
 
 
 def decode_row(data: bytes, location: str) -> Row:
@@ -111,13 +133,21 @@ def decode_row(data: bytes, location: str) -> Row:
 def decode_rows(encoded_rows: Sequence[bytes], location: str) -> list[Row]:
     """Decode several rows. Raises `StoreDamaged`."""
     try:
-        rows = decode_each(encoded_rows)
-    except CheckpointDamaged as error:
-        raise damaged_store_error(location, error.why) from error
-    for row in rows:
-        if type(row) is not tuple:
-            raise damaged_store_error(location, f"a row is a {type(row).__name__}")
+        rows = list(decode(_head_of_array(len(encoded_rows)) + b"".join(encoded_rows)))
+    except CheckpointDamaged:
+        try:
+            rows = decode_each(encoded_rows)  # says what is wrong, or that rows are cut where others begin
+        except CheckpointDamaged as error:
+            raise damaged_store_error(location, error.why) from error
+    for kind in set[type[Any]](map(type, rows)):
+        if kind is not tuple:
+            raise damaged_store_error(location, f"a row is a {kind.__name__}")
     return rows
+
+
+def _head_of_array(length: int) -> bytes:
+    """Return what precedes values that are encoded one by one, to decode them in one call."""
+    return b"\xdd" + length.to_bytes(4, "big")
 
 
 def check_chunk(most: int) -> int:
@@ -131,9 +161,9 @@ def check_positive(id: Id, rows: list[Counted], location: str) -> list[Counted]:
 
     Raises `StoreDamaged` if a count is zero or negative.
     """
-    for row, count in rows:
-        if count <= 0:
-            raise damaged_store_error(location, f"a row of {id!r} is there {count} times: {row!r:.200}")
+    if min(map(itemgetter(1), rows)) <= 0:
+        row, count = next(each for each in rows if each[1] <= 0)
+        raise damaged_store_error(location, f"a row of {id!r} is there {count} times: {row!r:.200}")
     return rows
 
 

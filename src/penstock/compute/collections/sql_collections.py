@@ -22,9 +22,10 @@ from penstock.compute.collections.rows import (
     decode_row,
     decode_rows,
     hash_row_key,
+    other_hashes,
     split_into_chunks,
 )
-from penstock.compute.collections.sql_database import Database, Stored, Transaction
+from penstock.compute.collections.sql_database import Database, Transaction
 from penstock.compute.collections.sql_tables import (
     CollectionRecord,
     PageSizer,
@@ -33,6 +34,7 @@ from penstock.compute.collections.sql_tables import (
     frontier_after,
     lookup_collection,
     read_pages,
+    read_rows,
 )
 from penstock.compute.collections.store import Append, Bounds, Collections
 from penstock.compute.frontier import LAST_TIME, START, Frontier
@@ -41,6 +43,10 @@ from penstock.compute.protocol.responses import Counted, Row, Update
 
 SLICE = 2_000
 """Number of updates merged or removed at a time, which takes some ten milliseconds."""
+
+
+_FEW = 8
+"""How many times as many updates are merged as not, if those that are not are looked up one by one."""
 
 
 def advance_since(tx: Transaction, record: CollectionRecord, since: Frontier) -> None:
@@ -269,10 +275,14 @@ class SqlCollections(Collections):
             several = self._changed_more_than_once(tx, there, end)
             codec = RowCodec()
             sums: dict[bytes, tuple[Row, int]] = {}
-            for page in read_pages(tx, (there.first_place, end), reading):
+            for page in read_rows(tx, (there.first_place, end), reading):
                 rows: list[Counted] = []
-                found = self._rows_in(page)
-                for row, (_, _, weight, hash, _) in zip(found, page):
+                weights, hashes, encoded = zip(*page, strict=True)
+                found = self._rows_in(there.first_place, hashes, encoded)
+                if not several:
+                    rows = list(zip(found, weights))
+                    page = ()
+                for row, (weight, hash, _) in zip(found, page):
                     if hash not in several:
                         rows.append((row, weight))
                     else:
@@ -289,12 +299,22 @@ class SqlCollections(Collections):
         """Return the hashes shared by more than one update before a place."""
         if end <= there.first_place + there.merged:
             return set()
-        found = tx.run(
-            "SELECT hash FROM penstock_updates WHERE hash >= $1 AND hash < $2 AND place < $3 "
-            "GROUP BY hash HAVING count(*) > 1",
-            *there.hashes,
-            end,
-        )
+        merged = there.first_place + there.merged
+        if (end - merged) * _FEW < there.merged:
+            # In a cross join SQLite begins with the first table, which has few.
+            found = tx.run(
+                "SELECT n.hash FROM penstock_updates n CROSS JOIN penstock_updates o "
+                "WHERE o.hash = n.hash AND o.place < n.place AND n.place >= $1 AND n.place < $2",
+                merged,
+                end,
+            )
+        else:
+            found = tx.run(
+                "SELECT hash FROM penstock_updates WHERE hash >= $1 AND hash < $2 AND place < $3 "
+                "GROUP BY hash HAVING count(*) > 1",
+                *there.hashes,
+                end,
+            )
         return {hash for (hash,) in found}
 
     def changes(
@@ -316,22 +336,29 @@ class SqlCollections(Collections):
                 page = reading.read(tx, (place, end))
             if not page:
                 return
-            rows = self._rows_in(page)
+            places, _, _, hashes, encoded = zip(*page, strict=True)
+            rows = self._rows_in(places, hashes, encoded)
             yield [(row, update[1], update[2]) for row, update in zip(rows, page)]
             # What has been read may be merged now; of the last time there may be more to read.
             place, lower = page[-1][0] + 1, max(lower, Frontier(page[-1][1]))
 
     # -- rows -----------------------------------------------------------------------------------
 
-    def _rows_in(self, page: list[Stored]) -> list[Row]:
-        """Decode the rows of updates. Raises `StoreDamaged` for one that does not have its hash."""
+    def _rows_in(
+        self, places: int | Sequence[int], hashes: Sequence[int], encoded: Sequence[bytes]
+    ) -> list[Row]:
+        """Decode the rows of updates. Raises `StoreDamaged` for one that does not have its hash.
+
+        places: of all, or one of their collection.
+        """
         location = self._database.location
-        rows = decode_rows([update[4] for update in page], location)
-        for row, (place, _, _, hash, data) in zip(rows, page):
+        rows = decode_rows(encoded, location)
+        for at in other_hashes(encoded, places, hashes):
+            # Most rows are encoded like their keys, and this one is not.
+            place = places if isinstance(places, int) else places[at]
             first = place >> HASH_BITS << HASH_BITS
-            # Most rows are encoded like their keys.
-            if hash != first + hash_row_key(data) and hash != first + hash_row_key(self._checking.key(row)):
-                raise changed_row_error(location, row)
+            if hashes[at] != first + hash_row_key(self._checking.key(rows[at])):
+                raise changed_row_error(location, rows[at])
         return rows
 
     def _key(self, data: bytes) -> bytes:
@@ -344,7 +371,8 @@ class SqlCollections(Collections):
         if thorough:
             with self._database.snapshot_transaction() as tx:
                 for page in read_pages(tx, (0, LAST_TIME), PageSizer(10_000)):
-                    self._rows_in(page)
+                    places, _, _, hashes, encoded = zip(*page, strict=True)
+                    self._rows_in(places, hashes, encoded)
 
     def wait(self, seconds: float) -> bool:
         return self._database.wait(seconds)

@@ -12,9 +12,10 @@ a null id until its updates are deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from operator import itemgetter
+from typing import Any, TypeAlias, cast
 
 from penstock.compute.collections.refusals import is_valid_collection_id, unknown_collection_error
 from penstock.compute.collections.rows import HASH_BITS, check_chunk
@@ -134,9 +135,30 @@ class PageSizer:
     def read(self, tx: Transaction, span: Span) -> list[Stored]:
         page = read_updates(tx, span, self.most)
         if page:
-            size = 1 + sum(len(update[-1]) for update in page) // len(page)
-            self.most = min(self.chunk, max(1, _PAGE_BYTES // size), self.most * 8)
+            self.adapt_to(page)
         return page
+
+    def adapt_to(self, page: Sequence[tuple[Any, ...]]) -> None:
+        """Adapt to the rows of a page, which are last in its entries."""
+        size = 1 + sum(map(len, map(itemgetter(-1), page))) // max(1, len(page))
+        self.most = min(self.chunk, max(1, _PAGE_BYTES // size), self.most * 8)
+
+
+def read_rows(tx: Transaction, span: Span, reading: PageSizer) -> Iterator[list[tuple[int, int, bytes]]]:
+    """Read weight, hash and row of all updates in a span of places, page by page, for a snapshot."""
+    place, end = span
+    while place < end:
+        # Places that are merged leave pages smaller, or empty.
+        after = min(place + reading.most, end)
+        page = tx.run(
+            "SELECT weight, hash, row FROM penstock_updates WHERE place >= $1 AND place < $2 ORDER BY place",
+            place,
+            after,
+        )
+        reading.adapt_to(page)
+        place = after
+        if page:
+            yield page
 
 
 def read_pages(tx: Transaction, span: Span, reading: PageSizer) -> Iterator[list[Stored]]:
