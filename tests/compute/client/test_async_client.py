@@ -18,6 +18,7 @@ from penstock.compute.client.async_client import AsyncClient
 from penstock.compute.client.conversation import _Waiting
 from penstock.compute.controller.requests import StashedOnReplica
 from penstock.compute.errors import (
+    BadMessage,
     ConnectionBroken,
     MessageTooLarge,
     Missing,
@@ -31,7 +32,9 @@ from penstock.compute.errors import (
     UnknownName,
 )
 from penstock.compute.frontier import Frontier
-from penstock.compute.protocol.responses import RowCount, Rows
+from penstock.compute.protocol import row_batch
+from penstock.compute.protocol.responses import Batch, EncodedUpdates, RowCount, Rows
+from penstock.compute.protocol.row_batch import RowBatch
 from penstock.compute.serve import client_session
 from penstock.compute.transport.limits import Limits
 from penstock.errors import BadInput, BadRow, UnknownColumn
@@ -297,6 +300,60 @@ def test_large_answers_come_in_pieces_from_the_controller_or_from_a_replica() ->
         controller.stash_above = 10
         assert sorted(await client.peek("sales")) == sorted(many)
         assert not controller.stashed
+
+    with_client(test)
+
+
+def columns_of(many: list[Sale]) -> bytes:
+    (data,) = row_batch.encode(RowBatch.of_rows(schema_of(Sale), [(tuple(sale), 1) for sale in many]))
+    return data
+
+
+BAD_COLUMNS = columns_of(SALES)[:-100] + b"x" * 100
+
+
+def test_rows_in_columns_are_read_and_bad_ones_are_refused() -> None:
+    async def test(client: AsyncClient, controller: PaperController, served: Service) -> None:
+        await client.insert("sales", SALES)
+        controller.stash_above = 0
+        sent = columns_of(SALES)
+
+        async def fetch(stash: StashedOnReplica) -> AsyncIterator[bytes]:
+            yield sent
+            yield columns_of([Sale("c", 3)])
+
+        served.around.fetch = fetch  # type: ignore[method-assign]
+        assert await client.peek("sales") == [*SALES, Sale("c", 3)]
+        with pytest.raises(BadMessage) as refused:
+            await client.peek("sales", columns=["shop"])
+        assert refused.value.facts["field"] == "Rows.rows"
+        sent = BAD_COLUMNS
+        with pytest.raises(BadMessage):
+            await client.peek("sales")
+        controller.stash_above = None
+        assert sorted(await client.peek("sales")) == sorted(SALES)
+
+    with_client(test)
+
+
+def test_a_subscription_reads_columns_and_refuses_bad_ones() -> None:
+    async def test(client: AsyncClient, controller: PaperController, _: Service) -> None:
+        subscription = client.subscribe("sales")
+        await batches(subscription, 1)
+        (subscriber,) = controller.subscribers.values()
+
+        def tell(lower: int, *chunks: bytes) -> None:
+            updates = EncodedUpdates(lower, chunks)
+            subscriber.deliver(Batch(Frontier(lower), Frontier(lower + 1), updates))
+
+        tell(1, columns_of(SALES), columns_of([Sale("c", 3)]))
+        (batch,) = await batches(subscription, 1)
+        assert [(update.row, update.time, update.weight) for update in batch.updates] == [
+            (sale, 1, 1) for sale in (*SALES, Sale("c", 3))
+        ]
+        tell(2, BAD_COLUMNS)
+        with pytest.raises(BadMessage):
+            await batches(subscription, 1)
 
     with_client(test)
 
@@ -599,12 +656,11 @@ def test_an_answer_that_went_with_its_replica_is_asked_for_again() -> None:
         lost: list[StashedOnReplica] = []
 
         async def fetch_from_the_dead(stash: StashedOnReplica) -> AsyncIterator[Any]:
-            async for rows in fetch(stash):
-                yield rows[:1]
+            async for chunk in fetch(stash):
+                yield chunk
                 if not lost:
                     lost.append(stash)
                     raise ResultGone("replica 'r1' is gone, with the rows of the answer")
-                yield rows[1:]
 
         served.around.fetch = fetch_from_the_dead  # type: ignore[method-assign]
         assert sorted(await client.peek("sales")) == sorted(SALES)

@@ -16,6 +16,7 @@ from penstock.compute.protocol.responses import (
     Batch,
     Dropped,
     DroppedAt,
+    EncodedUpdates,
     Problem,
     SubscribeResponse,
 )
@@ -40,6 +41,21 @@ def test_what_two_replicas_tell_is_delivered_once(world: World) -> None:
     first.tells(id, 7, None)
     assert events == [batch(0, 5, a), batch(5, 7, c), batch(7, None)]
     assert world.status().subscriptions == ()
+    assert world.problems() == []
+
+
+def test_columns_of_two_replicas_are_delivered_whole_and_once(world: World) -> None:
+    world.view()
+    first, second = world.replica("r1"), world.replica("r2")
+    id, events = world.subscribe(as_of=3)
+    there = EncodedUpdates(3, (b"columns",))
+    for replica in (first, second):
+        replica.hear()
+        columns = Batch(Frontier(0), Frontier(4), there)
+        replica.connection.handle_response(SubscribeResponse(id, columns))
+    first.tells(id, 4, 7, (("c",), 6, 1))
+    second.tells(id, 4, 7, (("c",), 6, 1))
+    assert events == [Batch(Frontier(0), Frontier(4), there), batch(4, 7, (("c",), 6, 1))]
     assert world.problems() == []
 
 

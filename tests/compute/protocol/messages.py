@@ -45,6 +45,7 @@ from penstock.compute.protocol.responses import (
     CopyToResponse,
     Dropped,
     DroppedAt,
+    EncodedUpdates,
     Frontiers,
     PeekResponse,
     Problem,
@@ -164,13 +165,17 @@ answers = (
     | problems
     | st.just(Canceled())
 )
+encoded_updates = st.builds(
+    EncodedUpdates, times, st.tuples(st.binary(max_size=9).map(lambda data: b"\xff" * 4 + data))
+)
 responses: st.SearchStrategy[Response] = st.one_of(
     some_frontiers.map(lambda told: Frontiers(*told)),
     st.builds(PeekResponse, keys, answers),
     st.builds(
         SubscribeResponse,
         ids,
-        st.builds(Batch, frontiers, frontiers, updates | problems) | st.builds(DroppedAt, frontiers),
+        st.builds(Batch, frontiers, frontiers, updates | encoded_updates | problems)
+        | st.builds(DroppedAt, frontiers),
     ),
     st.builds(CopyToResponse, ids, st.builds(RowCount, numbers) | problems | st.just(Dropped())),
     st.builds(

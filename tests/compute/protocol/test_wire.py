@@ -18,6 +18,7 @@ from penstock.compute.protocol.generated import compute_pb2 as pb
 from penstock.compute.protocol.responses import (
     Batch,
     DroppedAt,
+    EncodedUpdates,
     Frontiers,
     PeekResponse,
     Problem,
@@ -288,9 +289,23 @@ def test_the_parts_of_several_subscriptions_may_be_mixed() -> None:
     assert [(r.id, len(r.event.updates)) for r in found] == [("t1", 99), ("t2", 99)]  # type: ignore[union-attr]
 
 
-def part(number: int, of: int, upper: int = 9) -> pb.Response:
+COLUMNS = b"\xff\xff\xff\xff and more, which only the reader decodes"
+
+
+def test_columns_travel_as_they_are_in_parts_of_one_time() -> None:
+    sent = SubscribeResponse("t1", Batch(START, Frontier(9), EncodedUpdates(5, (COLUMNS, COLUMNS + b"2"))))
+    messages = list(serialization.responses_to_messages([sent], 10_000))
+    reader = serialization.ResponseReader()
+    assert [response for message in messages for response in reader.read(message)] == [sent]
+    with pytest.raises(MessageTooLarge):
+        serialization.ResponseReader(batch=len(COLUMNS)).read(b"".join(messages))
+
+
+def part(
+    number: int, of: int, upper: int = 9, time: int | None = None, updates: bytes = b"\x90"
+) -> pb.Response:
     lower, last = pb.Frontier(time=0), pb.Frontier(time=upper)
-    piece = pb.Batch(lower=lower, upper=last, part=number, parts=of, updates=b"\x90")
+    piece = pb.Batch(lower=lower, upper=last, part=number, parts=of, updates=updates, time=time)
     return pb.Response(subscribe=pb.SubscribeResponse(id="t1", batch=piece))
 
 
@@ -305,6 +320,12 @@ def part(number: int, of: int, upper: int = 9) -> pb.Response:
         [part(1, 3), part(1, 1)],
         [part(0, 0)],
         [part(1, 0)],
+        [part(1, 2, time=5, updates=COLUMNS), part(2, 2, time=6, updates=COLUMNS)],
+        [part(1, 2, time=5, updates=COLUMNS), part(2, 2)],
+        [part(1, 2), part(2, 2, time=5, updates=COLUMNS)],
+        [part(1, 1, time=5)],
+        [part(1, 1, time=2**63, updates=COLUMNS)],
+        [part(1, 1, updates=COLUMNS)],
     ],
 )
 def test_parts_that_do_not_follow_each_other_are_refused(parts: list[pb.Response]) -> None:

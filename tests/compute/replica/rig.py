@@ -321,7 +321,7 @@ def subscribed(batches: Iterable[Batch], until: Frontier) -> dict[int, Bag]:
     lower = Frontier(0)
     for batch in batches:
         assert batch.lower == lower < batch.upper
-        assert not isinstance(batch.updates, Problem), batch
+        assert isinstance(batch.updates, tuple), batch
         assert len({(row, time) for row, time, _ in batch.updates}) == len(batch.updates)
         for row, time, weight in batch.updates:
             assert not batch.lower.has_passed(time)

@@ -268,18 +268,19 @@ def test_a_tick_that_takes_too_much_is_interrupted(seconds: float, memory: int) 
 
 def test_an_index_is_not_interrupted_within_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = Looked()
-    remember = Arrangement._remember  # pyright: ignore[reportPrivateUsage]
+    add = Arrangement.add
 
-    def costly(*given: Any) -> None:
-        # The row is in the index, and its way back is not.
-        looked.watch.look()
-        looked.now += 70.0
-        looked.watch.look()
-        remember(*given)
+    def costly(index: Arrangement, changes: Any, time: int) -> None:
+        add(index, changes[:1], time)
+        if time > 5:
+            looked.watch.look()
+            looked.now += 70.0
+            looked.watch.look()
+        add(index, changes[1:], time)
 
+    monkeypatch.setattr(Arrangement, "add", costly)
     rig = Rig(watch=looked.watch).connect().collection("s1", BID, (("a", 1), 3, 1), upper=10)
     rig.index("u1", all_bids(), as_of=5).run()
-    monkeypatch.setattr(Arrangement, "_remember", costly)
     rig.write("s1", (("b", 1), 12, 1), (("a", 1), 12, -1), upper=20).run()
     assert isinstance(rig.peek("u1", 12), Problem)
     assert rig.rows("u1", 9) == Bag({("a", 1): 1})

@@ -34,6 +34,7 @@ from penstock.compute.protocol.commands import (
 )
 from penstock.compute.protocol.responses import Canceled, PeekResponse, Rows, Stashed
 from penstock.compute.replica import peek_stash, peeks
+from penstock.compute.replica.in_process import arrangement
 from penstock.compute.replica.in_process.arrangement import Arrangement
 from penstock.compute.replica.peek_finishing import RUN, peek_finisher
 from penstock.errors import Origin
@@ -117,7 +118,8 @@ def test_a_row_with_negative_multiplicity_is_held_back() -> None:
     assert rig.rows("u1", 12) == Bag({("a", 1): 1, ("b", 1): 1})
 
 
-def test_a_cancelled_peek_is_answered_so_at_once_and_only_once() -> None:
+def test_a_cancelled_peek_is_answered_so_at_once_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrangement, "SCANNED", 100)
     rig = bids(*MANY)
     waiting, scanning = rig.ask("u1", 100), rig.ask("u1", 7)
     rig.step()
@@ -297,7 +299,8 @@ def test_a_result_above_the_limit_is_an_error() -> None:
     problem(rig.peek("u1", 7, [(f"i{n}",) for n in range(60)]), ResultTooLarge)
 
 
-def test_settings_apply_to_peeks_that_are_on_their_way() -> None:
+def test_settings_apply_to_peeks_that_are_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrangement, "SCANNED", 100)
     rig = bids(*MANY)
     waiting, scanning = rig.ask("u1", 10), rig.ask("u1", 7)
     rig.step()

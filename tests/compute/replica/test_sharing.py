@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
@@ -16,13 +16,13 @@ from penstock.compute.frontier import Frontier
 from penstock.compute.plans import identity_flow
 from penstock.compute.protocol.commands import AllowCompaction
 from penstock.compute.protocol.dataflow import IndexExport
+from penstock.compute.replica.in_process import arrangement, columnar_hydration, inlets
 from penstock.compute.replica.in_process.arrangement import Arrangement
 from penstock.compute.replica.in_process.inlets import FromIndex, SharedArrangements
 from penstock.expr.row_classes import schema_of
 from penstock.flow.flow import Flow
 from penstock.testing.oracle import answers
 from tests.compute.replica.rig import Bag, Rig
-from tests.properties.effort import examples
 
 AnyStream = ps.Stream[Any, Any, Any, Any]
 
@@ -128,9 +128,20 @@ def histories(draw: st.DrawFn, name: str, *, table: bool) -> list[list[tuple[tup
     return times
 
 
-@examples(0.6)
-@given(st.data())
-def test_joins_of_indexes_answer_as_from_scratch(data: st.DataObject) -> None:
+@pytest.mark.parametrize("in_columns", [False, True])
+@settings(
+    max_examples=max(10, settings().max_examples // 8),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_joins_of_indexes_answer_as_from_scratch(
+    in_columns: bool, data: st.DataObject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_columns:  # with so few rows
+        for name in ("LARGE", "MOVED", "SCANNED"):
+            monkeypatch.setattr(arrangement, name, 2)
+        monkeypatch.setattr(columnar_hydration, "LEAST", 2)
+        monkeypatch.setattr(inlets, "ASKED", 1)
     shape = data.draw(st.sampled_from(list(SHAPES)))
     tables = data.draw(st.frozensets(st.sampled_from(SOURCES)))
     flow = flow_of(shape, tables)

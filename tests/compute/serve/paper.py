@@ -10,7 +10,7 @@ from typing import Any
 from penstock.compute.collections.store import Append
 from penstock.compute.controller.requests import StashedOnReplica
 from penstock.compute.errors import ResultGone, StaleEpoch
-from penstock.compute.protocol.responses import Counted
+from penstock.compute.protocol.rows import encode
 from penstock.compute.serve.client_service import ClientService
 from penstock.compute.serve.group_commit import GroupCommit
 from penstock.compute.transport import channels
@@ -45,12 +45,12 @@ class Around:
         self.fences: list[StaleEpoch] = []
         self.writing = GroupCommit(self.controller, lambda: self.store, self.end_fenced)  # type: ignore
 
-    async def fetch(self, stash: StashedOnReplica) -> AsyncIterator[Sequence[Counted]]:
+    async def fetch(self, stash: StashedOnReplica) -> AsyncIterator[bytes]:
         rows = self.controller.stashed.pop(stash.token, None)
         if rows is None:
             raise ResultGone("the rows are gone")
         for start in range(0, len(rows), 3):
-            yield rows[start : start + 3]
+            yield encode(rows[start : start + 3])
 
     def check_due_work(self) -> None:
         pass

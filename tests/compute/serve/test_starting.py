@@ -18,6 +18,7 @@ from penstock.compute.errors import ConnectionBroken
 from penstock.compute.replica.peek_stash import PeekStash
 from penstock.compute.serve.controller_process import Options, run_controller
 from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
+from penstock.expr.row_classes import schema_of
 from tests.compute.serve.processes import Sale, totals
 from tests.golden import MESSAGES, assert_golden
 
@@ -77,7 +78,7 @@ def test_what_a_controller_and_a_replica_keep_is_of_their_owner_alone(tmp_path: 
             await client.copy("totals", "totals.jsonl")
             await client.copy("totals", "totals.parquet")
             # Large results lie there for a moment only.
-            large = PeekStash(kept["replica"] / "stash", lambda: 0).writer()
+            large = PeekStash(kept["replica"] / "stash", lambda: 0).writer(schema_of(Sale))
             found = modes(kept["controller"]) | modes(kept["replica"])
             large.cancel()
         for task in (controller, replica):

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from penstock.compute.replica.in_process import arrangement, columnar_hydration, inlets
 from penstock.testing.compute import Simulation
 from tests.compute.simulation.default_views import default_workload
 
@@ -59,6 +60,16 @@ def test_everybody_sees_what_is_right_whatever_dies(seeds: range) -> None:
         except Exception as error:
             error.add_note(f"python -m tests.compute.simulation {seed} --steps {STEPS} --trace")
             raise
+
+
+@pytest.mark.seeds(40, together=10, verify_from=20)
+def test_everybody_sees_what_is_right_in_columns_too(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LARGE", "MOVED", "SCANNED"):
+        monkeypatch.setattr(arrangement, name, 2)
+    monkeypatch.setattr(columnar_hydration, "LEAST", 1)
+    monkeypatch.setattr(inlets, "ASKED", 1)
+    for seed in seeds:
+        Simulation(seed, recipes=default_workload(), steps=STEPS).run()
 
 
 def test_a_seed_makes_the_same_schedule_again() -> None:

@@ -40,6 +40,7 @@ from penstock.compute.protocol.responses import (
     Status,
     SubscribeResponse,
 )
+from penstock.compute.protocol.rows import decode_counted
 from penstock.compute.transport import replica_session
 from penstock.compute.transport.handshake import Greeting
 from penstock.compute.transport.limits import Limits
@@ -250,7 +251,7 @@ def test_stashed_rows_are_fetched_in_chunks_once() -> None:
             token = b"t" * 16
             chunks = [[((n, m), 1) for m in range(100)] for n in range(20)]
             server.replica.stashes[token] = chunks
-            assert [list(chunk) async for chunk in link.fetch(token)] == chunks
+            assert [list(decode_counted(chunk)) async for chunk in link.fetch(token)] == chunks
             with pytest.raises(ResultGone):
                 await anext(link.fetch(token))
             assert await controller.peek() == answered(2)

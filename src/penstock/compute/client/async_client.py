@@ -230,12 +230,12 @@ class AsyncClient:
         wait = self._conversation.wait(patience)
         while True:
             known = await self._know(view, wait)
-            message, to_user = peek_message(known, reading)
+            message, schema, to_user = peek_message(known, reading)
             answers = await self._conversation.send_read(
                 pb.Request(peek=message), f"the peek of {view!r}", wait
             )
             if answers[0].WhichOneof("kind") != "description":
-                return decode_peek_answers(answers, to_user)
+                return decode_peek_answers(answers, schema, to_user)
             self._known.pop(view, None)
 
     def subscribe(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import gc
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.client.rows import CachedDescription, Row
-from penstock.compute.protocol import rows
+from penstock.compute.protocol import row_batch, rows
 from penstock.errors import BadInput
+from penstock.expr.row_classes import to_user
 from penstock.expr.tree import Expr
+from penstock.expr.types import Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +32,10 @@ class PeekArguments:
     replica: str | None
 
 
-def peek_message(known: CachedDescription, asked: PeekArguments) -> tuple[pb.Peek, Callable[[Row], Any]]:
-    """Return the message, and the conversion of its answers to users' rows.
+def peek_message(
+    known: CachedDescription, asked: PeekArguments
+) -> tuple[pb.Peek, Schema, Callable[[Row], Any]]:
+    """Return the message, the schema of its answers, and their conversion to users' rows.
 
     Raises the errors for invalid columns and values.
     """
@@ -52,11 +58,11 @@ def peek_message(known: CachedDescription, asked: PeekArguments) -> tuple[pb.Pee
         if value is not None:
             setattr(message, field, value)
     if asked.columns is None:
-        return message, known.to_user
-    positions, to_user = known.projection(asked.columns)
+        return message, known.schema, known.to_user
+    positions, schema = known.projection(asked.columns)
     message.project.extend(positions)
     message.projected = True
-    return message, to_user
+    return message, schema, to_user(schema)
 
 
 def _check(asked: PeekArguments) -> None:
@@ -77,10 +83,31 @@ def check_number(name: str, value: object, *, least: int = 0) -> None:
         raise BadInput(f"{name}={value!r}: that is not a whole number from {least} to 2**63 - 1")
 
 
-def decode_peek_answers(answers: Iterable[pb.Answer], to_user: Callable[[Row], Any]) -> list[Any]:
-    """Decode the answers to a peek to users' rows, repeated by their multiplicity."""
+def decode_peek_answers(
+    answers: Iterable[pb.Answer], schema: Schema, to_user: Callable[[Row], Any]
+) -> list[Any]:
+    """Decode the answers to a peek to users' rows, repeated by their multiplicity. Raises `BadMessage`.
+
+    schema: schema of the rows.
+    """
     found: list[Any] = []
-    for answer in answers:
-        for row, count in rows.decode_counted(answer.rows.rows):
-            found += [to_user(row)] * count
+    with collecting_no_garbage():
+        for answer in answers:
+            for row, count in row_batch.decode(answer.rows.rows, schema, "Rows.rows"):
+                if count == 1:
+                    found.append(to_user(row))
+                else:
+                    found += [to_user(row)] * count
     return found
+
+
+@contextmanager
+def collecting_no_garbage() -> Generator[None]:
+    """Pause Python's collector: among many new rows it finds nothing, and takes longer than making them."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()

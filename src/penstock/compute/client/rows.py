@@ -77,13 +77,13 @@ class CachedDescription:
         """Conversion from internal rows to users' rows."""
         return to_user(self.schema)
 
-    def projection(self, columns: Sequence[str | Expr]) -> tuple[tuple[int, ...], Callable[[Row], Any]]:
-        """Return the positions of columns, and the conversion of their values to users' rows.
+    def projection(self, columns: Sequence[str | Expr]) -> tuple[tuple[int, ...], Schema]:
+        """Return the positions of columns, and the schema of rows of them.
 
         Raises `UnknownColumn`.
         """
         positions = tuple(self.position(column) for column in columns)
-        return positions, to_user(Schema(tuple(self.schema.fields[at] for at in positions)))
+        return positions, Schema(tuple(self.schema.fields[at] for at in positions))
 
     def position(self, column: str | Expr) -> int:
         """Return the position of a column, given by name or as `col.name`.

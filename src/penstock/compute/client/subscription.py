@@ -9,13 +9,16 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from penstock.compute.client.conversation import Conversation, retry_with_patience
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.client.patience import AS_CLIENT, Patience, Wait
+from penstock.compute.client.peeks import collecting_no_garbage
 from penstock.compute.client.rows import CachedDescription
 from penstock.compute.errors import ConnectionBroken
 from penstock.compute.frontier import START, Frontier
 from penstock.compute.problem_conversion import error_of
+from penstock.compute.protocol.row_batch import decode_batch
 from penstock.compute.protocol.rows import decode_updates
 from penstock.compute.protocol.serialization import problem_from_bytes
 from penstock.compute.transport.grpc_errors import END_OF_CALL, raising_compute_errors
+from penstock.expr.types import Schema
 from penstock.shown import Shown
 
 T = TypeVar("T")
@@ -67,6 +70,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
         self._begun = False
         self._given = 0
         self._call: Any = None
+        self._schema = Schema(())
         self._to_user: Callable[[tuple[Any, ...]], Any] = _as_it_is
         self._part: list[Update[Any]] = []
 
@@ -145,8 +149,15 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
 
     def _add(self, message: pb.Batch) -> Batch[Any] | None:
         to_user = self._to_user
-        changes = decode_updates(message.updates) if message.updates else ()
-        self._part += [Update(to_user(row), at, weight) for row, at, weight in changes]
+        if message.HasField("time"):
+            at = message.time
+            with collecting_no_garbage():
+                changes = decode_batch(message.updates, self._schema, "Batch.updates")
+                self._part += [Update(to_user(row), at, weight) for row, weight in changes]
+        elif message.updates:
+            self._part += [
+                Update(to_user(row), at, weight) for row, at, weight in decode_updates(message.updates)
+            ]
         if message.more:
             return None
         lower = Frontier(message.lower if message.HasField("lower") else None)
@@ -159,7 +170,8 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
         return Batch(max(lower, self._upper).time or 0, upper.time, updates)
 
     def _describe(self, message: pb.Description) -> None:
-        self._to_user = CachedDescription.decode(str(self._asked.view), message).to_user
+        known = CachedDescription.decode(str(self._asked.view), message)
+        self._schema, self._to_user = known.schema, known.to_user
 
     def _hang_up(self) -> None:
         if self._call is not None:

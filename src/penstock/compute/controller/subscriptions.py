@@ -17,7 +17,13 @@ from penstock.compute.controller.leases import Leases
 from penstock.compute.controller.pending_reads import PendingRead, PendingReads
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.protocol.dataflow import Dataflow, Id
-from penstock.compute.protocol.responses import Batch, DroppedAt, Problem, SubscribeResponse
+from penstock.compute.protocol.responses import (
+    Batch,
+    DroppedAt,
+    EncodedUpdates,
+    Problem,
+    SubscribeResponse,
+)
 from penstock.errors import Origin
 
 
@@ -33,7 +39,9 @@ def undelivered(tracked: Frontier, batch: Batch) -> Batch | None:
     if batch.upper <= tracked:
         return None
     updates = batch.updates
-    if not isinstance(updates, Problem):
+    if isinstance(updates, EncodedUpdates):
+        updates = () if tracked.has_passed(updates.time) else updates
+    elif not isinstance(updates, Problem):
         updates = tuple(update for update in updates if not tracked.has_passed(update[1]))
     return Batch(tracked, batch.upper, updates)
 

@@ -11,13 +11,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from penstock.compute.frontier import Frontier
+from penstock.compute.frontier import LAST_TIME, Frontier
 from penstock.compute.protocol import rows
 from penstock.compute.protocol.codec_derivation import bad_message, check_size
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.generated import compute_pb2 as pb
 from penstock.compute.protocol.message_codecs import DROPPED_AT, PROBLEM, frontier_decoder
-from penstock.compute.protocol.responses import Batch, DroppedAt, Problem, SubscribeResponse, Update
+from penstock.compute.protocol.responses import (
+    Batch,
+    DroppedAt,
+    EncodedUpdates,
+    Problem,
+    SubscribeResponse,
+    Update,
+)
+from penstock.compute.protocol.row_batch import is_batch
 
 
 def split_response(response: SubscribeResponse, most: int | None = None) -> Iterator[pb.Response]:
@@ -33,9 +41,11 @@ def split_response(response: SubscribeResponse, most: int | None = None) -> Iter
         elif isinstance(event.updates, Problem):
             yield _part(response.id, event, 1, 1, problem=PROBLEM.to_message(event.updates))
         else:
-            chunks = list(_chunks(event.updates, most))
+            encoded = event.updates if isinstance(event.updates, EncodedUpdates) else None
+            chunks = encoded.chunks if encoded is not None else list(_chunks(event.updates, most))  # type: ignore[arg-type]
             for number, data in enumerate(chunks, 1):
-                yield _part(response.id, event, number, len(chunks), updates=data)
+                time = None if encoded is None else encoded.time
+                yield _part(response.id, event, number, len(chunks), updates=data, time=time)
     except (ValueError, TypeError) as error:
         raise bad_message("SubscribeResponse", str(error)) from error
 
@@ -66,6 +76,8 @@ class _Unfinished:
     parts: int
     size: int = 0
     updates: list[Update] = field(default_factory=list[Update])
+    time: int | None = None
+    chunks: list[bytes] = field(default_factory=list[bytes])
     seen: int = 0
 
 
@@ -106,23 +118,31 @@ class BatchAssembler:
         if changes == "problem":
             self._check_finished(id)
             return Batch(lower, upper, PROBLEM.from_message(message.problem))
-        if message.part == message.parts == 1:
+        time = message.time if message.HasField("time") else None
+        if message.part == message.parts == 1 and time is None:
             self._check_finished(id)
             return Batch(lower, upper, rows.decode_updates(message.updates, "Batch.updates"))
-        unfinished = self._unfinished.setdefault(id, _Unfinished(lower, upper, message.parts))
+        unfinished = self._unfinished.setdefault(id, _Unfinished(lower, upper, message.parts, time=time))
         unfinished.seen += 1
         part, parts = message.part, message.parts
         if (part, parts) != (unfinished.seen, unfinished.parts) or part > parts:
             raise bad_message("Batch.part", f"Part {part} of {parts} is not what follows.")
-        if (lower, upper) != (unfinished.lower, unfinished.upper):
+        if (lower, upper, time) != (unfinished.lower, unfinished.upper, unfinished.time):
             raise bad_message("Batch.part", "It has other bounds than the part before it.")
         unfinished.size += len(message.updates)
         check_size(unfinished.size, self._limit, "batch")
-        unfinished.updates += rows.decode_updates(message.updates, "Batch.updates")
+        if time is None:
+            unfinished.updates += rows.decode_updates(message.updates, "Batch.updates")
+        elif time > LAST_TIME or not is_batch(message.updates):
+            raise bad_message("Batch.updates", "They are no columns of rows that change at a time.")
+        else:
+            unfinished.chunks.append(message.updates)
         if part < parts:
             return None
         del self._unfinished[id]
-        return Batch(lower, upper, tuple(unfinished.updates))
+        if time is None:
+            return Batch(lower, upper, tuple(unfinished.updates))
+        return Batch(lower, upper, EncodedUpdates(time, tuple(unfinished.chunks)))
 
     def _check_finished(self, id: Id) -> None:
         if id in self._unfinished:

@@ -5,6 +5,7 @@ Methods return the reason why a message is not allowed, or None.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -31,6 +32,7 @@ from penstock.compute.protocol.responses import (
     CopyToResponse,
     Dropped,
     DroppedAt,
+    EncodedUpdates,
     Frontiers,
     Problem,
     RowCount,
@@ -127,17 +129,20 @@ class SubscriptionState(ExportProtocolState):
             self.failed = True
         elif self.failed and batch.updates:
             return "An earlier batch had a problem, so no later one has updates."
-        elif any(not self._allows(batch, update) for update in batch.updates):
+        elif any(not self._allows(batch, time) for time in _times(batch.updates)):
             return f"It has updates outside {batch.lower} to {batch.upper}, or before the as-of {self.as_of}."
         self.upper = batch.upper
         self.ended = batch.upper == END
         return None
 
-    def _allows(self, batch: Batch, update: Update) -> bool:
-        time = update[1]
+    def _allows(self, batch: Batch, time: int) -> bool:
         assert isinstance(self.export, SubscribeExport)
         first = self.as_of.has_passed(time) or (not self.export.snapshot and time == self.as_of.time)
         return not first and not batch.lower.has_passed(time) and batch.upper.has_passed(time)
+
+
+def _times(updates: tuple[Update, ...] | EncodedUpdates) -> Iterable[int]:
+    return (updates.time,) if isinstance(updates, EncodedUpdates) else (time for _, time, _ in updates)
 
 
 @dataclass(slots=True)

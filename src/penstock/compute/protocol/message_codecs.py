@@ -21,7 +21,6 @@ from penstock.compute.protocol.responses import (
     PeekResponse,
     Problem,
     Row,
-    Rows,
     StashToken,
     Status,
 )
@@ -79,5 +78,4 @@ COMMAND: MessageCodec[Command, pb.Command] = _CODECS.derive(Command, pb.Command)
 RESPONSE: MessageCodec[Alone, pb.Response] = _CODECS.derive(Alone, pb.Response)
 PROBLEM: MessageCodec[Problem, pb.Problem] = _CODECS.derive(Problem, pb.Problem)
 STASH_TOKEN: MessageCodec[StashToken, pb.StashToken] = _CODECS.derive(StashToken, pb.StashToken)
-ROWS_CHUNK: MessageCodec[Rows, pb.RowsChunk] = _CODECS.derive(Rows, pb.RowsChunk)
 DROPPED_AT: MessageCodec[DroppedAt, pb.DroppedAt] = _CODECS.derive(DroppedAt, pb.DroppedAt)

@@ -113,6 +113,22 @@ class PeekResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class EncodedUpdates:
+    """Many updates at one time, as chunks of `row_batch.encode` that only the reader decodes.
+
+    Weights have any sign.
+    """
+
+    time: Time
+    chunks: tuple[bytes, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all chunks."""
+        return sum(map(len, self.chunks))
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """All changes of a subscription with times from `lower` to before `upper`.
 
@@ -123,7 +139,7 @@ class Batch:
 
     lower: Frontier
     upper: Frontier
-    updates: tuple[Update, ...] | Problem
+    updates: tuple[Update, ...] | EncodedUpdates | Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ the network are checked for the requested shape, so that receivers only ever get
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any, cast
@@ -20,10 +20,10 @@ from penstock.state import codec
 
 MOST = 10_000_000
 """Limit on the rows of one message; a header that declares more is refused."""
-_OVERHEAD = 8
+OVERHEAD = 8
 """Assumed bytes per row for its count."""
 _FIXED: dict[type, int] = {bool: 1, int: 8, float: 8, type(None): 1, Decimal: 16, date: 8}
-_VARIABLE = 4
+VARIABLE = 4
 """Assumed bytes for the length of a variable-size value."""
 
 
@@ -136,20 +136,15 @@ def _bad(field: str, why: str) -> BadMessage:
 
 def row_size(row: Row) -> int:
     """Estimate the bytes of a row and its count in a message, identically on all replicas."""
-    size = _OVERHEAD
+    size = OVERHEAD
     for value in row:
         size += _FIXED.get(value.__class__) or _size(value)
     return size
 
 
-def rows_size(rows: Iterable[Counted]) -> int:
-    """Estimate the bytes of rows in a message; a row's count makes no difference."""
-    return sum(row_size(row) for row, _ in rows)
-
-
 def _size(value: Any) -> int:
     if isinstance(value, str | bytes):
-        return _VARIABLE + len(value)
+        return VARIABLE + len(value)
     if isinstance(value, tuple | frozenset):
-        return _VARIABLE + sum(_FIXED.get(v.__class__) or _size(v) for v in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType, reportUnknownMemberType]
+        return VARIABLE + sum(_FIXED.get(v.__class__) or _size(v) for v in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType, reportUnknownMemberType]
     return 8

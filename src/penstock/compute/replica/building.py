@@ -191,6 +191,7 @@ class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
         self.dataflow = dataflow
         self.as_of = dataflow.as_of.time
         self.imports: list[ImportT] = []
+        self._passes_through = False
 
     def build(self) -> RunT:
         """Build the dataflow without starting it; build a failed one if an error occurs."""
@@ -199,12 +200,13 @@ class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
             self.around.watch.deaths.check(dataflow)
             flow = self.around.plans.flow(dataflow.plan)
             schemas = export_schemas(flow, dataflow)
+            self._passes_through = passes_through(flow)
             self._read()
             check_imports(flow, self.imports)
             self._check_written(schemas)
             exports = [self._export(export, schemas[export.sink]) for export in dataflow.exports]
             running = self._run(flow, exports)
-            running.skips_snapshot = self._skips_snapshot(flow)
+            running.skips_snapshot = self._skips_snapshot()
             return running
         except PenstockError as error:
             self._discard()
@@ -212,10 +214,10 @@ class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
             running.fail(error)
             return running
 
-    def _skips_snapshot(self, flow: Flow) -> bool:
+    def _skips_snapshot(self) -> bool:
         """Return whether all exports are subscriptions to later changes, of what the sources give."""
         later = all(isinstance(e, SubscribeExport) and not e.snapshot for e in self.dataflow.exports)
-        return later and passes_through(flow)
+        return later and self._passes_through
 
     def _discard(self) -> None:
         """Release what the build has acquired so far."""
@@ -264,6 +266,8 @@ class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
             export.id,
             export.sink,
             skipped=None if export.snapshot else self.as_of,
+            schema=schema,
+            each_once=self._passes_through,
             limit=lambda: self.around.settings().max_result_size,
             respond=self.around.respond,
         )

@@ -209,42 +209,14 @@ class MissingCollection(ExportWriter):
         return ReachedFrontiers(self._as_of, read, self._as_of, self._as_of)
 
 
-class PendingChanges:
-    """Consolidated pending changes: each row once, with its total weight.
-
-    False where there are none.
-    """
-
-    def __init__(self) -> None:
-        self._first: Sequence[Counted] = ()
-        self._total: dict[Row, int] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._first or self._total)
-
-    def add(self, changes: Sequence[Counted]) -> None:
-        """Add some changes."""
-        if not self._first and not self._total:
-            self._first = changes
-            return
-        if self._first:
-            self._total = dict(self._first)
-            self._first = ()
-        total = self._total
-        for row, weight in changes:
-            total[row] = total.get(row, 0) + weight
-
-    def take(self) -> tuple[Sequence[Counted], list[Row]]:
-        """Take all changes, and the rows whose changes cancelled out."""
-        first, total = self._first, self._total
-        self.clear()
-        if first:
-            return first, []
-        return [c for c in total.items() if c[1]], [row for row, weight in total.items() if not weight]
-
-    def clear(self) -> None:
-        """Discard the changes."""
-        self._first, self._total = (), {}
+def together(parts: Sequence[Sequence[Counted]]) -> Sequence[Counted]:
+    """Return the changes of several parts, each row once, as it is in one part."""
+    if len(parts) == 1:
+        return parts[0]
+    total: dict[Row, int] = {}
+    for part in parts:
+        add_up(total, part)
+    return list(total.items())
 
 
 def add_up(total: dict[Row, int], changes: Sequence[Counted], sign: int = 1) -> None:

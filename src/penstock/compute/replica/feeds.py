@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.collections.store import Bounds, Collections
@@ -19,7 +20,6 @@ from penstock.compute.plans import schema_from_bytes
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Update
 from penstock.compute.replica.exports import Failed
-from penstock.compute.replica.in_process.arrangement import Version
 from penstock.expr.types import Schema
 
 CHUNK = 1000
@@ -28,6 +28,13 @@ BUFFERED = 100_000
 """Number of changes that a feed buffers for cursors that are behind."""
 _AT_A_TIME = 0.5
 """Interval in seconds at which a watcher checks whether to stop."""
+
+
+class Version(NamedTuple):
+    """All changes at one time. changes: of many, some may cancel each other."""
+
+    time: int
+    changes: Sequence[Counted]
 
 
 class VersionAssembler:

@@ -12,6 +12,7 @@ from typing import Any
 from penstock.compute.errors import BadMessage
 from penstock.compute.protocol.commands import Finishing
 from penstock.compute.protocol.responses import Counted, Row
+from penstock.compute.protocol.row_batch import RowBatch
 from penstock.expr.sort_keys import order_key
 from penstock.expr.types import Field, IntegerType, Schema
 
@@ -31,9 +32,13 @@ class PeekFinisher(ABC):
     def add_rows(self, rows: Iterable[Counted]) -> bool:
         """Take some rows. Returns whether more can make a difference."""
 
+    def ready(self) -> list[Sequence[Counted]]:
+        """Take the parts that can be sent whatever else comes."""
+        return []
+
     @abstractmethod
-    def rows(self) -> Iterator[list[Counted]]:
-        """Yield the rows to send in parts, each a short piece of work."""
+    def rows(self) -> Iterator[Sequence[Counted]]:
+        """Yield the rows to send that were not ready before, in parts, each a short piece of work."""
 
 
 def peek_finisher(finishing: Finishing, schema: Schema) -> PeekFinisher:
@@ -49,14 +54,13 @@ def peek_finisher(finishing: Finishing, schema: Schema) -> PeekFinisher:
                 fix="order and project by columns that are there",
                 field="finishing",
             )
-    project = _projection(finishing.project)
     if not finishing.order_by:
-        return _Unordered(finishing, project)
+        return _Unordered(finishing)
     key = _order(finishing, schema)
     wanted = None if finishing.limit is None else finishing.limit + finishing.offset
     if wanted is not None and wanted <= RUN:
-        return _Best(finishing, key, project, wanted)
-    return _Sorted(finishing, key, project)
+        return _Best(finishing, key, wanted)
+    return _Sorted(finishing, key)
 
 
 _Key = Callable[[Row], Any]
@@ -64,22 +68,27 @@ _Project = Callable[[Row], Row] | None
 
 
 class _Unordered(PeekFinisher):
-    """Finishing without an order, which stops as soon as it has enough rows."""
+    """Finishing without an order, which stops as soon as it has enough rows. Batches stay in columns."""
 
-    def __init__(self, finishing: Finishing, project: _Project) -> None:
+    def __init__(self, finishing: Finishing) -> None:
         self._skip = finishing.offset
         self._left = finishing.limit
-        self._project = project
-        self._taken: list[Counted] = []
+        self._positions = finishing.project
+        self._project = _projection(finishing.project)
+        self._taken: list[Sequence[Counted]] = []
 
     def add_rows(self, rows: Iterable[Counted]) -> bool:
         if self._skip or self._left is not None:
-            rows = self._cut(rows)
+            rows = list(self._cut(rows))
         if self._project is None:
-            self._taken.extend(rows)
+            rows = rows if isinstance(rows, Sequence) else list(rows)
+        elif isinstance(rows, RowBatch) and self._positions:
+            rows = rows.project(self._positions)
         else:
-            self._taken.extend((self._project(row), count) for row, count in rows)
-        self.held = len(self._taken)
+            rows = [(self._project(row), count) for row, count in rows]
+        if rows:
+            self._taken.append(rows)
+            self.held = max(self.held, sum(map(len, self._taken)))
         return self._left is None or self._left > 0
 
     def _cut(self, rows: Iterable[Counted]) -> Iterator[Counted]:
@@ -96,23 +105,20 @@ class _Unordered(PeekFinisher):
             if count:
                 yield row, count
 
-    def give(self) -> list[Counted]:
-        """Return the taken rows and forget them."""
+    def ready(self) -> list[Sequence[Counted]]:
         taken, self._taken = self._taken, []
         return taken
 
-    def rows(self) -> Iterator[list[Counted]]:
-        for at in range(0, len(self._taken), RUN):
-            yield self._taken[at : at + RUN]
+    def rows(self) -> Iterator[Sequence[Counted]]:
+        yield from self.ready()
 
 
 class _Best(PeekFinisher):
     """Finishing by order with a limit: keeps at most twice the wanted rows, pruning when there are more."""
 
-    def __init__(self, finishing: Finishing, key: _Key, project: _Project, wanted: int) -> None:
+    def __init__(self, finishing: Finishing, key: _Key, wanted: int) -> None:
         self._finishing = finishing
         self._key = key
-        self._project = project
         self._wanted = wanted
         self._kept: list[tuple[Any, Row, int]] = []
         self._enough = False
@@ -143,18 +149,17 @@ class _Best(PeekFinisher):
                 self._enough, self._worst = True, kept[-1][0]
                 return
 
-    def rows(self) -> Iterator[list[Counted]]:
+    def rows(self) -> Iterator[Sequence[Counted]]:
         self._thin()
-        yield from _finished(self._finishing, self._project, self._kept)
+        yield from _finished(self._finishing, self._kept)
 
 
 class _Sorted(PeekFinisher):
     """Finishing by order without a limit: rows are sorted in runs on arrival and merged when sent."""
 
-    def __init__(self, finishing: Finishing, key: _Key, project: _Project) -> None:
+    def __init__(self, finishing: Finishing, key: _Key) -> None:
         self._finishing = finishing
         self._key = key
-        self._project = project
         self._runs: list[list[tuple[Any, Row, int]]] = []
         self._run: list[tuple[Any, Row, int]] = []
 
@@ -172,21 +177,19 @@ class _Sorted(PeekFinisher):
         self._runs.append(self._run)
         self._run = []
 
-    def rows(self) -> Iterator[list[Counted]]:
+    def rows(self) -> Iterator[Sequence[Counted]]:
         self._close_run()
-        yield from _finished(self._finishing, self._project, heapq.merge(*self._runs, key=itemgetter(0)))
+        yield from _finished(self._finishing, heapq.merge(*self._runs, key=itemgetter(0)))
 
 
-def _finished(
-    finishing: Finishing, project: _Project, ordered: Iterable[tuple[Any, Row, int]]
-) -> Iterator[list[Counted]]:
+def _finished(finishing: Finishing, ordered: Iterable[tuple[Any, Row, int]]) -> Iterator[Sequence[Counted]]:
     """Apply offset and limit to ordered rows, in parts of `RUN` rows."""
-    ending = _Unordered(finishing, project)
+    ending = _Unordered(finishing)
     rows = iter(ordered)
     wants_more = True
     while wants_more and (part := list(islice(rows, RUN))):
         wants_more = ending.add_rows((row, count) for _, row, count in part)
-        yield ending.give()
+        yield [counted for ready in ending.ready() for counted in ready]
 
 
 def _order(finishing: Finishing, schema: Schema) -> _Key:

@@ -8,9 +8,9 @@ from pathlib import Path
 from secrets import token_bytes
 
 from penstock.compute.errors import ResultGone, StoreUnavailable
-from penstock.compute.protocol import rows as encoded
 from penstock.compute.protocol.responses import Counted, Stashed
-from penstock.compute.protocol.rows import rows_size
+from penstock.compute.protocol.row_batch import EncodedRows, encode, rows_size
+from penstock.expr.types import Schema
 from penstock.private_files import make_private_file, make_private_folder
 
 KEPT = 600_000
@@ -29,15 +29,15 @@ class PeekStash:
     def __init__(self, folder: Path, clock: Callable[[], int]) -> None:
         self._folder = folder
         self._clock = clock
-        self._until: dict[bytes, int] = {}
+        self._kept: dict[bytes, tuple[int, Schema]] = {}
         for left in folder.glob("*.rows"):
             left.unlink(missing_ok=True)
 
-    def writer(self) -> StashWriter:
-        """Start a new result. Raises `StoreUnavailable`."""
+    def writer(self, schema: Schema) -> StashWriter:
+        """Start a new result of rows of a schema. Raises `StoreUnavailable`."""
         with self.translated_errors():
             make_private_folder(self._folder)
-            return StashWriter(self, token_bytes(16))
+            return StashWriter(self, token_bytes(16), schema)
 
     @contextmanager
     def translated_errors(self) -> Generator[None]:
@@ -53,24 +53,25 @@ class PeekStash:
     def path(self, token: bytes) -> Path:
         return self._folder / f"{token.hex()}.rows"
 
-    def keep(self, token: bytes) -> None:
-        self._until[token] = self._clock() + KEPT
+    def keep(self, token: bytes, schema: Schema) -> None:
+        self._kept[token] = self._clock() + KEPT, schema
 
-    def fetch(self, token: bytes) -> Iterator[list[Counted]]:
+    def fetch(self, token: bytes) -> Iterator[EncodedRows]:
         """Read the rows of a result in parts, once. Raises `ResultGone` if it is missing or unreadable."""
-        if self._until.pop(token, None) is None:
+        kept = self._kept.pop(token, None)
+        if kept is None:
             raise ResultGone(
                 "the rows of this result are not here any more",
                 why="they were fetched, ten minutes have passed, or the replica has been restarted",
                 fix="send the peek again",
             )
-        return self._parts(self.path(token))
+        return self._parts(self.path(token), kept[1])
 
-    def _parts(self, path: Path) -> Iterator[list[Counted]]:
+    def _parts(self, path: Path, schema: Schema) -> Iterator[EncodedRows]:
         try:
             with path.open("rb") as file:
                 while length := file.read(_LENGTH):
-                    yield list(encoded.decode_counted(file.read(int.from_bytes(length, "big"))))
+                    yield EncodedRows(file.read(int.from_bytes(length, "big")), schema)
         except OSError as error:
             raise ResultGone(
                 "the rows of this result cannot be read",
@@ -82,7 +83,7 @@ class PeekStash:
 
     def forget(self, token: bytes) -> None:
         """Delete a result."""
-        self._until.pop(token, None)
+        self._kept.pop(token, None)
         self._remove(self.path(token))
 
     def _remove(self, path: Path) -> None:
@@ -91,23 +92,24 @@ class PeekStash:
 
     def expire(self) -> None:
         """Delete results that were not fetched in time."""
-        if not self._until:
+        if not self._kept:
             return
         now = self._clock()
-        for token in [token for token, until in list(self._until.items()) if until <= now]:
+        for token in [token for token, (until, _) in list(self._kept.items()) if until <= now]:
             self.forget(token)
 
     def close(self) -> None:
-        for token in list(self._until):
+        for token in list(self._kept):
             self.forget(token)
 
 
 class StashWriter:
     """Writer of one result. Its methods raise `StoreUnavailable`; then `cancel` it."""
 
-    def __init__(self, stash: PeekStash, token: bytes) -> None:
+    def __init__(self, stash: PeekStash, token: bytes, schema: Schema) -> None:
         self._stash = stash
         self._token = token
+        self._schema = schema
         make_private_file(stash.path(token))
         self._file = stash.path(token).open("wb")
         self._rows = 0
@@ -117,17 +119,18 @@ class StashWriter:
     def add(self, rows: Sequence[Counted]) -> None:
         if not rows:
             return
-        data = encoded.encode(rows)
-        with self._stash.translated_errors():
-            self._file.write(len(data).to_bytes(_LENGTH, "big") + data)
+        for data in encode(rows):
+            with self._stash.translated_errors():
+                self._file.write(len(data).to_bytes(_LENGTH, "big") + data)
         self._rows += len(rows)
         self._size += rows_size(rows)
-        self._inline += rows[: INLINE - len(self._inline)]
+        if len(self._inline) < INLINE:
+            self._inline += rows[: INLINE - len(self._inline)]
 
     def finish(self) -> Stashed:
         with self._stash.translated_errors():
             self._file.close()
-        self._stash.keep(self._token)
+        self._stash.keep(self._token, self._schema)
         return Stashed(self._token, self._rows, self._size, tuple(self._inline))
 
     def cancel(self) -> None:

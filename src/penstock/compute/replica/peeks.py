@@ -18,7 +18,7 @@ from penstock.compute.problem_conversion import problem_of_any
 from penstock.compute.protocol.commands import CollectionTarget, Parameters, Peek
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Canceled, Counted, PeekResponse, Rows, Stashed
-from penstock.compute.protocol.rows import rows_size
+from penstock.compute.protocol.row_batch import RowBatch, rows_size
 from penstock.compute.replica.building import Predicate, RuntimeContext, check_keys, check_since
 from penstock.compute.replica.exports import Failed, Index, IndexHold
 from penstock.compute.replica.feeds import CHUNK
@@ -184,39 +184,49 @@ class PeekRun:
         self._settings = settings
         self._stash = stash
         self._finish = peek_finisher(peek.finishing, schema)
+        shown = peek.finishing.project
+        self._shown = schema if shown is None else Schema(tuple(schema.fields[at] for at in shown))
+        self._held: list[Sequence[Counted]] = []
+        self._size = 0
         self._writer: StashWriter | None = None
 
     def slices(self) -> Iterator[None]:
+        finish = self._finish
         for part in self._parts if self._predicate is None else in_pieces(self._parts):
-            if not self._finish.add_rows(filter_rows(self._predicate, part)):
+            goes_on = finish.add_rows(filter_rows(self._predicate, part))
+            for ready in finish.ready():
+                self._send(ready)
+            if not goes_on:
                 break
             yield
-        yield from self._send()
+        for part in finish.rows():
+            self._send(part)
+            yield
+        if self._writer is None:
+            self.answer = Rows(tuple(counted for part in self._held for counted in part))
+        else:
+            self.answer = self._writer.finish()
+            self._writer = None
 
     def cancel(self) -> None:
         """Release resources."""
         if self._writer is not None:
             self._writer.cancel()
 
-    def _send(self) -> Iterator[None]:
-        rows: list[Counted] = []
-        size = 0
-        for part in self._finish.rows():
-            # Asked for anew: settings apply to peeks that are on their way, too.
-            settings = self._settings()
-            size += rows_size(part)
-            check_size(size, settings)
-            if self._writer is None:
-                rows += part
-                if settings.peek_stash_size is not None and size > settings.peek_stash_size:
-                    self._writer = self._stash.writer()
-                    self._writer.add(rows)
-                    rows = []
-            else:
-                self._writer.add(part)
-            yield
-        self.answer = Rows(tuple(rows)) if self._writer is None else self._writer.finish()
-        self._writer = None
+    def _send(self, part: Sequence[Counted]) -> None:
+        # Asked for anew: settings apply to peeks that are on their way, too.
+        settings = self._settings()
+        self._size += rows_size(part)
+        check_size(self._size, settings)
+        if self._writer is not None:
+            self._writer.add(part)
+            return
+        self._held.append(part)
+        if settings.peek_stash_size is not None and self._size > settings.peek_stash_size:
+            self._writer = self._stash.writer(self._shown)
+            for held in self._held:
+                self._writer.add(held)
+            self._held = []
 
 
 def in_pieces(parts: Iterable[Iterable[Counted]]) -> Iterator[Sequence[Counted]]:
@@ -230,7 +240,7 @@ def in_pieces(parts: Iterable[Iterable[Counted]]) -> Iterator[Sequence[Counted]]
 def filter_rows(predicate: Predicate | None, rows: Iterable[Counted]) -> Sequence[Counted]:
     """Filter rows by a peek's predicate, dropping negative counts, whose insertions may yet arrive."""
     if predicate is None:
-        return [counted for counted in rows if counted[1] > 0]
+        return rows.positive() if isinstance(rows, RowBatch) else [each for each in rows if each[1] > 0]
     return [counted for counted in rows if counted[1] > 0 and predicate(counted[0]) is True]
 
 

@@ -5,7 +5,7 @@ A replica has no sockets, threads or clocks of its own, and is independent of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from penstock.compute.errors import (
     ComputeError,
@@ -282,7 +282,7 @@ class Replica:
                 self._stages.check_sent(response)
         return found
 
-    def fetch(self, token: bytes) -> Iterator[list[Counted]]:
+    def fetch(self, token: bytes) -> Iterator[Sequence[Counted]]:
         """Read the rows of a stashed result in parts, once. Raises `ResultGone`."""
         if self._runtime is None:
             raise ResultGone("there is no result of that token", fix="send the peek again")

@@ -8,7 +8,7 @@ once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.compute.errors import ResultGone
@@ -120,7 +120,7 @@ class Runtime(ABC):
         """
         return {}
 
-    def fetch(self, token: bytes) -> Iterator[list[Counted]]:
+    def fetch(self, token: bytes) -> Iterator[Sequence[Counted]]:
         """Read the rows of a stashed result in parts, once. Raises `ResultGone`."""
         raise ResultGone("the rows of this result are not here any more", fix="send the peek again")
 

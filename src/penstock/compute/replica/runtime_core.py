@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -173,7 +173,7 @@ class RuntimeCore(Runtime, Generic[IndexT, RunT]):
             if running.broken and id in running.wanted
         }
 
-    def fetch(self, token: bytes) -> Iterator[list[Counted]]:
+    def fetch(self, token: bytes) -> Iterator[Sequence[Counted]]:
         """Read the rows of a stashed result in parts, once. Raises `ResultGone`."""
         return self._stash.fetch(token)
 

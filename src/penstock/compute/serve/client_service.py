@@ -13,7 +13,7 @@ from penstock.compute.client.connection_options import SERVICE
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.errors import ComputeError, StaleEpoch, UnknownName
 from penstock.compute.problem_conversion import problem_of, problem_of_any
-from penstock.compute.protocol.responses import Batch, DroppedAt, Problem
+from penstock.compute.protocol.responses import Batch, DroppedAt, EncodedUpdates, Problem
 from penstock.compute.protocol.serialization import problem_to_bytes
 from penstock.compute.serve.chunks import encode_chunks
 from penstock.compute.serve.client_session import ClientSession, SessionHost, encode_description
@@ -133,6 +133,11 @@ class ClientService:
 
 
 def _messages(batch: Batch) -> Iterator[pb.Batch]:
-    assert not isinstance(batch.updates, Problem)
-    for chunk, more in encode_chunks(batch.updates):
-        yield pb.Batch(lower=batch.lower.time, upper=batch.upper.time, updates=chunk, more=more)
+    updates, bounds = batch.updates, {"lower": batch.lower.time, "upper": batch.upper.time}
+    assert not isinstance(updates, Problem)
+    if isinstance(updates, EncodedUpdates):
+        for left, chunk in zip(range(len(updates.chunks) - 1, -1, -1), updates.chunks, strict=True):
+            yield pb.Batch(**bounds, updates=chunk, more=left > 0, time=updates.time)
+        return
+    for chunk, more in encode_chunks(updates):
+        yield pb.Batch(**bounds, updates=chunk, more=more)

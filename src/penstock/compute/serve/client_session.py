@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import fields
 from typing import Any, Protocol
 
@@ -41,6 +41,8 @@ log = logging.getLogger("penstock.controller")
 
 MOST_WAITING = 1_000
 """Limit on answers buffered for a client that does not read them; above it, its requests are not read."""
+MOST_BYTES = 8 * 1024 * 1024
+"""Limit on the bytes of rows in them, likewise; the rows of one answer may have more."""
 
 
 class SessionHost(Protocol):
@@ -49,8 +51,8 @@ class SessionHost(Protocol):
     controller: Controller
     writing: GroupCommit
 
-    def fetch(self, stash: StashedOnReplica) -> AsyncIterator[Sequence[Counted]]:
-        """Fetch stashed rows from a replica. Raises `ResultGone`."""
+    def fetch(self, stash: StashedOnReplica) -> AsyncIterator[bytes]:
+        """Fetch stashed rows from a replica, in encoded chunks. Raises `ResultGone`."""
         ...
 
     def check_due_work(self) -> None:
@@ -73,6 +75,7 @@ class ClientSession:
         self._operator = operator
         self._controller = around.controller
         self._answers: deque[pb.Answer] = deque()
+        self._bytes = 0
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
@@ -95,8 +98,10 @@ class ClientSession:
         """Send answers to a call as they arrive, until cancelled."""
         while True:
             while self._answers:
-                await call.write(self._answers.popleft())
-                if len(self._answers) < MOST_WAITING // 2:
+                answer = self._answers.popleft()
+                await call.write(answer)
+                self._bytes -= len(answer.rows.rows)
+                if len(self._answers) < MOST_WAITING // 2 and self._bytes < MOST_BYTES // 2:
                     self._room.set()
             self._arrived.clear()
             await self._arrived.wait()
@@ -126,9 +131,11 @@ class ClientSession:
     def _answer(self, number: int, **kind: Any) -> None:
         if self._ended:
             return
-        self._answers.append(pb.Answer(number=number, **kind))
+        answer = pb.Answer(number=number, **kind)
+        self._answers.append(answer)
+        self._bytes += len(answer.rows.rows)
         self._arrived.set()
-        if len(self._answers) >= MOST_WAITING:
+        if len(self._answers) >= MOST_WAITING or self._bytes >= MOST_BYTES:
             self._room.clear()
 
     # --- requests -----------------------------------------------------------------------
@@ -249,9 +256,8 @@ class ClientSession:
     async def _pass_on(self, number: int, stash: StashedOnReplica) -> None:
         """Pass on all rows stashed at a replica, as fast as the client reads them."""
         try:
-            async for some in self._around.fetch(stash):
-                for chunk, _ in encode_chunks(some):
-                    self._answer(number, rows=pb.Rows(rows=chunk, more=True))
+            async for chunk in self._around.fetch(stash):
+                self._answer(number, rows=pb.Rows(rows=chunk, more=True))
                 await self._room.wait()
             self._answer(number, rows=pb.Rows(rows=encoding.encode(())))
         except Exception as error:

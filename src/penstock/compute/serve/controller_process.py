@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from penstock.compute.controller.durable import ControllerState
 from penstock.compute.controller.requests import ControllerSettings, StashedOnReplica
 from penstock.compute.errors import StaleEpoch
 from penstock.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
-from penstock.compute.protocol.responses import Counted
 from penstock.compute.serve.client_service import ClientService
 from penstock.compute.serve.group_commit import GroupCommit
 from penstock.compute.serve.replica_links import ReplicaLinks
@@ -164,6 +163,6 @@ class _Process:
         if not self._end.done():
             self._end.set_exception(error)
 
-    def fetch(self, stash: StashedOnReplica) -> AsyncIterator[Sequence[Counted]]:
+    def fetch(self, stash: StashedOnReplica) -> AsyncIterator[bytes]:
         """Fetch stashed rows from a replica."""
         return self._links.fetch_stashed(stash)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 from penstock.compute.controller.controller import Controller
 from penstock.compute.controller.requests import StashedOnReplica
 from penstock.compute.errors import ResultGone
-from penstock.compute.protocol.responses import Counted
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.replica_link import ReplicaLink
@@ -50,8 +49,8 @@ class ReplicaLinks:
             if wait is not None:
                 asyncio.get_running_loop().call_later(wait / 1000, self.open_due_connections)
 
-    async def fetch_stashed(self, stash: StashedOnReplica) -> AsyncIterator[Sequence[Counted]]:
-        """Fetch stashed rows from a replica. Raises `ResultGone`, `ConnectionBroken`."""
+    async def fetch_stashed(self, stash: StashedOnReplica) -> AsyncIterator[bytes]:
+        """Fetch stashed rows from a replica, in encoded chunks. Raises `ResultGone`, `ConnectionBroken`."""
         found = self._links.get(stash.replica)
         if found is None:
             raise ResultGone(
@@ -59,8 +58,8 @@ class ReplicaLinks:
                 fix="send the peek again",
                 replica=stash.replica,
             )
-        async for rows in found[0].fetch(stash.token):
-            yield rows
+        async for chunk in found[0].fetch(stash.token):
+            yield chunk
 
     async def close(self) -> None:
         """Close all connections."""

@@ -14,11 +14,12 @@ from collections.abc import Callable
 from penstock.compute.controller.controller import Controller
 from penstock.compute.frontier import START
 from penstock.compute.protocol.dataflow import Id
-from penstock.compute.protocol.responses import Batch, DroppedAt, Problem
+from penstock.compute.protocol.responses import Batch, DroppedAt, EncodedUpdates, Problem
 
 MOST_UPDATES = 20_000
 """Limit on buffered updates before the subscription is dropped; a single batch may have more."""
 MOST_BATCHES = 1_000
+_ENCODED_BYTES = 64
 
 
 class SubscriptionBuffer:
@@ -77,7 +78,7 @@ class SubscriptionBuffer:
             if event.lower >= event.upper and not isinstance(event.updates, Problem):
                 return
             self._upper = event.upper
-            self._updates += 0 if isinstance(event.updates, Problem) else len(event.updates)
+            self._updates += _count(event)
             self._ended = event.upper.ended or isinstance(event.updates, Problem)
         self._waiting.append(event)
         self._arrived.set()
@@ -114,8 +115,8 @@ class SubscriptionBuffer:
             self._arrived.clear()
             await self._arrived.wait()
         event = self._waiting.popleft()
-        if isinstance(event, Batch) and not isinstance(event.updates, Problem):
-            self._updates -= len(event.updates)
+        if isinstance(event, Batch):
+            self._updates -= _count(event)
         return event
 
     def close(self) -> None:
@@ -128,3 +129,14 @@ class SubscriptionBuffer:
     def waiting(self) -> int:
         """Number of buffered events."""
         return len(self._waiting)
+
+
+def _count(batch: Batch) -> int:
+    """Return how many updates a batch has, about, if they are encoded."""
+    match batch.updates:
+        case Problem():
+            return 0
+        case EncodedUpdates() as encoded:
+            return encoded.size // _ENCODED_BYTES
+        case updates:
+            return len(updates)

@@ -10,9 +10,11 @@ import grpc
 
 from penstock.compute.errors import ComputeError, ConnectionBroken
 from penstock.compute.protocol import serialization
+from penstock.compute.protocol.codec_derivation import parse
 from penstock.compute.protocol.commands import CancelPeek, Command, Epoch
-from penstock.compute.protocol.message_codecs import ROWS_CHUNK, STASH_TOKEN
-from penstock.compute.protocol.responses import Counted, Response, StashToken
+from penstock.compute.protocol.generated import compute_pb2 as pb
+from penstock.compute.protocol.message_codecs import STASH_TOKEN
+from penstock.compute.protocol.responses import Response, StashToken
 from penstock.compute.protocol.stages import ControllerStages
 from penstock.compute.transport import channels
 from penstock.compute.transport.credentials import Security
@@ -98,8 +100,11 @@ class ReplicaLink:
             await self._close()
         return self.error
 
-    async def fetch(self, token: bytes) -> AsyncIterator[tuple[Counted, ...]]:
-        """Fetch stashed rows from the replica, in chunks. Raises `ResultGone`, `ConnectionBroken`."""
+    async def fetch(self, token: bytes) -> AsyncIterator[bytes]:
+        """Fetch stashed rows from the replica, in encoded chunks, for whom they are meant to decode.
+
+        Raises `ResultGone`, `ConnectionBroken`.
+        """
         if self._channel is None:
             raise ConnectionBroken(f"there is no connection to {self.address}", address=self.address)
         call = self._channel.unary_stream(channels.FETCH)(
@@ -108,7 +113,7 @@ class ReplicaLink:
         )
         try:
             while (data := await call.read()) is not _aio.EOF:
-                yield ROWS_CHUNK.from_bytes(data).rows
+                yield parse(pb.RowsChunk, data).rows
         except _aio.AioRpcError as error:
             raise error_from_rpc(error, self.address) from error
         except asyncio.CancelledError:

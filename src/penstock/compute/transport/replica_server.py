@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import grpc
 
 from penstock.compute.errors import ConnectionBroken, StaleEpoch
 from penstock.compute.protocol.commands import Command, CreateTimely, Epoch
-from penstock.compute.protocol.message_codecs import ROWS_CHUNK, STASH_TOKEN
-from penstock.compute.protocol.responses import Counted, Response, Rows
+from penstock.compute.protocol.generated import compute_pb2 as pb
+from penstock.compute.protocol.message_codecs import STASH_TOKEN
+from penstock.compute.protocol.responses import Counted, Response
+from penstock.compute.protocol.row_batch import encode
 from penstock.compute.transport import channels
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.grpc_errors import abort_call
@@ -44,7 +46,7 @@ class ServedReplica(Protocol):
     def step(self, seconds: float, /) -> bool: ...
     def responses(self) -> list[Response]: ...
     def end_connection(self) -> None: ...
-    def fetch(self, token: bytes, /) -> Iterator[list[Counted]]: ...
+    def fetch(self, token: bytes, /) -> Iterator[Sequence[Counted]]: ...
     def close(self) -> None: ...
 
 
@@ -218,8 +220,9 @@ class _Serving(_grpc.GenericRpcHandler):
             asked = await context.read()
             data = b"" if asked is _grpc.aio.EOF else asked
             token = STASH_TOKEN.from_bytes(data).token
-            for chunk in self._replica.fetch(token):
-                await context.write(ROWS_CHUNK.to_bytes(Rows(tuple(chunk))))
+            for part in self._replica.fetch(token):
+                for data in encode(part):
+                    await context.write(pb.RowsChunk(rows=data).SerializeToString())
         except asyncio.CancelledError:
             raise
         except Exception as error:

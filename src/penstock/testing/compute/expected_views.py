@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from penstock.compute.protocol.responses import Row, Update
 from penstock.errors import NoFixpoint
+from penstock.expr.types import Schema
 from penstock.testing.compute.workload import Workload
 from penstock.testing.oracle import Bag, NotOfBags
 from penstock.testing.tick_oracle import TickOracle
@@ -30,6 +31,11 @@ class GroundTruth:
     def last_before(self, time: int) -> int:
         """Return the time of the last write at or before a time."""
         return max(at for at in self.times if at <= max(time, 0))
+
+    def schema(self, name: str) -> Schema:
+        """Return the schema of a view or collection."""
+        known = self._workload
+        return (known.views[name] if name in known.views else known.collections[name]).schema
 
     def collection(self, name: str, time: int) -> Bag:
         """Return the rows of a collection at a time."""

@@ -10,13 +10,14 @@ from penstock.compute.errors import ComputeError, ConnectionBroken, FellBehind, 
 from penstock.compute.protocol.commands import Command, Epoch
 from penstock.compute.protocol.responses import Response
 from penstock.compute.protocol.serialization import (
+    ResponseReader,
     command_from_bytes,
     command_to_bytes,
-    response_from_bytes,
-    response_to_bytes,
+    responses_to_messages,
 )
 from penstock.compute.protocol.stages import ControllerStages, ReplicaStages
 from penstock.compute.replica.replica import Replica
+from penstock.compute.transport.limits import MEGABYTE
 
 IN_FLIGHT = 8
 """Capacity of a link in messages per direction, above which the sender has to wait."""
@@ -102,14 +103,14 @@ class Link:
             return []
         for response in responses:
             self._said_by_replica.check_sent(response)
-            self.up.append(response_to_bytes(response))
+            self.up += responses_to_messages([response], MEGABYTE)
         return responses
 
     def deliver_response(self) -> Response | None:
         """Deliver the oldest response to the controller, if it still listens."""
         if not self.up or not self.controller_side_open or self.connection.is_over:
             return None
-        response = response_from_bytes(self.up.popleft())
+        (response,) = ResponseReader().read(self.up.popleft())
         self._said_by_controller.check_response(response)
         self.connection.handle_response(response)
         return response

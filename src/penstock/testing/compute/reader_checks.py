@@ -14,12 +14,16 @@ from penstock.compute.protocol.responses import (
     Canceled,
     Dropped,
     DroppedAt,
+    EncodedUpdates,
     Problem,
     Row,
     RowCount,
     Rows,
     Stashed,
+    Update,
 )
+from penstock.compute.protocol.row_batch import decode_batch
+from penstock.expr.types import Schema
 from penstock.testing.compute.expected_views import GroundTruth
 from penstock.testing.compute.simulation_trace import shown
 
@@ -131,6 +135,8 @@ class SubscriptionWatch:
                     raise Violation(f"a batch from {lower} to {upper} came after {self.seen} of {self.view}")
                 self.seen = upper
                 self.ended = upper.ended
+                if isinstance(updates, EncodedUpdates):
+                    updates = _decoded(updates, truth.schema(self.view))
                 self._check(truth, lower, upper, updates)
 
     def _check(
@@ -213,3 +219,8 @@ def _shown(rows: Counter[Row] | None) -> str:
 
 
 Deliver: TypeAlias = Callable[[Batch | DroppedAt], None]
+
+
+def _decoded(updates: EncodedUpdates, schema: Schema) -> tuple[Update, ...]:
+    rows = (row for chunk in updates.chunks for row in decode_batch(chunk, schema, "updates"))
+    return tuple((row, updates.time, weight) for row, weight in rows)

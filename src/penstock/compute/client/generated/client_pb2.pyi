@@ -281,13 +281,15 @@ class Event(_message.Message):
     def __init__(self, description: _Optional[_Union[Description, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., problem: _Optional[bytes] = ...) -> None: ...
 
 class Batch(_message.Message):
-    __slots__ = ("lower", "upper", "updates", "more")
+    __slots__ = ("lower", "upper", "updates", "more", "time")
     LOWER_FIELD_NUMBER: _ClassVar[int]
     UPPER_FIELD_NUMBER: _ClassVar[int]
     UPDATES_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
     lower: int
     upper: int
     updates: bytes
     more: bool
-    def __init__(self, lower: _Optional[int] = ..., upper: _Optional[int] = ..., updates: _Optional[bytes] = ..., more: _Optional[bool] = ...) -> None: ...
+    time: int
+    def __init__(self, lower: _Optional[int] = ..., upper: _Optional[int] = ..., updates: _Optional[bytes] = ..., more: _Optional[bool] = ..., time: _Optional[int] = ...) -> None: ...

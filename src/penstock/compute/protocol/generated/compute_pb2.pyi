@@ -373,20 +373,22 @@ class PeekResponse(_message.Message):
     def __init__(self, uuid: _Optional[bytes] = ..., rows: _Optional[bytes] = ..., stashed: _Optional[_Union[Stashed, _Mapping]] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., canceled: _Optional[_Union[Canceled, _Mapping]] = ...) -> None: ...
 
 class Batch(_message.Message):
-    __slots__ = ("lower", "upper", "updates", "problem", "part", "parts")
+    __slots__ = ("lower", "upper", "updates", "problem", "part", "parts", "time")
     LOWER_FIELD_NUMBER: _ClassVar[int]
     UPPER_FIELD_NUMBER: _ClassVar[int]
     UPDATES_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
     lower: Frontier
     upper: Frontier
     updates: bytes
     problem: Problem
     part: int
     parts: int
-    def __init__(self, lower: _Optional[_Union[Frontier, _Mapping]] = ..., upper: _Optional[_Union[Frontier, _Mapping]] = ..., updates: _Optional[bytes] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., part: _Optional[int] = ..., parts: _Optional[int] = ...) -> None: ...
+    time: int
+    def __init__(self, lower: _Optional[_Union[Frontier, _Mapping]] = ..., upper: _Optional[_Union[Frontier, _Mapping]] = ..., updates: _Optional[bytes] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., part: _Optional[int] = ..., parts: _Optional[int] = ..., time: _Optional[int] = ...) -> None: ...
 
 class DroppedAt(_message.Message):
     __slots__ = ("frontier",)

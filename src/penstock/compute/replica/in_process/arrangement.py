@@ -1,13 +1,17 @@
 """In-memory index: rows by key, readable at all times from `since` to before `upper`.
 
-An arrangement stores the latest state and an undo log. `_rows` maps each key to its rows after the last
-change; `_undo` has the changes per key with their times, so that a reader at an earlier time can undo later
-ones. Most reads are near the upper, so there is little to undo. Advancing the since needs no merging: the
-oldest undo entries are discarded, a slice at a time. `_log` has the same changes by time, for dataflows that
-read the index.
+An arrangement is a spine with times. Rows whose times nobody distinguishes any more are columns in a `Spine`.
+Later changes are kept per time: large ones as columns of their own, small ones as rows in the head. The head
+has, per key, what the latest state adds to the columns, and the changes by which to go back from there: most
+reads are near the upper, so there is little to undo.
+
+When the since passes a time, its way back is forgotten. Keys of the head without a way back are written to
+the spine as one batch once they have enough rows, those longest untouched first, and from keys with very many
+rows those that have none; the columns of a large change are moved. Rows that columns cannot hold stay in the
+head.
 
 Invariant: after the changes of a time are applied, and for every time t with least <= t < upper,
-    rows at t  =  _rows  -  the changes in _undo with times after t
+    rows at t  =  _spine  +  the large changes with times up to t  +  _head  -  the changes in _undo after t
 where `least` is the earliest readable time: the since, or an earlier time that is held.
 """
 
@@ -15,29 +19,34 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row
-from penstock.compute.replica.exports import Failed, IndexWriter, PendingChanges
-from penstock.compute.replica.in_process.incremental_dict import IncrementalDict
+from penstock.compute.protocol.row_batch import NotColumnar, RowBatch, is_columnar
+from penstock.compute.replica.exports import Failed, IndexWriter, add_up
+from penstock.compute.replica.feeds import Version
 from penstock.engine.spilling import estimated_bytes
 from penstock.expr.dict_keys import dict_key_source, key_function
 from penstock.expr.types import Field, Schema, StructType
 
+if TYPE_CHECKING:
+    from penstock.compute.replica.in_process.keyed_columns import KeyColumns, KeyedColumns
+
 _KeyOf: TypeAlias = Callable[[tuple[Any, ...]], Any]
 _Key: TypeAlias = Hashable
-_There: TypeAlias = Row | dict[Row, int]
-"""Rows of a key: a single row with count one, as most keys have, or rows with their counts."""
-_GONE: dict[Row, int] = {}
-"""Rows of a key that has none now, but had some at a time that may still be read. Never modified."""
 
-_UNDO_BYTES = 200
-"""Approximate memory of a time's change beside the row, in both logs."""
-SCANNED = 1024
+LARGE = 2_048
+"""Number of changes of one time from which they are kept in columns."""
+MOVED = 512
+"""Number of rows that are written to the spine together. As many stay in the head."""
+SCANNED = 4_096
 """Approximate number of rows that a scan returns at a time."""
+_VERSION_BYTES = 200
+"""Approximate memory of a time's changes beside the rows."""
 
 
 class Keying:
@@ -49,27 +58,21 @@ class Keying:
 
     def __init__(self, schema: Schema, columns: Sequence[str]) -> None:
         positions = [schema.names.index(name) for name in columns] or list(range(len(schema.fields)))
-        self._single = len(positions) == 1
+        self.positions = tuple(positions)
+        self.single = len(positions) == 1
         self.width = len(positions)
         self.of_row: _KeyOf = itemgetter(*positions) if positions else _itself
         fields = tuple(schema.fields[at] for at in positions)
-        self._key = key_function(fields[0].type if self._single else StructType(fields))
+        self._key = key_function(fields[0].type if self.single else StructType(fields))
         if any(map(_has_spellings, fields)):
             plain, key = self.of_row, self._key
             self.of_row = lambda row: key(plain(row))
-        elif not columns and not self._single:
+        elif not columns and not self.single:
             self.of_row = _itself
 
     def of_values(self, values: tuple[Any, ...]) -> Any:
         """Build the key with these values of the key columns."""
-        return self._key(values[0] if self._single else tuple(values))
-
-
-class Version(NamedTuple):
-    """All changes at one time, with each row once."""
-
-    time: int
-    changes: Sequence[Counted]
+        return self._key(values[0] if self.single else tuple(values))
 
 
 class Hold:
@@ -92,6 +95,15 @@ class Hold:
             self._arrangement = None
 
 
+@dataclass(slots=True)
+class _Settled:
+    """Changes at a settled time, each row once: as rows, and in columns if they are many."""
+
+    time: int
+    rows: Sequence[Counted]
+    columns: KeyedColumns | None
+
+
 class Arrangement:
     """Rows by key columns, with their changes since some time.
 
@@ -108,15 +120,13 @@ class Arrangement:
         self.upper = Frontier(as_of)
         self.since = Frontier(as_of)
         self.failed: Failed | None = None
-        self.weight = 0
-        self._rows: IncrementalDict[_Key, _There] = IncrementalDict()
-        self._undo: IncrementalDict[_Key, list[Any]] = IncrementalDict()
-        self._log: deque[Version] = deque()
-        self._forgotten = 0
-        self._open = PendingChanges()
+        self._columnar = bool(schema.fields) and is_columnar(schema)
+        self._keys: KeyColumns | None = None
         self._last = as_of
         self._holds: set[Hold] = set()
         self._least: Frontier | None = self.since
+        self._scans = 0
+        self.clear()
 
     @property
     def key_width(self) -> int:
@@ -130,133 +140,190 @@ class Arrangement:
         if not changes:
             return
         self._last = time
-        way_back = self.earliest_hold < Frontier(time)
-        if way_back:
-            self._open.add(changes)
-        key_of, rows = self.keying.of_row, self._rows
-        for row, weight in changes:
-            key = key_of(row)
-            bucket = rows.bucket(key)
-            there = bucket.get(key)
-            if there is None or there is _GONE:
-                bucket[key] = row if weight == 1 else {row: weight}
-            elif there.__class__ is dict:
-                _change(bucket, key, there, row, weight, way_back)  # type: ignore[arg-type]
-            elif there != row:
-                bucket[key] = {there: 1, row: weight}  # type: ignore[dict-item]
-            elif weight != -1:
-                bucket[key] = {row: 1 + weight}
-            elif way_back:
-                bucket[key] = _GONE
-            else:
-                del bucket[key]
-            self.weight += weight
-            if way_back:
-                self._remember(key, time, row, weight)
-        rows.divide()
-        self._undo.divide()
+        if isinstance(changes, RowBatch):
+            self.weight += changes.weight
+        else:
+            self.weight += sum(weight for _, weight in changes)
+        large = len(changes) + len(self._open) >= LARGE or self._open_columns is not None
+        if not large or not self._columnar:
+            self._open += changes
+            return
+        if self._open_columns is None:
+            self._open_columns = self._new_columns()
+        rows = self._open if isinstance(changes, RowBatch) else [*self._open, *changes]
+        self._open = self._in_columns(rows, self._open_columns)
+        if isinstance(changes, RowBatch):
+            self._open += self._in_columns(changes, self._open_columns)
 
     def advance(self, upper: Frontier) -> None:
         """Settle all times before `upper`: their changes have been added."""
-        if self._open:
+        if self._open or self._open_columns is not None:
             self._close(self._last)
         self.upper = upper
 
     def fail(self, failed: Failed) -> None:
         """Replace the contents from the failure's time on with its error."""
-        self._open.clear()
+        self._open, self._open_columns = [], None
         self.failed = failed
         self.upper = Frontier(failed.time + 1)
 
     def clear(self) -> None:
         """Start over, before any time is settled."""
-        self._rows, self._undo, self.weight = IncrementalDict(), IncrementalDict(), 0
-        self._open.clear()
+        self.weight = 0
+        self._spine: KeyedColumns | None = None
+        self._head: dict[_Key, dict[Row, int]] = {}
+        self._undo: dict[_Key, list[Any]] = {}
+        self._movable: dict[_Key, None] = {}
+        self._movable_rows = 0
+        self._fat: dict[_Key, None] = {}
+        self._log: deque[_Settled] = deque()
+        self._large: list[_Settled] = []
+        self._open: list[Counted] = []
+        self._open_columns: KeyedColumns | None = None
 
-    def _remember(self, key: _Key, time: int, row: Row, weight: int) -> None:
-        bucket = self._undo.bucket(key)
-        entries = bucket.get(key)
-        if entries is None:
-            bucket[key] = [time, row, weight]
-        else:
-            entries += (time, row, weight)
+    def _new_columns(self) -> KeyedColumns:
+        from penstock.compute.replica.in_process.keyed_columns import KeyColumns, KeyedColumns
+
+        if self._keys is None:
+            self._keys = KeyColumns(self.schema, self.keying.positions, self.keying.of_row)
+        return KeyedColumns(self._keys)
+
+    def _in_columns(self, rows: Sequence[Counted], columns: KeyedColumns) -> list[Counted]:
+        """Put rows into columns. Returns those that columns cannot hold."""
+        if not rows:
+            return []
+        try:
+            batch = rows if isinstance(rows, RowBatch) else RowBatch.of_rows(self.schema, rows)
+            columns.add(batch.frame)
+            return []
+        except NotColumnar:
+            if len(rows) == 1:
+                return list(rows)
+        half = len(rows) // 2
+        return self._in_columns(rows[:half], columns) + self._in_columns(rows[half:], columns)
 
     def _close(self, time: int) -> None:
-        changes, cancelled = self._open.take()
-        self._log.append(Version(time, changes))
-        for row in cancelled:
-            self._take_back(self.keying.of_row(row), time, row)
+        rows, columns = self._open, self._open_columns
+        self._open, self._open_columns = [], None
+        if columns is not None:
+            rows = self._in_columns(rows, columns)
+            if self._spine is None and not self._log and self.earliest_hold >= Frontier(time):
+                self._spine, columns = columns, None  # as all rows of a hydration are
+        if len(rows) > 1:
+            total: dict[Row, int] = {}
+            add_up(total, rows)
+            rows = list(total.items())
+        key_of, undo = self.keying.of_row, self._undo
+        for row, weight in rows:
+            key = key_of(row)
+            self._keep(key, row, weight)
+            entries = undo.get(key)
+            if entries is None:
+                undo[key] = [time, row, weight]
+            else:
+                entries += (time, row, weight)
+        if rows or columns is not None:
+            settled = _Settled(time, rows, columns)
+            self._log.append(settled)
+            if columns is not None:
+                self._large.append(settled)
 
-    def _take_back(self, key: _Key, time: int, row: Row) -> None:
-        """Remove the undo entries of changes that cancelled out within a time, as the log omits them, too."""
-        bucket = self._undo.bucket(key)
-        entries = bucket.get(key, [])  # none, where the since has passed the time meanwhile
-        kept = [
-            part
-            for at in range(0, len(entries), 3)
-            if entries[at] != time or entries[at + 1] != row
-            for part in entries[at : at + 3]
-        ]
-        if kept:
-            bucket[key] = kept
+    def _keep(self, key: _Key, row: Row, weight: int) -> None:
+        """Add a row to the head."""
+        counts = self._head.get(key)
+        if counts is None:
+            self._head[key] = {row: weight}
+            return
+        if key in self._movable:
+            del self._movable[key]
+            self._movable_rows -= len(counts)
+        count = counts.get(row, 0) + weight
+        if count:
+            counts[row] = count
         else:
-            self._without_way_back(key)
+            del counts[row]
 
     # -- read by many ---------------------------------------------------------------------------
 
-    def rows_at(self, key: _Key, time: int) -> Iterable[Counted]:
+    def rows_at(self, key: _Key, time: int) -> Sequence[Counted]:
         """Return a key's rows at a settled, held time, unordered. Counts may be negative."""
-        there = self._rows.get(key)
-        if there is None:
+        found = [] if self._spine is None else [*self._spine.rows_of(key)]
+        for settled in self._large:
+            if settled.time <= time and settled.columns is not None:
+                found += settled.columns.rows_of(key)
+        head = self._head_at(key, time)
+        if not found:
+            return head
+        return _added_up([*found, *head]) if head or len(found) > 1 else found
+
+    def _head_at(self, key: _Key, time: int) -> Sequence[Counted]:
+        """Return what the head adds to the columns of a key at a time."""
+        counts = self._head.get(key)
+        if counts is None:
             return ()
-        if self._last > time and (entries := self._undo.get(key)) is not None and entries[-3] > time:
-            return _undone(there, entries, time)
-        return there.items() if there.__class__ is dict else ((there, 1),)  # type: ignore[union-attr, return-value]
+        entries = self._undo.get(key)
+        if entries is None or entries[-3] <= time:
+            return list(counts.items())
+        counts = dict(counts)
+        at = len(entries) - 3
+        while at >= 0 and entries[at] > time:
+            row = entries[at + 1]
+            counts[row] = counts.get(row, 0) - entries[at + 2]
+            at -= 3
+        return [counted for counted in counts.items() if counted[1]]
 
-    def scan(self, time: int) -> Iterator[list[Counted]]:
-        """Scan all rows at a settled, held time, in no order, in lists of about `SCANNED`.
+    def scan(self, time: int) -> Iterator[Sequence[Counted]]:
+        """Scan all rows at a settled, held time, each once, in no order, in parts of about `SCANNED`.
 
-        Changes may be applied between lists, but are not visible in the scan.
+        Changes may be applied between parts, but are not visible in the scan.
         """
-        out: list[Counted] = []
-        for keys in self._rows.keys_by_bucket():
-            for start in range(0, len(keys), SCANNED):
-                part = keys[start : start + SCANNED]
-                if self._last > time:
-                    for key in part:
-                        out += self.rows_at(key, time)
-                else:
-                    self._latest(part, out)
-                if len(out) >= SCANNED:
-                    yield out
-                    out = []
-        yield out
+        large = [each.columns for each in self._large if each.time <= time and each.columns is not None]
+        columns = large if self._spine is None else [self._spine, *large]
+        batches = [batch for each in columns for batch in each.batches]
+        keys = list(self._head)
+        self._scans += 1
+        try:
+            if not batches:
+                for at in range(0, len(keys), SCANNED):
+                    yield [each for key in keys[at : at + SCANNED] for each in self._head_at(key, time)]
+                return
+            young, left = self._new_columns(), list[Counted]()
+            for at in range(0, len(keys), SCANNED):
+                part = [each for key in keys[at : at + SCANNED] for each in self._head_at(key, time)]
+                left += self._in_columns(part, young)
+                yield []
+        finally:
+            self._scans -= 1
+        from penstock.compute.replica.in_process.keyed_columns import all_rows
 
-    def _latest(self, keys: list[_Key], out: list[Counted]) -> None:
-        """Append the latest rows of some keys in one bucket."""
-        get = self._rows.bucket(keys[0]).get
-        for key in keys:
-            there = get(key)
-            if there.__class__ is dict:
-                out += there.items()  # type: ignore[union-attr]
-            elif there is not None:
-                out.append((there, 1))  # type: ignore[arg-type]
+        yield left
+        # Larger ranges cost less to bring together.
+        for frame in all_rows(young.keys.layout, [*batches, *young.batches], 4 * SCANNED):
+            for at in range(0, frame.height, SCANNED):
+                yield RowBatch(self.schema, frame.slice(at, SCANNED))
 
     def estimated_bytes(self) -> int:
-        """Estimate the memory of the rows and the way back, from a sample."""
-        buckets = self._rows.buckets
-        entries = estimated_bytes(buckets[0]) * len(buckets)
-        return entries + self.distinguished_times * _UNDO_BYTES
+        """Estimate the memory of the rows and of what is kept of times, the head's from a sample."""
+        columns = [self._spine, self._open_columns, *(each.columns for each in self._large)]
+        held = sum(each.estimated_bytes() for each in columns if each is not None)
+        held += estimated_bytes(self._head) + estimated_bytes(self._undo)
+        return held + self.distinguished_times * _VERSION_BYTES
 
     def changes_after(self, after: int) -> list[Version]:
         """Return the changes at settled times after `after`, a held time, ordered by time."""
         found: list[Version] = []
-        for version in reversed(self._log):
-            if version.time <= after:
+        for settled in reversed(self._log):
+            if settled.time <= after:
                 break
-            found.append(version)
+            found.append(Version(settled.time, self._changes(settled)))
         found.reverse()
         return found
+
+    def _changes(self, settled: _Settled) -> Sequence[Counted]:
+        if settled.columns is None:
+            return settled.rows
+        batches = RowBatch.together(self.schema, [batch.frame for batch in settled.columns.batches])
+        return [*batches, *settled.rows] if settled.rows else batches
 
     @property
     def distinguished_times(self) -> int:
@@ -297,51 +364,100 @@ class Arrangement:
         self.since = max(self.since, since)
         self._least = None
 
-    def compact(self, most: int = 2000) -> bool:
+    def compact(self, most: int = MOVED) -> bool:
         """Compact about `most` changes below the holds. Returns whether there are more."""
         least, log = self.earliest_hold, self._log
-        while log and least >= Frontier(log[0].time):
-            changes = log[0].changes
-            part = changes[self._forgotten : self._forgotten + most]
-            for row, _ in part:
-                self._forget(self.keying.of_row(row), least)
-            most -= len(part)
-            self._forgotten += len(part)
-            if self._forgotten == len(changes):
-                log.popleft()
-                self._forgotten = 0
-            if most <= 0:
-                return bool(log) and least >= Frontier(log[0].time)
-        return False
+        while most > 0 and log and least >= Frontier(log[0].time):
+            oldest = log[0]
+            if oldest.columns is not None:
+                most -= self._move_columns(oldest)
+                continue
+            for row, _ in oldest.rows:
+                self._forget(self.keying.of_row(row), oldest.time)
+            most -= len(oldest.rows)
+            log.popleft()
+        moves = self._columnar and not self._scans and bool(self._fat or self._movable_rows >= 2 * MOVED)
+        if moves and most > 0:
+            if self._fat:
+                self._move_some_of(next(iter(self._fat)))
+            else:
+                self._move_head()
+        return moves or bool(log and least >= Frontier(log[0].time))
+
+    def _forget(self, key: _Key, time: int) -> None:
+        """Forget the way back of a key up to a time, which nobody distinguishes any more."""
+        entries = self._undo.get(key)
+        if entries is None:
+            return
+        end = 0
+        while end < len(entries) and entries[end] <= time:
+            end += 3
+        if end < len(entries):
+            del entries[:end]
+            if self._columnar and len(self._head[key]) >= 2 * MOVED + len(entries):
+                self._fat[key] = None
+            return
+        del self._undo[key]
+        counts = self._head[key]
+        if counts:
+            self._movable[key] = None
+            self._movable_rows += len(counts)
+        else:
+            del self._head[key]
+
+    def _move_head(self) -> None:
+        """Write the rows of the keys longest untouched to the spine."""
+        if self._spine is None:
+            self._spine = self._new_columns()
+        rows: list[Counted] = []
+        while len(rows) < MOVED:
+            key = next(iter(self._movable))
+            del self._movable[key]
+            rows += self._head.pop(key).items()
+        self._movable_rows -= len(rows)
+        self._keep_rest(self._in_columns(rows, self._spine))
+
+    def _move_some_of(self, key: _Key) -> None:
+        """Write the rows of a key to the spine that have no way back."""
+        del self._fat[key]
+        if key not in self._undo:
+            return  # all of them are moved with others
+        if self._spine is None:
+            self._spine = self._new_columns()
+        counts, changed = self._head[key], set(self._undo[key][1::3])
+        rows = [counted for counted in counts.items() if counted[0] not in changed]
+        for row, _ in rows:
+            del counts[row]
+        self._keep_rest(self._in_columns(rows, self._spine))
+
+    def _keep_rest(self, rows: Iterable[Counted]) -> None:
+        """Keep rows in the head that columns cannot hold."""
+        for row, weight in rows:
+            self._keep(self.keying.of_row(row), row, weight)
+
+    def _move_columns(self, settled: _Settled) -> int:
+        """Move some rows of a large change to the spine. Returns how many."""
+        assert settled.columns is not None
+        if self._spine is None:
+            self._spine = self._new_columns()
+        frame = settled.columns.take(LARGE)
+        self._keep_rest(self._in_columns(RowBatch(self.schema, frame), self._spine))
+        if not len(settled.columns):
+            settled.columns = None
+            self._large.remove(settled)
+        return len(frame)
 
     def free_memory(self) -> bool:
         """Free part of the memory of an unused arrangement. Returns whether there is more."""
         self._log.clear()
-        for buckets in (self._rows.buckets, self._undo.buckets):
-            if buckets:
-                buckets.pop()
-                return True
-        return False
-
-    def _forget(self, key: _Key, least: Frontier) -> None:
-        """Discard the undo entries of a key that no reader needs."""
-        bucket = self._undo.bucket(key)
-        entries = bucket.get(key)
-        if entries is None:
-            return
-        at = 0
-        while at < len(entries) and least >= Frontier(entries[at]):
-            at += 3
-        if at < len(entries):
-            del entries[:at]
-        else:
-            self._without_way_back(key)
-
-    def _without_way_back(self, key: _Key) -> None:
-        self._undo.bucket(key).pop(key, None)
-        bucket = self._rows.bucket(key)
-        if bucket.get(key) is _GONE:
-            del bucket[key]
+        self._large.clear()
+        self._movable.clear()
+        self._fat.clear()
+        self._spine = self._open_columns = None
+        for rows in (self._head, self._undo):
+            for _ in range(min(len(rows), SCANNED)):
+                rows.popitem()
+        return bool(self._head or self._undo)
 
 
 class ArrangementWriter(IndexWriter):
@@ -363,33 +479,10 @@ class ArrangementWriter(IndexWriter):
         self.index.clear()
 
 
-def _change(
-    bucket: dict[_Key, _There], key: _Key, there: dict[Row, int], row: Row, weight: int, way_back: bool
-) -> None:
-    """Adjust a row's count under its key."""
-    count = there.get(row, 0) + weight
-    if count:
-        there[row] = count
-        return
-    del there[row]
-    if len(there) == 1:
-        ((other, count),) = there.items()
-        if count == 1:
-            bucket[key] = other
-    elif not there and way_back:
-        bucket[key] = _GONE
-    elif not there:
-        del bucket[key]
-
-
-def _undone(there: _There, entries: list[Any], time: int) -> list[Counted]:
-    """Return a key's rows with all changes after `time` undone."""
-    counts = dict(there) if isinstance(there, dict) else {there: 1}
-    at = len(entries) - 3
-    while at >= 0 and entries[at] > time:
-        row = entries[at + 1]
-        counts[row] = counts.get(row, 0) - entries[at + 2]
-        at -= 3
+def _added_up(changes: Iterable[Counted]) -> list[Counted]:
+    counts: dict[Row, int] = {}
+    for row, weight in changes:
+        counts[row] = counts.get(row, 0) + weight
     return [counted for counted in counts.items() if counted[1]]
 
 

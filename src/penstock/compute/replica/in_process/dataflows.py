@@ -9,6 +9,7 @@ after the last tick of a time, so no reader sees a partial time. Times without c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from penstock.compute.errors import StoreUnavailable
@@ -21,6 +22,7 @@ from penstock.compute.replica.dataflow_run import DataflowRun, weighted_rows
 from penstock.compute.replica.death_record import name_of
 from penstock.compute.replica.exports import ExportWriter, Failed
 from penstock.compute.replica.in_process.arrangement import Arrangement, ArrangementWriter
+from penstock.compute.replica.in_process.columnar_hydration import ColumnarHydration
 from penstock.compute.replica.in_process.inlets import (
     NOTHING_SHARED,
     FromCollection,
@@ -261,6 +263,7 @@ class RunningDataflow(DataflowRun):
         limits = self.dataflow.limits
         with bounded_code(CodeBounds(limits.tick_rows, limits.rounds)):
             self._engine = self._make_engine(self.dataflow, self._flow)
+            columnar = ColumnarHydration.of_flow(self._flow) if type(self._engine) is Engine else None
         self._schemas = {sink.name: sink.schema for sink in sinks_of(self._flow)}
         began = False
         for inlet in self._inlets:
@@ -268,6 +271,11 @@ class RunningDataflow(DataflowRun):
             if self.skips_snapshot or inlet.source in self._sharing.filled:
                 continue
             for part in rows:
+                batch = None if columnar is None else columnar.in_columns(inlet.source, part)
+                if columnar is not None and batch is not None:
+                    self._watched_tick(partial(columnar.tick, inlet.source, batch), len(batch), self.as_of)
+                    yield
+                    continue
                 for changes in self._pace.split(part):
                     self._tick({inlet.source: changes}, self.as_of)
                     began = True
@@ -321,50 +329,52 @@ class RunningDataflow(DataflowRun):
             export.advance(upper)
 
     def _tick(self, inputs: dict[str, Sequence[Counted]], time: int) -> None:
-        engine = self._engine
-        assert engine is not None
-        program = engine.program
-        rows = {
-            name: weighted_rows(changes, program.source_append[name], name)
-            for name, changes in inputs.items()
-        }
+        assert self._engine is not None
+        append = self._engine.program.source_append
+        rows = {name: weighted_rows(changes, append[name], name) for name, changes in inputs.items()}
         count = sum(map(len, rows.values()))
+        self._watched_tick(partial(self._run_engine, rows, count), count, time)
+
+    def _run_engine(self, rows: Mapping[str, EngineRows], count: int) -> dict[str, Sequence[Counted]]:
+        assert self._engine is not None
+        began = self._timer()
+        made = self._engine.tick_rows(rows)
+        self._pace.adapt_to(count, self._timer() - began)
+        sink_append = self._engine.program.sink_append
+        wanted = {export.sink for export in self.exports}
+        counted: dict[str, Sequence[Counted]] = {}
+        for sink, found in made.items():
+            if sink in wanted:
+                append = sink_append[sink]
+                # Exports count rows by equality. Those of tables have one zero: the engine sees to it.
+                shown = with_representatives(found, self._schemas[sink]) if append else found
+                counted[sink] = _counted(shown, append)
+        return counted
+
+    def _watched_tick(self, run: Callable[[], dict[str, Sequence[Counted]]], count: int, time: int) -> None:
+        """Run a tick of so many rows, and give its changes to the exports, watched."""
         try:
             self._watch.begin(self._piece, time)
-            began = self._timer()
-            made = engine.tick_rows(rows)
-            self._pace.adapt_to(count, self._timer() - began)
-            self._add_to_exports(made, program.sink_append, time)
-            self._measure(engine, count + sum(map(len, made.values())))
+            made = run()
+            for export in self.exports:
+                rows = made.get(export.sink, ())
+                for at in range(0, len(rows), MOST):
+                    # Half a merge would leave an export that cannot be read.
+                    with self._watch.finishing():
+                        export.add(rows[at : at + MOST], time)
+            self._measure(count + sum(map(len, made.values())))
         finally:
             self._watch.end()
 
-    def _add_to_exports(
-        self, made: Mapping[str, EngineRows], sink_append: Mapping[str, bool], time: int
-    ) -> None:
-        counted: dict[str, list[Counted]] = {}
-        for export in self.exports:
-            sink = export.sink
-            if made.get(sink):
-                if sink not in counted:
-                    append = sink_append[sink]
-                    # Exports count rows by equality. Those of tables have one zero: the engine sees to it.
-                    shown = with_representatives(made[sink], self._schemas[sink]) if append else made[sink]
-                    counted[sink] = _counted(shown, append)
-                rows = counted[sink]
-                for at in range(0, len(rows), MOST):
-                    # Half a change, without its way back, would be seen at earlier times.
-                    with self._watch.finishing():
-                        export.add(rows[at : at + MOST], time)
-
-    def _measure(self, engine: TickExecutor, rows: int) -> None:
+    def _measure(self, rows: int) -> None:
         """Raise `WorkLimitExceeded` if the state, estimated now and then, has grown above its limit."""
         self._rows += rows
         if self._rows < self._measured_at:
             return
         self._measured_at = self._rows * 1.02 + _MEASURED
         limit = self.dataflow.limits.state_bytes
-        size = engine.state_bytes() + sum(index.estimated_bytes() for index in self.maintained_indexes)
+        assert self._engine is not None
+        size = self._engine.state_bytes() + sum(index.estimated_bytes() for index in self.maintained_indexes)
         if size > limit:
             raise WorkLimitExceeded(
                 f"the state takes about {size / 1e6:,.0f} MB, and {limit / 1e6:,.0f} MB is the limit",

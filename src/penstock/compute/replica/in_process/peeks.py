@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from penstock.compute.protocol.commands import Finishing, Peek
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, PeekResponse, Rows
-from penstock.compute.protocol.rows import rows_size
+from penstock.compute.protocol.row_batch import rows_size
 from penstock.compute.replica.building import RuntimeContext, check_keys, check_since
 from penstock.compute.replica.feeds import Feed, Feeds
 from penstock.compute.replica.in_process.arrangement import Arrangement

@@ -6,7 +6,7 @@ group, so that it can be cancelled; each task scans a share of the hashes, and s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from penstock.compute.errors import RuntimeLost
 from penstock.compute.plans import predicate_of
 from penstock.compute.protocol.commands import Finishing, Parameters, Peek
 from penstock.compute.protocol.responses import Counted, Rows, Stashed
-from penstock.compute.protocol.rows import rows_size
+from penstock.compute.protocol.row_batch import rows_size
 from penstock.compute.replica.building import RuntimeContext, check_keys, check_since
 from penstock.compute.replica.feeds import Feeds
 from penstock.compute.replica.peek_finishing import peek_finisher
@@ -217,7 +217,7 @@ class _ScanTask:
         for rows in self._rows(number):
             yield encode(rows)
 
-    def _rows(self, number: int) -> Iterator[list[Counted]]:
+    def _rows(self, number: int) -> Iterator[Sequence[Counted]]:
         peek = self.peek
         files = [ChangeFile(Path(path).parent, Path(path).name) for path in self.paths]
         predicate = None if peek.predicate is None else predicate_of(peek.predicate, self.schema)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.compute.errors import ResultGone
 from penstock.compute.protocol.commands import CancelPeek, Finishing, Peek
 from penstock.compute.protocol.responses import Counted, PeekResponse, Rows, Stashed
-from penstock.compute.replica.peek_finishing import peek_finisher
+from penstock.compute.replica.peek_finishing import PeekFinisher, peek_finisher
 from penstock.compute.replica.workers.responses import MergedStash, ResponseMerger
 from penstock.compute.replica.workers.worker_link import WorkerLink
 from penstock.expr.types import Schema
@@ -77,8 +77,9 @@ class WorkerPeeks:
         match merged.answer:
             case Rows(rows):
                 finish = peek_finisher(_of_the_whole(asked.finishing), schema)
-                finish.add_rows(rows)
-                return PeekResponse(merged.uuid, Rows(tuple(r for part in finish.rows() for r in part)))
+                return PeekResponse(
+                    merged.uuid, Rows(tuple(r for part in _finished(finish, [rows]) for r in part))
+                )
             case Stashed() as stashed:
                 whole = self._merged.take_stash(stashed.token)
                 assert whole is not None
@@ -94,7 +95,7 @@ class WorkerPeeks:
         while len(self._stashes) > _STASHES:
             del self._stashes[next(iter(self._stashes))]
 
-    def fetch(self, token: bytes) -> Iterator[list[Counted]]:
+    def fetch(self, token: bytes) -> Iterator[Sequence[Counted]]:
         """Read the rows of a large result in parts, once. Raises `ResultGone`."""
         found = self._stashes.pop(token, None)
         if found is None:
@@ -103,16 +104,21 @@ class WorkerPeeks:
         rows = self._fetched(whole)
         if asked.schema is None or not _ends_together(asked.finishing):
             return rows
-        finish = peek_finisher(_of_the_whole(asked.finishing), asked.schema)
-        for part in rows:
-            finish.add_rows(part)
-        return finish.rows()
+        return _finished(peek_finisher(_of_the_whole(asked.finishing), asked.schema), rows)
 
-    def _fetched(self, whole: MergedStash) -> Iterator[list[Counted]]:
-        yield list(whole.loose)
+    def _fetched(self, whole: MergedStash) -> Iterator[Sequence[Counted]]:
+        yield whole.loose
         for worker, token in whole.tokens.items():
-            for rows in self._links[worker].fetch(token):
-                yield list(rows)
+            yield from self._links[worker].fetch(token)
+
+
+def _finished(finish: PeekFinisher, parts: Iterable[Sequence[Counted]]) -> Iterator[Sequence[Counted]]:
+    for part in parts:
+        goes_on = finish.add_rows(part)
+        yield from finish.ready()
+        if not goes_on:
+            break
+    yield from finish.rows()
 
 
 def _ends_together(finishing: Finishing) -> bool:

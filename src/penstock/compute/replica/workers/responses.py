@@ -23,6 +23,7 @@ from penstock.compute.protocol.responses import (
     Counted,
     Dropped,
     DroppedAt,
+    EncodedUpdates,
     Frontiers,
     PeekResponse,
     Problem,
@@ -77,6 +78,8 @@ class PartitionedSubscription:
                 assert lower == self._uppers[part], f"worker {part} goes on at {lower}, not where it was"
                 self._uppers[part] = upper
                 self._done[part] = upper == END
+                # What is divided among workers runs in rows.
+                assert not isinstance(updates, EncodedUpdates)
                 self._keep(updates, limit)
                 return self._whole(meet(self._uppers))
 

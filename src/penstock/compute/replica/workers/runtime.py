@@ -268,7 +268,7 @@ class Workers(Runtime):
         self._answers.clear()
         return answers
 
-    def fetch(self, token: bytes) -> Iterator[list[Counted]]:
+    def fetch(self, token: bytes) -> Iterator[Sequence[Counted]]:
         return self._peeks.fetch(token)
 
     # -- frontiers ------------------------------------------------------------------------------

@@ -1,0 +1,194 @@
+"""Rows of an index in columns: batches sorted by the code of their key, read by key or all in order.
+
+A key is found by its code in each batch, and its rows are compared with it. All rows are read in ranges of
+codes, so that equal rows of several batches come together and are added up, at bounded memory.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
+from typing import Any, cast
+
+import numpy as np
+import polars as pl
+
+from penstock.arrangement.batch import Batch, Layout, merged, take
+from penstock.arrangement.codes import coder, codes_of
+from penstock.arrangement.spine import Spine, SumOverflow
+from penstock.compute.protocol.responses import Counted
+from penstock.compute.protocol.row_batch import (
+    WEIGHT,
+    NotColumnar,
+    RowBatch,
+    column_types,
+    encoder_of,
+    single_reader,
+)
+from penstock.expr.types import Schema
+
+_FEW = 16
+"""Number of rows up to which they are read one by one."""
+
+
+_KNOWN = 256
+"""Number of keys whose rows are remembered."""
+
+
+class KeyColumns:
+    """Layout of an index: its columns, and the codes of keys.
+
+    positions: of the key columns. of_row: function from a row to its key.
+    """
+
+    def __init__(self, schema: Schema, positions: Sequence[int], of_row: Callable[[Any], Any]) -> None:
+        fields = [schema.fields[at] for at in positions]
+        types = column_types(schema)
+        names = tuple(map(str, positions))
+        self.schema = schema
+        self.layout = Layout(types, names, (WEIGHT,), nullable=any(field.nullable for field in fields))
+        self._of_row = of_row
+        self._single = len(fields) == 1
+        self._encoders = [encoder_of(field.type) for field in fields]
+        self._read = single_reader([field.type for field in schema.fields])
+        self._code = coder([types[name] for name in names], exact=self.layout.exact)
+
+    def code(self, key: Any) -> int | None:
+        """Return the code of a key; None for one that no row has, as it is of other types."""
+        values = (key,) if self._single else key
+        try:
+            return self._code(
+                [
+                    value if encode is None or value is None else encode(value)
+                    for value, encode in zip(values, self._encoders, strict=True)
+                ]
+            )
+        except (TypeError, ValueError, AttributeError, ArithmeticError):
+            return None
+
+    def rows_of(self, key: Any, code: int, batch: Batch, codes: memoryview) -> list[Counted]:
+        """Return a batch's rows with a key. codes: those of the batch."""
+        at = bisect_left(codes, code)  # type: ignore[type-var]
+        if at == len(codes) or codes[at] != code:
+            return []
+        end = bisect_right(codes, code, at)  # type: ignore[type-var]
+        frame = batch.frame
+        if end - at > _FEW:
+            found = RowBatch(self.schema, frame.slice(at, end - at)).rows()
+        else:
+            each = [frame.row(place) for place in range(at, end)]
+            found = [(self._read(values[:-1]), values[-1]) for values in each]
+        of_row, alike = self._of_row, (key,)  # in a tuple, as NaN is only equal to itself there
+        return [counted for counted in found if (of_row(counted[0]),) == alike]
+
+
+class KeyedColumns:
+    """Batches of one index, or of what one time changes of it."""
+
+    def __init__(self, keys: KeyColumns) -> None:
+        self.keys = keys
+        self._spine = Spine(keys.layout)
+        self._codes: list[tuple[Batch, memoryview]] = []
+        self._found: dict[Any, list[Counted]] = {}
+        """Rows of keys that were asked for since the batches changed: joins ask repeatedly."""
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """Batches of rows, which never change."""
+        return tuple(batch for batch, _ in self._codes)
+
+    def __len__(self) -> int:
+        return sum(len(batch) for batch, _ in self._codes)
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Add rows, and do their share of merging. Raises `NotColumnar` for counts that are too large."""
+        try:
+            self._spine.add(frame)
+        except SumOverflow as error:
+            raise NotColumnar from error
+        self._look()
+
+    def take(self, rows: int) -> pl.DataFrame:
+        """Remove some rows of one batch, and return them."""
+        batch = self._spine.batches[-1]
+        rows = min(rows, len(batch))
+        rest = [*self._spine.batches[:-1], batch.slice(rows, len(batch))]
+        self._spine = Spine(self.keys.layout, rest)
+        self._look()
+        return batch.frame[:rows]
+
+    def _look(self) -> None:
+        self._found = {}
+        known = {id(batch): (batch, codes) for batch, codes in self._codes}
+        self._codes = [
+            known.get(id(batch)) or (batch, memoryview(cast("Any", np.ascontiguousarray(batch.codes))))
+            for batch in self._spine.batches
+        ]
+
+    def rows_of(self, key: Any) -> Sequence[Counted]:
+        """Return the rows with a key and their counts; of several batches, a row may be there repeatedly."""
+        known = self._found.get(key)
+        if known is not None:
+            return known
+        found: list[Counted] = []
+        code = self.keys.code(key)
+        if code is not None:
+            for batch, codes in self._codes:
+                found += self.keys.rows_of(key, code, batch, codes)
+        if len(found) <= _FEW:
+            if len(self._found) == _KNOWN:
+                self._found = {}
+            self._found[key] = found
+        return found
+
+    def estimated_bytes(self) -> int:
+        """Estimate the memory of all batches."""
+        return sum(int(batch.frame.estimated_size()) + batch.codes.nbytes for batch in self.batches)
+
+
+def all_rows(layout: Layout, batches: Iterable[Batch], most: int) -> Iterator[pl.DataFrame]:
+    """Yield the rows of all batches, about `most` at a time, equal ones added up.
+
+    They are read in ranges of codes. Rows of one code come together, however many they are.
+    """
+    left: list[Batch] = [batch for batch in batches if len(batch)]
+    while left:
+        share = min(1.0, most / sum(map(len, left)))
+        last = min(int(batch.codes[min(int(share * len(batch)), len(batch) - 1)]) for batch in left)
+        ends = [int(np.searchsorted(batch.codes, last, "right")) for batch in left]
+        parts = [batch.slice(0, end) for batch, end in zip(left, ends, strict=True) if end]
+        yield from _together(layout, parts)
+        rest = [batch.slice(end, len(batch)) for batch, end in zip(left, ends, strict=True)]
+        left = [batch for batch in rest if len(batch)]
+
+
+def _together(layout: Layout, parts: list[Batch]) -> Iterator[pl.DataFrame]:
+    """Yield the rows of some batches, equal ones added up. Most are in the largest, and nowhere else."""
+    largest = max(parts, key=len)
+    others = [part for part in parts if part is not largest]
+    if others:
+        touched = np.isin(largest.codes, np.concatenate([part.codes for part in others]))
+        alone, met = np.flatnonzero(~touched), np.flatnonzero(touched)
+        if len(met):
+            others.insert(0, Batch(largest.codes[met], take(largest.frame, met), largest.bounds))
+            largest = Batch(largest.codes[alone], take(largest.frame, alone), largest.bounds)
+        yield _each_once(layout, reduce(lambda one, other: merged(layout, one, other), others))
+    yield _each_once(layout, largest)
+
+
+def _each_once(layout: Layout, batch: Batch) -> pl.DataFrame:
+    """Return the rows with equal ones added up; those of one sign are not in a batch."""
+    same = np.zeros(len(batch) + 1, np.bool_)
+    same[1:-1] = batch.codes[1:] == batch.codes[:-1]
+    several = np.flatnonzero(same[1:] | same[:-1])
+    if not len(several):
+        return batch.frame
+    rows = take(batch.frame, several)
+    names = (*layout.keys, *layout.values)
+    hashes = codes_of([rows[name] for name in names], exact=False)
+    if len(np.unique(hashes)) == len(hashes):
+        return batch.frame
+    added = rows.lazy().group_by(names, maintain_order=True).agg(pl.col(WEIGHT).sum())
+    others = take(batch.frame, np.flatnonzero(~(same[1:] | same[:-1])))
+    return pl.concat([others, added.filter(pl.col(WEIGHT) != 0).select(others.columns).collect()])

@@ -1,0 +1,153 @@
+"""Views and subscriptions begin in columns with what they begin with in rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+import penstock as ps
+from penstock import col
+from penstock.compute.errors import ResultTooLarge
+from penstock.compute.frontier import Frontier
+from penstock.compute.protocol.commands import Parameters, UpdateConfiguration
+from penstock.compute.protocol.responses import Batch, EncodedUpdates, Problem, SubscribeResponse, Update
+from penstock.compute.protocol.row_batch import decode_batch
+from penstock.compute.replica.in_process import arrangement, columnar_hydration
+from penstock.compute.replica.in_process.columnar_hydration import ColumnarHydration
+from penstock.expr.row_classes import schema_of
+from penstock.flow.flow import Flow
+from tests.compute.replica.rig import Rig, bag
+
+
+class Sale(NamedTuple):
+    shop: str
+    price: float
+
+
+class Tagged(NamedTuple):
+    shop: str
+    price: float
+    tags: list[str]
+
+
+SALES = [((f"shop {n % 7}", n / 4 - 5), 1 + (n % 5 == 0)) for n in range(60)]
+TAGGED = [((*row, ("new", f"{n}")[: n % 3]), count) for n, (row, count) in enumerate(SALES)]
+ROWS: dict[type[Any], list[tuple[Any, int]]] = {Sale: SALES, Tagged: TAGGED}
+Make = Callable[[Any, Any], Any]
+
+
+def flow(make: Make, *, table: bool = True, of: type[Any] = Sale) -> Flow:
+    made = Flow("sales")
+    one, two = ((made.table if table else made.source)(name, of) for name in ("s1", "s2"))
+    made.sink("out", make(one, two))
+    return made
+
+
+FLOWS: dict[str, Make] = {
+    "as it is": lambda one, two: one,
+    "a filter": lambda one, two: one.filter(col.price > 0),
+    "columns": lambda one, two: one.select(col.shop, twice=col.price * 2),
+    "zeros of both signs": lambda one, two: one.select(zero=col.price * 0),
+    "a union": lambda one, two: one.union(two.filter(col.shop == "shop 1")),
+    "a function": lambda one, two: one.map(lambda sale: len(sale.shop), returns=int),
+}
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let few rows be enough for columns."""
+    monkeypatch.setattr(columnar_hydration, "LEAST", 2)
+    monkeypatch.setattr(arrangement, "LARGE", 10)
+    monkeypatch.setattr(arrangement, "SCANNED", 16)
+
+
+def hydrated(made: Flow, of: type[Any] = Sale) -> Rig:
+    rig = Rig().connect()
+    for name in ("s1", "s2"):
+        rig.collection(name, schema_of(of), *((row, 3, count) for row, count in ROWS[of]), upper=10)
+    return rig.index("u1", made, as_of=5)
+
+
+def write(rig: Rig, update: Update, upper: int) -> Rig:
+    return rig.write("s1", update, upper=upper).write("s2", upper=upper)
+
+
+@pytest.mark.parametrize("table", [True, False])
+@pytest.mark.parametrize("of", [Sale, Tagged])
+@pytest.mark.parametrize("make", FLOWS.values(), ids=FLOWS)
+def test_a_view_hydrates_in_columns_as_in_rows(
+    make: Make, of: type[Any], table: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = flow(make, table=table, of=of)
+    rows = hydrated(made, of)
+    rows.run()
+    for name, value in (("LARGE", 10), ("SCANNED", 16)):
+        monkeypatch.setattr(arrangement, name, value)
+    monkeypatch.setattr(columnar_hydration, "LEAST", 2)
+    columns = hydrated(made, of)
+    columns.run()
+    for rig in (rows, columns):
+        write(rig, (ROWS[of][50][0], 12, 1), upper=20).run()
+    for time in (5, 12):
+        assert columns.rows("u1", time) == rows.rows("u1", time) != bag(())
+
+
+def test_only_a_flow_without_state_hydrates_in_columns() -> None:
+    assert ColumnarHydration.of_flow(flow(FLOWS["a filter"])) is not None
+    assert ColumnarHydration.of_flow(flow(lambda one, two: one.group_by(col.shop).agg(n=ps.count()))) is None
+    assert ColumnarHydration.of_flow(flow(lambda one, two: one.join(two, on="shop", suffix="_2"))) is None
+
+
+@pytest.mark.usefixtures("few")
+def test_a_row_that_fails_is_told_as_in_rows() -> None:
+    rig = hydrated(flow(lambda one, two: one.select(share=100 // (col.price * 4 + 20).floor())))
+    rig.run()
+    answer = rig.peek("u1", 7)
+    assert isinstance(answer, Problem)
+    assert "shop 0" in answer.message + answer.why
+
+
+def begun(rig: Rig, of: type[Any] = Sale) -> tuple[EncodedUpdates | tuple[Any, ...] | Problem, Frontier]:
+    """What a subscription to an index begins with."""
+    rig.run()
+    rig.subscribe("t1", "u1", schema_of(of), as_of=7)
+    first = next(said for said in rig.run() if isinstance(said, SubscribeResponse))
+    assert isinstance(first.event, Batch)
+    return first.event.updates, first.event.upper
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("of", [Sale, Tagged])
+def test_a_subscription_begins_with_columns_of_one_time(of: type[Any]) -> None:
+    rig = hydrated(flow(FLOWS["as it is"], of=of), of)
+    updates, upper = begun(rig, of)
+    assert isinstance(updates, EncodedUpdates)
+    assert (updates.time, upper) == (7, Frontier(8))
+    found = [counted for chunk in updates.chunks for counted in decode_batch(chunk, schema_of(of), "updates")]
+    assert bag(found) == bag(ROWS[of])
+    assert len(found) == len(SALES), "each row once"
+    write(rig, (ROWS[of][0][0], 12, -1), upper=20)
+    later = [said.event for said in rig.run() if isinstance(said, SubscribeResponse)]
+    assert [update for batch in later for update in batch.updates] == [(ROWS[of][0][0], 12, -1)]  # type: ignore[union-attr]
+
+
+@pytest.mark.usefixtures("few")
+def test_a_row_that_columns_cannot_hold_makes_a_subscription_begin_in_rows() -> None:
+    odd = (("\udc80", 1.0), 1)
+    rig = write(hydrated(flow(FLOWS["as it is"])), (odd[0], 11, 1), upper=12)
+    rig.run()
+    rig.subscribe("t1", "u1", schema_of(Sale), as_of=11)
+    (updates, *_) = [said.event.updates for said in rig.run() if isinstance(said, SubscribeResponse)]  # type: ignore[union-attr]
+    assert isinstance(updates, tuple)
+    assert bag((row, weight) for row, _, weight in updates) == bag([*SALES, odd])
+
+
+@pytest.mark.usefixtures("few")
+def test_a_snapshot_above_the_limit_is_a_problem() -> None:
+    rig = hydrated(flow(FLOWS["as it is"]))
+    rig.tell(UpdateConfiguration(Parameters(max_result_size=500)))
+    updates, _ = begun(rig)
+    assert isinstance(updates, Problem)
+    assert updates.code == ResultTooLarge.code
