@@ -5,12 +5,17 @@
 The floor is an empty gRPC echo of about as many bytes, measured in turns with the peeks. A peek makes
 two such round trips, from the client to the controller and from there to a replica; the client, the
 controller and the replicas share the cores of this machine.
+
+What concerns all rows is measured in processor time and memory of each process: hydration, a peek of the
+whole view, and the beginning of a subscription. A replica loads its libraries with the first large view, so
+memory per row is that of a second one.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
 import statistics
 import time
@@ -23,6 +28,7 @@ from typing import Any, NamedTuple
 
 import penstock as ps
 from benches.measure import Table
+from benches.measure.processes import forget_peak, peak, resident, seconds_of
 from benches.serving.cluster import Cluster
 from benches.serving.echo import Echo
 from penstock import col
@@ -107,6 +113,50 @@ class Bench:
         (found,) = await self._client.peek("by_id", key=number)
         assert found == item(number), found
 
+    # -- all rows -------------------------------------------------------------------------------
+
+    async def whole(self) -> None:
+        """Hydration, a peek of all rows, and the beginning of a subscription, per process."""
+        names = {name: self._cluster.process(name) for name in ("a", "controller")}
+        names["client"] = os.getpid()
+        columns = [f"{name}, {unit}" for name in names for unit in ("CPU s", "peak +MB")]
+        table = Table(f"all of {self._rows:,} rows", "", "CPU s", "rows per CPU s", *columns)
+
+        async def measure(what: str, ask: Callable[[], Awaitable[int]]) -> None:
+            for process in names.values():
+                forget_peak(process)
+            before = {name: (seconds_of(process), resident(process)) for name, process in names.items()}
+            assert await ask() == self._rows
+            cells: list[float] = []
+            for name, process in names.items():
+                cells += [seconds_of(process) - before[name][0], (peak(process) - before[name][1]) / 1e6]
+            total = sum(cells[::2])
+            table.add(what, total, f"{self._rows / total:,.0f}", *cells)
+
+        async def hydrate() -> int:
+            await self._client.create_view("again", flow(), key="id")
+            await self.answered_by("a", "again")
+            return self._rows
+
+        async def peek() -> int:
+            return len(await self._client.peek("again"))
+
+        async def subscribe() -> int:
+            subscription = self._client.subscribe("again")
+            batch = await anext(subscription)
+            await subscription.aclose()
+            return len(batch.updates)
+
+        held = resident(names["a"])
+        await measure("hydration of a second view", hydrate)
+        per_row = (resident(names["a"]) - held) / self._rows
+        await measure("peek of the view", peek)
+        await measure("again", peek)
+        await measure("subscription with its snapshot", subscribe)
+        table.show()
+        print(f"memory of the replica per row of the second view: {per_row:,.0f} bytes\n")
+        await self._client.drop("again")
+
     async def load(self) -> None:
         table = Table(f"{self._rows:,} rows", "", "s", "rows/s", "replica a, MB")
         begun = time.perf_counter()
@@ -123,11 +173,11 @@ class Bench:
         )
         table.show()
 
-    async def answered_by(self, replica: str) -> None:
+    async def answered_by(self, replica: str, view: str = "by_id") -> None:
         """Wait until a replica answers a peek."""
         while True:
             with suppress(PenstockError):
-                (found,) = await self._client.peek("by_id", key=7, replica=replica)
+                (found,) = await self._client.peek(view, key=7, replica=replica)
                 assert found == item(7)
                 return
             await asyncio.sleep(0.02)
@@ -212,6 +262,7 @@ async def run(rows: int, quick: bool, folder: Path) -> None:
             await client.create_collection("items", Item)
             await client.add_replica("a", cluster.replica("a"))
             await bench.load()
+            await bench.whole()
             await bench.peeks(echo, 1)
             await client.add_replica("b", cluster.replica("b"))
             await bench.answered_by("b")

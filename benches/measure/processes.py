@@ -17,6 +17,17 @@ def resident(process: int) -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
+def peak(process: int) -> int:
+    """Most bytes that a process has had in memory, since `forget_peak` if that was called."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def forget_peak(process: int) -> None:
+    """Begin anew with the peak of a process."""
+    Path(f"/proc/{process}/clear_refs").write_text("5")
+
+
 def below(process: int) -> list[tuple[int, str]]:
     """The processes below one, with the names of their programs."""
     found: list[tuple[int, str]] = []

@@ -57,6 +57,10 @@ class Cluster:
     def again(self, name: str) -> None:
         self._start(name, self._commands[name], self.addresses[name])
 
+    def process(self, name: str) -> int:
+        """The number of a process."""
+        return self._running[name].pid
+
     def megabytes(self, name: str) -> float:
         return resident(self._running[name].pid) / 1e6
 
