@@ -178,7 +178,7 @@ class Machine:
         """Add operator, row and location to an error."""
         nodes = self.program.graph.nodes
         if self._large is not None:
-            explained = explain_in_stream(error, nodes, self._large.program.purposes_of)
+            explained = explain_in_stream(error, nodes, self._large.code.program.purposes_of)
             if explained is not error:
                 return explained
         return explain_in_stream(error, nodes, self.program.purposes_of)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import CodeType
 
+    from penstock.engine.columnar.columnar_flow import LargeTicksCode
     from penstock.engine.signals.row_values import SignalPart, TickContext
     from penstock.engine.slot import SlotMapping
     from penstock.graph.node import FlowGraph, Node
@@ -72,6 +73,17 @@ class Program:
     constants: dict[str, object] = field(repr=False)
     bytecode: CodeType = field(repr=False)
     bounds: CodeBounds | None = None
+    _large: dict[bool, LargeTicksCode] = field(
+        default_factory=dict["bool", "LargeTicksCode"], init=False, repr=False, compare=False
+    )
+
+    def large_ticks(self, *, arranged: bool) -> LargeTicksCode:
+        """Return the code of large ticks. arranged: whether operators may keep state in arrangements."""
+        if arranged not in self._large:
+            from penstock.engine.columnar.columnar_flow import LargeTicksCode
+
+            self._large[arranged] = LargeTicksCode(self, arranged=arranged)
+        return self._large[arranged]
 
     def purposes_of(self, file: str) -> tuple[Purpose, ...] | None:
         """Return the purpose of each line of the generated source, if `file` names it."""

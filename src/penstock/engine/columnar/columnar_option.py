@@ -57,17 +57,16 @@ class Columnar:
             return None
         from penstock.engine.columnar.columnar_flow import LargeTicks
 
-        release = self.release
+        code, release = program.large_ticks(arranged=self.release is not None), self.release
+        if not code.uses_frames:
+            return None
 
         def arrange(slot: str, mapping: SlotMapping) -> None:
             assert release is not None
             release(slot)
             rebind(slot, mapping)
 
-        ticks = LargeTicks(
-            program, names, None if release is None else arrange, least=self.least, always=self.always
-        )
-        return ticks if any(shape.uses_frames for shape in ticks.shapes) else None
+        return LargeTicks(code, names, arrange, least=self.least, always=self.always)
 
 
 def parse_columnar(

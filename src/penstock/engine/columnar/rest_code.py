@@ -1,0 +1,152 @@
+"""Generated code of large ticks: what is left to rows in a part, and how state in columns reads in rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock.engine.columnar.pre_reduction import GroupedRows
+from penstock.engine.partial_operators import PartialAggregate
+from penstock.engine.region_writer import RegionWriter
+from penstock.engine.row_codegen import Row, key_columns, tuple_source
+from penstock.engine.steps.accumulator import Target
+from penstock.engine.steps.aggregate import AggregateStep, group_keys, group_writer
+from penstock.engine.steps.group_code import ROWS
+from penstock.engine.steps.joins import JoinConditionWriter
+from penstock.engine.steps.sort import TopKStep
+from penstock.engine.steps.step import Step
+from penstock.flow.operators.aggregate import Aggregate
+from penstock.flow.operators.join import How, Join
+from penstock.flow.operators.top_k import TopK
+
+if TYPE_CHECKING:
+    from penstock.analysis import Analysis
+    from penstock.engine.columnar.columnar_plan import ColumnarPlan
+    from penstock.engine.generated_source import Constants
+    from penstock.engine.plan import Consumers
+    from penstock.engine.step_writer import StepWriter
+    from penstock.graph.node import FlowGraph, Node
+
+
+class ReducedAggregateStep(AggregateStep):
+    """Aggregate over reduced input: key, row count and partial values of each group."""
+
+    takes_rows = False
+
+    def __init__(self, node: Node, writer: StepWriter, operator: Aggregate, groups: GroupedRows) -> None:
+        group = group_writer(operator, node, writer)
+        super().__init__(node, writer, group_keys(operator), operator.lifetime, group)
+        self.groups = groups
+
+    def finish(self) -> None:
+        writer, code = self.writer, self.code
+        names = [writer.fresh("part") for _ in self.groups.types]
+        width = len(self.groups.keys)
+        keys, rows, values = names[:width], names[width], names[width + 1 :]
+        slot, get = writer.slot(self.node.id, "groups"), writer.slot_get(self.node.id, "groups")
+        key, group = writer.fresh("key"), writer.fresh("group")
+        with code.block(f"for {', '.join(names)}, in {writer.buffer(self.node.inputs[0])}:"):
+            code.line(f"{key} = {keys[0] if width == 1 else tuple_source(keys) if keys else '()'}")
+            code.line(f"{group} = {get}({key})")
+            with code.block(f"if {group} is None:"):
+                code.line(f"{group} = {slot}[{key}] = {self.group.empty}")
+            code.line(f"{self.touched}[{key}] = {group}")
+            code.line(f"{group}[{ROWS}] += {rows}")
+            taken = 0
+            for (_, partial), (_, at) in zip(self.groups.parts, self.group.accumulators(), strict=True):
+                count = len(partial.types)
+                partial.merge(Target(writer, group, at), tuple(values[taken : taken + count]))
+                taken += count
+        super().finish()
+
+
+class ReducedPartialStep(Step):
+    """Partial aggregate over reduced input, which is its output."""
+
+    takes_rows = False
+
+    def __init__(self, node: Node, writer: StepWriter, groups: GroupedRows) -> None:
+        super().__init__(node, writer)
+        self.groups = groups
+
+    def finish(self) -> None:
+        names = tuple(self.writer.fresh("part") for _ in self.groups.types)
+        with self.code.block(f"for {', '.join(names)}, in {self.writer.buffer(self.node.inputs[0])}:"):
+            self.emit(Row(names, None, "1"))
+
+
+class RestWriter(RegionWriter):
+    """Writer of a part's row-wise operators, as a function of their feeds."""
+
+    def __init__(
+        self,
+        graph: FlowGraph,
+        analysis: Analysis,
+        shape: ColumnarPlan,
+        consumers: Consumers,
+        constants: Constants,
+    ) -> None:
+        part = replace(
+            shape.part,
+            function=f"{shape.part.function}_rest",
+            nodes=shape.rest,
+            inputs=tuple(feed.source for feed in shape.feeds),
+            outputs=tuple(n for n in shape.part.outputs if n in shape.rest),
+        )
+        super().__init__(graph, analysis, part, consumers, constants)
+        for feed in shape.feeds:
+            if isinstance(feed.reduction, GroupedRows):
+                for node in (graph.nodes[n] for n in shape.rest):
+                    if feed.source not in node.inputs:
+                        continue
+                    if isinstance(node.operator, Aggregate):
+                        step = ReducedAggregateStep(node, self, node.operator, feed.reduction)
+                        self._steps[node.id] = step
+                    elif isinstance(node.operator, PartialAggregate):
+                        self._steps[node.id] = ReducedPartialStep(node, self, feed.reduction)
+        self._arranged = [graph.nodes[node] for node in shape.arranged]
+
+    def write(self) -> None:
+        super().write()
+        for node in self._arranged:
+            match node.operator:
+                case Aggregate():
+                    self._write_answer(node, node.operator)
+                case TopK():
+                    self._write_top(node)
+                case Join(how=how) if how is not How.INNER:
+                    self._write_matches(node, node.operator)
+                case _:
+                    pass
+
+    def _write_answer(self, node: Node, operator: Aggregate) -> None:
+        group = group_writer(operator, node, self)
+        columns = (*key_columns("key", len(operator.keys)), *group.aggregate_sources("group"))
+        with self.code.block(f"def {function_of(node.id)}(key, group):"):
+            self.code.line(f"return {tuple_source(columns)}")
+
+    def _write_top(self, node: Node) -> None:
+        step = TopKStep(node, self)
+        count = step.operator.count
+        with self.code.block(f"def {function_of(node.id)}(copies):"):
+            self.code.line(f"rows = sorted((row for row, n in copies.items() if n > 0), key={step.order})")
+            if step.appends:
+                self.code.line("return [row for row in rows for _ in range(copies[row])]")
+            else:
+                self.code.line(f"return [rows, copies, {{}}, x_first_copies(rows, copies, {count})]")
+
+    def _write_matches(self, node: Node, operator: Join) -> None:
+        rows = JoinConditionWriter(node, self, operator)
+        with self.code.block(f"def {function_of(node.id)}(row, others):"):
+            self.code.line("matches = 0")
+            columns = self.unpack(rows.schemas[0], "row")
+            with self.code.block("for other, n in others.items():"):
+                pair = columns + self.unpack(rows.schemas[1], "other")
+                with rows.where_residual(pair):
+                    self.code.line("matches += n")
+            self.code.line("return matches")
+
+
+def function_of(node: int) -> str:
+    """Return the name of what is computed of the state of a node in rows."""
+    return f"of_state_{node}"
