@@ -70,54 +70,101 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Rows sorted by `codes`; those of one key lie side by side.
+    """Rows sorted by `codes`; those of one key lie side by side, unless several keys have one code.
 
     A key is there once if there are no columns but keys and sums.
 
     bounds: per sum of the layout what the absolute values of all rows add up to, about.
+    hashes: of whole rows without their sums; None if not computed, or if keys tell rows apart.
     """
 
     codes: Codes
     frame: pl.DataFrame
     bounds: tuple[float, ...]
+    hashes: Codes | None = None
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def slice(self, start: int, stop: int) -> Batch:
         """Return the rows from one place up to another."""
-        return Batch(self.codes[start:stop], self.frame.slice(start, stop - start), self.bounds)
+        hashes = None if self.hashes is None else self.hashes[start:stop]
+        return Batch(self.codes[start:stop], self.frame.slice(start, stop - start), self.bounds, hashes)
 
 
 def batch_of(layout: Layout, frame: pl.DataFrame) -> Batch:
     """Sort rows into a batch. Equal rows are added up where one of them takes back another."""
     codes = layout.codes_of(layout.keys_of(frame))
-    return _settled(layout, _sorted(layout, codes, select(frame, layout.types)))
+    return _settled(layout, codes, _hashes(layout, frame), select(frame, layout.types))
 
 
 def merged(layout: Layout, first: Batch, second: Batch) -> Batch:
     """Merge two batches; of equal keys the rows of the first one come first."""
     codes = np.concatenate((first.codes, second.codes))
-    return _settled(layout, _sorted(layout, codes, pl.concat((first.frame, second.frame))))
+    frame = pl.concat((first.frame, second.frame))
+    hashes = None
+    if layout.values:
+        known = (
+            _hashes(layout, each.frame) if each.hashes is None else each.hashes for each in (first, second)
+        )
+        hashes = np.concatenate([each for each in known if each is not None])
+    return _settled(layout, codes, hashes, frame)
 
 
-def _sorted(layout: Layout, codes: Codes, frame: pl.DataFrame) -> Batch:
+def _hashes(layout: Layout, frame: pl.DataFrame) -> Codes | None:
+    """Return hashes of rows, of all that codes do not tell apart; None if keys are enough."""
+    if not layout.values:
+        return None
+    names = layout.values if layout.exact else (*layout.keys, *layout.values)
+    return codes_of([frame[name] for name in names], exact=False)
+
+
+def _settled(layout: Layout, codes: Codes, hashes: Codes | None, frame: pl.DataFrame) -> Batch:
+    """Sort rows and add up what is equal: all rows of a key, or those of them that some row takes back."""
+    order = _order(layout, codes, frame)
+    sums = [frame[name].to_numpy() for name in layout.sums]
+    if order is not None:
+        codes, sums = codes[order], [column[order] for column in sums]
+        hashes = None if hashes is None else hashes[order]
+    if hashes is None:
+        kept, added = _summed_keys(layout, codes, sums, frame, order)
+    else:
+        kept, added = _summed_rows(layout, codes, hashes, sums, frame, order)
+    present = np.zeros(len(kept), np.bool_)
+    for column in added:
+        present |= column != 0
+    if not present.all():
+        kept, added = kept[present], [column[present] for column in added]
+    unmoved = order is None and len(kept) == len(codes)
+    made = frame.clone() if unmoved else take(frame, kept if order is None else order[kept])
+    for name, column, before in zip(layout.sums, added, sums, strict=True):
+        if column is not before:
+            made.replace_column(made.get_column_index(name), pl.Series(name, column))
+    bounds = tuple(float(np.abs(column.astype(np.float64)).sum()) for column in added)
+    if unmoved:
+        return Batch(codes, made, bounds, hashes)
+    return Batch(codes[kept], made, bounds, None if hashes is None else hashes[kept])
+
+
+def _order(layout: Layout, codes: Codes, frame: pl.DataFrame) -> Places | None:
+    """Return the places of rows as sorted; None if they are."""
     if layout.order:
         apart = () if layout.exact else layout.keys
         by = [Order("#", False), *(Order(key, False) for key in apart), *layout.order]
-        order = ordered(frame.with_columns(pl.Series("#", codes)), by)
-        codes, frame = codes[order], take(frame, order)
-    elif bool((codes[1:] < codes[:-1]).any()):
+        return ordered(frame.with_columns(pl.Series("#", codes)), by)
+    if not bool((codes[1:] < codes[:-1]).any()):
+        order = None
+    else:
         order = np.argsort(codes, kind="stable")  # two sorted runs are merged
-        codes, frame = codes[order], take(frame, order)
-    one_key = layout.exact or bool(layout.order)
-    if not one_key and unlike(select(frame, layout.keys), np.flatnonzero(codes[1:] == codes[:-1])).any():
+    if layout.exact or layout.values:
+        return order
+    alike = codes if order is None else codes[order]
+    if _unlike(select(frame, layout.keys), order, np.flatnonzero(alike[1:] == alike[:-1])).any():
         # Several keys have one code: rows of each are brought side by side.
-        keys = pl.DataFrame([pl.Series("", codes), *layout.keys_of(frame)])
-        frame = take(
-            frame, keys.select(pl.arg_sort_by(*keys.columns, maintain_order=True)).to_series().to_numpy()
+        return ordered(
+            frame.with_columns(pl.Series("#", codes)), [Order(name, False) for name in ("#", *layout.keys)]
         )
-    return Batch(codes, frame, tuple(_bound(frame[name]) for name in layout.sums))
+    return order
 
 
 def ordered(frame: pl.DataFrame, by: Sequence[Order]) -> Places:
@@ -128,45 +175,77 @@ def ordered(frame: pl.DataFrame, by: Sequence[Order]) -> Places:
     return frame.select(places).to_series().to_numpy().astype(np.int64)
 
 
-def _bound(column: pl.Series) -> float:
-    return float(np.abs(column.to_numpy().astype(np.float64)).sum())
+Numbers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 
 
-def _settled(layout: Layout, batch: Batch) -> Batch:
-    """Add up what is equal: all rows of a key if they only have sums, else those that some row takes back."""
-    if not len(batch):
-        return batch
-    starts = _key_starts(layout, batch)
-    if not layout.values:
-        if len(starts) == len(batch):
-            return _present(layout, batch)
-        sums = _carried(layout, _added(layout, batch.frame, starts))
-        frame = _with_sums(layout, take(batch.frame, starts), sums)
-        return _present(layout, Batch(batch.codes[starts], frame, batch.bounds))
-    mixed = np.zeros(len(starts), np.bool_)
-    for name in layout.sums:
-        column = batch.frame[name].to_numpy()
-        if column.min() < 0 < column.max():
-            mixed |= (np.minimum.reduceat(column, starts) < 0) & (np.maximum.reduceat(column, starts) > 0)
-    if mixed.any():
-        places = np.flatnonzero(np.repeat(mixed, np.diff(starts, append=len(batch))))
-        batch = _cancelled(layout, batch, places)
-    return _present(layout, batch)
-
-
-def _key_starts(layout: Layout, batch: Batch) -> Places:
-    """Return the places of the first row of each key."""
-    starts = np.ones(len(batch), np.bool_)
-    starts[1:] = batch.codes[1:] != batch.codes[:-1]
+def _summed_keys(
+    layout: Layout, codes: Codes, sums: list[Numbers], frame: pl.DataFrame, order: Places | None
+) -> tuple[Places, list[Numbers]]:
+    """Add up the rows of each key. Return the places of the first ones, as sorted, and the sums."""
+    starts = np.ones(len(codes), np.bool_)
+    starts[1:] = codes[1:] != codes[:-1]
     if not layout.exact:
         same = np.flatnonzero(~starts) - 1
-        starts[same + 1] = unlike(select(batch.frame, layout.keys), same)
-    return np.flatnonzero(starts)
+        starts[same + 1] = _unlike(select(frame, layout.keys), order, same)
+    begins = np.flatnonzero(starts)
+    if len(begins) == len(codes):
+        return begins, sums
+    return begins, _carried(layout, [np.add.reduceat(column, begins) for column in sums])
 
 
-def _added(layout: Layout, frame: pl.DataFrame, starts: Places) -> list[Any]:
-    """Add up the sums of rows that lie side by side, from each start to the next."""
-    return [np.add.reduceat(frame[name].to_numpy(), starts) for name in layout.sums]
+def _summed_rows(
+    layout: Layout,
+    codes: Codes,
+    hashes: Codes,
+    sums: list[Numbers],
+    frame: pl.DataFrame,
+    order: Places | None,
+) -> tuple[Places, list[Numbers]]:
+    """Add up equal rows of the codes with rows that take back others. Return the places left, and the sums.
+
+    The first of equal rows stays in its place.
+    """
+    at = _mixed(codes, sums)
+    kept = np.arange(len(codes))
+    if not len(at):
+        return kept, sums
+    alike = np.lexsort((hashes[at], codes[at]))
+    places = at[alike]
+    starts = np.ones(len(at), np.bool_)
+    starts[1:] = (hashes[places][1:] != hashes[places][:-1]) | (codes[places][1:] != codes[places][:-1])
+    rows = select(frame, (*layout.keys, *layout.values))
+    same = np.flatnonzero(~starts) - 1
+    if _unlike(rows, places if order is None else order[places], same).any():
+        # Several rows have one hash: the first that is equal tells which belong together.
+        own = take(rows, places if order is None else order[places])
+        numbered = own.with_columns(pl.Series("#", np.arange(len(at))))
+        first = numbered.select(pl.first("#").over(own.columns)).to_series().to_numpy()
+        again = np.lexsort((places, first))
+        places, first = places[again], first[again]
+        starts[1:] = first[1:] != first[:-1]
+    begins = np.flatnonzero(starts)
+    if len(begins) == len(at):
+        return kept, sums
+    stays = np.ones(len(codes), np.bool_)
+    stays[places] = False
+    stays[places[begins]] = True
+    totals: list[Numbers] = []
+    for column in sums:
+        total = column.copy()
+        total[places[begins]] = np.add.reduceat(column[places], begins)
+        totals.append(total[stays])
+    return kept[stays], totals
+
+
+def _mixed(codes: Codes, sums: Sequence[Numbers]) -> Places:
+    """Return the places of the codes with rows of both signs."""
+    if not any(len(column) and column.min() < 0 < column.max() for column in sums):
+        return np.empty(0, np.int64)
+    starts = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
+    mixed = np.zeros(len(starts), np.bool_)
+    for column in sums:
+        mixed |= (np.minimum.reduceat(column, starts) < 0) & (np.maximum.reduceat(column, starts) > 0)
+    return np.flatnonzero(np.repeat(mixed, np.diff(starts, append=len(codes))))
 
 
 def _carried(layout: Layout, sums: list[Any]) -> list[Any]:
@@ -179,51 +258,13 @@ def _carried(layout: Layout, sums: list[Any]) -> list[Any]:
     return sums
 
 
-def _with_sums(layout: Layout, frame: pl.DataFrame, sums: Sequence[Any]) -> pl.DataFrame:
-    made = frame.clone()
-    for name, column in zip(layout.sums, sums, strict=True):
-        made.replace_column(made.get_column_index(name), pl.Series(name, column))
-    return made
-
-
-def _present(layout: Layout, batch: Batch) -> Batch:
-    """Leave out rows whose sums are all zero."""
-    present = np.zeros(len(batch), np.bool_)
-    for name in layout.sums:
-        present |= batch.frame[name].to_numpy() != 0
-    if present.all():
-        return batch
-    at = np.flatnonzero(present)
-    frame = take(batch.frame, at)
-    return Batch(batch.codes[at], frame, tuple(_bound(frame[name]) for name in layout.sums))
-
-
-def _cancelled(layout: Layout, batch: Batch, at: Places) -> Batch:
-    """Add up rows that are equal, among those at some places. The first of them stays in its place."""
-    rows = take(batch.frame, at)
-    own = select(rows, (*layout.keys, *layout.values))
-    alike = codes_of(own.get_columns(), exact=False)
-    order = np.argsort(alike, kind="stable")
-    starts = np.ones(len(at), np.bool_)
-    starts[1:] = alike[order][1:] != alike[order][:-1]
-    if unlike(take(own, order), np.flatnonzero(~starts) - 1).any():
-        # Several rows have one hash: the first that is equal tells which belong together.
-        numbered = own.with_columns(pl.Series("#", np.arange(len(at))))
-        first = numbered.select(pl.first("#").over(own.columns)).to_series().to_numpy()
-        order = np.argsort(first, kind="stable")
-        starts[1:] = first[order][1:] != first[order][:-1]
-    begins = np.flatnonzero(starts)
-    places = at[order[begins]]
-    kept = np.ones(len(batch), np.bool_)
-    kept[at] = False
-    kept[places] = True
-    sums: list[Any] = []
-    for name, added in zip(layout.sums, _added(layout, take(rows, order), begins), strict=True):
-        column = batch.frame[name].to_numpy().copy()
-        column[places] = added
-        sums.append(column[kept])
-    left = np.flatnonzero(kept)
-    return Batch(batch.codes[left], _with_sums(layout, take(batch.frame, left), sums), batch.bounds)
+def _unlike(frame: pl.DataFrame, order: Places | None, places: Places) -> Any:
+    """Return for each of these places of rows in an order whether its row and the next one differ."""
+    if order is None:
+        return unlike(frame, places)
+    if not len(places):
+        return np.zeros(0, np.bool_)
+    return differing(take(frame, order[places]).get_columns(), take(frame, order[places + 1]).get_columns())
 
 
 def unlike(frame: pl.DataFrame, places: Places) -> Any:

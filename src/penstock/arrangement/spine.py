@@ -73,7 +73,9 @@ class Merge:
             return pieces[0]
         bounds = zip(*(piece.bounds for piece in pieces), strict=True)
         codes = np.concatenate([piece.codes for piece in pieces])
-        return Batch(codes, pl.concat([piece.frame for piece in pieces]), tuple(map(sum, bounds)))
+        hashes = [piece.hashes for piece in pieces if piece.hashes is not None]
+        whole = np.concatenate(hashes) if len(hashes) == len(pieces) else None
+        return Batch(codes, pl.concat([piece.frame for piece in pieces]), tuple(map(sum, bounds)), whole)
 
 
 class SumOverflow(Exception):

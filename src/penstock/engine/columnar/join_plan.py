@@ -49,6 +49,13 @@ class JoinPlan:
 
     def key_names(self, port: int) -> tuple[str, ...]:
         """Return the columns with a side's keys: of the rows, or beside them if they are computed."""
+        return self._key_names[port]
+
+    @cached_property
+    def _key_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return self._names_of(0), self._names_of(1)
+
+    def _names_of(self, port: int) -> tuple[str, ...]:
         places = {field.name: str(at) for at, field in enumerate(self.schemas[port].fields)}
         names: list[str] = []
         for at, expr in enumerate(self.keys[port]):
@@ -73,6 +80,11 @@ class JoinPlan:
 
     def add_keys(self, port: int, stream: Stream, *, nulls: bool = False) -> Stream:
         """Add a side's computed keys and missing weights. nulls: keep rows with a null in a key."""
+        whole = stream.at_hand
+        if whole is not None and self.keys[port] and not any(n.startswith("k") for n in self.key_names(port)):
+            nullable = () if nulls else self.nullable_keys(port)
+            if not any(whole[name].null_count() for name in nullable):
+                return self._weighted(stream, whole)
         lowered = [stream.lower(expr) for expr in self.keys[port]]
         noted = stream.noting(*(one.fails for one in lowered))
         names = self.key_names(port)
@@ -90,10 +102,25 @@ class JoinPlan:
             keyed = keyed.filter(present | pl.col(FAILS) if noted.checked else present)
         return replace(noted, frame=keyed)
 
-    def nullable_keys(self, port: int) -> list[str]:
+    @staticmethod
+    def _weighted(stream: Stream, whole: pl.DataFrame) -> Stream:
+        """Add missing weights to rows that are computed already."""
+        if not stream.append:
+            return stream
+        ones = pl.Series(WEIGHT, np.ones(whole.height, np.int64))
+        return Stream.of_frame(stream.schema, stream.append, whole.hstack([ones]), stream.columns)
+
+    def nullable_keys(self, port: int) -> tuple[str, ...]:
         """Return the columns of a side's keys that may be null."""
-        pairs = zip(self.key_names(port), self._checked[port], strict=False)
-        return [name for name, of in pairs if of.nullable]
+        return self._nullable_keys[port]
+
+    @cached_property
+    def _nullable_keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        one, other = (
+            tuple(name for name, of in zip(names, checked, strict=False) if of.nullable)
+            for names, checked in zip(self._key_names, self._checked, strict=True)
+        )
+        return one, other
 
     def key_types(self, port: int) -> tuple[DataType, ...]:
         """Return the types of a side's keys."""
@@ -134,6 +161,15 @@ class JoinPlan:
             if pairs.checked:
                 passes = passes.fill_null(False) | pl.col(FAILS)
             pairs = replace(pairs, frame=pairs.frame.filter(passes))
+        whole = pairs.at_hand
+        if whole is not None:
+            named = [whole[str(at)].alias(str(to)) for to, at in enumerate(self.taken)]
+            known = tuple(
+                LoweredExpression(pl.col(str(to)), pairs.columns[at].bounds)
+                for to, at in enumerate(self.taken)
+            )
+            frame = pl.DataFrame([*named, *([] if self.append else [whole[WEIGHT]])])
+            return Stream.of_frame(self.schema, self.append, frame, known)
         columns = [pl.col(str(at)).alias(str(to)) for to, at in enumerate(self.taken)]
         beside = [*([] if self.append else [WEIGHT]), *([FAILS] if pairs.checked else [])]
         known = tuple(

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from penstock.arrangement.batch import take
+from penstock.arrangement.codes import codes_of
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, columns_with_bounds
 from penstock.engine.columnar.expressions import columns_without_bounds, lower_expression, reads_columns
@@ -39,6 +40,7 @@ class Stream:
 
     columns: the columns as expressions, with what is known of their values.
     most:    upper bound of the number of rows.
+    whole:   the frame, if it is computed already, and the rows as they are in it.
     checked: column "f" is true on rows on which the row path might raise. No operator
              drops such a row, so that none goes unnoticed.
     """
@@ -49,6 +51,20 @@ class Stream:
     columns: tuple[LoweredExpression, ...]
     most: int
     checked: bool = False
+    whole: tuple[pl.LazyFrame, pl.DataFrame] | None = None
+
+    @classmethod
+    def of_frame(
+        cls, schema: Schema, append: bool, frame: pl.DataFrame, columns: tuple[LoweredExpression, ...]
+    ) -> Stream:
+        """Return the stream of rows that are computed already."""
+        lazy = frame.lazy()
+        return cls(schema, append, lazy, columns, frame.height, whole=(lazy, frame))
+
+    @property
+    def at_hand(self) -> pl.DataFrame | None:
+        """Return the rows if they are computed already."""
+        return self.whole[1] if self.whole is not None and self.whole[0] is self.frame else None
 
     @property
     def names(self) -> list[str]:
@@ -72,6 +88,8 @@ class Stream:
 
     def collected(self) -> pl.DataFrame:
         """Collect the rows, without the marks. Raises `ColumnarDeclined` where one is marked."""
+        if self.at_hand is not None:
+            return self.at_hand
         frame = self.frame.collect()
         if not self.checked:
             return frame
@@ -80,7 +98,11 @@ class Stream:
 
     def kept(self) -> Stream:
         """Cache the stream, so that several readers share one computation."""
-        return replace(self, frame=self.frame.collect().lazy())
+        if self.at_hand is not None:
+            return self
+        frame = self.frame.collect()
+        lazy = frame.lazy()
+        return replace(self, frame=lazy, whole=None if self.checked else (lazy, frame))
 
 
 def decline_marked(frame: pl.DataFrame) -> None:
@@ -109,7 +131,7 @@ def stream_for(schema: Schema, append: bool, frame: pl.DataFrame, *, computed_on
     """
     if computed_on:
         return build_stream(Columns(schema, append, frame))
-    return replace(empty_stream(schema, append), frame=frame.lazy(), most=frame.height)
+    return Stream.of_frame(schema, append, frame, empty_stream(schema, append).columns)
 
 
 def build_stream(columns: Columns) -> Stream:
@@ -117,7 +139,7 @@ def build_stream(columns: Columns) -> Stream:
     if not columns.append:
         decline_weight_overflow(columns.frame)
     known = columns_with_bounds(columns.schema, columns.frame)
-    return Stream(columns.schema, columns.append, columns.frame.lazy(), tuple(known), len(columns))
+    return Stream.of_frame(columns.schema, columns.append, columns.frame, tuple(known))
 
 
 def empty_stream(schema: Schema, append: bool) -> Stream:
@@ -199,6 +221,12 @@ def each_copy(rows: pl.DataFrame) -> pl.DataFrame:
     return take(rows, np.repeat(np.arange(len(copies)), copies))
 
 
+def are_distinct(rows: pl.DataFrame) -> bool:
+    """Return whether no two rows are equal, as far as their hashes tell."""
+    hashes = np.sort(codes_of(rows.get_columns(), exact=False))
+    return not bool((hashes[1:] == hashes[:-1]).any())
+
+
 def with_one_zero(stream: Stream) -> Stream:
     """Replace -0.0 with 0.0."""
     floats = [str(at) for at, field in enumerate(stream.schema.fields) if is_float(field.type)]
@@ -208,6 +236,11 @@ def with_one_zero(stream: Stream) -> Stream:
 
 def sum_weights(stream: Stream) -> Stream:
     """Consolidate rows: sum the weights of equal ones and drop weight 0, first seen first."""
+    whole = stream.at_hand
+    if whole is not None and whole.width > 1:
+        there = bool((whole[WEIGHT].to_numpy() != 0).all())
+        if there and are_distinct(whole.drop(WEIGHT)):
+            return stream
     keys = [pl.col(str(at)) for at in range(len(stream.schema.fields))]
     sums = [pl.col(WEIGHT).sum(), *[pl.col(FAILS).any()] * stream.checked]
     stays = pl.col(WEIGHT) != 0
