@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from benches.measure import Table
 from penstock.state.checkpoint import Checkpoint
-from penstock.state.entries import EntryFiles
+from penstock.state.entries import entry_files
 from penstock.state.manifest import as_it_is
 
 CHANGES = 1_000
@@ -88,7 +88,7 @@ def opening(folder: Path) -> tuple[float, float]:
         for chain in checkpoint.last.chains.values():
             for batch in chain.batches:
                 for part in batch.parts:
-                    EntryFiles(checkpoint.folder).open(part)
+                    entry_files(checkpoint.folder).open(part)
         return opened, time.process_time() - began
 
 

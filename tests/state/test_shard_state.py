@@ -70,7 +70,7 @@ def test_state_equals_a_dict_through_lost_attempts(ticks: Any, bits: int, data: 
     few |= {"WORK": 0, "_SMALL": 0, "_MOST_PARTS": 1 << 60}
     with (
         tempfile.TemporaryDirectory() as name,
-        patch.multiple("penstock.state.entry_store", **few),
+        patch.multiple("penstock.state.merging", **few),
         few_codes(bits) if bits else nullcontext(),
     ):
         folder = Path(name)
@@ -115,7 +115,7 @@ def check_chain(folder: Path, chain: Chain) -> None:
         keys: list[Any] = []
         codes = [-1]
         for part in batch.parts:
-            held = entries.EntryFiles(folder).open(part).entries
+            held = entries.entry_files(folder).open(part).entries
             own = held.column(0).to_pylist()
             assert codes[-1] < own[0]
             assert own == sorted(own)
@@ -468,7 +468,7 @@ def test_a_merge_of_large_batches_takes_several_ticks_and_is_not_seen(tmp_path: 
     choice = random.Random(3)
     there: dict[int, int] = {}
     chain, merging, most_written = Chain(), 0, 0
-    with patch.multiple("penstock.state.entry_store", AT_ONCE=40_000, WORK=0):
+    with patch.multiple("penstock.state.merging", AT_ONCE=40_000, WORK=0):
         for tick in range(1, 200):
             with ShardState(tmp_path, 0, chain, SLOTS) as state:
                 for key in choice.sample(range(20_000), 100):

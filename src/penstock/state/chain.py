@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain as concatenated
 from typing import Any, TypeAlias
 
 from penstock.state.checkpoint_files import FileRef
@@ -18,18 +17,23 @@ from penstock.state.checkpoint_files import FileRef
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file of entries sorted by code. upto: no code of them is larger."""
+    """A file of rows sorted by code.
+
+    upto:   no code of them is larger.
+    bounds: of rows of an arrangement, per sum what the absolute values add up to, about.
+    """
 
     file: FileRef
     rows: int
     upto: int
+    bounds: tuple[float, ...] = ()
 
     def to_json(self) -> list[Any]:
-        return [*self.file.to_json(), self.rows, self.upto]
+        return [*self.file.to_json(), self.rows, self.upto, *self.bounds]
 
     @classmethod
     def from_json(cls, data: list[Any]) -> Part:
-        return cls(FileRef.from_json(data), int(data[3]), int(data[4]))
+        return cls(FileRef.from_json(data), int(data[3]), int(data[4]), tuple(map(float, data[5:])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,9 @@ class Batch:
         """Bytes of the files."""
         return sum(part.file.size for part in self.parts)
 
+    def files(self) -> Iterator[FileRef]:
+        return (part.file for part in self.parts)
+
 
 @dataclass(frozen=True, slots=True)
 class Merge:
@@ -54,8 +61,12 @@ class Merge:
 
     first: Batch
     second: Batch
-    upto: int = -1
+    upto: int
     done: Batch = Batch(())
+
+    def files(self) -> Iterator[FileRef]:
+        for batch in (self.first, self.second, self.done):
+            yield from batch.files()
 
 
 Run: TypeAlias = Batch | Merge
@@ -79,9 +90,8 @@ class Chain:
             yield from (run,) if isinstance(run, Batch) else (run.first, run.second)
 
     def files(self) -> Iterator[FileRef]:
-        done = (run.done for run in self.runs if isinstance(run, Merge))
-        for batch in concatenated(self.batches, done):
-            yield from (part.file for part in batch.parts)
+        for run in self.runs:
+            yield from run.files()
 
     def to_json(self) -> dict[str, Any]:
         return {"runs": [_run_to_json(run) for run in self.runs], "slots": [*self.slots]}

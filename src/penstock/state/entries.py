@@ -10,21 +10,18 @@ This isn't `penstock.arrangement`, since Polars would make views of all keys and
 
 from __future__ import annotations
 
-import os
-import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import ipc
-from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
+from xxhash import xxh3_64_intdigest
 
 from penstock.state.chain import Part
-from penstock.state.checkpoint_files import FileRef, check_size, damaged
+from penstock.state.mapped_files import MappedFiles, files_of_shard
 
 Columns: TypeAlias = "pa.RecordBatch"
 Codes: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.uint64]]"
@@ -185,16 +182,14 @@ class EntryFile:
     """The entries of a file, searched in place.
 
     content: of the whole file. Raises `ArrowException` or `ValueError` if it isn't one of entries.
-    stamp:   tells whether the file was touched since.
     """
 
-    __slots__ = ("_keys", "_slots", "_valid", "_values", "codes", "entries", "stamp")
+    __slots__ = ("_keys", "_slots", "_valid", "_values", "codes", "entries")
 
-    def __init__(self, content: pa.Buffer, stamp: tuple[int, int]) -> None:
+    def __init__(self, content: pa.Buffer) -> None:
         reader = ipc.open_file(content)
         if reader.schema != SCHEMA or reader.num_record_batches != 1:
             raise ValueError("it has other columns")
-        self.stamp = stamp
         self.entries = entries = reader.get_batch(0)
         codes, slots, keys, values = (column.buffers() for column in entries.columns)
         self.codes: Sequence[int] = _view(codes[1], "Q")[: len(entries)]
@@ -250,99 +245,22 @@ def _view(buffer: Any, kind: Any) -> Any:
     return memoryview(b"" if buffer is None else buffer).cast(kind)
 
 
-class EntryFiles:
-    """The files of a shard that this process has mapped. folder: what file names are relative to."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._mapped: dict[FileRef, EntryFile] = {}
-
-    def keep(self, parts: Iterable[Part]) -> None:
-        """Forget all files but these. Raise `CheckpointDamaged` if one of these is missing or cut off.
-
-        One that was touched since it was mapped is mapped and checked anew when it is read.
-        """
-        known, self._mapped = self._mapped, {}
-        for part in parts:
-            stamp = _stamp(check_size(self._path(part.file.name), part.file))
-            found = known.get(part.file)
-            if found is not None and found.stamp == stamp:
-                self._mapped[part.file] = found
-
-    def open(self, part: Part) -> EntryFile:
-        """Return the entries of a file. Raises `CheckpointDamaged` if it isn't the one that `part` names."""
-        found = self._mapped.get(part.file)
-        if found is None:
-            found = self._mapped[part.file] = _map(self._path(part.file.name), part.file)
-        return found
-
-    def write(self, name: str, entries: Columns) -> Part:
-        """Write sorted entries to a new file. Call `make_durable` before a commit names it."""
-        out = pa.BufferOutputStream()
-        with ipc.new_file(out, SCHEMA) as writer:
-            writer.write_batch(entries)
-        content = out.getvalue()
-        path = self._path(name)
-        try:
-            _write_anew(path, content)
-        except OSError as error:
-            error.filename = path
-            raise
-        ref = FileRef(name, content.size, xxh3_128_hexdigest(content))
-        if content.size <= _SMALL:
-            self._mapped[ref] = EntryFile(content, _stamp(os.stat(path)))
-        return Part(ref, len(entries), int(codes_of(entries)[-1]))
-
-    def _path(self, name: str) -> str:
-        return f"{self._folder}/{name}"
+EntryFiles: TypeAlias = MappedFiles[EntryFile]
 
 
-_SMALL = 1 << 16
-"""Bytes up to which a file need not be mapped by the process that wrote it."""
-_MOST_SHARDS = 1_024
-"""Number of shards whose files stay mapped while nothing reads them."""
-
-_shards: OrderedDict[tuple[str, str], EntryFiles] = OrderedDict()
-_lock = threading.Lock()
+def entry_files(folder: Path, shard: str = "") -> EntryFiles:
+    """Return the mapped files of a shard, or of nobody else. Their names are relative to `folder`."""
+    read = _read_entries
+    return files_of_shard(folder, shard, read) if shard else MappedFiles(folder, read)
 
 
-def files_of_shard(folder: Path, shard: str) -> EntryFiles:
-    """Return the files of a shard that this process has mapped, for whoever opens the shard next."""
-    key = str(folder), shard
-    with _lock:
-        found = _shards.setdefault(key, EntryFiles(folder))
-        _shards.move_to_end(key)
-        while len(_shards) > _MOST_SHARDS:
-            _shards.popitem(last=False)
-    return found
+def _read_entries(content: pa.Buffer, part: Part) -> EntryFile:
+    return EntryFile(content)
 
 
-def _write_anew(path: str, content: pa.Buffer) -> None:
-    try:
-        # What an attempt left that was not committed may be mapped: its content stays.
-        os.unlink(path)
-    except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "xb") as file:
-        file.write(memoryview(cast("Any", content)))
-
-
-def _map(path: str, ref: FileRef) -> EntryFile:
-    stamp = _stamp(check_size(path, ref))
-    try:
-        # It is closed at once: as many files may be mapped as a process can have open.
-        with pa.memory_map(path) as file:
-            content = file.read_buffer()
-    except (OSError, pa.ArrowException) as error:
-        raise damaged(path, f"it cannot be read: {error}") from error
-    if content.size != ref.size or xxh3_128_hexdigest(content) != ref.digest:
-        raise damaged(path, "its content does not match the checksum in the commit")
-    try:
-        return EntryFile(content, stamp)
-    except (pa.ArrowException, ValueError) as error:
-        raise damaged(path, f"it is not a state file: {error}") from error
-
-
-def _stamp(found: os.stat_result) -> tuple[int, int]:
-    """Return what tells whether a file was touched."""
-    return found.st_ino, found.st_mtime_ns
+def write_entries(files: EntryFiles, name: str, entries: Columns) -> Part:
+    """Write sorted entries to a new file. Call `make_durable` before a commit names it."""
+    out = pa.BufferOutputStream()
+    with ipc.new_file(out, SCHEMA) as writer:
+        writer.write_batch(entries)
+    return files.write(name, out.getvalue(), len(entries), int(codes_of(entries)[-1]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,26 +16,24 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from penstock.state import entries as columns
-from penstock.state.chain import Batch, Chain, Merge, Part, Run
-from penstock.state.entries import ABSENT, LAST_CODE, Columns, EntryFile, EntryFiles, Places
+from penstock.state.chain import Batch, Chain, Merge, Part
+from penstock.state.entries import (
+    ABSENT,
+    LAST_CODE,
+    Columns,
+    EntryFile,
+    EntryFiles,
+    Places,
+    entry_files,
+    write_entries,
+)
+from penstock.state.merging import AT_ONCE, Merging, Step
 
 Entry: TypeAlias = tuple[str, bytes, bytes]
 """Slot, encoded key, encoded value."""
 Changes: TypeAlias = Iterable[tuple[str, Sequence[bytes], Sequence[bytes | None]]]
 """Changed keys per slot, and their values; None for a removed key."""
 
-RATIO = 4
-"""Of the rows of neighbours, below which they are merged."""
-WORK = 12
-"""Bytes that merges move for each byte that is added."""
-AT_ONCE = 8 << 20
-"""Bytes that merges move at least per tick, and up to which a tick merges batches in memory."""
-_MOST_AT_ONCE = 64 << 20
-"""Bytes of a part, and of what is merged in memory."""
-_MOST_PARTS = 256
-"""Parts that the smallest steps divide the state into, about."""
-_SMALL = 4 << 10
-"""Bytes of a file that costs as much as a smaller one."""
 _KEYS_AT_ONCE = 10_000
 
 
@@ -50,7 +48,7 @@ class EntryStore:
 
     def __init__(self, folder: Path, chain: Chain, files: EntryFiles | None = None) -> None:
         self.folder = folder
-        self._files = files or EntryFiles(folder)
+        self._files = files or entry_files(folder)
         self.advance(chain)
 
     def advance(self, chain: Chain) -> None:
@@ -112,14 +110,10 @@ class EntryStore:
             columns.columns_of(named.setdefault(slot, len(named)), columns.seed_of(slot), keys, values)
             for slot, keys, values in changes
         ]
-        step = _Step(self._files, name, list(self.chain.runs))
+        step = Step(EntryMerging(self._files), name, list(self.chain.runs))
         step.add(columns.merged(made, whole=False))
-        chain = Chain(tuple(step.runs), tuple(named))
-        kept = {file.name for file in chain.files()}
-        for written in step.written:
-            if written not in kept:
-                (self.folder / written).unlink()
-        return chain, [self.folder / written for written in step.written if written in kept]
+        chain = replace(self.chain, runs=tuple(step.runs), slots=tuple(named))
+        return chain, step.kept(self.folder)
 
     # --- all entries -----------------------------------------------------------------------------
 
@@ -179,94 +173,36 @@ class _OpenBatch:
                 yield self._files[at] or self.open(at), own
 
 
-class _Step:
-    """What a tick does to the runs of a chain."""
+@dataclass(frozen=True, slots=True)
+class EntryMerging(Merging[Columns]):
+    """How entries are merged. files: of their shard."""
 
-    def __init__(self, files: EntryFiles, name: str, runs: list[Run]) -> None:
-        self._files = files
-        self._name = name
-        self.runs = runs
-        self.written: list[str] = []
+    files: EntryFiles
+    first: int = -1
+    last: int = LAST_CODE
 
-    def add(self, entries: Columns) -> None:
-        """Add a batch, and do its share of merging."""
-        runs, rows, size = self.runs, len(entries), entries.nbytes
-        added, before = size, list[Columns]()
-        while runs and (last := runs[-1]) and isinstance(last, Batch):
-            size += last.size
-            if size > AT_ONCE or (last.rows >= RATIO * rows and last.size > _SMALL):
-                break
-            rows += last.rows
-            before[:0] = (self._files.open(part).entries for part in last.parts)
-            runs.pop()
-        entries = columns.merged([*before, entries], whole=not runs)
-        if len(entries):
-            runs.append(Batch(tuple(map(self._write, columns.batches_of(entries, _MOST_AT_ONCE)))))
-        self._work(WORK * added)
+    def open(self, part: Part) -> Columns:
+        return self.files.open(part).entries
 
-    def _work(self, budget: int) -> None:
-        """Merge about so many bytes, those of small batches first."""
-        size = sum(_size(run) for run in self.runs)
-        budget = max(budget, AT_ONCE, size // _MOST_PARTS)
-        while budget > 0:
-            self._begin_merges()
-            merges = [at for at, run in enumerate(self.runs) if isinstance(run, Merge)]
-            if not merges:
-                return
-            at = min(merges, key=lambda at: _left(self.runs[at]))
-            budget -= self._advance(at, min(budget, _MOST_AT_ONCE))
+    def write(self, name: str, rows: Columns) -> Part:
+        return write_entries(self.files, name, rows)
 
-    def _begin_merges(self) -> None:
-        at = len(self.runs) - 1
-        while at > 0:
-            match self.runs[at - 1 : at + 1]:
-                case [Batch() as first, Batch() as second] if first.rows < RATIO * second.rows:
-                    self.runs[at - 1 : at + 1] = [Merge(first, second)]
-                    at -= 2
-                case _:
-                    at -= 1
+    def size(self, rows: Columns) -> int:
+        return rows.nbytes
 
-    def _advance(self, at: int, budget: int) -> int:
-        """Merge about so many more bytes, and return how many."""
-        merge = self.runs[at]
-        assert isinstance(merge, Merge)
+    def merged(self, pieces: Sequence[Columns], *, whole: bool) -> Columns:
+        return columns.merged(pieces, whole=whole)
+
+    def between(self, rows: Columns, after: int, upto: int) -> Columns:
+        return columns.between(rows, after, upto)
+
+    def divided(self, rows: Columns, most: int) -> Iterable[Columns]:
+        return columns.batches_of(rows, most)
+
+    def end(self, merge: Merge, budget: int) -> int:
         # Codes are hashes: a share of them is a share of the bytes.
-        span = (LAST_CODE + 1) * budget // max(1, _size(merge))
-        upto = min(LAST_CODE, merge.upto + max(1, span))
-        pieces = [
-            piece for batch in (merge.first, merge.second) for piece in self._pieces(batch, merge.upto, upto)
-        ]
-        entries = columns.merged(pieces, whole=at == 0)
-        done = merge.done
-        if len(entries):
-            done = Batch((*done.parts, self._write(entries)))
-        if upto == LAST_CODE:
-            self.runs[at : at + 1] = [done] if done.parts else []
-        else:
-            self.runs[at] = replace(merge, upto=upto, done=done)
-        return max(1, sum(piece.nbytes for piece in pieces))
-
-    def _pieces(self, batch: Batch, after: int, upto: int) -> Iterator[Columns]:
-        start = -1
-        for part in batch.parts:
-            if part.upto > after and start < upto:
-                yield columns.between(self._files.open(part).entries, after, upto)
-            start = part.upto
-
-    def _write(self, entries: Columns) -> Part:
-        name = f"{self._name}.{len(self.written)}" if self.written else self._name
-        self.written.append(name)
-        return self._files.write(name, entries)
-
-
-def _size(run: Run) -> int:
-    return run.size if isinstance(run, Batch) else run.first.size + run.second.size
-
-
-def _left(run: Run) -> int:
-    """Return about how many bytes of a merge are left."""
-    assert isinstance(run, Merge)
-    return _size(run) * (LAST_CODE - run.upto) >> 64
+        span = (LAST_CODE + 1) * budget // max(1, merge.first.size + merge.second.size)
+        return min(LAST_CODE, merge.upto + max(1, span))
 
 
 class EntryWriter:

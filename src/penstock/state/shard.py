@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.state.codec import key_encoder, value_encoder
-from penstock.state.entries import files_of_shard
+from penstock.state.entries import entry_files
 from penstock.state.entry_store import EntryStore
 from penstock.state.lazy_slots import Form, Slot
 
@@ -30,7 +30,7 @@ class ShardState:
 
     def __init__(self, checkpoint: Path, shard: int | str, chain: Chain, slots: Mapping[str, Form]) -> None:
         self._files = f"state/{shard:03d}" if isinstance(shard, int) else f"state/{shard}"
-        self._store = EntryStore(checkpoint, chain, files_of_shard(checkpoint, self._files))
+        self._store = EntryStore(checkpoint, chain, entry_files(checkpoint, self._files))
         self.written: list[Path] = []
         encode_key, encode = key_encoder(), value_encoder()
         self.slots: dict[str, Slot] = {
