@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -19,7 +17,7 @@ from hypothesis import strategies as st
 
 from penstock.arrangement import codes, spine
 from penstock.arrangement.batch import Layout
-from penstock.arrangement.files import map_batch, write_batch
+from penstock.arrangement.files import batch_in, content_of
 from penstock.arrangement.spine import Spine
 
 TYPES: dict[str, tuple[pl.DataType, st.SearchStrategy[Any]]] = {
@@ -119,15 +117,12 @@ def test_a_spine_is_a_dict(
 
 
 def reopened(held: Spine) -> Spine:
-    """Write all batches to files, and map them."""
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder) / str(at) for at in range(len(held.batches))]
-        for path, batch in zip(paths, held.batches, strict=True):
-            write_batch(path, held.layout, batch)
-        return Spine(
-            held.layout,
-            [map_batch(p, held.layout, b.bounds) for p, b in zip(paths, held.batches, strict=True)],
-        )
+    """Write all batches as files, and read these."""
+    contents = [content_of(held.layout, batch) for batch in held.batches]
+    return Spine(
+        held.layout,
+        [batch_in(held.layout, c, b.bounds) for c, b in zip(contents, held.batches, strict=True)],
+    )
 
 
 def frame_of(types: dict[str, pl.DataType], rows: list[Any]) -> pl.DataFrame:

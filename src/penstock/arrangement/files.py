@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import cast
+from io import BytesIO
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -12,29 +12,35 @@ from pyarrow.ipc import open_file
 
 from penstock.arrangement.batch import Batch, Layout, select
 
-_CODES = "#"
-"""Name of the column of codes."""
+_CODES, _HASHES = "#codes", "#hashes"
+"""Names of the columns beside those of the layout."""
 
 
-def write_batch(path: Path, layout: Layout, batch: Batch) -> int:
-    """Write a batch to a new file and return the file's size."""
+def content_of(layout: Layout, batch: Batch) -> pa.Buffer:
+    """Return the content of a file with a batch."""
     # A column in several pieces would be copied by each reader.
     frame = batch.frame.rechunk()
-    if not _codes_are_keys(layout):
-        frame = frame.hstack([pl.Series(_CODES, batch.codes)])
-    frame.write_ipc(path, compression="uncompressed")
-    return path.stat().st_size
+    beside = [] if _codes_are_keys(layout) else [pl.Series(_CODES, batch.codes)]
+    if batch.hashes is not None:
+        beside.append(pl.Series(_HASHES, batch.hashes))
+    out = BytesIO()
+    frame.hstack(beside).write_ipc(out, compression="uncompressed")
+    return pa.py_buffer(out.getvalue())
 
 
-def map_batch(path: Path, layout: Layout, bounds: tuple[float, ...]) -> Batch:
-    """Open a file that `write_batch` made; its columns are read when they are looked at.
+def batch_in(layout: Layout, content: pa.Buffer, bounds: tuple[float, ...]) -> Batch:
+    """Return the batch in a file's content, whose columns are read when they are looked at.
 
     bounds: of the batch that was written.
+
+    Raises `ValueError` or an error of Arrow for a file with other columns.
     """
-    with pa.memory_map(str(path)) as file:
-        frame = cast("pl.DataFrame", pl.from_arrow(open_file(file).read_all(), rechunk=False))
+    frame = cast("pl.DataFrame", pl.from_arrow(open_file(content).read_all(), rechunk=False))
+    if any(frame.schema.get(name) != type for name, type in layout.types.items()):
+        raise ValueError("it has other columns")
     codes = frame[layout.keys[0] if _codes_are_keys(layout) else _CODES]
-    return Batch(np.asarray(codes.to_numpy(), np.int64), select(frame, layout.types), bounds)
+    hashes: Any = frame[_HASHES].to_numpy() if _HASHES in frame.columns else None
+    return Batch(np.asarray(codes.to_numpy(), np.int64), select(frame, layout.types), bounds, hashes)
 
 
 def _codes_are_keys(layout: Layout) -> bool:

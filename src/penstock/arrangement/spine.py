@@ -83,10 +83,14 @@ class SumOverflow(Exception):
 
 
 class Spine:
-    """An arrangement that grows."""
+    """An arrangement that grows.
 
-    def __init__(self, layout: Layout, batches: Iterable[Batch] = ()) -> None:
+    merges: whether it merges its batches. Else whoever keeps them does.
+    """
+
+    def __init__(self, layout: Layout, batches: Iterable[Batch] = (), *, merges: bool = True) -> None:
         self.layout = layout
+        self._work = WORK if merges else 0
         self.batches = tuple(batch for batch in batches if len(batch))
         self._merges: list[Merge] = []
         """Of neighbours, each batch in one at most; the largest first."""
@@ -110,7 +114,7 @@ class Spine:
         """Add what `prepare` made, and do its share of merging."""
         if len(batch):
             self.batches = (*self.batches, batch)
-            self.work(WORK * len(batch))
+            self.work(self._work * len(batch))
 
     def work(self, rows: int) -> None:
         """Merge about so many rows, those of small batches first."""

@@ -8,8 +8,9 @@ keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain as concatenated
 from typing import Any, TypeAlias
 
 from penstock.state.checkpoint_files import FileRef
@@ -76,12 +77,14 @@ Run: TypeAlias = Batch | Merge
 class Chain:
     """Batches of a shard and their merges, oldest first.
 
-    runs:  none for a shard that never changed.
-    slots: names of the slots that its entries know by number.
+    runs:     none for a shard that never changed.
+    slots:    names of the slots that its entries know by number.
+    arranged: per slot that is an arrangement its own runs.
     """
 
     runs: tuple[Run, ...] = ()
     slots: tuple[str, ...] = ()
+    arranged: Mapping[str, tuple[Run, ...]] = field(default_factory=dict["str", tuple["Run", ...]])
 
     @property
     def batches(self) -> Iterator[Batch]:
@@ -90,15 +93,17 @@ class Chain:
             yield from (run,) if isinstance(run, Batch) else (run.first, run.second)
 
     def files(self) -> Iterator[FileRef]:
-        for run in self.runs:
+        for run in concatenated(self.runs, *self.arranged.values()):
             yield from run.files()
 
     def to_json(self) -> dict[str, Any]:
-        return {"runs": [_run_to_json(run) for run in self.runs], "slots": [*self.slots]}
+        arranged = {name: list(map(_run_to_json, runs)) for name, runs in self.arranged.items()}
+        return {"runs": list(map(_run_to_json, self.runs)), "slots": [*self.slots], "arranged": arranged}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Chain:
-        return cls(tuple(map(_run_from_json, data["runs"])), tuple(map(str, data["slots"])))
+        arranged = {str(name): tuple(map(_run_from_json, runs)) for name, runs in data["arranged"].items()}
+        return cls(tuple(map(_run_from_json, data["runs"])), tuple(map(str, data["slots"])), arranged)
 
 
 def _run_to_json(run: Run) -> list[Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from penstock.state.arranged_store import ArrangedForm, ArrangedStore
 from penstock.state.codec import key_encoder, value_encoder
 from penstock.state.entries import entry_files
 from penstock.state.entry_store import EntryStore
@@ -22,19 +24,34 @@ class ShardState:
 
     checkpoint: the folder that file names are relative to.
     shard:      its number, or another name.
-    slots:      per slot name how its values are kept.
+    slots:      per slot name how its values are kept. arranged: of those that are arrangements.
 
     Raises `CheckpointDamaged` where a file of the chain is not whole: at once if it is missing or cut off,
     else when it is read.
     """
 
-    def __init__(self, checkpoint: Path, shard: int | str, chain: Chain, slots: Mapping[str, Form]) -> None:
+    def __init__(
+        self,
+        checkpoint: Path,
+        shard: int | str,
+        chain: Chain,
+        slots: Mapping[str, Form],
+        arranged: Mapping[str, ArrangedForm] | None = None,
+    ) -> None:
         self._files = f"state/{shard:03d}" if isinstance(shard, int) else f"state/{shard}"
         self._store = EntryStore(checkpoint, chain, entry_files(checkpoint, self._files))
         self.written: list[Path] = []
         encode_key, encode = key_encoder(), value_encoder()
-        self.slots: dict[str, Slot] = {
+        self._entries = {
             name: Slot(name, self._store, form, encode_key, encode) for name, form in slots.items()
+        }
+        self._arranged = {
+            name: ArrangedStore(checkpoint, f"{self._files}/{name}", form, chain.arranged.get(name, ()))
+            for name, form in sorted((arranged or {}).items())
+        }
+        self.slots: dict[str, Any] = {
+            **self._entries,
+            **{name: store.slot for name, store in self._arranged.items()},
         }
 
     def finish(self, tick: int, attempt: str) -> Chain:
@@ -43,14 +60,19 @@ class ShardState:
         The same chain if nothing changed. What counts is still the old one, until `advance`.
         Files are new in `written`; a commit that is to survive a power cut needs `make_durable` first.
         """
-        changes = [(name, *slot.changes()) for name, slot in sorted(self.slots.items())]
+        changes = [(name, *slot.changes()) for name, slot in sorted(self._entries.items())]
         changes = [(name, keys, values) for name, keys, values in changes if keys]
         self.written = []
-        before = self._store.chain
-        if not changes:
-            return before
-        chain, self.written = self._store.write(f"{self._files}/{tick:012d}-{attempt}", changes)
-        if not before.runs:
+        chain = before = self._store.chain
+        name = f"{self._files}/{tick:012d}-{attempt}"
+        if changes:
+            chain, self.written = self._store.write(name, changes)
+        for number, (slot, store) in enumerate(self._arranged.items()):
+            runs, written = store.write(f"{name}.a{number}")
+            if written or runs != chain.arranged.get(slot, ()):
+                chain = replace(chain, arranged={**chain.arranged, slot: runs})
+                self.written += written
+        if self.written and not any(before.files()):
             self.written.append(self._store.folder / self._files)
         return chain
 
@@ -58,11 +80,13 @@ class ShardState:
         """Continue at `chain`, which has been committed; the slot objects stay the same."""
         if chain != self._store.chain:
             self._store.advance(chain)
+            for name, store in self._arranged.items():
+                store.advance(chain.arranged.get(name, ()))
         self.discard()
 
     def discard(self) -> None:
         """Discard loaded and changed values."""
-        for slot in self.slots.values():
+        for slot in (*self._entries.values(), *self._arranged.values()):
             slot.discard()
 
     def close(self) -> None:

@@ -1,0 +1,152 @@
+"""Arrangements of a shard's slots, over the batches of its chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import polars as pl
+
+from penstock.arrangement.batch import Batch as Rows
+from penstock.arrangement.batch import Layout, batch_of, merged
+from penstock.arrangement.files import batch_in, content_of
+from penstock.arrangement.spine import Spine
+from penstock.state.chain import Batch, Merge, Part, Run
+from penstock.state.mapped_files import MappedFiles, files_of_shard
+from penstock.state.merging import Merging, Step
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LAST = 2**63 - 1
+
+
+class ArrangedMapping(Protocol):
+    """Slot over an arrangement, some of whose entries may not be written into it yet."""
+
+    def settle(self) -> None:
+        """Write all entries into the arrangement."""
+        ...
+
+    def discard(self) -> None:
+        """Forget entries that are not in the arrangement."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ArrangedForm:
+    """How a slot is kept in an arrangement. slot: makes the slot over it."""
+
+    layout: Layout
+    slot: Callable[[Spine], ArrangedMapping]
+
+
+class ArrangedStore:
+    """Arrangement of one slot as of some runs of a chain.
+
+    name: of the store, among those of all folders.
+
+    Raises `CheckpointDamaged` for a file that is missing, cut off or altered.
+    """
+
+    def __init__(self, folder: Path, name: str, form: ArrangedForm, runs: Sequence[Run]) -> None:
+        layout = form.layout
+
+        def read(content: pa.Buffer, part: Part) -> Rows:
+            return batch_in(layout, content, part.bounds)
+
+        self._folder = folder
+        self._files: MappedFiles[Rows] = files_of_shard(folder, name, read)
+        self._layout = layout
+        self.spine = Spine(layout, merges=False)
+        self.slot = form.slot(self.spine)
+        self.advance(runs)
+
+    def advance(self, runs: Sequence[Run]) -> None:
+        """Continue at other runs."""
+        self._runs = tuple(runs)
+        parts = [part for run in runs for batch in _read(run) for part in batch.parts]
+        self._files.keep(parts)
+        self._opened = tuple(map(self._files.open, parts))
+        self.discard()
+
+    def discard(self) -> None:
+        """Forget what came since the runs were made."""
+        self.slot.discard()
+        self.spine.batches = self._opened
+
+    def write(self, name: str) -> tuple[tuple[Run, ...], list[Path]]:
+        """Write what came to files named `name` and something; return the next runs and the files."""
+        self.slot.settle()
+        new = self.spine.batches[len(self._opened) :]
+        if not new:
+            return self._runs, []
+        step = Step(BatchMerging(self._layout, self._files), name, list(self._runs))
+        step.add(reduce(lambda one, other: merged(self._layout, one, other), new))
+        return tuple(step.runs), step.kept(self._folder)
+
+
+def _read(run: Run) -> Iterable[Batch]:
+    return (run,) if isinstance(run, Batch) else (run.first, run.second)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMerging(Merging[Rows]):
+    """How batches of an arrangement are merged."""
+
+    layout: Layout
+    files: MappedFiles[Rows]
+    first: int = -(2**63) - 1
+    last: int = _LAST
+
+    def open(self, part: Part) -> Rows:
+        return self.files.open(part)
+
+    def write(self, name: str, rows: Rows) -> Part:
+        content = content_of(self.layout, rows)
+        return self.files.write(name, content, len(rows), int(rows.codes[-1]), rows.bounds)
+
+    def size(self, rows: Rows) -> int:
+        return int(rows.frame.estimated_size()) + rows.codes.nbytes
+
+    def merged(self, pieces: Sequence[Rows], *, whole: bool) -> Rows:
+        if not pieces:
+            return batch_of(self.layout, pl.DataFrame(schema=self.layout.types))
+        return reduce(lambda one, other: merged(self.layout, one, other), pieces)
+
+    def between(self, rows: Rows, after: int, upto: int) -> Rows:
+        return rows.slice(_end(rows, after), _end(rows, upto))
+
+    def divided(self, rows: Rows, most: int) -> Iterable[Rows]:
+        count = -(-self.size(rows) // most)
+        start = 0
+        for at in range(1, count + 1):
+            code = int(rows.codes[max(0, len(rows) * at // count - 1)])
+            stop = _end(rows, code)
+            if stop > start:
+                yield merged(self.layout, rows.slice(start, stop), rows.slice(0, 0)) if count > 1 else rows
+            start = stop
+
+    def end(self, merge: Merge, budget: int) -> int:
+        larger = max(merge.first, merge.second, key=lambda batch: batch.rows)
+        rows = 1 + budget * larger.rows // max(1, merge.first.size + merge.second.size)
+        for part in larger.parts:
+            if part.upto > merge.upto:
+                held = self.open(part)
+                at = _end(held, merge.upto) + rows - 1
+                # At the end of the last part all is merged, also what the other has beyond it.
+                if at < len(held):
+                    return int(held.codes[at])
+                return self.last if part is larger.parts[-1] else part.upto
+        return self.last
+
+
+def _end(rows: Rows, code: int) -> int:
+    """Return the place behind all rows with codes up to one."""
+    if code >= _LAST:
+        return len(rows)
+    return 0 if code < -(2**63) else int(np.searchsorted(rows.codes, code, "right"))

@@ -1,0 +1,85 @@
+"""A slot that is an arrangement holds what ticks brought, through lost attempts, merges and reopening."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.arrangement.batch import Layout
+from penstock.arrangement.spine import Spine
+from penstock.state.arranged_store import ArrangedForm
+from penstock.state.chain import Chain
+from penstock.state.shard import ShardState
+
+LAYOUTS = {
+    "exact": Layout({"k": pl.Int64(), "v": pl.String(), "w": pl.Int64()}, ("k",), ("w",), nullable=False),
+    "hashed": Layout({"v": pl.String(), "k": pl.Int64(), "w": pl.Int64()}, ("v", "k"), ("w",), nullable=True),
+}
+
+
+class Head:
+    """A slot that has written everything already."""
+
+    def __init__(self, spine: Spine) -> None:
+        self.spine = spine
+
+    def settle(self) -> None:
+        pass
+
+    def discard(self) -> None:
+        pass
+
+
+rows = st.tuples(st.integers(-3, 3), st.text("ab", max_size=2), st.integers(-1, 2))
+ticks = st.tuples(st.lists(rows, max_size=12), st.sampled_from(["commit", "reopen", "lose", "discard"]))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.sampled_from(sorted(LAYOUTS)), st.lists(ticks, max_size=20), st.data())
+def test_an_arrangement_in_files_is_a_bag(kind: str, all_ticks: Any, data: Any) -> None:
+    layout = LAYOUTS[kind]
+    few = {"AT_ONCE": data.draw(st.sampled_from([0, 200, 1 << 20])), "WORK": data.draw(st.integers(0, 2))}
+    few |= {"_SMALL": 0, "_MOST_PARTS": 1 << 60, "MOST_AT_ONCE": data.draw(st.sampled_from([100, 1 << 20]))}
+    forms = {"s": ArrangedForm(layout, Head)}
+    model, chain = Counter[Any](), Chain()
+    with tempfile.TemporaryDirectory() as name, patch.multiple("penstock.state.merging", **few):
+        state = ShardState(Path(name), 0, chain, {}, forms)
+        for at, (given, fate) in enumerate(all_ticks):
+            frame = pl.DataFrame(given, schema={"k": pl.Int64, "v": pl.String, "w": pl.Int64}, orient="row")
+            state.slots["s"].spine.add(frame)
+            if fate == "discard":
+                state.discard()
+                continue
+            after = state.finish(at, "a")
+            if fate == "lose":
+                state.close()
+                state = ShardState(Path(name), 0, chain, {}, forms)
+                continue
+            model.update({(k, v): 0 for k, v, _ in given})
+            for k, v, w in given:
+                model[k, v] += w
+            chain = Chain.from_json(after.to_json())
+            state.advance(after)
+            if fate == "reopen":
+                state.close()
+                state = ShardState(Path(name), 0, chain, {}, forms)
+            named = {path.name for path in chain.files()}
+            for path in Path(name).glob("state/*/*"):
+                if path.relative_to(name).as_posix() not in named:
+                    path.unlink()
+            assert held(state.slots["s"].spine) == {row: n for row, n in model.items() if n}
+        state.close()
+
+
+def held(spine: Spine) -> Counter[Any]:
+    found = Counter[Any]()
+    for k, v, w in spine.snapshot().select("k", "v", "w").rows():
+        found[k, v] += w
+    return found
