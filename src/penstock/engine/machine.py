@@ -92,6 +92,9 @@ class Machine:
         self._columnar = columnar
         self.least = NEVER if columnar is None else columnar.least
         self._large: LargeTicks | None = None
+        if columnar is not None and columnar.begins_arranged(state.values()):
+            large = self.large_ticks()
+            self.least = NEVER if large is None else large.least
 
     def rebind(self, slot: str, mapping: SlotMapping) -> None:
         """Replace a slot's mapping with another that has the same values. Not allowed for a delay's slot."""

@@ -54,6 +54,11 @@ class ShardState:
             **{name: store.slot for name, store in self._arranged.items()},
         }
 
+    @property
+    def seconds_loading(self) -> float:
+        """Return how long values were loaded, of slots that are no arrangements."""
+        return sum(slot.seconds_loading for slot in self._entries.values())
+
     def finish(self, tick: int, attempt: str) -> Chain:
         """Write the changes as of `tick` and return the chain to commit.
 

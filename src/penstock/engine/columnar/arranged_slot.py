@@ -72,10 +72,10 @@ class ArrangedSlot:
     entries: what the slot holds already; it becomes the part of Python values.
     """
 
-    def __init__(self, form: SlotForm, spine: Spine, entries: dict[Any, Any]) -> None:
+    def __init__(self, form: SlotForm, spine: Spine, entries: dict[Any, Any] | None = None) -> None:
         self.spine = spine
         self._form = form
-        self._entries = entries
+        self._entries: dict[Any, Any] = {} if entries is None else entries
         layout = spine.layout
         self._code = coder([layout.types[name] for name in layout.keys], exact=layout.exact)
         self._batches: tuple[Batch, ...] = ()
@@ -135,6 +135,10 @@ class ArrangedSlot:
             self.spine.add(pl.concat([pl.DataFrame(taken_back), select(now, layout.types)]))
         except SumOverflow as error:
             raise ColumnarDeclined from error
+        self._entries.clear()
+
+    def discard(self) -> None:
+        """Forget entries that are not in the arrangement."""
         self._entries.clear()
 
     def _key_columns(self, keys: list[Any]) -> list[pl.Series]:

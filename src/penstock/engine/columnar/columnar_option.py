@@ -6,7 +6,7 @@ Polars is imported only once a tick is large enough or a flow is explained.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -45,6 +45,14 @@ class Columnar:
     least: int
     always: bool = False
     release: Callable[[str], None] | None = None
+
+    def begins_arranged(self, slots: Iterable[SlotMapping]) -> bool:
+        """Return whether some of the slots that a machine is given are arrangements."""
+        if self.release is None or "penstock.engine.columnar.arranged_slot" not in sys.modules:
+            return False
+        from penstock.engine.columnar.arranged_slot import ArrangedSlot
+
+        return any(isinstance(slot, ArrangedSlot) for slot in slots)
 
     def build_large_ticks(
         self, program: Program, names: dict[str, Any], rebind: Callable[[str, SlotMapping], None]

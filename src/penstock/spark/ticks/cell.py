@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from penstock.engine.columnar.arranged_slot import ArrangedSlot
+from penstock.engine.columnar.columnar_option import COLUMNAR_ROWS, Columnar
 from penstock.engine.machine import Machine
 from penstock.spark.placing.routing import Divide
 from penstock.spark.placing.stages import Exchange
 from penstock.spark.ticks.plan import Compiled, CompiledStage
+from penstock.state.arranged_store import ArrangedForm
 from penstock.state.chain import Chain
 from penstock.state.lazy_slots import Form
 from penstock.state.shard import ShardState
@@ -22,6 +26,10 @@ from penstock.state.shard import ShardState
 Rows: TypeAlias = list[tuple[Any, ...]]
 Send: TypeAlias = Callable[[int, Exchange, Divide, Rows], None]
 """Function that sends rows; its arguments are the exchange's number, itself, its divider, and rows."""
+
+
+ARRANGED = Columnar(COLUMNAR_ROWS, release=lambda name: None)
+"""How cells decide which ticks run on columns: their state lies there from the beginning."""
 
 
 def cell_number(stage: int, shard: int, shards: int) -> int:
@@ -86,10 +94,20 @@ class OpenCell:
     def __init__(self, plan: Compiled, stage: int, shard: int, chain: Chain, tick: int) -> None:
         self._of = of = plan.stages[stage]
         number = cell_number(stage, shard, plan.plan.stages.shards)
-        forms = {of.slots[slot.name]: Form(slot.thaw, slot.divides) for slot in of.program.slots}
-        self._state = ShardState(plan.folder, number, chain, forms)
-        slots = {local: self._state.slots[name] for local, name in of.slots.items()}
-        self._machine = Machine(of.program, slots, owns_unkeyed=shard == 0)
+        slots: dict[str, Any] = {}
+        arranged = of.program.large_ticks(arranged=True).forms(slots.__getitem__)
+        forms = {
+            of.slots[slot.name]: Form(slot.thaw, slot.divides)
+            for slot in of.program.slots
+            if slot.name not in arranged
+        }
+        in_columns = {
+            of.slots[local]: ArrangedForm(form.layout, partial(ArrangedSlot, form))
+            for local, form in arranged.items()
+        }
+        self._state = ShardState(plan.folder, number, chain, forms, in_columns)
+        slots.update((local, self._state.slots[name]) for local, name in of.slots.items())
+        self._machine = Machine(of.program, slots, ARRANGED, owns_unkeyed=shard == 0)
         self._machine.context.tick = tick - 1
         self._tick = tick
 
@@ -102,7 +120,7 @@ class OpenCell:
         state, machine = self._state, self._machine
         clocks = tuple((name, *_clock(state.slots[slot].get(()))) for name, slot in self._of.clocks)
         pending, waiting = machine.pending, machine.waiting
-        loading = sum(slot.seconds_loading for slot in state.slots.values())
+        loading = state.seconds_loading
         chain = state.finish(self._tick, attempt)
         return CellOutcome(chain, pending, waiting, tuple(state.written), clocks, loading)
 
@@ -113,7 +131,8 @@ class OpenCell:
 def _tick(machine: Machine, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
     if machine.program.bounds is not None:
         machine.budget.allow_for(sum(map(len, inputs.values())))
-    return machine.tick(inputs)
+    made = machine.tick(inputs)
+    return {name: rows if isinstance(rows, list) else rows.rows() for name, rows in made.items()}
 
 
 def _clock(kept: tuple[Any, Any, int] | None) -> tuple[Any, int]:
