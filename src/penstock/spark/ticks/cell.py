@@ -10,20 +10,29 @@ from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from penstock.engine.columnar.arranged_slot import ArrangedSlot
-from penstock.engine.columnar.columnar_option import COLUMNAR_ROWS, Columnar
+from penstock.engine.columnar.columnar_intake import columns_of_frame
+from penstock.engine.columnar.columnar_option import COLUMNAR_ROWS, NEVER, Columnar
+from penstock.engine.columnar.columns import Columns
+from penstock.engine.columnar.runner import as_rows
 from penstock.engine.machine import Machine
 from penstock.spark.placing.routing import Divide
 from penstock.spark.placing.stages import Exchange
+from penstock.spark.ticks.messages import rows_of
 from penstock.spark.ticks.plan import Compiled, CompiledStage
 from penstock.state.arranged_store import ArrangedForm
 from penstock.state.chain import Chain
 from penstock.state.lazy_slots import Form
 from penstock.state.shard import ShardState
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 Rows: TypeAlias = list[tuple[Any, ...]]
+Given: TypeAlias = Rows | Columns
+"""Rows of a source of a stage."""
 Send: TypeAlias = Callable[[int, Exchange, Divide, Rows], None]
 """Function that sends rows; its arguments are the exchange's number, itself, its divider, and rows."""
 
@@ -78,7 +87,9 @@ class StatelessCell:
     shard: int
     chain: Chain
 
-    def run(self, inputs: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
+    takes_columns: ClassVar[bool] = False
+
+    def run(self, inputs: Mapping[str, Given], send: Send) -> dict[str, Rows]:
         return run_stateless(self.of, inputs, send, self.shard)
 
     def finish(self, attempt: str) -> CellOutcome:
@@ -111,7 +122,12 @@ class OpenCell:
         self._machine.context.tick = tick - 1
         self._tick = tick
 
-    def run(self, inputs: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
+    @property
+    def takes_columns(self) -> bool:
+        """Return whether some operator runs on columns."""
+        return self._machine.least < NEVER
+
+    def run(self, inputs: Mapping[str, Given], send: Send) -> dict[str, Rows]:
         """Run the stage on some rows; return the weighted rows for its sinks."""
         return pass_on(self._of, _tick(self._machine, inputs), send)
 
@@ -128,11 +144,13 @@ class OpenCell:
         self._state.close()
 
 
-def _tick(machine: Machine, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
+def _tick(machine: Machine, inputs: Mapping[str, Given]) -> dict[str, Rows]:
     if machine.program.bounds is not None:
         machine.budget.allow_for(sum(map(len, inputs.values())))
-    made = machine.tick(inputs)
-    return {name: rows if isinstance(rows, list) else rows.rows() for name, rows in made.items()}
+    if all(len(given) < machine.least for given in inputs.values()):
+        inputs = {name: as_rows(given) for name, given in inputs.items()}
+    made: dict[str, Given] = {**machine.tick(cast("Mapping[str, Rows]", inputs))}
+    return {name: as_rows(rows) for name, rows in made.items()}
 
 
 def _clock(kept: tuple[Any, Any, int] | None) -> tuple[Any, int]:
@@ -152,17 +170,45 @@ def _weighted(of: CompiledStage, sink: str, rows: Rows) -> Rows:
     return [(*row, 1) for row in rows] if of.program.sink_append[sink] else rows
 
 
-def by_source(plan: Compiled, arrived: Iterable[tuple[int, int, Rows]]) -> dict[str, Rows]:
-    """Return the rows per source of a stage, in order, from exchange numbers, places and rows."""
-    found: dict[str, Rows] = {}
+def by_source(
+    plan: Compiled, arrived: Iterable[tuple[int, int, Rows | pa.Table]], *, columns: bool
+) -> dict[str, Given]:
+    """Return the rows per source of a stage, in order, from exchange numbers, places and rows.
+
+    columns: whether rows that came in columns stay there, if they are not few.
+    """
+    pieces: dict[int, list[Rows | pa.Table]] = {}
     for number, _, rows in sorted(arrived, key=itemgetter(0, 1)):
-        found.setdefault(plan.plan.stages.exchanges[number].name, []).extend(rows)
+        pieces.setdefault(number, []).append(rows)
+    found: dict[str, Given] = {}
+    for number, own in pieces.items():
+        exchange = plan.plan.stages.exchanges[number]
+        given = _in_columns(exchange, own) if columns and exchange.name not in found else None
+        if given is None:
+            before = as_rows(found.get(exchange.name, []))
+            given = [*before, *(row for piece in own for row in rows_of(piece, exchange))]
+        found[exchange.name] = given
     return found
 
 
-def by_time(plan: Compiled, arrived: Iterable[tuple[int, int, Rows]]) -> dict[int, dict[str, Rows]]:
+def _in_columns(exchange: Exchange, pieces: list[Rows | pa.Table]) -> Columns | None:
+    """Return what came over an exchange as columns; None if it came as rows, or is little."""
+    if any(isinstance(piece, list) for piece in pieces) or sum(map(len, pieces)) < _FEW_ROWS:
+        return None
+    import pyarrow as pa
+
+    return columns_of_frame(exchange.schema, exchange.append, pa.concat_tables(pieces))
+
+
+_FEW_ROWS = 64
+"""Number of rows below which rows are cheaper."""
+
+
+def by_time(
+    plan: Compiled, arrived: Iterable[tuple[int, int, Rows | pa.Table]], *, columns: bool
+) -> dict[int, dict[str, Given]]:
     """Return the rows per source of a stage for each place (here the number of a time), in order."""
-    places: dict[int, list[tuple[int, int, Rows]]] = {}
+    places: dict[int, list[tuple[int, int, Rows | pa.Table]]] = {}
     for piece in arrived:
         places.setdefault(piece[1], []).append(piece)
-    return {place: by_source(plan, places[place]) for place in sorted(places)}
+    return {place: by_source(plan, places[place], columns=columns) for place in sorted(places)}

@@ -105,12 +105,19 @@ def place_of(message: Message) -> int:
     return message[3] // _BLOBS_OF_ONE_PLACE
 
 
-def rows_of(body: bytes, exchange: Exchange) -> Rows:
-    """Decode the rows of an exchange message."""
+def piece_of(body: bytes) -> Rows | pa.Table:
+    """Decode the rows of an exchange message, as they were sent."""
     if not body.startswith(_ARROW_STREAM):
         return list(decode(body))
     with ipc.open_stream(body) as stream:
-        return table_to_rows(stream.read_all(), exchange.schema, weighted=not exchange.append)
+        return stream.read_all()
+
+
+def rows_of(piece: Rows | pa.Table, exchange: Exchange) -> Rows:
+    """Return what came over an exchange as rows."""
+    if isinstance(piece, list):
+        return piece
+    return table_to_rows(piece, exchange.schema, weighted=not exchange.append)
 
 
 def _arrow_stream(table: pa.Table) -> bytes:

@@ -17,13 +17,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import PenstockError
 from penstock.io.arrow import table_to_rows, with_all_columns, with_weight, without_zero_weights
-from penstock.spark.ticks.cell import by_source, by_time, cell_number, open_cell, pass_on, run_stateless
+from penstock.spark.ticks.cell import (
+    Given,
+    by_source,
+    by_time,
+    cell_number,
+    open_cell,
+    pass_on,
+    run_stateless,
+)
 from penstock.spark.ticks.cost import TaskCost
 from penstock.spark.ticks.intake import Tagged, Taken, read_inputs, tagged_batch
 from penstock.spark.ticks.messages import (
     Message,
     Result,
     from_batches,
+    piece_of,
     place_of,
     rows_of,
     to_batches,
@@ -45,7 +54,7 @@ if TYPE_CHECKING:
     from penstock.spark.placing.stages import Exchange
 
 Rows: TypeAlias = list[tuple[Any, ...]]
-Piece: TypeAlias = tuple[int, int, Rows]
+Piece: TypeAlias = "tuple[int, int, Rows | pa.Table]"
 """Exchange number, place, and rows."""
 _Address: TypeAlias = tuple[int, int, int, int]
 """Destination of rows: stage, shard, exchange, place."""
@@ -132,28 +141,22 @@ class CellOutput:
             if all(isinstance(piece, pa.Table) for piece in pieces):
                 yield address, pa.concat_tables(pieces)
             else:
-                rows = [row for piece in pieces for row in self._rows_of(piece, address[2])]
+                exchange = self.plan.plan.stages.exchanges[address[2]]
+                rows = [row for piece in pieces for row in rows_of(piece, exchange)]
                 table = self._to_table(rows, address[2])
                 yield address, rows if table is None else table
-
-    def _rows_of(self, piece: Rows | pa.Table, number: int) -> Rows:
-        if isinstance(piece, list):
-            return piece
-        exchange = self.plan.plan.stages.exchanges[number]
-        return table_to_rows(piece, exchange.schema, weighted=not exchange.append)
 
     def put(self, message: Message) -> None:
         """Add the rows of a received message."""
         stage, shard, exchange, place, body = message
-        rows = rows_of(body, self.plan.plan.stages.exchanges[exchange])
-        self._sent.setdefault((stage, shard, exchange, place), []).append(rows)
+        self._sent.setdefault((stage, shard, exchange, place), []).append(piece_of(body))
 
     def take(self, stage: int, shard: int) -> list[Piece]:
         """Take the rows sent to a cell."""
         self.cost.enter("exchange")
         keys = [key for key in self._sent if key[:2] == (stage, shard)]
         return [
-            (number, place, self._rows_of(piece, number))
+            (number, place, piece)
             for _, _, number, place, pieces in ((*key, self._sent.pop(key)) for key in keys)
             for piece in pieces
         ]
@@ -263,7 +266,7 @@ class Attempt:
         self.cost.enter("load state")
         with closing(open_cell(self.plan, stage, shard, chain, self.order.tick)) as cell:
             self.cost.enter("compute")
-            for place, inputs in self._turns(shard, arrived, is_due):
+            for place, inputs in self._turns(shard, arrived, is_due, columns=cell.takes_columns):
                 out.place = place
                 self.keep(cell.run(inputs, out.send), place)
             self.cost.enter("write state")
@@ -273,11 +276,16 @@ class Attempt:
         yield chain_result(number, done.chain, done.pending, done.waiting)
         yield from (Result("clock", clock) for clock in done.clocks)
 
-    def _turns(self, shard: int, arrived: list[Piece], is_due: bool) -> Iterable[tuple[int, dict[str, Rows]]]:
-        """Yield a cell's inputs one after another, each with the place that its output rows get."""
+    def _turns(
+        self, shard: int, arrived: list[Piece], is_due: bool, *, columns: bool
+    ) -> Iterable[tuple[int, dict[str, Given]]]:
+        """Yield a cell's inputs one after another, each with the place that its output rows get.
+
+        columns: whether rows that came in columns stay there.
+        """
         if self.order.times is None:
-            return [(shard, by_source(self.plan, arrived))]
-        turns = by_time(self.plan, arrived)
+            return [(shard, by_source(self.plan, arrived, columns=columns))]
+        turns = by_time(self.plan, arrived, columns=columns)
         # What acts by itself does so at the first time.
         return ({0: {}} | turns if is_due else turns).items()
 
@@ -394,8 +402,7 @@ def _stage(attempt: Attempt, number: int, batches: Iterable[pa.RecordBatch]) -> 
         if message[0] == number:
             assert message[1] == shard, "rows came to the wrong shard"
             place = place_of(message) if timed else message[3]
-            exchange = attempt.plan.plan.stages.exchanges[message[2]]
-            arrived.append((message[2], place, rows_of(message[4], exchange)))
+            arrived.append((message[2], place, piece_of(message[4])))
         else:
             yield message
     out = attempt.outbox()
