@@ -90,7 +90,9 @@ class StatelessCell:
     takes_columns: ClassVar[bool] = False
 
     def run(self, inputs: Mapping[str, Given], send: Send) -> dict[str, Rows]:
-        return run_stateless(self.of, inputs, send, self.shard)
+        return run_stateless(
+            self.of, {name: as_rows(rows) for name, rows in inputs.items()}, send, self.shard
+        )
 
     def finish(self, attempt: str) -> CellOutcome:
         return CellOutcome(self.chain, False, False)

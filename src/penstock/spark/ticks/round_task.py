@@ -77,7 +77,7 @@ def run_rounds(
         while True:
             for stage in range(loop.first, loop.last + 1):
                 for shard in range(attempt.plan.plan.stages.shards):
-                    inputs = by_source(attempt.plan, out.take(stage, shard))
+                    inputs = by_source(attempt.plan, out.take(stage, shard), columns=False)
                     if inputs:
                         cells.run(stage, shard, inputs, out)
             back = Counter[int]()
