@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from penstock.arrangement.batch import Layout
@@ -161,6 +162,9 @@ class JoinPlan:
             if pairs.checked:
                 passes = passes.fill_null(False) | pl.col(FAILS)
             pairs = replace(pairs, frame=pairs.frame.filter(passes))
+        known = tuple(
+            LoweredExpression(pl.col(str(to)), pairs.columns[at].bounds) for to, at in enumerate(self.taken)
+        )
         whole = pairs.at_hand
         if whole is not None:
             named = [whole[str(at)].alias(str(to)) for to, at in enumerate(self.taken)]
@@ -172,9 +176,6 @@ class JoinPlan:
             return Stream.of_frame(self.schema, self.append, frame, known)
         columns = [pl.col(str(at)).alias(str(to)) for to, at in enumerate(self.taken)]
         beside = [*([] if self.append else [WEIGHT]), *([FAILS] if pairs.checked else [])]
-        known = tuple(
-            LoweredExpression(pl.col(str(to)), pairs.columns[at].bounds) for to, at in enumerate(self.taken)
-        )
         frame = pairs.frame.select(*columns, *beside)
         return Stream(self.schema, self.append, frame, known, pairs.most, pairs.checked)
 
