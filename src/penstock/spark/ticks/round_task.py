@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.engine.columnar.runner import as_rows
 from penstock.spark.ticks.cell import OpenCell, by_source, cell_number, run_stateless
 from penstock.spark.ticks.messages import Message, Result, messages_of
 from penstock.spark.ticks.round_files import write_down
@@ -77,7 +78,8 @@ def run_rounds(
         while True:
             for stage in range(loop.first, loop.last + 1):
                 for shard in range(attempt.plan.plan.stages.shards):
-                    inputs = by_source(attempt.plan, out.take(stage, shard), columns=False)
+                    given = by_source(attempt.plan, out.take(stage, shard), columns=False)
+                    inputs = {name: as_rows(rows) for name, rows in given.items()}
                     if inputs:
                         cells.run(stage, shard, inputs, out)
             back = Counter[int]()
