@@ -26,7 +26,7 @@ from penstock.state.checkpoint import Checkpoint
 from penstock.state.commit import CommitLog
 from penstock.state.entry_store import EntryStore
 from penstock.state.inspection import inspect
-from penstock.state.manifest import as_it_is
+from penstock.state.manifest import Manifest, as_it_is
 from penstock.state.rewind import rewind
 from tests.spark.streamed_flows import EXAMPLES
 from tests.spark.tasks_with_checkpoint import CheckpointedTasks
@@ -210,11 +210,20 @@ def test_the_flows_of_other_tests_go_on_on_other_shards(tmp_path: Path, name: st
     assert resharded(example.flow, ticks, tmp_path / "c", plan) == in_process(example.flow(), ticks)
 
 
-def state_of(folder: Path) -> list[tuple[str, bytes, bytes]]:
-    """All entries of the last commit, whatever shard they are on."""
+def state_of(folder: Path) -> list[tuple[str, str, str]]:
+    """All that the last commit holds by slot and key, whatever shard it is on."""
     last = CommitLog(folder).last()
     assert last is not None
-    return sorted(entry for chain in last.chains.values() for entry in EntryStore(folder, chain).entries())
+    manifest = Manifest.read(folder, last.manifest)
+    found: list[tuple[str, Any, Any]] = []
+    for chain in last.chains.values():
+        found += EntryStore(folder, chain).entries()
+        for slot, form in manifest.arranged(chain):
+            for piece in form.pieces(folder, chain.arranged[slot]):
+                for at, key in enumerate(piece.keys):
+                    value = piece.value(at)
+                    found.append((slot, key, sorted(value.items()) if isinstance(value, dict) else value))
+    return sorted((slot, repr(key), repr(value)) for slot, key, value in found)
 
 
 def begun(folder: Path, shards: int = 2, ticks: int = 3) -> list[Tick]:

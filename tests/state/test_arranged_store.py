@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -13,9 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.arrangement.batch import Layout
+from penstock.arrangement.codes import codes_of
 from penstock.arrangement.spine import Spine
-from penstock.state.arranged_store import ArrangedForm
+from penstock.state.arranged_store import ArrangedForm, ArrangedWriter
 from penstock.state.chain import Chain
+from penstock.state.described_rows import DescribedRows
 from penstock.state.shard import ShardState
 
 LAYOUTS = {
@@ -76,6 +79,52 @@ def test_an_arrangement_in_files_is_a_bag(kind: str, all_ticks: Any, data: Any) 
                     path.unlink()
             assert held(state.slots["s"].spine) == {row: n for row, n in model.items() if n}
         state.close()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(LAYOUTS)), st.lists(st.lists(rows, max_size=12), max_size=6), st.booleans())
+def test_rows_are_described_and_divided_by_key(kind: str, ticks: Any, collide: bool) -> None:
+    layout = LAYOUTS[kind]
+    keys, bare = layout.keys, len(layout.keys) == 1
+    described = DescribedRows.from_text(DescribedRows(layout, keys, bare, ("k", "v"), frozenset()).to_text())
+    model: dict[Any, Counter[Any]] = {}
+    with tempfile.TemporaryDirectory() as name, _codes(collide):
+        folder, chain = Path(name), Chain()
+        state = ShardState(folder, 0, chain, {}, {"s": ArrangedForm(layout, Head)})
+        for at, given in enumerate(ticks):
+            frame = pl.DataFrame(given, schema={"k": pl.Int64, "v": pl.String, "w": pl.Int64}, orient="row")
+            state.slots["s"].spine.add(frame)
+            chain = state.finish(at, "a")
+            state.advance(chain)
+            for k, v, w in given:
+                model.setdefault(k if bare else (v, k), Counter())[k, v] += w
+        state.close()
+        model = {key: found for key, rows in model.items() if (found := {r: w for r, w in rows.items() if w})}
+        runs = chain.arranged.get("s", ())
+        assert _described(described, folder, runs) == model
+        writers = [ArrangedWriter(folder, f"state/{part}/new", layout) for part in range(2)]
+        for piece in described.pieces(folder, runs):
+            for part, some in piece.divided([hash(key) % 2 for key in piece.keys]):
+                writers[part].add(some)
+        found = [_described(described, folder, writer.finish()) for writer in writers]
+        assert found == [{k: v for k, v in model.items() if hash(k) % 2 == part} for part in range(2)]
+
+
+def _codes(collide: bool) -> Any:
+    if not collide:
+        return nullcontext()
+    few = lambda keys, *, exact: codes_of(keys, exact=exact) if exact else codes_of(keys, exact=False) % 2  # noqa: E731
+    return patch("penstock.arrangement.batch.codes_of", few)
+
+
+def _described(described: DescribedRows, folder: Path, runs: Any) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for piece in described.pieces(folder, runs):
+        assert len(piece) == len(piece.keys)
+        for at, key in enumerate(piece.keys):
+            assert key not in found
+            found[key] = dict(piece.value(at))
+    return found
 
 
 def held(spine: Spine) -> Counter[Any]:

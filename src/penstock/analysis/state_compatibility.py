@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 Kept = list[list[str]]
-"""State of an operator: name and format of each slot."""
+"""State of an operator: name and format of each slot; of an arrangement also its columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def _sources(description: Sequence[Description], at: int) -> Iterator[str]:
 
 def _missed(node: Description, before: Description | None, sources: Sequence[str], tick: int) -> str:
     read = " and ".join(sorted(map(repr, sources)))
-    what = f"state    {label_from_description(node)}: its {' and '.join(slot for slot, _ in node['keeps'])}"
+    what = f"state    {label_from_description(node)}: its {' and '.join(slot for slot, *_ in node['keeps'])}"
     if before is not None and before["keeps"]:
         return f"{what} would be kept in another form than before"
     return f"{what} would lack what tick{f's 1 to {tick}' if tick > 1 else ' 1'} read of {read}"

@@ -12,7 +12,8 @@ import polars as pl
 
 from penstock.arrangement.codes import Codes, codes_of, is_exact
 
-Places: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
+Numbers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
+Places: TypeAlias = Numbers
 """Numbers of rows."""
 
 
@@ -92,6 +93,15 @@ class Batch:
         return Batch(self.codes[start:stop], self.frame.slice(start, stop - start), self.bounds, hashes)
 
 
+def bounded(layout: Layout, codes: Codes, frame: pl.DataFrame, hashes: Codes | None) -> Batch:
+    """Return sorted rows as a batch with the bounds that they have."""
+    return Batch(codes, frame, _bounds([frame[name].to_numpy() for name in layout.sums]), hashes)
+
+
+def _bounds(sums: Iterable[Numbers]) -> tuple[float, ...]:
+    return tuple(float(np.abs(column.astype(np.float64)).sum()) for column in sums)
+
+
 def batch_of(layout: Layout, frame: pl.DataFrame) -> Batch:
     """Sort rows into a batch. Equal rows are added up where one of them takes back another."""
     codes = layout.codes_of(layout.keys_of(frame))
@@ -140,7 +150,7 @@ def _settled(layout: Layout, codes: Codes, hashes: Codes | None, frame: pl.DataF
     for name, column, before in zip(layout.sums, added, sums, strict=True):
         if column is not before:
             made.replace_column(made.get_column_index(name), pl.Series(name, column))
-    bounds = tuple(float(np.abs(column.astype(np.float64)).sum()) for column in added)
+    bounds = _bounds(added)
     if unmoved:
         return Batch(codes, made, bounds, hashes)
     return Batch(codes[kept], made, bounds, None if hashes is None else hashes[kept])
@@ -173,9 +183,6 @@ def ordered(frame: pl.DataFrame, by: Sequence[Order]) -> Places:
     columns = [pl.col(each.column) for each in by]
     places = pl.arg_sort_by(columns, descending=descending, nulls_last=descending, maintain_order=True)
     return frame.select(places).to_series().to_numpy().astype(np.int64)
-
-
-Numbers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 
 
 def _summed_keys(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from penstock.arrangement.batch import Batch as Rows
-from penstock.arrangement.batch import Layout, batch_of, merged
+from penstock.arrangement.batch import Layout, batch_of, bounded, merged
 from penstock.arrangement.files import batch_in, content_of
 from penstock.arrangement.spine import Spine
 from penstock.state.chain import Batch, Merge, Part, Run
@@ -39,10 +39,15 @@ class ArrangedMapping(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ArrangedForm:
-    """How a slot is kept in an arrangement. slot: makes the slot over it."""
+    """How a slot is kept in an arrangement.
+
+    slot:        makes the slot over it.
+    description: of its columns, for `described_rows`.
+    """
 
     layout: Layout
     slot: Callable[[Spine], ArrangedMapping]
+    description: str = ""
 
 
 class ArrangedStore:
@@ -55,12 +60,8 @@ class ArrangedStore:
 
     def __init__(self, folder: Path, name: str, form: ArrangedForm, runs: Sequence[Run]) -> None:
         layout = form.layout
-
-        def read(content: pa.Buffer, part: Part) -> Rows:
-            return batch_in(layout, content, part.bounds)
-
         self._folder = folder
-        self._files: MappedFiles[Rows] = files_of_shard(folder, name, read)
+        self._files: MappedFiles[Rows] = files_of_shard(folder, name, _reader(layout))
         self._layout = layout
         self.spine = Spine(layout, merges=False)
         self.slot = form.slot(self.spine)
@@ -90,8 +91,60 @@ class ArrangedStore:
         return tuple(step.runs), step.kept(self._folder)
 
 
+def _reader(layout: Layout) -> Callable[[pa.Buffer, Part], Rows]:
+    return lambda content, part: batch_in(layout, content, part.bounds)
+
+
 def _read(run: Run) -> Iterable[Batch]:
     return (run,) if isinstance(run, Batch) else (run.first, run.second)
+
+
+class ArrangedFiles:
+    """All rows of a slot that is an arrangement, in files that some runs name.
+
+    Raises `CheckpointDamaged` for a file that is missing, cut off or altered.
+    """
+
+    def __init__(self, folder: Path, layout: Layout, runs: Iterable[Run]) -> None:
+        self._merging = BatchMerging(layout, MappedFiles(folder, _reader(layout)))
+        self._batches = [batch for run in runs for batch in _read(run)]
+
+    def pieces(self) -> Iterator[Rows]:
+        """Yield the rows in the order of codes, those of one code together, and at most a file per batch."""
+        after = self._merging.first
+        while True:
+            parts = [next((part for part in of.parts if part.upto > after), None) for of in self._batches]
+            upto = min((part.upto for part in parts if part is not None), default=None)
+            if upto is None:
+                return
+            pieces = [
+                self._merging.between(self._merging.open(part), after, upto)
+                for part in parts
+                if part is not None
+            ]
+            found = self._merging.merged(pieces, whole=True)
+            if len(found):
+                yield bounded(self._merging.layout, found.codes, found.frame, found.hashes)
+            after = upto
+
+
+class ArrangedWriter:
+    """Writer of the files of an arrangement, given rows in any order. name: of its files, and something."""
+
+    def __init__(self, folder: Path, name: str, layout: Layout) -> None:
+        self._folder = folder
+        files = MappedFiles(folder, _reader(layout))
+        self._step = Step(BatchMerging(layout, files), name, [])
+
+    def add(self, rows: Rows) -> None:
+        """Add sorted rows."""
+        if len(rows):
+            self._step.add(rows)
+
+    def finish(self) -> tuple[Run, ...]:
+        """Return the runs. Call `make_durable` before a commit names their files."""
+        self._step.kept(self._folder)
+        return tuple(self._step.runs)
 
 
 @dataclass(frozen=True, slots=True)

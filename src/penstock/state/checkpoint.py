@@ -131,7 +131,7 @@ class Checkpoint:
         """
         self.check_lease()
         before: Mapping[int, Chain] = self.last.chains if self.last else {}
-        after = {shard: chain for shard, chain in {**before, **chains}.items() if chain.runs}
+        after = {shard: chain for shard, chain in {**before, **chains}.items() if any(chain.files())}
         tick = self.tick + 1
         was_oldest = tick if self.last is None else self.last.oldest
         commit = Commit(

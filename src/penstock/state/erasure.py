@@ -8,18 +8,19 @@ operator has put aside in case a late record brings them back (`Erasable`).
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
 from penstock.path_or_url import local_path
-from penstock.state.chain import Chain
+from penstock.state.arranged_store import ArrangedWriter
+from penstock.state.chain import Chain, Run
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.checkpoint_files import make_durable
 from penstock.state.codec import without_erasable
 from penstock.state.entry_store import EntryStore, EntryWriter
 from penstock.state.lazy_slots import MARK
-from penstock.state.manifest import as_it_is
+from penstock.state.manifest import Manifest, as_it_is
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +48,26 @@ def erase(checkpoint: str | PathLike[str]) -> Erased:
         assert last is not None
         name = f"{last.tick:012d}-{uuid.uuid4().hex[:8]}"
         chains = {
-            shard: _anew(folder, f"state/{shard:03d}/{name}", chain) for shard, chain in last.chains.items()
+            shard: _anew(folder, f"state/{shard:03d}/{name}", chain, held.manifest)
+            for shard, chain in last.chains.items()
         }
-        made = held.rewrite(chains, _anew(folder, f"state/sources/{name}", last.sources))
+        made = held.rewrite(chains, _anew(folder, f"state/sources/{name}", last.sources, held.manifest))
     return Erased(made.tick, last.state_bytes, made.state_bytes)
 
 
-def _anew(folder: Path, name: str, chain: Chain) -> Chain:
-    """Write the entries of a shard to files named `name`; return the chain that has no others."""
+def _anew(folder: Path, name: str, chain: Chain, manifest: Manifest) -> Chain:
+    """Write the state of a shard to files named `name`; return the chain that has no others."""
     writer = EntryWriter(folder, name)
     for slot, key, value in EntryStore(folder, chain).entries():
         # A header of chunks is no encoded value. It holds no `Erasable`: upsert and history never divide
         # theirs.
         writer.add(slot, key, value if value.startswith(MARK) else without_erasable(value))
-    made = writer.finish()
+    arranged: dict[str, tuple[Run, ...]] = {}
+    for number, (slot, form) in enumerate(manifest.arranged(chain)):
+        rewritten = ArrangedWriter(folder, f"{name}.a{number}", form.layout)
+        for piece in form.pieces(folder, chain.arranged[slot]):
+            rewritten.add(piece.rows)
+        arranged[slot] = rewritten.finish()
+    made = replace(writer.finish(), arranged=arranged)
     make_durable([folder / file.name for file in made.files()])
     return made

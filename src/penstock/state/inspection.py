@@ -157,6 +157,10 @@ def _held(folder: Path, last: Commit) -> CheckpointHeld:
             shards[name, what][shard] += Held(1, stored.size)
             if name in labels and what in (POSITIONS, CLOCK):
                 _note(labels[name]["name"] or name, what, key, stored.data, positions, watermarks)
+        for slot, form in manifest.arranged(chain):
+            name, _, what = slot.rpartition(".")
+            for piece in form.pieces(folder, chain.arranged[slot]):
+                shards[name, what][shard] += Held(len(piece), piece.bytes)
     for slot, key, value in EntryStore(folder, last.sources).entries() if not damage else ():
         _note(slot.removesuffix(f".{POSITIONS}"), POSITIONS, key, value, positions, watermarks)
     if isinstance(last.positions, dict) and last.positions.get("batch") is not None:
@@ -239,6 +243,13 @@ def _rows(folder: Path, last: Commit, operator: str, key: Any) -> list[Found]:
             if _is_key(encoded, key):
                 shard = number % manifest.shards
                 found.append(Found(labels[name], what, shard, decode(encoded), stored.value()))
+        for slot, form in manifest.arranged(chain):
+            name, _, what = slot.rpartition(".")
+            for piece in form.pieces(folder, chain.arranged[slot]) if name in labels else ():
+                for at, known in enumerate(piece.keys):
+                    if known == key or plain(known) == key:
+                        shard = number % manifest.shards
+                        found.append(Found(labels[name], what, shard, known, piece.value(at)))
     return found
 
 

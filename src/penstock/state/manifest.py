@@ -10,7 +10,7 @@ import difflib
 import json
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -18,8 +18,10 @@ from typing import Any, TypeAlias, cast
 from xxhash import xxh3_128_hexdigest
 
 from penstock.errors import FlowChanged, SourceLocation
+from penstock.state.chain import Chain
 from penstock.state.checkpoint_files import FileRef, check_file, damaged, sync
 from penstock.state.commit import read_checked, write_checked
+from penstock.state.described_rows import DescribedRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,19 @@ class Manifest:
             sync(place)
             sync(folder)
         return FileRef(path.relative_to(folder).as_posix(), len(content), digest)
+
+    def arranged(self, chain: Chain) -> Iterator[tuple[str, DescribedRows]]:
+        """Yield the slots of a chain that are arrangements, with what their columns are."""
+        forms = {
+            f"{node['state']}.{what}": text
+            for node in self.description
+            for what, _, *form in node["keeps"]
+            for text in form
+        }
+        for slot in chain.arranged:
+            # An operator may be gone, and its state with it.
+            if slot in forms:
+                yield slot, DescribedRows.from_text(forms[slot])
 
     @classmethod
     def read(cls, folder: Path, ref: FileRef) -> Manifest:

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -20,6 +21,8 @@ from penstock.engine.columnar.columns import ColumnarDeclined
 from penstock.engine.spilling import ShardedSlot, estimated_bytes
 from penstock.expr.code_runtime import NAN
 from penstock.expr.types import DataType, FloatingType, TimestampType
+from penstock.state.arranged_store import ArrangedForm
+from penstock.state.described_rows import DescribedRows
 
 if TYPE_CHECKING:
     from penstock.arrangement.batch import Batch, Layout
@@ -45,6 +48,16 @@ class SlotForm(ABC):
     keys: tuple[DataType, ...]
     bare: bool
     read: tuple[tuple[str, DataType], ...]
+
+    @property
+    def in_files(self) -> ArrangedForm:
+        """How a checkpoint keeps the slot."""
+        layout = self.layout
+        parts = dict(zip(layout.keys, self.keys, strict=False))
+        moments = [n for n, type in (*parts.items(), *self.read) if isinstance(type, TimestampType)]
+        names = tuple(name for name, _ in self.read)
+        described = DescribedRows(layout, tuple(parts), self.bare, names, frozenset(moments))
+        return ArrangedForm(layout, partial(ArrangedSlot, self), described.to_text())
 
     @abstractmethod
     def entry(self, key: Any, found: Sequence[Values]) -> Any:

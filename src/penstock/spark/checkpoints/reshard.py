@@ -38,6 +38,7 @@ from penstock.spark.checkpoints.state_ownership import StateOwnership
 from penstock.spark.placing.combining import insert_partial_operators
 from penstock.spark.placing.stages import cut_stages
 from penstock.spark.ticks.plan import CompiledStage, Plan
+from penstock.state.arranged_store import ArrangedWriter
 from penstock.state.chain import Chain
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.checkpoint_files import make_durable
@@ -47,6 +48,7 @@ from penstock.state.lazy_slots import whole_values
 from penstock.state.manifest import Manifest, as_it_is
 
 if TYPE_CHECKING:
+    from penstock.arrangement.batch import Layout
     from penstock.flow.flow import Flow
     from penstock.graph.node import FlowGraph
     from penstock.state.commit import Commit
@@ -82,6 +84,11 @@ def reshard(checkpoint: str | PathLike[str], shards: int, flow: Flow) -> Reshard
         assert last is not None, "the binding has refused to begin"
         written = _Written(opened.folder, f"{last.tick}-divided-{uuid.uuid4().hex[:8]}")
         written.put(_placed(opened.folder, last, binding), binding.moves)
+        for number, chain in sorted(last.chains.items()):
+            written.move_arranged(
+                chain, number % binding.was, Manifest.read(opened.folder, last.manifest), binding
+            )
+        written.finish()
         written.make_durable()
         counters = {"pending": sorted(written.pending), "waiting": sorted(written.waiting)}
         opened.move(written.chains, {**last.counters, **counters})
@@ -193,6 +200,7 @@ class _Written:
         self._folder = folder
         self._name = name
         self.chains: dict[int, Chain] = {}
+        self._arranged: dict[tuple[int, str], ArrangedWriter] = {}
         self.pending: set[int] = set()
         self.waiting: set[int] = set()
         self.keys = 0
@@ -212,6 +220,34 @@ class _Written:
                 if moves[name].starts_ticks:
                     self.pending.add(cell)
         self.chains = {cell: writer.finish() for cell, writer in writers.items()}
+
+    def move_arranged(self, chain: Chain, shard: int, manifest: Manifest, binding: _Binding) -> None:
+        """Write the rows that a cell's arrangements hold."""
+        for slot, form in manifest.arranged(chain):
+            move = binding.moves.get(slot.rpartition(".")[0])
+            if move is None:
+                continue
+            home = binding.home(slot)
+            if home is None:
+                raise move.refused("its entries are not moved one by one.")
+            for piece in form.pieces(self._folder, chain.arranged[slot]):
+                cells = [move.to_cell(home(key, shard)) for key in piece.keys]
+                self.keys += len(cells)
+                for cell, rows in piece.divided(cells):
+                    self._writer(cell, slot, form.layout).add(rows)
+
+    def _writer(self, cell: int, slot: str, layout: Layout) -> ArrangedWriter:
+        writer = self._arranged.get((cell, slot))
+        if writer is None:
+            name = f"state/{cell:03d}/{self._name}.a{len(self._arranged)}"
+            writer = self._arranged[cell, slot] = ArrangedWriter(self._folder, name, layout)
+        return writer
+
+    def finish(self) -> None:
+        """Finish the files of arrangements."""
+        for (cell, slot), writer in self._arranged.items():
+            chain = self.chains.get(cell, Chain())
+            self.chains[cell] = replace(chain, arranged={**chain.arranged, slot: writer.finish()})
 
     def make_durable(self) -> None:
         """Flush all files to disk."""

@@ -88,12 +88,14 @@ def kept_slots(stages: Iterable[CompiledStage]) -> dict[int, Kept]:
     """Return the slots kept by each operator of the flow, with the operator class that implements it."""
     kept: defaultdict[int, Kept] = defaultdict(list)
     for of in stages:
+        arranged = of.program.large_ticks(arranged=True).forms({}.__getitem__)
         for slot in of.program.slots:
             local, _, what = slot.name.partition(".")
             origin = of.stage.origins[int(local)]
             assert origin is not None, "rows at the border of a stage are kept by nobody"
             works = type(of.stage.graph.nodes[int(local)].operator).__qualname__
-            kept[origin].append([what, f"{works} {slot.thaw.__qualname__}"])
+            columns = [arranged[slot.name].in_files.description] if slot.name in arranged else []
+            kept[origin].append([what, f"{works} {slot.thaw.__qualname__}", *columns])
     return {node: sorted(found) for node, found in kept.items()}
 
 

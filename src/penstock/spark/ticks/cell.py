@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
-from penstock.engine.columnar.arranged_slot import ArrangedSlot
 from penstock.engine.columnar.columnar_intake import columns_of_frame
 from penstock.engine.columnar.columnar_option import COLUMNAR_ROWS, NEVER, Columnar
 from penstock.engine.columnar.columns import Columns
@@ -22,7 +20,6 @@ from penstock.spark.placing.routing import Divide
 from penstock.spark.placing.stages import Exchange
 from penstock.spark.ticks.messages import rows_of
 from penstock.spark.ticks.plan import Compiled, CompiledStage
-from penstock.state.arranged_store import ArrangedForm
 from penstock.state.chain import Chain
 from penstock.state.lazy_slots import Form
 from penstock.state.shard import ShardState
@@ -114,10 +111,7 @@ class OpenCell:
             for slot in of.program.slots
             if slot.name not in arranged
         }
-        in_columns = {
-            of.slots[local]: ArrangedForm(form.layout, partial(ArrangedSlot, form))
-            for local, form in arranged.items()
-        }
+        in_columns = {of.slots[local]: form.in_files for local, form in arranged.items()}
         self._state = ShardState(plan.folder, number, chain, forms, in_columns)
         slots.update((local, self._state.slots[name]) for local, name in of.slots.items())
         self._machine = Machine(of.program, slots, ARRANGED, owns_unkeyed=shard == 0)

@@ -1,0 +1,189 @@
+"""State that lies in arrangements is shown, moved, erased and checked as all state is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import penstock as ps
+from penstock import Flow, col
+from penstock.errors import CheckpointDamaged, FlowChanged
+from penstock.spark.checkpoints.reshard import reshard
+from penstock.state.commit import CommitLog
+from penstock.state.described_rows import DescribedRows
+from penstock.state.erasure import erase
+from penstock.state.inspection import Held, inspect, rows_of_key
+from penstock.state.rewind import rewind
+from tests.spark.tasks_with_checkpoint import CheckpointedTasks
+
+SECRET = "a text that is longer than a view holds by itself"
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Bid(NamedTuple):
+    item: str
+    price: int
+    at: datetime
+
+
+class Item(NamedTuple):
+    item: str
+    owner: str
+
+
+def flow() -> Flow:
+    flow = Flow("joined")
+    bids, items = flow.table("bids", Bid), flow.table("items", Item)
+    joined = bids.join(items, on="item", name="owned")
+    flow.sink("joined", joined)
+    flow.sink("sums", joined.group_by(col.owner).agg(sum=ps.sum(col.price), name="sums"))
+    at_times = bids.join(bids.select(col.at, first=col.price), on="at", how="semi", name="at times")
+    flow.sink("times", at_times)
+    return flow
+
+
+TICKS: list[dict[str, list[Any]]] = [
+    {"items": [ps.insert(Item(f"i{n}", f"o{n % 3}")) for n in range(6)]},
+    {"bids": [ps.insert(Bid(f"i{n % 6}", n, START.replace(day=1 + n % 4))) for n in range(24)]},
+    {"items": [ps.insert(Item("i9", SECRET))], "bids": [ps.insert(Bid("i9", 5, START))]},
+    {"items": [ps.delete(Item("i9", SECRET))], "bids": [ps.delete(Bid("i9", 5, START))]},
+    {"bids": [ps.insert(Bid("i1", 100, START)), ps.delete(Bid("i2", 2, START.replace(day=3)))]},
+]
+
+
+def ran(folder: Path, ticks: list[Any], shards: int | None = None) -> Counter[Any]:
+    """The changes of some ticks."""
+    made: Counter[Any] = Counter()
+    with CheckpointedTasks(flow(), folder, shards=shards) as tasks:
+        for tick in ticks:
+            for name, rows in tasks.tick(tick).items():
+                for *row, weight in rows:
+                    made[name, *row] += weight
+    return made
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    ran(tmp_path / "c", TICKS[:4], shards=2)
+    return tmp_path / "c"
+
+
+@pytest.fixture
+def last(tmp_path: Path) -> Counter[Any]:
+    """What the last tick changes in a run that was left alone."""
+    ran(tmp_path / "whole", TICKS[:4], shards=2)
+    return ran(tmp_path / "whole", TICKS[4:])
+
+
+def held(folder: Path) -> dict[tuple[str | None, str], int]:
+    return {(slot.called, slot.what): slot.whole.keys for slot in inspect(folder).slots}
+
+
+KEYS = {
+    ("owned", "left"): 6,
+    ("owned", "right"): 6,
+    ("sums", "groups"): 3,
+    ("at times", "left"): 4,
+    ("at times", "right"): 4,
+}
+
+
+def test_sizes_are_those_of_what_is_held(checkpoint: Path) -> None:
+    assert held(checkpoint) == KEYS
+    assert all(slot.whole.bytes > 0 for slot in inspect(checkpoint).slots)
+    assert sum((of for slot in inspect(checkpoint).slots for of in slot.shards.values()), Held()).keys == 23
+
+
+def test_the_rows_of_a_key_are_shown(checkpoint: Path) -> None:
+    (left, right) = rows_of_key(checkpoint, "owned", "i1")
+    bids = [Bid("i1", n, START.replace(day=1 + n % 4)) for n in (1, 7, 13, 19)]
+    assert (left.what, left.key, left.value) == ("left", "i1", dict.fromkeys(map(tuple, bids), 1))
+    assert (right.what, right.value) == ("right", {("i1", "o1"): 1})
+    left, right = rows_of_key(checkpoint, "at times", "2026-01-03 00:00:00+00:00")
+    assert (left.key, len(left.value), right.key, right.value) == (START.replace(day=3), 6, left.key, 6)
+    assert rows_of_key(checkpoint, "owned", "i9") == []
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_on_other_shards_a_run_goes_on_as_if_nothing_had_been(
+    checkpoint: Path, last: Counter[Any], shards: int
+) -> None:
+    assert reshard(checkpoint, shards, flow()).keys == sum(KEYS.values())
+    assert held(checkpoint) == KEYS
+    assert ran(checkpoint, TICKS[4:], shards) == last
+    rewind(checkpoint, 4)
+    assert ran(checkpoint, TICKS[4:]) == last
+
+
+def test_a_tick_is_run_again_after_going_back(checkpoint: Path, last: Counter[Any]) -> None:
+    third = ran(checkpoint, [])
+    rewind(checkpoint, 2)
+    assert rows_of_key(checkpoint, "owned", "i9") == [] == [*third]
+    ran(checkpoint, TICKS[2:4])
+    assert ran(checkpoint, TICKS[4:]) == last
+
+
+def files_with(folder: Path, text: str) -> list[Path]:
+    return [file for file in folder.glob("state/*/*") if text.encode() in file.read_bytes()]
+
+
+def test_what_was_taken_back_is_erased(checkpoint: Path, last: Counter[Any]) -> None:
+    assert files_with(checkpoint, SECRET)
+    done = erase(checkpoint)
+    assert files_with(checkpoint, SECRET) == []
+    assert (done.tick, held(checkpoint)) == (4, KEYS)
+    assert ran(checkpoint, TICKS[4:]) == last
+
+
+def cut_off(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def altered(file: Path) -> None:
+    content = file.read_bytes()
+    file.write_bytes(content[:50] + bytes([content[50] ^ 1]) + content[51:])
+
+
+@pytest.mark.parametrize("harm", [cut_off, altered, Path.unlink])
+def test_a_damaged_file_is_named(checkpoint: Path, harm: Callable[[Path], Any]) -> None:
+    commit = CommitLog(checkpoint).last()
+    assert commit is not None
+    named = [
+        file.name
+        for chain in commit.chains.values()
+        for runs in chain.arranged.values()
+        for run in runs
+        for file in run.files()
+    ]
+    for name in named[:2]:
+        content = (checkpoint / name).read_bytes()
+        harm(checkpoint / name)
+        assert any(name in damage for damage in inspect(checkpoint).damage)
+        for use in (erase, lambda folder: reshard(folder, 3, flow()), lambda folder: ran(folder, TICKS[4:])):
+            with pytest.raises(CheckpointDamaged, match=Path(name).name):
+                use(checkpoint)
+        (checkpoint / name).write_bytes(content)
+
+
+def test_files_of_late_attempts_go(checkpoint: Path) -> None:
+    late = checkpoint / "state" / "002" / "000000000004-late.a0"
+    late.parent.mkdir(exist_ok=True)
+    late.write_bytes(b"x")
+    ran(checkpoint, TICKS[4:])
+    assert not late.exists()
+
+
+def test_a_run_whose_state_has_other_columns_is_refused(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = DescribedRows.to_text
+    monkeypatch.setattr(DescribedRows, "to_text", lambda self: text(self).replace("Int64", "Int32"))
+    with pytest.raises(FlowChanged, match="its left and right"):
+        ran(checkpoint, TICKS[4:])
