@@ -76,26 +76,23 @@ class Batch:
     A key is there once if there are no columns but keys and sums.
 
     bounds: per sum of the layout what the absolute values of all rows add up to, about.
-    hashes: of whole rows without their sums; None if not computed, or if keys tell rows apart.
     """
 
     codes: Codes
     frame: pl.DataFrame
     bounds: tuple[float, ...]
-    hashes: Codes | None = None
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def slice(self, start: int, stop: int) -> Batch:
         """Return the rows from one place up to another."""
-        hashes = None if self.hashes is None else self.hashes[start:stop]
-        return Batch(self.codes[start:stop], self.frame.slice(start, stop - start), self.bounds, hashes)
+        return Batch(self.codes[start:stop], self.frame.slice(start, stop - start), self.bounds)
 
 
-def bounded(layout: Layout, codes: Codes, frame: pl.DataFrame, hashes: Codes | None) -> Batch:
+def bounded(layout: Layout, codes: Codes, frame: pl.DataFrame) -> Batch:
     """Return sorted rows as a batch with the bounds that they have."""
-    return Batch(codes, frame, _bounds([frame[name].to_numpy() for name in layout.sums]), hashes)
+    return Batch(codes, frame, _bounds([frame[name].to_numpy() for name in layout.sums]))
 
 
 def _bounds(sums: Iterable[Numbers]) -> tuple[float, ...]:
@@ -105,41 +102,31 @@ def _bounds(sums: Iterable[Numbers]) -> tuple[float, ...]:
 def batch_of(layout: Layout, frame: pl.DataFrame) -> Batch:
     """Sort rows into a batch. Equal rows are added up where one of them takes back another."""
     codes = layout.codes_of(layout.keys_of(frame))
-    return _settled(layout, codes, _hashes(layout, frame), select(frame, layout.types))
+    return _settled(layout, codes, select(frame, layout.types))
 
 
 def merged(layout: Layout, first: Batch, second: Batch) -> Batch:
     """Merge two batches; of equal keys the rows of the first one come first."""
     codes = np.concatenate((first.codes, second.codes))
-    frame = pl.concat((first.frame, second.frame))
-    hashes = None
-    if layout.values:
-        known = (
-            _hashes(layout, each.frame) if each.hashes is None else each.hashes for each in (first, second)
-        )
-        hashes = np.concatenate([each for each in known if each is not None])
-    return _settled(layout, codes, hashes, frame)
+    return _settled(layout, codes, pl.concat((first.frame, second.frame)))
 
 
-def _hashes(layout: Layout, frame: pl.DataFrame) -> Codes | None:
-    """Return hashes of rows, of all that codes do not tell apart; None if keys are enough."""
-    if not layout.values:
-        return None
+def _hashes(layout: Layout, frame: pl.DataFrame) -> Codes:
+    """Return hashes of rows, of all that codes do not tell apart."""
     names = layout.values if layout.exact else (*layout.keys, *layout.values)
     return codes_of([frame[name] for name in names], exact=False)
 
 
-def _settled(layout: Layout, codes: Codes, hashes: Codes | None, frame: pl.DataFrame) -> Batch:
+def _settled(layout: Layout, codes: Codes, frame: pl.DataFrame) -> Batch:
     """Sort rows and add up what is equal: all rows of a key, or those of them that some row takes back."""
     order = _order(layout, codes, frame)
     sums = [frame[name].to_numpy() for name in layout.sums]
     if order is not None:
         codes, sums = codes[order], [column[order] for column in sums]
-        hashes = None if hashes is None else hashes[order]
-    if hashes is None:
-        kept, added = _summed_keys(layout, codes, sums, frame, order)
+    if layout.values:
+        kept, added = _summed_rows(layout, codes, sums, frame, order)
     else:
-        kept, added = _summed_rows(layout, codes, hashes, sums, frame, order)
+        kept, added = _summed_keys(layout, codes, sums, frame, order)
     present = np.zeros(len(kept), np.bool_)
     for column in added:
         present |= column != 0
@@ -150,10 +137,7 @@ def _settled(layout: Layout, codes: Codes, hashes: Codes | None, frame: pl.DataF
     for name, column, before in zip(layout.sums, added, sums, strict=True):
         if column is not before:
             made.replace_column(made.get_column_index(name), pl.Series(name, column))
-    bounds = _bounds(added)
-    if unmoved:
-        return Batch(codes, made, bounds, hashes)
-    return Batch(codes[kept], made, bounds, None if hashes is None else hashes[kept])
+    return Batch(codes if unmoved else codes[kept], made, _bounds(added))
 
 
 def _order(layout: Layout, codes: Codes, frame: pl.DataFrame) -> Places | None:
@@ -162,10 +146,7 @@ def _order(layout: Layout, codes: Codes, frame: pl.DataFrame) -> Places | None:
         apart = () if layout.exact else layout.keys
         by = [Order("#", False), *(Order(key, False) for key in apart), *layout.order]
         return ordered(frame.with_columns(pl.Series("#", codes)), by)
-    if not bool((codes[1:] < codes[:-1]).any()):
-        order = None
-    else:
-        order = np.argsort(codes, kind="stable")  # two sorted runs are merged
+    order = ascending(codes)
     if layout.exact or layout.values:
         return order
     alike = codes if order is None else codes[order]
@@ -175,6 +156,21 @@ def _order(layout: Layout, codes: Codes, frame: pl.DataFrame) -> Places | None:
             frame.with_columns(pl.Series("#", codes)), [Order(name, False) for name in ("#", *layout.keys)]
         )
     return order
+
+
+def ascending(codes: Codes) -> Places | None:
+    """Return the places of numbers as sorted, equal ones in their order; None if they are sorted."""
+    descents = int(np.count_nonzero(codes[1:] < codes[:-1]))
+    if not descents:
+        return None
+    if descents < _RUNS or len(codes) < _FEW:
+        return np.argsort(codes, kind="stable")
+    places = pl.arg_sort_by([pl.col("#")], maintain_order=True)
+    return pl.DataFrame([pl.Series("#", codes)]).select(places).to_series().to_numpy().astype(np.int64)
+
+
+_RUNS, _FEW = 64, 10_000
+"""Sorted runs up to which NumPy merges them, and numbers up to which it sorts faster than Polars."""
 
 
 def ordered(frame: pl.DataFrame, by: Sequence[Order]) -> Places:
@@ -203,24 +199,24 @@ def _summed_keys(
 def _summed_rows(
     layout: Layout,
     codes: Codes,
-    hashes: Codes,
     sums: list[Numbers],
     frame: pl.DataFrame,
     order: Places | None,
 ) -> tuple[Places, list[Numbers]]:
     """Add up equal rows of the codes with rows that take back others. Return the places left, and the sums.
 
-    The first of equal rows stays in its place.
+    The first of equal rows stays in its place. Only these rows are hashed: in a merge they are few.
     """
     at = _mixed(codes, sums)
     kept = np.arange(len(codes))
     if not len(at):
         return kept, sums
-    alike = np.lexsort((hashes[at], codes[at]))
-    places = at[alike]
-    starts = np.ones(len(at), np.bool_)
-    starts[1:] = (hashes[places][1:] != hashes[places][:-1]) | (codes[places][1:] != codes[places][:-1])
     rows = select(frame, (*layout.keys, *layout.values))
+    hashes = _hashes(layout, take(rows, at if order is None else order[at]))
+    alike = np.lexsort((hashes, codes[at]))
+    places, hashes = at[alike], hashes[alike]
+    starts = np.ones(len(at), np.bool_)
+    starts[1:] = (hashes[1:] != hashes[:-1]) | (codes[places][1:] != codes[places][:-1])
     same = np.flatnonzero(~starts) - 1
     if _unlike(rows, places if order is None else order[places], same).any():
         # Several rows have one hash: the first that is equal tells which belong together.

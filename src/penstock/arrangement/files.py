@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import polars as pl
@@ -12,8 +12,8 @@ from pyarrow.ipc import open_file
 
 from penstock.arrangement.batch import Batch, Layout, select
 
-_CODES, _HASHES = "#codes", "#hashes"
-"""Names of the columns beside those of the layout."""
+_CODES = "#codes"
+"""Name of the column beside those of the layout."""
 
 
 def content_of(layout: Layout, batch: Batch) -> pa.Buffer:
@@ -21,8 +21,6 @@ def content_of(layout: Layout, batch: Batch) -> pa.Buffer:
     # A column in several pieces would be copied by each reader.
     frame = batch.frame.rechunk()
     beside = [] if _codes_are_keys(layout) else [pl.Series(_CODES, batch.codes)]
-    if batch.hashes is not None:
-        beside.append(pl.Series(_HASHES, batch.hashes))
     out = BytesIO()
     frame.hstack(beside).write_ipc(out, compression="uncompressed")
     return pa.py_buffer(out.getvalue())
@@ -39,8 +37,7 @@ def batch_in(layout: Layout, content: pa.Buffer, bounds: tuple[float, ...]) -> B
     if any(frame.schema.get(name) != type for name, type in layout.types.items()):
         raise ValueError("it has other columns")
     codes = frame[layout.keys[0] if _codes_are_keys(layout) else _CODES]
-    hashes: Any = frame[_HASHES].to_numpy() if _HASHES in frame.columns else None
-    return Batch(np.asarray(codes.to_numpy(), np.int64), select(frame, layout.types), bounds, hashes)
+    return Batch(np.asarray(codes.to_numpy(), np.int64), select(frame, layout.types), bounds)
 
 
 def _codes_are_keys(layout: Layout) -> bool:

@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, Layout, Places, batch_of, differing, merged, take
+from penstock.arrangement.batch import (
+    Batch,
+    Layout,
+    Places,
+    ascending,
+    batch_of,
+    differing,
+    merged,
+    take,
+)
 from penstock.arrangement.codes import Codes
 
 RATIO = 4
@@ -73,9 +82,7 @@ class Merge:
             return pieces[0]
         bounds = zip(*(piece.bounds for piece in pieces), strict=True)
         codes = np.concatenate([piece.codes for piece in pieces])
-        hashes = [piece.hashes for piece in pieces if piece.hashes is not None]
-        whole = np.concatenate(hashes) if len(hashes) == len(pieces) else None
-        return Batch(codes, pl.concat([piece.frame for piece in pieces]), tuple(map(sum, bounds)), whole)
+        return Batch(codes, pl.concat([piece.frame for piece in pieces]), tuple(map(sum, bounds)))
 
 
 class SumOverflow(Exception):
@@ -193,10 +200,8 @@ class Probe:
     @classmethod
     def of(cls, layout: Layout, keys: Sequence[pl.Series]) -> Probe:
         codes = layout.codes_of(keys)
-        if bool((codes[1:] >= codes[:-1]).all()):
-            return cls(layout, keys, codes, None)
-        order = np.argsort(codes, kind="stable")
-        return cls(layout, keys, codes[order], order)
+        order = ascending(codes)
+        return cls(layout, keys, codes if order is None else codes[order], order)
 
     def find(self, batch: Batch) -> Found:
         """Return a batch's rows whose key is asked for; those of one key in their order."""

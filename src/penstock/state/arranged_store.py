@@ -124,7 +124,7 @@ class ArrangedFiles:
             ]
             found = self._merging.merged(pieces, whole=True)
             if len(found):
-                yield bounded(self._merging.layout, found.codes, found.frame, found.hashes)
+                yield bounded(self._merging.layout, found.codes, found.frame)
             after = upto
 
 

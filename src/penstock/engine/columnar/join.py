@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import take
+from penstock.arrangement.batch import ascending, take
 from penstock.arrangement.spine import Found, Probe, together
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm
 from penstock.engine.columnar.columns import FAILS, ColumnarDeclined, rows_to_columns
@@ -26,9 +25,6 @@ from penstock.engine.columnar.stream import (
     stream_for,
 )
 from penstock.engine.steps.joins import SIDES
-
-if TYPE_CHECKING:
-    pass
 
 Rows = list[tuple[Any, ...]]
 
@@ -85,15 +81,12 @@ class ColumnarJoin:
         if totals[0] * totals[1] >= 2**62:
             raise ColumnarDeclined
         pairs: list[pl.DataFrame] = []
-        probes = [
-            Probe.of(spine.layout, [frame[name] for name in plan.key_names(1 - port)])
-            for port, (spine, frame) in enumerate(zip(spines, reversed(news), strict=True))
-        ]
-        if news[0].height:
-            pairs.append(self._pairs(news[0], [probes[1].find(batch) for batch in right.batches], 0))
-        if news[1].height:
-            held = (*left.batches, new[0])
-            pairs.append(self._pairs(news[1], [probes[0].find(batch) for batch in held], 1))
+        if news[0].height and right.batches:
+            probe = Probe.of(right.layout, [news[0][name] for name in plan.key_names(0)])
+            pairs.append(self._pairs(news[0], [probe.find(batch) for batch in right.batches], 0))
+        if news[1].height and (held := [batch for batch in (*left.batches, new[0]) if len(batch)]):
+            probe = Probe.of(left.layout, [news[1][name] for name in plan.key_names(1)])
+            pairs.append(self._pairs(news[1], [probe.find(batch) for batch in held], 1))
         frame = pl.concat(pairs) if pairs else empty_stream(plan.pairs, plan.append).frame.collect()
         if not plan.append:
             decline_weight_overflow(frame)
@@ -103,8 +96,9 @@ class ColumnarJoin:
     def _pairs(self, asking: pl.DataFrame, parts: Sequence[Found], port: int) -> pl.DataFrame:
         """Pair new rows of a side, in their order, with what they found on the other."""
         found = together(self.plan.layout(1 - port), parts)
-        order = np.argsort(found.asked, kind="stable")
-        own, other = take(asking, found.asked[order]), take(found.rows, order)
+        order, asked = ascending(found.asked), found.asked
+        own = take(asking, asked if order is None else asked[order])
+        other = found.rows if order is None else take(found.rows, order)
         return self.plan.pair_rows(own, other) if port == 0 else self.plan.pair_rows(other, own)
 
 
