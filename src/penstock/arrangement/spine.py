@@ -123,6 +123,13 @@ class Spine:
             self.batches = (*self.batches, batch)
             self.work(self._work * len(batch))
 
+    def replace(self, batches: Sequence[Batch]) -> None:
+        """Continue with batches of which each has some rows of the one in its place, in their order."""
+        there = set(map(id, batches))
+        self._merges = [m for m in self._merges if id(m.first) in there and id(m.second) in there]
+        # Whoever merges knows the batches by their places.
+        self.batches = tuple(batch for batch in batches if len(batch)) if self._work else tuple(batches)
+
     def work(self, rows: int) -> None:
         """Merge about so many rows, those of small batches first."""
         while rows > 0:

@@ -83,12 +83,28 @@ class ArrangedStore:
     def write(self, name: str) -> tuple[tuple[Run, ...], list[Path]]:
         """Write what came to files named `name` and something; return the next runs and the files."""
         self.slot.settle()
-        new = self.spine.batches[len(self._opened) :]
+        runs, left = self._kept_runs()
+        new = [batch for batch in (*left, *self.spine.batches[len(self._opened) :]) if len(batch)]
         if not new:
-            return self._runs, []
-        step = Step(BatchMerging(self._layout, self._files), name, list(self._runs))
+            return runs, []
+        step = Step(BatchMerging(self._layout, self._files), name, list(runs))
         step.add(reduce(lambda one, other: merged(self._layout, one, other), new))
         return tuple(step.runs), step.kept(self._folder)
+
+    def _kept_runs(self) -> tuple[tuple[Run, ...], list[Rows]]:
+        """Return the runs whose batches are as they were, and what is left of those of others."""
+        runs: list[Run] = []
+        left: list[Rows] = []
+        at = 0
+        for run in self._runs:
+            end = at + sum(len(batch.parts) for batch in _read(run))
+            now, was = self.spine.batches[at:end], self._opened[at:end]
+            if all(one is other for one, other in zip(now, was, strict=True)):
+                runs.append(run)
+            else:
+                left += now
+            at = end
+        return tuple(runs), left
 
 
 def _reader(layout: Layout) -> Callable[[pa.Buffer, Part], Rows]:

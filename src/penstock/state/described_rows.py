@@ -32,6 +32,7 @@ class DescribedRows:
     bare:    a key is the value of its one part, and no tuple.
     read:    columns of a row that is kept; none where only numbers are kept by key.
     moments: columns of times in UTC.
+    of_pair: a key is a pair of such a key and the last part.
     """
 
     layout: Layout
@@ -39,6 +40,7 @@ class DescribedRows:
     bare: bool
     read: tuple[str, ...]
     moments: frozenset[str]
+    of_pair: bool = False
 
     def to_text(self) -> str:
         """Return the description for a manifest."""
@@ -47,6 +49,7 @@ class DescribedRows:
             "columns": [[name, _text_of(type)] for name, type in layout.types.items()],
             "by": [layout.keys, layout.sums, layout.nullable, layout.order, layout.wide],
             "keys": self.keys, "bare": self.bare, "read": self.read, "moments": sorted(self.moments),
+            "of_pair": self.of_pair,
         }  # fmt: skip
         return json.dumps(body, separators=(",", ":"), sort_keys=True)
 
@@ -59,7 +62,8 @@ class DescribedRows:
             tuple(keys), tuple(sums), nullable,
             tuple(Order(*each) for each in order), tuple(map(tuple, wide)),
         )  # fmt: skip
-        return cls(layout, tuple(body["keys"]), body["bare"], tuple(body["read"]), frozenset(body["moments"]))
+        names, moments = tuple(body["read"]), frozenset(body["moments"])
+        return cls(layout, tuple(body["keys"]), body["bare"], names, moments, body["of_pair"])
 
     def pieces(self, folder: Path, runs: Iterable[Run]) -> Iterator[Piece]:
         """Read all rows, a piece at a time. Raises `CheckpointDamaged`."""
@@ -101,6 +105,10 @@ class Piece:
         if not self.of.keys:
             return [()] * len(first)
         columns = self._values(take(self.rows.frame, first), self.of.keys)
+        if self.of.of_pair:
+            *parts, last = columns
+            own = parts[0] if self.of.bare else zip(*parts, strict=True)
+            return list(zip(own, last, strict=True))
         return columns[0] if self.of.bare else list(zip(*columns, strict=True))
 
     def value(self, key: int) -> Any:
@@ -127,8 +135,7 @@ class Piece:
         rows = self.rows
         for part in np.unique(to).tolist():
             at = np.flatnonzero(to == part)
-            hashes = None if rows.hashes is None else rows.hashes[at]
-            yield part, bounded(self.of.layout, rows.codes[at], take(rows.frame, at), hashes)
+            yield part, bounded(self.of.layout, rows.codes[at], take(rows.frame, at))
 
     def _values(self, frame: pl.DataFrame, names: Sequence[str]) -> list[list[Any]]:
         return [list(map(_internal(name in self.of.moments), frame[name].to_list())) for name in names]

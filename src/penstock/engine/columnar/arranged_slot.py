@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import select
+from penstock.arrangement.batch import select, take
 from penstock.arrangement.codes import coder
 from penstock.arrangement.spine import Spine, SumOverflow
 from penstock.engine.columnar.column_types import from_series, to_series
@@ -42,7 +43,12 @@ class SlotForm(ABC):
     keys:   types of the parts of a key, in the layout's order.
     bare:   whether a key is the value of its one part, and no tuple.
     read:   columns that an entry is made of, besides the key and the sums.
+    of_pair: a key is a pair of such a key and the last part.
+    group:  last part of the key, if its values can be deleted like keys, with all keys that have them.
     """
+
+    of_pair: ClassVar[bool] = False
+    group: ClassVar[str | None] = None
 
     layout: Layout
     keys: tuple[DataType, ...]
@@ -56,8 +62,21 @@ class SlotForm(ABC):
         parts = dict(zip(layout.keys, self.keys, strict=False))
         moments = [n for n, type in (*parts.items(), *self.read) if isinstance(type, TimestampType)]
         names = tuple(name for name, _ in self.read)
-        described = DescribedRows(layout, tuple(parts), self.bare, names, frozenset(moments))
+        described = DescribedRows(layout, tuple(parts), self.bare, names, frozenset(moments), self.of_pair)
         return ArrangedForm(layout, partial(ArrangedSlot, self), described.to_text())
+
+    def parts(self, key: Any) -> Values:
+        """Return the parts of a key."""
+        if self.of_pair:
+            own, last = key
+            return (own, last) if self.bare else (*own, last)
+        return (key,) if self.bare else key
+
+    def key(self, parts: Values) -> Any:
+        """Return the key of some parts."""
+        if self.of_pair:
+            return (parts[0] if self.bare else parts[:-1], parts[-1])
+        return parts[0] if self.bare else parts
 
     @abstractmethod
     def entry(self, key: Any, found: Sequence[Values]) -> Any:
@@ -95,6 +114,7 @@ class ArrangedSlot:
         self._readers: list[_Reader] = []
         self._sampled: Batch | None = None
         self._rows_per_key = 1.0
+        self._dropped: set[Any] = set()
 
     def get(self, key: Any, default: Any = None) -> Any:
         found = self._entries.get(key, self)
@@ -109,7 +129,10 @@ class ArrangedSlot:
         self._entries[key] = value
 
     def __delitem__(self, key: Any) -> None:
-        self._entries[key] = None
+        if self._form.group is not None and not isinstance(key, tuple):
+            self._dropped.add(key)
+        else:
+            self._entries[key] = None
 
     @property
     def rows_per_key(self) -> float:
@@ -126,11 +149,13 @@ class ArrangedSlot:
         snapshot = self.spine.snapshot()
         names = zip(self.spine.layout.keys, self._form.keys, strict=False)
         parts = [from_series(type, snapshot[name]) for name, type in names]
-        arranged = dict.fromkeys(
-            parts[0] if self._form.bare else zip(*parts, strict=True) if parts else [()] * snapshot.height
+        arranged: dict[Any, None] = dict.fromkeys(
+            map(self._form.key, zip(*parts, strict=True)) if parts else [()] * snapshot.height
         )
-        yield from (key for key in arranged if key not in self._entries)
-        yield from (key for key, entry in self._entries.items() if entry is not None)
+        dropped, entries = self._dropped, self._entries
+        own = [key for key, entry in entries.items() if entry is not None]
+        others = [key for key in arranged if key not in entries]
+        yield from (key for key in chain(others, own) if not dropped or key[1] not in dropped)
 
     def estimated_bytes(self) -> int:
         """Estimate the memory of the entries."""
@@ -138,21 +163,36 @@ class ArrangedSlot:
 
     def settle(self) -> None:
         """Write all entries into the arrangement. Raises `ColumnarDeclined` if columns can't hold one."""
-        if not self._entries:
+        if not self._entries and not self._dropped:
             return
         layout = self.spine.layout
-        before = self.spine.probe(self._key_columns(list(self._entries))).rows
+        before = self._before()
         now = self._form.frame({key: entry for key, entry in self._entries.items() if entry is not None})
         taken_back = [-before[name] if name in layout.sums else before[name] for name in layout.types]
         try:
             self.spine.add(pl.concat([pl.DataFrame(taken_back), select(now, layout.types)]))
         except SumOverflow as error:
             raise ColumnarDeclined from error
-        self._entries.clear()
+        self.discard()
+
+    def _before(self) -> pl.DataFrame:
+        """Return the rows of the arrangement that entries replace, or that are dropped."""
+        dropped, group = self._dropped, self._form.group
+        if not dropped or group is None:
+            return self.spine.probe(self._key_columns(list(self._entries))).rows
+        for key in [key for key in self._entries if key[1] in dropped]:
+            self._entries[key] = None
+        rows = [self.spine.probe(self._key_columns([k for k in self._entries if k[1] not in dropped])).rows]
+        numbers = np.array(sorted(dropped))
+        for batch in self.spine.batches:
+            at = np.flatnonzero(np.isin(batch.frame[group].to_numpy(), numbers))
+            rows.append(take(batch.frame, at).select(rows[0].columns))
+        return pl.concat(rows)
 
     def discard(self) -> None:
         """Forget entries that are not in the arrangement."""
         self._entries.clear()
+        self._dropped.clear()
 
     def _key_columns(self, keys: list[Any]) -> list[pl.Series]:
         return key_columns(self._form, keys)
@@ -163,11 +203,11 @@ class ArrangedSlot:
             self._readers = [_Reader(batch, self._form) for batch in self._batches]
         if not self._readers:
             return None
-        parts = (key,) if self._form.bare else key
+        parts = self._form.parts(key)
         try:
             code = self._code(parts if parts else (0,))
-        except UnicodeEncodeError:
-            # No column holds half a surrogate pair.
+        except (UnicodeEncodeError, OverflowError):
+            # No column holds half a surrogate pair, or an integer of more than 64 bits.
             return None
         known = None if self.spine.layout.exact else parts
         found = [row for reader in self._readers for row in reader.read(code, known)]
@@ -178,7 +218,7 @@ def key_columns(form: SlotForm, keys: list[Any]) -> list[pl.Series]:
     """Return the columns of some keys, as the arrangement is probed by them. Raises `ColumnarDeclined`."""
     if not form.keys:
         return [one_key(len(keys))]
-    parts = [keys] if form.bare else list(zip(*keys, strict=True)) or [()] * len(form.keys)
+    parts = list(zip(*map(form.parts, keys), strict=True)) or [()] * len(form.keys)
     try:
         return [to_series(type, list(part)) for type, part in zip(form.keys, parts, strict=True)]
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
@@ -268,6 +308,7 @@ class ArrangedSlots:
     whole: bool = False
     rows_met: int = 0
     _new: dict[str, Batch] = field(default_factory=dict["str", "Batch"], init=False)
+    _left: dict[str, Sequence[Batch]] = field(default_factory=dict["str", "Sequence[Batch]"], init=False)
 
     @property
     def least(self) -> int:
@@ -321,11 +362,18 @@ class ArrangedSlots:
             raise ColumnarDeclined from error
         return batch
 
+    def prepare_batch(self, name: str, batch: Batch, left: Sequence[Batch]) -> None:
+        """Note new rows of a slot, as `prepare` does, and what is left of its batches."""
+        self._new[name] = batch
+        self._left[name] = left
+
     def add(self) -> None:
         """Add a successful tick's new rows to the state."""
+        for name, left in self._left.items():
+            self.spine(name).replace(left)
         for name, batch in self._new.items():
             self.spine(name).add_batch(batch)
-        self._new = {}
+        self._new, self._left = {}, {}
 
 
 def _size(entry: Any) -> int:

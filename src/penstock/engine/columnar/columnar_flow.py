@@ -10,6 +10,7 @@ from penstock.analysis import analyse
 from penstock.analysis.column_liveness import live_columns
 from penstock.engine.columnar.aggregate import AggregatePlan, ColumnarAggregate, group_form
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm
+from penstock.engine.columnar.clocks import ColumnarPunctuality, PlainSlots, PunctualityPlan
 from penstock.engine.columnar.columnar_intake import columns_of_frame, columns_of_values
 from penstock.engine.columnar.columnar_plan import ArrangedPlan, ColumnarPlan, plan_columnar, takes_values
 from penstock.engine.columnar.columns import Columns
@@ -19,6 +20,12 @@ from penstock.engine.columnar.join_plan import JoinPlan
 from penstock.engine.columnar.matched_join import ColumnarMatchedJoin, matched_forms
 from penstock.engine.columnar.rest_code import RestWriter, function_of
 from penstock.engine.columnar.runner import ArrangedOperator, PartRunner, as_rows
+from penstock.engine.columnar.timed_join import (
+    ColumnarTimedJoin,
+    TimedJoinPlan,
+    TimedSlots,
+    timed_join_forms,
+)
 from penstock.engine.columnar.top_k import ColumnarTopK, TopPlan, top_form
 from penstock.engine.generated_source import Constants, Purpose
 from penstock.engine.plan import live_consumers
@@ -208,6 +215,10 @@ def _forms(
             return {plan.slot: top_form(plan, names[function_of(plan.node)])}
         case DistinctPlan():
             return {plan.slot: copies_form(plan)}
+        case PunctualityPlan():
+            return {}
+        case TimedJoinPlan():
+            return timed_join_forms(plan)
 
 
 def _operator(
@@ -218,6 +229,8 @@ def _operator(
     def slot(name: str) -> SlotMapping:
         return names[f"slot_{name.replace('.', '_')}"]
 
+    if isinstance(plan, PunctualityPlan):
+        return ColumnarPunctuality(plan, PlainSlots(slot))
     slots = ArrangedSlots(_forms(plan, names, slot), slot, arrange, whole=isinstance(plan, TopPlan))
     match plan:
         case JoinPlan(operator=operator) if operator.how is How.INNER:
@@ -230,6 +243,8 @@ def _operator(
             return ColumnarTopK(plan, slots)
         case DistinctPlan():
             return ColumnarDistinct(plan, slots)
+        case TimedJoinPlan():
+            return ColumnarTimedJoin(plan, TimedSlots(plan, slots))
 
 
 def _in_rows(function: Callable[..., Any]) -> Callable[..., Any]:

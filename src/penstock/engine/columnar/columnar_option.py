@@ -112,16 +112,21 @@ def explain_large_ticks(graph: FlowGraph) -> Iterator[str]:
 
 
 def _lines(graph: FlowGraph, shape: ColumnarPlan) -> Iterator[str]:
+    from penstock.engine.columnar.columnar_plan import WITH_VALUES
+
     names = [label(graph, graph.nodes[n]) for n in shape.columnar]
     if names:
         yield f"on frames: {', '.join(names)}"
-    if shape.arranged:
+    kept = {
+        n: plan for n, plan in shape.arranged.items() if not isinstance(graph.nodes[n].operator, WITH_VALUES)
+    }
+    if kept:
         from penstock.engine.columnar.arranged_slot import COLUMNS, KEY, ROW
         from penstock.engine.columnar.top_k import TopPlan
 
-        arranged = ", ".join(label(graph, graph.nodes[n]) for n in shape.arranged)
+        arranged = ", ".join(label(graph, graph.nodes[n]) for n in kept)
         least = COLUMNS // (KEY + ROW)
-        if any(isinstance(of, TopPlan) for of in shape.arranged.values()):
+        if any(isinstance(of, TopPlan) for of in kept.values()):
             least = 1
         rows = "1 row" if least == 1 else f"{least} rows"
         yield f"state in arrangements from the first on, and then on frames from {rows} on: {arranged}"

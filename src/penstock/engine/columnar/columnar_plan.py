@@ -13,15 +13,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.engine.columnar.aggregate import AggregatePlan, plan_aggregate
+from penstock.engine.columnar.clocks import PunctualityPlan, plan_punctuality
 from penstock.engine.columnar.column_types import NotLowered
 from penstock.engine.columnar.distinct import DistinctPlan, plan_distinct
 from penstock.engine.columnar.join_plan import JoinPlan, plan_join
 from penstock.engine.columnar.pre_reduction import PreReduction, choose_reduction
+from penstock.engine.columnar.slices import SlicedRows as SlicedRows
 from penstock.engine.columnar.stream import Stream, apply_operator, empty_stream
+from penstock.engine.columnar.timed_join import TimedJoinPlan, plan_timed_join
 from penstock.engine.columnar.top_k import TopPlan, plan_top
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.expiring_join import JoinOnTime
 from penstock.flow.operators.join import Join
+from penstock.flow.operators.late_rows import LateRows
+from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.unique import Unique
@@ -40,7 +46,7 @@ class PartInput:
     reduction: PreReduction | None
 
 
-ArrangedPlan: TypeAlias = JoinPlan | AggregatePlan | DistinctPlan | TopPlan
+ArrangedPlan: TypeAlias = JoinPlan | AggregatePlan | DistinctPlan | TopPlan | PunctualityPlan | TimedJoinPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ class ColumnarPlan:
     """Division of a part into columnar and row-wise operators, for large ticks.
 
     columnar: nodes that run on frames, in order. rest: the others, in order.
-    arranged: columnar nodes with state, which lies in arrangements.
+    arranged: columnar nodes with state, which lies in arrangements, but for those `WITH_VALUES`.
     feeds:    outside input of the row-wise nodes.
     reasons:  per row-wise node whose input is available in columns, why it stays row-wise.
     """
@@ -87,7 +93,7 @@ def plan_columnar(
     in_rows = set[int]() if arranged else {n.id for n in graph.nodes if isinstance(n.operator, WITH_STATE)}
     while True:
         plan = _divided(graph, analysis, consumers, part, in_rows)
-        joins = {node for node, of in plan.arranged.items() if isinstance(of, JoinPlan)}
+        joins = {node for node, of in plan.arranged.items() if isinstance(of, JoinPlan | TimedJoinPlan)}
         refused = joins & _read_row_by_row(graph, plan)
         if not refused:
             return plan
@@ -125,11 +131,13 @@ def _divided(
         if not node.inputs or node_id in in_loop or not all(source in streams for source in node.inputs):
             continue
         try:
-            if isinstance(node.operator, WITH_STATE):
+            if isinstance(node.operator, (*WITH_STATE, *WITH_VALUES)):
                 if node_id in in_rows:
                     # Of a join: its rows hold values of both sides, which would be made once per pair.
                     raise NotLowered(
-                        "what it finds is read row by row" if isinstance(node.operator, Join) else ""
+                        "what it finds is read row by row"
+                        if isinstance(node.operator, Join | JoinOnTime)
+                        else ""
                     )
                 appends = tuple(map(append, node.inputs))
                 arranged[node_id] = _arranged_plan(graph, node, appends, append(node_id))
@@ -145,16 +153,23 @@ def _divided(
     return ColumnarPlan(part, columnar, rest, arranged, feeds, reasons)
 
 
-WITH_STATE = (Join, Aggregate, Distinct, Unique, TopK)
+WITH_STATE = (Join, JoinOnTime, Aggregate, Distinct, Unique, TopK)
 """Operators whose state may lie in arrangements."""
+
+WITH_VALUES = (OnTime, LateRows)
+"""Operators with little state, which stays Python values."""
 
 
 def _arranged_plan(graph: FlowGraph, node: Node, appends: tuple[bool, ...], append: bool) -> ArrangedPlan:
     match node.operator:
         case Join():
             return plan_join(graph, node, appends, append)
+        case JoinOnTime():
+            return plan_timed_join(graph, node, appends, append)
         case Aggregate():
             return plan_aggregate(node, graph.nodes[node.inputs[0]].schema, appends[0], append)
+        case OnTime() | LateRows():
+            return plan_punctuality(node, graph.nodes[node.inputs[0]].schema)
         case TopK():
             return plan_top(node, appends[0], append)
         case _:
@@ -177,8 +192,14 @@ def _feeds(
     in_loop = {n for loop in analysis.loops for n in loop}
     for source, reading in readers.items():
         reduction = None
-        # In a loop rows are read round by round.
-        if source in streams and len(reading) == 1 and reading[0].id not in in_loop:
+        # In a loop rows are read round by round. Of other inputs, such as watermarks, there is little.
+        alone = len(reading) == 1 and reading[0].inputs.index(source) == 0
+        if (
+            source in streams
+            and alone
+            and reading[0].inputs.count(source) == 1
+            and reading[0].id not in in_loop
+        ):
             (reader,) = reading
             try:
                 reduction = choose_reduction(reader.operator, streams[source].schema, streams[source].append)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -45,6 +45,9 @@ from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.distinct import Distinct
 from penstock.graph.node import Operator
+
+if TYPE_CHECKING:
+    from penstock.flow.aggregates import Aggregation
 
 # A sum of so many bits and fewer leaves room in 64, or in 128.
 _ROOM, _WIDE_ROOM = 2**62, 2**126
@@ -357,8 +360,12 @@ class GroupedRows(PreReduction):
         """Types of the reduced row."""
         return (*self.key_types, INT64, *(t for _, partial in self.parts for t in partial.types))
 
+    def lowered_keys(self, stream: Stream) -> list[LoweredExpression]:
+        """Lower what groups are told apart by. Raises `NotLowered`."""
+        return [stream.lower(expr) for expr in self.keys]
+
     def reduce_lazily(self, stream: Stream) -> pl.LazyFrame:
-        keys = [stream.lower(expr) for expr in self.keys]
+        keys = self.lowered_keys(stream)
         arguments = [None if expr is None else stream.lower(expr) for expr, _ in self.parts]
         weight = None if stream.append else pl.col(WEIGHT)
         noted = stream.noting(*(one.fails for one in (*keys, *arguments) if one is not None))
@@ -406,11 +413,19 @@ def _partial_aggregate(operator: PartialAggregate, schema: Schema, append: bool)
 def _aggregate(operator: Aggregate, schema: Schema, append: bool) -> PreReduction:
     if operator.lifetime is Lifetime.TICK:
         raise NotLowered("it answers each tick for itself")
+    keys = tuple(expr for _, expr in operator.keys)
+    parts = group_parts(operator.aggregations, schema, append)
+    return GroupedRows(keys, tuple(check(expr, schema).type for expr in keys), parts)
+
+
+def group_parts(
+    aggregations: Sequence[tuple[str, Aggregation]], schema: Schema, append: bool
+) -> tuple[tuple[Expr | None, PartialForm], ...]:
+    """Return the partial forms of aggregates with what they are of. Raises `NotLowered`."""
     parts: list[tuple[Expr | None, PartialForm]] = []
-    for _, aggregation in operator.aggregations:
+    for _, aggregation in aggregations:
         partial = partial_form(accumulator_for(aggregation, schema, append))
         if partial is None:
             raise NotLowered(f"{aggregation} needs every value of a group")
         parts.append((next(iter(aggregation.arguments()), None), partial))
-    keys = tuple(expr for _, expr in operator.keys)
-    return GroupedRows(keys, tuple(check(expr, schema).type for expr in keys), tuple(parts))
+    return tuple(parts)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.columnar.pre_reduction import GroupedRows
-from penstock.engine.partial_operators import PartialAggregate
+from penstock.engine.partial_operators import PartialAggregate, PartialWindow
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.row_codegen import Row, key_columns, tuple_source
 from penstock.engine.steps.accumulator import Target
@@ -15,16 +15,22 @@ from penstock.engine.steps.group_code import ROWS
 from penstock.engine.steps.joins import JoinConditionWriter
 from penstock.engine.steps.sort import TopKStep
 from penstock.engine.steps.step import Step
+from penstock.engine.steps.windows import ClosedWindowStep, KeptGridStep, UpdatedWindowStep
+from penstock.flow.event_time_windows import Grid
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.join import How, Join
 from penstock.flow.operators.top_k import TopK
+from penstock.flow.operators.window import Emit, Window
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.analysis import Analysis
     from penstock.engine.columnar.columnar_plan import ColumnarPlan
     from penstock.engine.generated_source import Constants
     from penstock.engine.plan import Consumers
     from penstock.engine.step_writer import StepWriter
+    from penstock.engine.steps.group_code import Group
     from penstock.graph.node import FlowGraph, Node
 
 
@@ -51,17 +57,55 @@ class ReducedAggregateStep(AggregateStep):
             with code.block(f"if {group} is None:"):
                 code.line(f"{group} = {slot}[{key}] = {self.group.empty}")
             code.line(f"{self.touched}[{key}] = {group}")
-            code.line(f"{group}[{ROWS}] += {rows}")
-            taken = 0
-            for (_, partial), (_, at) in zip(self.groups.parts, self.group.accumulators(), strict=True):
-                count = len(partial.types)
-                partial.merge(Target(writer, group, at), tuple(values[taken : taken + count]))
-                taken += count
+            merge_parts(writer, self.groups, self.group, group, (rows, *values))
         super().finish()
 
 
+def merge_parts(
+    writer: StepWriter, groups: GroupedRows, of: Group, group: str, values: Sequence[str]
+) -> None:
+    """Write code that adds a row count and partial values to the list in the variable `group`."""
+    writer.code.line(f"{group}[{ROWS}] += {values[0]}")
+    taken = 1
+    for (_, partial), (_, at) in zip(groups.parts, of.accumulators(), strict=True):
+        count = len(partial.types)
+        partial.merge(Target(writer, group, at), tuple(values[taken : taken + count]))
+        taken += count
+
+
+class ReducedGridStep(KeptGridStep):
+    """Grid windows over reduced input: key, start of a slice, row count and partial values."""
+
+    groups: GroupedRows
+
+    def consume_buffer(self, port: int) -> None:
+        if port:
+            super().consume_buffer(port)
+            return
+        writer = self.writer
+        names = tuple(writer.fresh("part") for _ in self.groups.types)
+        width = len(self.groups.keys)
+        with self.code.block(f"for {', '.join(names)}, in {writer.buffer(self.node.inputs[0])}:"):
+            key = writer.fresh("key")
+            keys = names[:width]
+            self.code.line(f"{key} = {keys[0] if width == 1 else tuple_source(keys) if keys else '()'}")
+            self.find_slice(names[width])
+            self.fold(key, names[width], Row(names))
+
+    def add(self, group: str, row: Row) -> None:
+        merge_parts(self.writer, self.groups, self.group, group, row.columns[len(self.groups.keys) + 1 :])
+
+
+class ReducedClosedWindowStep(ReducedGridStep, ClosedWindowStep):
+    """Windows over reduced input that are emitted when they close."""
+
+
+class ReducedUpdatedWindowStep(ReducedGridStep, UpdatedWindowStep):
+    """Windows over reduced input that are emitted as they change."""
+
+
 class ReducedPartialStep(Step):
-    """Partial aggregate over reduced input, which is its output."""
+    """Partial aggregate or window over reduced input, which is its output."""
 
     takes_rows = False
 
@@ -102,7 +146,15 @@ class RestWriter(RegionWriter):
                     if isinstance(node.operator, Aggregate):
                         step = ReducedAggregateStep(node, self, node.operator, feed.reduction)
                         self._steps[node.id] = step
-                    elif isinstance(node.operator, PartialAggregate):
+                    elif isinstance(node.operator, Window) and isinstance(node.operator.shape, Grid):
+                        reduced = (
+                            ReducedClosedWindowStep
+                            if node.operator.emit is Emit.CLOSE
+                            else ReducedUpdatedWindowStep
+                        )(node, self, node.operator, node.operator.shape)
+                        reduced.groups = feed.reduction
+                        self._steps[node.id] = reduced
+                    elif isinstance(node.operator, PartialAggregate | PartialWindow):
                         self._steps[node.id] = ReducedPartialStep(node, self, feed.reduction)
         self._arranged = [graph.nodes[node] for node in shape.arranged]
 

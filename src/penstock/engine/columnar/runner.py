@@ -14,7 +14,9 @@ from penstock.flow.operators.sink import Sink
 if TYPE_CHECKING:
     from penstock.analysis import Analysis
     from penstock.engine.columnar.arranged_slot import ArrangedSlots
+    from penstock.engine.columnar.clocks import PlainSlots
     from penstock.engine.columnar.columnar_plan import ColumnarPlan
+    from penstock.engine.columnar.timed_join import TimedSlots
     from penstock.graph.node import FlowGraph
 
 Rows = list[tuple[Any, ...]]
@@ -36,7 +38,7 @@ class ArrangedOperator(Protocol):
     """Operator in large ticks whose state lies in arrangements."""
 
     @property
-    def slots(self) -> ArrangedSlots:
+    def slots(self) -> ArrangedSlots | PlainSlots | TimedSlots:
         """Its slots."""
         ...
 
@@ -114,14 +116,16 @@ class PartRunner:
     @property
     def is_arranged(self) -> bool:
         """Return whether all state that the part has in columns lies there by now."""
-        return bool(self.arranged) and all(operator.slots.are_arranged for operator in self.arranged.values())
+        kept = [operator.slots for operator in self.arranged.values() if operator.slots.forms]
+        return bool(kept) and all(slots.are_arranged for slots in kept)
 
     @property
     def least(self) -> int:
         """Number of rows from which the part runs on frames."""
         if not self.is_arranged:
             return max(self._least, 1)
-        return min(self._least, *(operator.slots.least for operator in self.arranged.values()))
+        kept = (operator.slots for operator in self.arranged.values())
+        return min(self._least, *(slots.least for slots in kept if slots.forms))
 
     def _is_worth_it(self, inputs: Sequence[Given]) -> bool:
         shape, count = self._shape, sum(map(len, inputs))

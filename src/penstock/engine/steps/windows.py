@@ -192,10 +192,14 @@ class GridStep(WindowStep):
 
     def consume_on_time(self, row: Row) -> None:
         time, key = self.assign_time(row), self.assign_key(row)
+        self.find_slice(time)
+        self.fold(key, time, row)
+
+    def find_slice(self, time: str) -> None:
+        """Write code that sets the variables of the slice of a time."""
         with self.code.block(f"if not {self.start} <= {time} < {self.end}:"):
             slice_of = self.writer.constant("slice_of", slice_assigner(self.grid, self.type))
             self.code.line(f"{self.start}, {self.end} = {slice_of}({time})")
-        self.fold(key, time, row)
 
     def fold(self, key: str, time: str, row: Row) -> None:
         """Write code that adds a row of a group to its slice."""

@@ -174,7 +174,10 @@ def _(layout: CalendarSlots, move: StateMove, found: Gathered) -> Scattered:
     for shard, values in sorted(found.get(slots[2], {}).items()):
         for (end, _), things in sorted(values.items()):
             for thing in things:
-                schedule_window(*made[home(thing, shard)], end, thing)
+                # A bucket stands for all that is in it, wherever its keys belong.
+                cells = range(move.shards) if isinstance(thing, int) else (home(thing, shard),)
+                for cell in cells:
+                    schedule_window(*made[cell], end, thing)
     return {slot: {shard: kept[at] for shard, kept in made.items()} for at, slot in enumerate(slots)}
 
 

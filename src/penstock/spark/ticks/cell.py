@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from penstock.engine.columnar.columnar_intake import columns_of_frame
-from penstock.engine.columnar.columnar_option import COLUMNAR_ROWS, NEVER, Columnar
+from penstock.engine.columnar.columnar_option import COLUMNAR_ROWS, Columnar
 from penstock.engine.columnar.columns import Columns
 from penstock.engine.columnar.runner import as_rows
 from penstock.engine.machine import Machine
@@ -105,7 +105,9 @@ class OpenCell:
         self._of = of = plan.stages[stage]
         number = cell_number(stage, shard, plan.plan.stages.shards)
         slots: dict[str, Any] = {}
-        arranged = of.program.large_ticks(arranged=True).forms(slots.__getitem__)
+        large = of.program.large_ticks(arranged=True)
+        self._on_columns = large.uses_frames
+        arranged = large.forms(slots.__getitem__)
         forms = {
             of.slots[slot.name]: Form(slot.thaw, slot.divides)
             for slot in of.program.slots
@@ -121,7 +123,7 @@ class OpenCell:
     @property
     def takes_columns(self) -> bool:
         """Return whether some operator runs on columns."""
-        return self._machine.least < NEVER
+        return self._on_columns
 
     def run(self, inputs: Mapping[str, Given], send: Send) -> dict[str, Rows]:
         """Run the stage on some rows; return the weighted rows for its sinks."""

@@ -1,0 +1,301 @@
+"""Joins with state expiry in large ticks: both sides lie in arrangements by key and bucket of time.
+
+What the watermark has passed is taken back from the arrangement bucket by bucket. For the small ticks that
+follow, the calendar holds the number of a bucket in place of the places in it: deleting that number from the
+slot drops the whole bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from penstock.arrangement.batch import Batch, Layout, batch_of, merged, take
+from penstock.arrangement.spine import Probe, together
+from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm
+from penstock.engine.columnar.clocks import check_time, ticks_in, ticks_of
+from penstock.engine.columnar.columns import WEIGHT, ColumnarDeclined
+from penstock.engine.columnar.join import JoinSideForm
+from penstock.engine.columnar.join_plan import JoinPlan, plan_join
+from penstock.engine.columnar.stream import Stream, empty_stream, stream_for
+from penstock.engine.steps.joins import SIDES
+from penstock.engine.window_runtime import closing, schedule_window
+from penstock.expr.types import INT64
+from penstock.flow.operators.expiring_join import JoinOnTime
+
+if TYPE_CHECKING:
+    from penstock.expr.types import DataType
+    from penstock.graph.node import FlowGraph, Node
+
+BUCKET = "bucket"
+"""Column with the number of a row's bucket of time, the last part of its key."""
+
+_ROOM = 2**62
+
+
+@dataclass(frozen=True)
+class TimedJoinPlan:
+    """Plan for a join with state expiry. join: of the join. at: places of the times, of `type`."""
+
+    join: JoinPlan
+    operator: JoinOnTime
+    at: tuple[int, int]
+    type: DataType
+
+    @property
+    def node(self) -> int:
+        return self.join.node
+
+    def slot(self, port: int, what: str = "") -> str:
+        """Return the name of a side's slot, or of one beside it."""
+        return f"{self.node}.{SIDES[port]}{what}"
+
+    @cached_property
+    def layouts(self) -> tuple[Layout, Layout]:
+        """Layouts of the sides."""
+        one, other = (
+            replace(layout, types={**layout.types, BUCKET: pl.Int64()}, keys=(*layout.keys, BUCKET))
+            for layout in map(self.join.layout, (0, 1))
+        )
+        return one, other
+
+    def spans(self, port: int) -> tuple[int, int]:
+        """Return the least and greatest difference from a side's times to those of the other."""
+        low, high = ticks_of(self.operator.low), ticks_of(self.operator.high)
+        return (low, high) if port == 0 else (-high, -low)
+
+    def buckets(self, port: int, frame: pl.DataFrame, after: int = 0) -> Any:
+        """Return the numbers of the buckets of a side's times, or of times after them.
+
+        Raises `ColumnarDeclined` where 64 bits may not do.
+        """
+        times = ticks_in(frame[str(self.at[port])])
+        if len(times) and max(-int(times.min()), int(times.max())) + abs(after) >= _ROOM:
+            raise ColumnarDeclined
+        return (times + after) // ticks_of(self.operator.width)
+
+    def with_buckets(self, port: int, frame: pl.DataFrame) -> pl.DataFrame:
+        """Add the numbers of the rows' buckets."""
+        return frame.hstack([pl.Series(BUCKET, self.buckets(port, frame))])
+
+
+def plan_timed_join(graph: FlowGraph, node: Node, appends: tuple[bool, ...], append: bool) -> TimedJoinPlan:
+    """Plan a join with state expiry on frames. Raises `NotLowered`."""
+    operator = node.operator
+    assert isinstance(operator, JoinOnTime)
+    inner = replace(node, operator=operator.join, inputs=node.inputs[:2])
+    plan = plan_join(graph, inner, appends[:2], append)
+    one, other = (schema.names.index(time) for schema, time in zip(plan.schemas, operator.times, strict=True))
+    type_ = plan.schemas[0].fields[one].type
+    check_time(type_)
+    return TimedJoinPlan(plan, operator, (one, other), type_)
+
+
+@dataclass(frozen=True)
+class TimedSideForm(JoinSideForm):
+    """Form of a side's slot: (key, bucket) -> list of rows."""
+
+    timed: TimedJoinPlan
+    of_pair = True
+    group = BUCKET
+
+    def entry(self, key: Any, found: Sequence[tuple[Any, ...]]) -> Any:
+        copies: dict[tuple[Any, ...], int] = {}
+        for row in found:
+            copies[row[:-1]] = copies.get(row[:-1], 0) + row[-1]
+        return [row for row, count in copies.items() for _ in range(count)] or None
+
+    def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
+        return self.timed.with_buckets(self.port, super().frame(entries))
+
+
+def timed_join_forms(plan: TimedJoinPlan) -> dict[str, SlotForm]:
+    """Return the forms of a join's slots by name."""
+    forms: dict[str, SlotForm] = {}
+    for port in (0, 1):
+        read = tuple((str(at), field.type) for at, field in enumerate(plan.join.schemas[port].fields))
+        keys = (*plan.join.key_types(port), INT64)
+        bare = len(keys) == 2
+        form = TimedSideForm(plan.layouts[port], keys, bare, read, plan.join, port, True, plan)
+        forms[plan.slot(port)] = form
+    return forms
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """What a tick lets a side forget.
+
+    open_from: the first bucket that was open before. until: the first one that is afterwards. risen: whether
+    the watermark of the other side has risen. new: buckets with new rows.
+    """
+
+    open_from: float
+    until: float
+    risen: bool
+    new: Sequence[int]
+
+
+class ColumnarTimedJoin:
+    """Join with state expiry in large ticks. slots: of the sides, in order."""
+
+    def __init__(self, plan: TimedJoinPlan, slots: TimedSlots) -> None:
+        self.plan = plan
+        self.slots = slots
+
+    def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
+        """Return the pairs of new rows. Raises `ColumnarDeclined`."""
+        plan, join = self.plan, self.plan.join
+        news = [
+            plan.with_buckets(port, join.add_keys(port, side).collected())
+            for port, side in enumerate(inputs[:2])
+        ]
+        left, right = (self.slots.spine(plan.slot(port)) for port in (0, 1))
+        new = [batch_of(layout, frame) for layout, frame in zip(plan.layouts, news, strict=True)]
+        pairs = [
+            self._pairs(news[0], right.batches, 0),
+            self._pairs(news[1], (*left.batches, new[0]), 1),
+        ]
+        for port, spine in enumerate((left, right)):
+            expiry = self._expiry(port, inputs[3 - port], news[port])
+            left_, taken_back = _without(spine.batches, expiry)
+            batch = reduce(
+                lambda one, other: merged(spine.layout, one, other), [_open(new[port], expiry), *taken_back]
+            )
+            self.slots.prepare_batch(plan.slot(port), batch, left_)
+            self.slots.expire(port, expiry)
+        made = [frame for frame in pairs if frame is not None]
+        frame = pl.concat(made) if made else empty_stream(join.pairs, True).frame.collect()
+        computed_on |= join.operator.residual is not None
+        return join.output(stream_for(join.pairs, True, frame, computed_on=computed_on))
+
+    def _pairs(self, asking: pl.DataFrame, held: Sequence[Batch], port: int) -> pl.DataFrame | None:
+        """Pair new rows of a side, in their order, with what is held of the other."""
+        plan, join = self.plan, self.plan.join
+        if not asking.height or not any(map(len, held)):
+            return None
+        low, high = plan.spans(port)
+        first, last = plan.buckets(port, asking, low), plan.buckets(port, asking, high)
+        counts = last - first + 1
+        if int(counts.max()) > _MOST_BUCKETS:
+            raise ColumnarDeclined
+        rows = np.repeat(np.arange(asking.height), counts)
+        begins = np.cumsum(counts) - counts
+        near = np.arange(len(rows)) - np.repeat(begins - first, counts)
+        layout = plan.layouts[1 - port]
+        every = len(rows) == asking.height
+        keys = [asking[name] for name in join.key_names(port)]
+        if not every:
+            keys = take(pl.DataFrame(keys), rows).get_columns()
+        probe = Probe.of(layout, [*keys, pl.Series(BUCKET, near)])
+        found = together(layout, [probe.find(batch) for batch in held])
+        if not len(found.asked):
+            return None
+        order = np.argsort(found.asked, kind="stable")
+        own, other = take(asking, rows[found.asked[order]]), take(found.rows, order)
+        return join.pair_rows(own, other) if port == 0 else join.pair_rows(other, own)
+
+    def _expiry(self, port: int, marks: Stream, news: pl.DataFrame) -> Expiry:
+        """Return what a side forgets, whose partners have a watermark."""
+        plan, risen = self.plan, marks.collected()
+        open_from = self.slots.passed(port)
+        until = open_from
+        if risen.height:
+            mark = risen["0"][-1]
+            after = plan.spans(port)[1]
+            until = inf
+            if mark is not None:
+                until = (ticks_in(risen["0"].tail(1)).item() - after) // ticks_of(plan.operator.width)
+        buckets = np.unique(news[BUCKET].to_numpy())
+        new = buckets[(buckets >= open_from) & (buckets >= until)].tolist()
+        return Expiry(open_from, until, bool(risen.height), new)
+
+
+_MOST_BUCKETS = 1_000
+"""Buckets in which a row may have partners; with more it is made so many rows that rows are better."""
+
+
+def _open(batch: Batch, expiry: Expiry) -> Batch:
+    """Return the rows that are kept."""
+    buckets = batch.frame[BUCKET].to_numpy()
+    return _chosen(batch, (buckets >= expiry.open_from) & (buckets >= expiry.until), 1)
+
+
+def _without(batches: Sequence[Batch], expiry: Expiry) -> tuple[list[Batch], list[Batch]]:
+    """Return batches without most of the rows that are forgotten, and what takes back the others."""
+    left: list[Batch] = []
+    taken_back: list[Batch] = []
+    for batch in batches:
+        if expiry.until > expiry.open_from:
+            buckets = batch.frame[BUCKET].to_numpy()
+            passed = buckets < expiry.until
+            if 2 * np.count_nonzero(passed) >= len(batch):
+                batch = _chosen(batch, ~passed, 1)
+            else:
+                passed &= buckets >= expiry.open_from
+                if passed.any():
+                    taken_back.append(_chosen(batch, passed, -1))
+        left.append(batch)
+    return left, taken_back
+
+
+def _chosen(batch: Batch, wanted: Any, sign: int) -> Batch:
+    """Return some rows of a batch, taken back if the sign is negative."""
+    if sign > 0 and wanted.all():
+        return batch
+    at = np.flatnonzero(wanted)
+    frame = take(batch.frame, at)
+    if sign < 0:
+        frame.replace_column(frame.get_column_index(WEIGHT), -frame[WEIGHT])
+    bounds = (float(np.abs(frame[WEIGHT].to_numpy()).sum()),)
+    return Batch(batch.codes[at], frame, bounds)
+
+
+class TimedSlots:
+    """Slots of a join with state expiry: arrangements of its sides, and their calendars."""
+
+    def __init__(self, plan: TimedJoinPlan, sides: ArrangedSlots) -> None:
+        self._plan = plan
+        self._sides = sides
+        self._expiries: dict[int, Expiry] = {}
+        self.forms = sides.forms
+        self.arrange, self.spine, self.prepare_batch = sides.arrange, sides.spine, sides.prepare_batch
+
+    @property
+    def are_arranged(self) -> bool:
+        """Return whether the sides lie in arrangements already."""
+        return self._sides.are_arranged
+
+    @property
+    def least(self) -> int:
+        """Number of rows from which columns pay, where the state lies there."""
+        return self._sides.least
+
+    def passed(self, port: int) -> float:
+        """Return the first bucket of a side that the watermark of the other has not passed."""
+        number = self._sides.slot(self._plan.slot(port, "_passed")).get(())
+        return -inf if number is None else number
+
+    def expire(self, port: int, expiry: Expiry) -> None:
+        """Note what a side forgets, which has no effect until `add`."""
+        self._expiries[port] = expiry
+
+    def add(self) -> None:
+        """Add a successful tick's new rows to the state, and forget what has passed."""
+        self._sides.add()
+        for port, expiry in self._expiries.items():
+            name, slot = self._plan.slot, self._sides.slot
+            calendar = [slot(name(port, what)) for what in ("_calendar", "_counts", "_due")]
+            for number in expiry.new:
+                schedule_window(calendar[0], calendar[1], calendar[2], number + 1, number)
+            if expiry.risen:
+                slot(name(port, "_passed"))[()] = expiry.until
+                until = None if expiry.until == inf else expiry.until
+                for _ in closing(calendar[0], calendar[1], calendar[2], until):
+                    pass
+        self._expiries = {}
