@@ -108,7 +108,7 @@ class Run:
         return group
 
 
-_OF_CALENDARS = ("t_counts", "t_due")
+_OF_CALENDARS = ("t_calendar", "t_counts", "t_due")
 """Ends of the names of slots in which joins on columns note buckets in place of what is in them."""
 
 
@@ -235,6 +235,21 @@ def _sums(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
     return Grown(one.stream.group_by(*keys, **more).agg(**named), one.size)
 
 
+def _upsert(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
+    """The latest row of each key, in order of arrival or by a sequence."""
+    numbers = [f.name for f in one.schema.fields if f.type == INT64]
+    if not one.append or not numbers:
+        return None
+    by = draw(st.lists(st.sampled_from(one.schema.names), min_size=1, max_size=2, unique=True))
+    row = ps.struct(**{name: col[name] for name in one.schema.names}) if draw(st.booleans()) else None
+    if not one.facts.ordered or draw(st.booleans()):
+        sequence = col[draw(st.sampled_from(numbers))]
+        policy = draw(st.sampled_from(["error", "trust_key"]))
+        return Grown(one.stream.upsert(by, row=row, sequence=sequence, on_misfit=policy), one.size)
+    deleted = draw(st.sampled_from([None, col[numbers[0]] > 1]))
+    return Grown(one.stream.upsert(by, row=row, deleted=deleted), one.size)
+
+
 _DECIMALS = (DecimalType(12, 2), DecimalType(36, 3))
 ROW_BY_ROW = (_select, _with_columns, _filter, _union)
 COLUMNAR = (
@@ -248,6 +263,8 @@ COLUMNAR = (
     _join,
     _top_k,
     _top_k,
+    _upsert,
+    _upsert,
     _aggregate,
 )
 
@@ -360,6 +377,14 @@ def _distinct_of_union(rows: Stream, others: Stream) -> Stream:
     return rows.union(others).select("k", "s").distinct()
 
 
+def _upserted(rows: Stream, others: Stream) -> Stream:
+    return rows.upsert("k", deleted=col.n % 4 == 0)
+
+
+def _upserted_by_sequence(rows: Stream, others: Stream) -> Stream:
+    return rows.upsert("k", sequence="n")
+
+
 def _grouped(rows: Stream, others: Stream) -> Stream:
     return rows.group_by("s").agg(n=ps.count(), total=ps.sum(col.n), mean=ps.mean(col.x), least=ps.min(col.t))
 
@@ -401,6 +426,15 @@ _WITH_STATE = [_joined, _joined_left, _present, _absent, _first, _distinct_of_un
 @pytest.mark.parametrize("build", [_filtered, *_WITH_STATE, *_OF_INTERVALS, *_OF_DECIMALS])
 @pytest.mark.parametrize("is_table", [False, True])
 def test_what_has_a_columnar_form_runs_in_it(build: Callable[..., Stream], is_table: bool) -> None:
+    check_runs_in_columns(build, is_table)
+
+
+@pytest.mark.parametrize("build", [_upserted, _upserted_by_sequence])
+def test_what_takes_records_runs_in_columns(build: Callable[..., Stream]) -> None:
+    check_runs_in_columns(build, is_table=False)
+
+
+def check_runs_in_columns(build: Callable[..., Stream], is_table: bool) -> None:
     flow = ps.Flow("columnar")
     sides = [flow.table(n, Plain) if is_table else flow.source(n, Plain) for n in ("rows", "others")]
     flow.sink("out", build(*sides))

@@ -27,6 +27,7 @@ from penstock.engine.columnar.timed_join import (
     timed_join_forms,
 )
 from penstock.engine.columnar.top_k import ColumnarTopK, TopPlan, top_form
+from penstock.engine.columnar.upsert import ColumnarUpsert, UpsertPlan, row_form
 from penstock.engine.generated_source import Constants, Purpose
 from penstock.engine.plan import live_consumers
 from penstock.engine.runtime_library import RUNTIME
@@ -217,6 +218,8 @@ def _forms(
             return {plan.slot: copies_form(plan)}
         case PunctualityPlan():
             return {}
+        case UpsertPlan():
+            return {plan.slot: row_form(plan)}
         case TimedJoinPlan():
             return timed_join_forms(plan)
 
@@ -243,6 +246,8 @@ def _operator(
             return ColumnarTopK(plan, slots)
         case DistinctPlan():
             return ColumnarDistinct(plan, slots)
+        case UpsertPlan():
+            return ColumnarUpsert(plan, slots)
         case TimedJoinPlan():
             return ColumnarTimedJoin(plan, TimedSlots(plan, slots))
 

@@ -22,6 +22,7 @@ from penstock.engine.columnar.slices import SlicedRows as SlicedRows
 from penstock.engine.columnar.stream import Stream, apply_operator, empty_stream
 from penstock.engine.columnar.timed_join import TimedJoinPlan, plan_timed_join
 from penstock.engine.columnar.top_k import TopPlan, plan_top
+from penstock.engine.columnar.upsert import UpsertPlan, plan_upsert
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.expiring_join import JoinOnTime
@@ -31,6 +32,7 @@ from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.unique import Unique
+from penstock.flow.operators.upsert import Upsert
 
 if TYPE_CHECKING:
     from penstock.analysis import Analysis
@@ -46,7 +48,9 @@ class PartInput:
     reduction: PreReduction | None
 
 
-ArrangedPlan: TypeAlias = JoinPlan | AggregatePlan | DistinctPlan | TopPlan | PunctualityPlan | TimedJoinPlan
+ArrangedPlan: TypeAlias = (
+    JoinPlan | AggregatePlan | DistinctPlan | TopPlan | PunctualityPlan | TimedJoinPlan | UpsertPlan
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +157,7 @@ def _divided(
     return ColumnarPlan(part, columnar, rest, arranged, feeds, reasons)
 
 
-WITH_STATE = (Join, JoinOnTime, Aggregate, Distinct, Unique, TopK)
+WITH_STATE = (Join, JoinOnTime, Aggregate, Distinct, Unique, TopK, Upsert)
 """Operators whose state may lie in arrangements."""
 
 WITH_VALUES = (OnTime, LateRows)
@@ -170,6 +174,8 @@ def _arranged_plan(graph: FlowGraph, node: Node, appends: tuple[bool, ...], appe
             return plan_aggregate(node, graph.nodes[node.inputs[0]].schema, appends[0], append)
         case OnTime() | LateRows():
             return plan_punctuality(node, graph.nodes[node.inputs[0]].schema)
+        case Upsert():
+            return plan_upsert(node, graph.nodes[node.inputs[0]].schema)
         case TopK():
             return plan_top(node, appends[0], append)
         case _:
