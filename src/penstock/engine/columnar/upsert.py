@@ -227,7 +227,10 @@ def _present_rows(layout: Layout, found: Found) -> tuple[Any, pl.DataFrame]:
 
 
 def _passed_over(new: pl.DataFrame, old: pl.DataFrame, alike: Any) -> Any:
-    """Return which records are no later than what is held. Raises `ColumnarDeclined` if one contradicts it."""
+    """Return which records are no later than what is held.
+
+    Raises `ColumnarDeclined` if one contradicts it.
+    """
     same = (new[SEQUENCE] == old[SEQUENCE]).to_numpy()
     if (same & ~alike).any():
         raise ColumnarDeclined
