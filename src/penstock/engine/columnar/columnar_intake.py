@@ -36,14 +36,17 @@ if TYPE_CHECKING:
 
 
 def columns_of_frame(
-    schema: Schema, append: bool, given: Any, *, unread: AbstractSet[str] = frozenset()
+    schema: Schema, append: bool, given: Any, *, unread: AbstractSet[str] = frozenset(), valid: bool = False
 ) -> Columns | None:
     """Convert a frame to internal columns; None unless they can hold it and every value is valid.
 
     unread: columns that nobody reads: they may be absent, or null although their fields are not nullable.
+    valid:  it is a table of the schema's columns, and its values have been looked at before.
     """
     if not can_hold(schema):
         return None
+    if valid:
+        return _columns_of_valid(schema, append, cast("pl.DataFrame", pl.from_arrow(given, rechunk=False)))
     try:
         if hasattr(given, "validate") and hasattr(given, "column_names"):
             frame = _frame_of_table(given, schema, unread)
@@ -52,6 +55,18 @@ def columns_of_frame(
         return None if frame is None else _columns_of(schema, append, frame, unread)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return None
+
+
+def _columns_of_valid(schema: Schema, append: bool, frame: pl.DataFrame) -> Columns:
+    taken: list[pl.Series] = []
+    for at, field in enumerate(schema.fields):
+        series = frame[field.name]
+        if isinstance(field.type, TimestampType):
+            series = series.dt.replace_time_zone(None)
+        taken.append(series.cast(dtype_of(field.type)).alias(str(at)))
+    if not append:
+        taken.append(frame[WEIGHT_COLUMN].alias(WEIGHT))
+    return Columns(schema, append, pl.DataFrame(taken))
 
 
 def _frame_of_table(table: Any, schema: Schema, unread: AbstractSet[str]) -> pl.DataFrame | None:

@@ -16,8 +16,10 @@ from penstock.engine.columnar.columnar_option import COLUMNAR_ROWS, Columnar
 from penstock.engine.columnar.columns import Columns
 from penstock.engine.columnar.runner import as_rows
 from penstock.engine.machine import Machine
+from penstock.io.arrow import with_weight
 from penstock.spark.placing.routing import Divide
 from penstock.spark.placing.stages import Exchange
+from penstock.spark.ticks.columnar_stage import leaving
 from penstock.spark.ticks.messages import rows_of
 from penstock.spark.ticks.plan import Compiled, CompiledStage
 from penstock.state.chain import Chain
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
 Rows: TypeAlias = list[tuple[Any, ...]]
 Given: TypeAlias = Rows | Columns
 """Rows of a source of a stage."""
-Send: TypeAlias = Callable[[int, Exchange, Divide, Rows], None]
+Leaving: TypeAlias = "Rows | pa.Table"
+"""Rows that leave a stage."""
+Send: TypeAlias = "Callable[[int, Exchange, Divide, Leaving], None]"
 """Function that sends rows; its arguments are the exchange's number, itself, its divider, and rows."""
 
 
@@ -63,10 +67,10 @@ class CellOutcome:
 
 def run_stateless(
     of: CompiledStage, inputs: Mapping[str, Rows], send: Send, shard: int = 0
-) -> dict[str, Rows]:
+) -> dict[str, Leaving]:
     """Run a stateless stage on some rows; return the weighted rows for its sinks."""
     state: dict[str, dict[Any, Any]] = {slot.name: {} for slot in of.program.slots}
-    return pass_on(of, _tick(Machine(of.program, state, owns_unkeyed=shard == 0), inputs), send)
+    return pass_on(of, _tick(of, Machine(of.program, state, owns_unkeyed=shard == 0), inputs), send)
 
 
 def open_cell(plan: Compiled, stage: int, shard: int, chain: Chain, tick: int) -> OpenCell | StatelessCell:
@@ -86,7 +90,7 @@ class StatelessCell:
 
     takes_columns: ClassVar[bool] = False
 
-    def run(self, inputs: Mapping[str, Given], send: Send) -> dict[str, Rows]:
+    def run(self, inputs: Mapping[str, Given], send: Send) -> dict[str, Leaving]:
         return run_stateless(
             self.of, {name: as_rows(rows) for name, rows in inputs.items()}, send, self.shard
         )
@@ -125,9 +129,9 @@ class OpenCell:
         """Return whether some operator runs on columns."""
         return self._on_columns
 
-    def run(self, inputs: Mapping[str, Given], send: Send) -> dict[str, Rows]:
+    def run(self, inputs: Mapping[str, Given], send: Send) -> dict[str, Leaving]:
         """Run the stage on some rows; return the weighted rows for its sinks."""
-        return pass_on(self._of, _tick(self._machine, inputs), send)
+        return pass_on(self._of, _tick(self._of, self._machine, inputs), send)
 
     def finish(self, attempt: str) -> CellOutcome:
         """Write the changed state."""
@@ -142,30 +146,33 @@ class OpenCell:
         self._state.close()
 
 
-def _tick(machine: Machine, inputs: Mapping[str, Given]) -> dict[str, Rows]:
+def _tick(of: CompiledStage, machine: Machine, inputs: Mapping[str, Given]) -> dict[str, Leaving]:
     if machine.program.bounds is not None:
         machine.budget.allow_for(sum(map(len, inputs.values())))
     if all(len(given) < machine.least for given in inputs.values()):
         inputs = {name: as_rows(given) for name, given in inputs.items()}
     made: dict[str, Given] = {**machine.tick(cast("Mapping[str, Rows]", inputs))}
-    return {name: as_rows(rows) for name, rows in made.items()}
+    return {name: leaving(rows, in_columns=name in of.in_columns) for name, rows in made.items()}
 
 
 def _clock(kept: tuple[Any, Any, int] | None) -> tuple[Any, int]:
     return (None, 0) if kept is None else (kept[1], kept[2])
 
 
-def pass_on(of: CompiledStage, made: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
+def pass_on(of: CompiledStage, made: Mapping[str, Leaving], send: Send) -> dict[str, Leaving]:
     """Send the rows of a stage's exchanges; return the weighted rows of the flow's sinks."""
     for number, exchange, divide in of.leaving:
-        rows = made.get(exchange.name)
-        if rows:
+        rows = made.get(exchange.name, ())
+        if len(rows):
             send(number, exchange, divide, rows)
-    return {name: _weighted(of, name, made[name]) for name in of.stage.sinks if made.get(name)}
+    return {name: _weighted(of, name, made[name]) for name in of.stage.sinks if len(made.get(name, ()))}
 
 
-def _weighted(of: CompiledStage, sink: str, rows: Rows) -> Rows:
-    return [(*row, 1) for row in rows] if of.program.sink_append[sink] else rows
+def _weighted(of: CompiledStage, sink: str, rows: Leaving) -> Leaving:
+    append = of.program.sink_append[sink]
+    if not isinstance(rows, list):
+        return with_weight(rows, of.stage.graph.nodes[of.stage.graph.sinks[sink]].schema, known=not append)
+    return [(*row, 1) for row in rows] if append else rows
 
 
 def by_source(
@@ -195,7 +202,7 @@ def _in_columns(exchange: Exchange, pieces: list[Rows | pa.Table]) -> Columns | 
         return None
     import pyarrow as pa
 
-    return columns_of_frame(exchange.schema, exchange.append, pa.concat_tables(pieces))
+    return columns_of_frame(exchange.schema, exchange.append, pa.concat_tables(pieces), valid=True)
 
 
 _FEW_ROWS = 64

@@ -108,18 +108,24 @@ class ColumnarStage:
         if not given:
             given = table_to_rows(table, schema, weighted=not append)
         made: dict[str, Any] = self._machine.tick({name: given})
-        return {sink: self._leaving(sink, rows) for sink, rows in made.items()}
-
-    def _leaving(self, sink: str, rows: Rows | Columns) -> Rows | pa.Table:
-        if isinstance(rows, list):
-            return rows
-        if sink not in self._in_columns:
-            return rows.rows()
-        return rows.user_frame().to_arrow().cast(arrow_schema(rows.schema, weighted=not rows.append))
+        return {sink: leaving(rows, in_columns=sink in self._in_columns) for sink, rows in made.items()}
 
     @cached_property
     def _machine(self) -> Machine:
         return Machine(self._program, {}, Columnar(least=1))
+
+
+def leaving(rows: Rows | Columns, *, in_columns: bool) -> Rows | pa.Table:
+    """Convert what a stage made to what leaves it. in_columns: whether it may be a table."""
+    if isinstance(rows, list):
+        return rows
+    if not in_columns or len(rows) < _FEW_ROWS:
+        return rows.rows()
+    return rows.user_frame().to_arrow().cast(arrow_schema(rows.schema, weighted=not rows.append))
+
+
+_FEW_ROWS = 64
+"""Number of rows below which a table is not worth its making."""
 
 
 def _computes(node: Node) -> bool:

@@ -39,7 +39,7 @@ _ARROW_STREAM = b"\xff\xff\xff\xff"
 """First bytes of an Arrow IPC stream. No encoded list starts with them."""
 
 _BYTES_PER_BATCH = 64 << 20
-_BLOBS_OF_ONE_PLACE = 1 << 20
+BLOBS_OF_ONE_PLACE = 1 << 20
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from penstock.spark.placing.stages import Exchange
 
 Rows: TypeAlias = list[tuple[Any, ...]]
-Message: TypeAlias = tuple[int, int, int, int, bytes]
+Message: TypeAlias = "tuple[int, int, int, int, bytes | pa.Buffer]"
 Task: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
 
 
@@ -97,18 +97,18 @@ def messages_of(stage: int, shard: int, port: int, place: int, rows: Rows | pa.T
             body = encode(rows[at : at + _ROWS_PER_BLOB])
         else:
             body = _arrow_stream(rows.slice(at, _ROWS_PER_BLOB))
-        yield (stage, shard, port, place * _BLOBS_OF_ONE_PLACE + number, body)
+        yield (stage, shard, port, place * BLOBS_OF_ONE_PLACE + number, body)
 
 
 def place_of(message: Message) -> int:
     """Return the place given to `messages_of` for this message."""
-    return message[3] // _BLOBS_OF_ONE_PLACE
+    return message[3] // BLOBS_OF_ONE_PLACE
 
 
-def piece_of(body: bytes) -> Rows | pa.Table:
-    """Decode the rows of an exchange message, as they were sent."""
-    if not body.startswith(_ARROW_STREAM):
-        return list(decode(body))
+def piece_of(body: bytes | pa.Buffer) -> Rows | pa.Table:
+    """Decode the rows of an exchange message, as they were sent. A table stays in the message's memory."""
+    if bytes(body[: len(_ARROW_STREAM)]) != _ARROW_STREAM:
+        return list(decode(bytes(body)))
     with ipc.open_stream(body) as stream:
         return stream.read_all()
 

@@ -1,8 +1,9 @@
-"""Files that carry messages between the jobs of a tick: the driver holds only their names.
+"""Files that carry messages between tasks of a tick.
 
-A task writes all that it sends beyond its job into one file. What it tells of each
-message, the next job gets back as a message of the same address, with where it lies in its
-stead.
+Between jobs, a task writes all that it sends beyond its own into one file, and the driver holds only names:
+what it tells of each message, the next job gets back as a message of the same address, with where it lies in
+its stead. Within a job whose tasks share a machine, large tables go the same way: written once and mapped by
+the task that reads them, instead of through Spark's shuffle, which copies and compresses them.
 """
 
 from __future__ import annotations
@@ -10,10 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.ipc as ipc
 
 from penstock.errors import UnreadableSource
-from penstock.spark.ticks.messages import TO_DRIVER, Message, Result
+from penstock.spark.ticks.messages import BLOBS_OF_ONE_PLACE, TO_DRIVER, Message, Result
 from penstock.state.codec import decode, value_encoder
+
+Address: TypeAlias = tuple[int, int, int, int]
+"""Destination of rows: stage, shard, exchange, place."""
 
 SENT = "sent"
 
@@ -66,6 +74,25 @@ def write_down(path: Path, messages: Iterable[tuple[Message, int]]) -> Iterator[
             yield Sent(stage, shard, port, place, str(path), offset, len(body), rows).result()
 
 
+LARGE = 1 << 18
+"""Bytes of a table from which it is handed on in a file, where tasks share a machine."""
+_ALIGNED = 64
+
+
+def handed_over(folder: str, attempt: str, tables: Iterable[tuple[Address, pa.Table]]) -> Iterator[Message]:
+    """Write tables to a file of their own; yield for each a message that refers to it."""
+    path = Path(folder) / f"{attempt}.tables"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with pa.OSFile(str(path), "wb") as out:
+        for (stage, shard, port, place), table in tables:
+            begin = out.tell()
+            with ipc.new_stream(out, table.schema) as stream:
+                stream.write_table(table)
+            size = out.tell() - begin
+            yield Sent(stage, shard, port, place * BLOBS_OF_ONE_PLACE, str(path), begin, size, 0).reference()
+            out.write(bytes(-out.tell() % _ALIGNED))
+
+
 def fetched(messages: Iterable[Message], of: int | None = None) -> Iterator[Message]:
     """Resolve references among messages by reading their files.
 
@@ -82,15 +109,15 @@ def fetched(messages: Iterable[Message], of: int | None = None) -> Iterator[Mess
         yield (stage, shard, -1 - port, place, read(path, offset, size))
 
 
-def read(path: str, offset: int, size: int) -> bytes:
-    """Read the body of a stored message. Raises `UnreadableSource` if it is missing."""
+def read(path: str, offset: int, size: int) -> bytes | pa.Buffer:
+    """Return the body of a stored message. Raises `UnreadableSource` if it is missing."""
     try:
-        with open(path, "rb") as file:
+        with pa.memory_map(path) as file:
             file.seek(offset)
-            return file.read(size)
+            return file.read_buffer(size)
     except FileNotFoundError:
         raise UnreadableSource(
-            "what a round of a loop has sent is not there for the next one",
+            "what a task has sent is not there for the next one",
             why=f"{path} is missing. In rounds, tasks hand each other files, which every host must see.",
             fix="put the checkpoint (of a batch: the temporary files, TMPDIR) where all hosts see it",
             path=path,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.columnar.runner import as_rows
 from penstock.spark.ticks.cell import OpenCell, by_source, cell_number, run_stateless
 from penstock.spark.ticks.messages import Message, Result, messages_of
-from penstock.spark.ticks.round_files import write_down
+from penstock.spark.ticks.round_files import LARGE, Address, handed_over, write_down
 from penstock.spark.ticks.task_outcome import chain_result
 from penstock.state.chain import Chain
 
@@ -40,20 +40,30 @@ class Leg:
     folder: str
 
 
-def posted(out: CellOutput, stage: int, leg: Leg | None, attempt: str) -> Iterator[Message | Result]:
-    """Yield the messages sent by a stage: passed to a later stage of the job, or stored for other jobs."""
-    beyond: list[tuple[tuple[int, int, int, int], Rows | pa.Table]] = []
+def posted(
+    out: CellOutput, stage: int, leg: Leg | None, attempt: str, shared: str | None = None
+) -> Iterator[Message | Result]:
+    """Yield the messages sent by a stage: passed to a later stage of the job, or stored for other jobs.
+
+    shared: folder for large tables that a later stage of the job reads, if all tasks see it.
+    """
+    beyond: list[tuple[Address, Rows | pa.Table]] = []
+    large: list[tuple[Address, pa.Table]] = []
     for address, rows in out.pieces():
-        if leg is None or stage < address[0] <= leg.last:
-            yield from messages_of(*address, rows)
-        else:
+        if leg is not None and not stage < address[0] <= leg.last:
             beyond.append((address, rows))
+        elif shared is not None and not isinstance(rows, list) and rows.nbytes >= LARGE:
+            large.append((address, rows))
+        else:
+            yield from messages_of(*address, rows)
+    if shared is not None and large:
+        yield from handed_over(shared, f"{attempt}-{stage}", large)
     if leg is not None and beyond:
         yield from write_down(Path(leg.folder) / f"{attempt}.sent", _counted(beyond))
 
 
 def _counted(
-    pieces: list[tuple[tuple[int, int, int, int], Rows | pa.Table]],
+    pieces: list[tuple[Address, Rows | pa.Table]],
 ) -> Iterator[tuple[Message, int]]:
     """Yield the messages of all pieces; the first message of each carries the piece's row count."""
     for address, rows in pieces:

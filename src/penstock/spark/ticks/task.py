@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import PenstockError
-from penstock.io.arrow import table_to_rows, with_all_columns, with_weight, without_zero_weights
+from penstock.io.arrow import table_to_rows, with_all_columns, without_zero_weights
 from penstock.spark.ticks.cell import (
     Given,
     by_source,
@@ -39,7 +39,7 @@ from penstock.spark.ticks.messages import (
     to_table,
 )
 from penstock.spark.ticks.plan import Compiled, CompiledStage, ShippedPlan
-from penstock.spark.ticks.round_files import fetched
+from penstock.spark.ticks.round_files import Address, fetched
 from penstock.spark.ticks.round_task import Leg, posted, run_rounds
 from penstock.spark.ticks.task_outcome import bad_result, chain_result, error_result
 from penstock.spark.ticks.task_output import takes_columns, write_changes
@@ -50,14 +50,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.spark.placing.round_plan import LoopStages
-    from penstock.spark.placing.routing import Divide, DivideTable
+    from penstock.spark.placing.routing import Divide
     from penstock.spark.placing.stages import Exchange
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Piece: TypeAlias = "tuple[int, int, Rows | pa.Table]"
 """Exchange number, place, and rows."""
-_Address: TypeAlias = tuple[int, int, int, int]
-"""Destination of rows: stage, shard, exchange, place."""
 Shares: TypeAlias = Sequence[Sequence[Tagged]]
 """What the driver gives to each task of stage 0 besides the rows of DataFrames."""
 Task: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
@@ -68,6 +66,7 @@ class TickOrder:
     """Everything a task needs to run its part of a tick.
 
     due: cells that run even without input. leg: the current job of a tick that takes several.
+    shared: folder for large tables between stages, if all tasks see it.
     times: for a tick that covers several times in succession. A place is then the index of a time, and rows
         of sinks have the time as last field. No operator of such a flow reads the order of rows.
     """
@@ -78,6 +77,7 @@ class TickOrder:
     due: frozenset[int]
     leg: Leg | None = None
     times: tuple[int, ...] | None = None
+    shared: str | None = None
 
 
 @dataclass(slots=True)
@@ -93,26 +93,22 @@ class CellOutput:
     timed: bool = False
     posts: bool = False
     place: int = 0
-    _sent: dict[_Address, list[Rows | pa.Table]] = field(
-        default_factory=dict[_Address, "list[Rows | pa.Table]"]
+    _sent: dict[Address, list[Rows | pa.Table]] = field(
+        default_factory=dict[Address, "list[Rows | pa.Table]"]
     )
 
-    def send(self, number: int, exchange: Exchange, divide: Divide, rows: Rows) -> None:
-        """Send rows over an exchange, divided among its shards."""
+    def send(self, number: int, exchange: Exchange, divide: Divide, rows: Rows | pa.Table) -> None:
+        """Send rows over an exchange, divided among its shards. A table has a divider of its own."""
         before = self.cost.enter("exchange")
-        divide_table = self._of_sender(exchange).in_columns.get(exchange.name)
-        # A hash of columns costs a tenth of one of rows.
-        table = None if divide_table is None else self._to_table(rows, number)
+        divide_table, table = self._of_sender(exchange).in_columns.get(exchange.name), None
+        if divide_table is not None:
+            # A hash of columns costs a tenth of one of rows.
+            table = self._to_table(rows, number) if isinstance(rows, list) else rows
         if divide_table is not None and table is not None:
             self._add(number, exchange, len(rows), divide_table(table))
         else:
+            assert isinstance(rows, list)
             self._add(number, exchange, len(rows), divide(rows))
-        self.cost.enter(before)
-
-    def send_table(self, number: int, exchange: Exchange, divide: DivideTable, table: pa.Table) -> None:
-        """Send the rows of a table over an exchange, as columns."""
-        before = self.cost.enter("exchange")
-        self._add(number, exchange, len(table), divide(table))
         self.cost.enter(before)
 
     def _add(self, number: int, exchange: Exchange, count: int, parts: Mapping[int, Rows | pa.Table]) -> None:
@@ -129,11 +125,11 @@ class CellOutput:
         made = self.posts and number in self._of_sender(exchange).convertible
         return to_table(rows, exchange) if made else None
 
-    def _address(self, stage: int, shard: int, exchange: int) -> _Address:
+    def _address(self, stage: int, shard: int, exchange: int) -> Address:
         placed = self.timed or self.plan.plan.stages.exchanges[exchange].ordered
         return stage, shard, exchange, self.place if placed else 0
 
-    def pieces(self) -> Iterator[tuple[_Address, Rows | pa.Table]]:
+    def pieces(self) -> Iterator[tuple[Address, Rows | pa.Table]]:
         """Yield everything sent, by address, in the order in which it was sent."""
         import pyarrow as pa
 
@@ -226,11 +222,18 @@ class Attempt:
     def outbox(self, *, posts: bool = True) -> CellOutput:
         return CellOutput(self.plan, self.cost, self.order.times is not None, posts)
 
-    def keep(self, sinks: Mapping[str, Rows], place: int = 0) -> None:
+    def keep(self, sinks: Mapping[str, Rows | pa.Table], place: int = 0) -> None:
         times = self.order.times
         for name, rows in sinks.items():
-            if name in self.plan.plan.outputs:
-                self.sinks[name].extend(rows if times is None else [(*row, times[place]) for row in rows])
+            output = self.plan.plan.outputs.get(name)
+            if output is None:
+                continue
+            if not isinstance(rows, list):
+                if times is None:
+                    self.tables[name].append(rows)
+                    continue
+                rows = table_to_rows(rows, output.schema, weighted=True)
+            self.sinks[name].extend(rows if times is None else [(*row, times[place]) for row in rows])
 
     def run_on_columns(self, source: str, table: pa.Table, out: CellOutput, place: int) -> None:
         """Run stage 0 on rows of a source that arrived in columns."""
@@ -245,16 +248,7 @@ class Attempt:
             if not of.program.source_append[source]:
                 table = without_zero_weights(table)
             made = dict.fromkeys(to.sinks, table)
-        rows = {name: given for name, given in made.items() if isinstance(given, list)}
-        self.keep(pass_on(of, rows, out.send), place)
-        tables = {name: given for name, given in made.items() if not isinstance(given, list)}
-        for number, exchange, _ in of.leaving:
-            divide = of.in_columns.get(exchange.name)
-            if divide is not None and len(tables.get(exchange.name, ())):
-                out.send_table(number, exchange, divide, tables[exchange.name])
-        for name in tables.keys() & self.plan.plan.outputs.keys():
-            schema, append = self.plan.plan.outputs[name].schema, of.program.sink_append[name]
-            self.tables[name].append(with_weight(tables[name], schema, known=not append))
+        self.keep(pass_on(of, made, out.send), place)
 
     def cell(self, stage: int, shard: int, arrived: list[Piece], out: CellOutput) -> Iterator[Result]:
         """Run a cell if it has input or is due."""
@@ -292,7 +286,7 @@ class Attempt:
     def posted(self, out: CellOutput, stage: int) -> Iterator[Message | Result]:
         """Yield what a stage has sent."""
         self.cost.enter("exchange")
-        for message in posted(out, stage, self.order.leg, self.name):
+        for message in posted(out, stage, self.order.leg, self.name, self.order.shared):
             if not isinstance(message, Result):
                 self.cost.shuffled += len(message[4])
             yield message

@@ -200,19 +200,22 @@ class Ticker:
     ) -> Outcome:
         last = self.checkpoint.last
         order = TickOrder(self.shipped, tick, dict(last.chains) if last else {}, self._due, times=times)
-        stages = self.plan.plan.stages
-        if way != "one task" and stages.loops:
-            return self._in_jobs(spark, given, order)
         if way == "one task":
             rows, shares = self._start(spark, given, 1)
             rows = rows.coalesce(1) if given.frames else rows
-            messages = run_tasks(rows, task.whole_tick(order, shares))
-        else:
+            return _outcome_of(run_tasks(rows, task.whole_tick(order, shares)))
+        stages, sent = self.plan.plan.stages, self.plan.folder / "sent"
+        if self.local:
+            order = replace(order, shared=str(sent))
+        try:
+            if stages.loops:
+                few = FEW_ROWS if self.local else 0
+                jobs = SparkJobs(spark, stages.shards, partial(self._scattered, spark, given), few)
+                return run_in_jobs(stages, order, jobs, str(sent))
             messages = self._scattered(spark, given, order)
-            messages = run_stages(messages, order, stages.shards, range(1, len(stages.stages)))
-        with told_errors():
-            table = messages.toArrow()
-        return gathered(results_of(table))
+            return _outcome_of(run_stages(messages, order, stages.shards, range(1, len(stages.stages))))
+        finally:
+            shutil.rmtree(sent, ignore_errors=True)
 
     def _scattered(self, spark: SparkSession, given: TickInput, order: TickOrder) -> DataFrame:
         rows, shares = self._start(spark, given, min(self.tasks, max(1, len(given.located))))
@@ -228,11 +231,8 @@ class Ticker:
             frame = self._starts[tasks] = spark.range(0, tasks, 1, tasks)
         return frame, given.shares(tasks)
 
-    def _in_jobs(self, spark: SparkSession, given: TickInput, order: TickOrder) -> Outcome:
-        stages, sent = self.plan.plan.stages, self.plan.folder / "sent"
-        few = FEW_ROWS if self.local else 0
-        try:
-            jobs = SparkJobs(spark, stages.shards, partial(self._scattered, spark, given), few)
-            return run_in_jobs(stages, order, jobs, str(sent))
-        finally:
-            shutil.rmtree(sent, ignore_errors=True)
+
+def _outcome_of(messages: DataFrame) -> Outcome:
+    with told_errors():
+        table = messages.toArrow()
+    return gathered(results_of(table))
