@@ -32,7 +32,9 @@ from penstock.expr.constructors import col, left, right
 from penstock.expr.row_classes import from_user
 from penstock.expr.types import BOOL, FLOAT64, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP, DecimalType
 from penstock.flow.operators.aggregate import Aggregate
+from penstock.flow.operators.expiring_join import JoinOnTime
 from penstock.flow.operators.join import How, Join
+from penstock.flow.operators.temporal_filter import TemporalFilter
 from penstock.flow.operators.top_k import TopK
 from penstock.testing.strategies import rows
 from tests.properties.effort import examples
@@ -85,10 +87,22 @@ class Run:
         slots = {name: _as_dict(self.machine.slot(name)) for name in self.names}
         shown = self.shown
         return {
-            name: {shown(k): _bag(self._reduced(name, v), shown) for k, v in slot.items()}
+            name: {
+                shown(k): _bag(self._reduced(name, v), shown)
+                for k, v in slot.items()
+                if not (name.endswith(".held") and v == 0)
+            }
             for name, slot in slots.items()
-            if not _is_idle(name, slot) and not name.endswith(_OF_CALENDARS)
+            if not _is_idle(name, slot) and not self._is_calendar(name)
         }
+
+    def _is_calendar(self, name: str) -> bool:
+        """Whether a slot is a calendar in which columns note many keys by one entry."""
+        node, _, kind = name.partition(".")
+        entries = kind.endswith(("calendar", "counts", "due"))
+        return entries and isinstance(
+            self.program.graph.nodes[int(node)].operator, JoinOnTime | TemporalFilter
+        )
 
     def _reduced(self, name: str, group: Any) -> Any:
         """A group without what depends on the order of rows: fractions unreduced, first rows at hand."""
@@ -106,10 +120,6 @@ class Run:
                 group[at : at + 2] = Fraction(*group[at : at + 2]).as_integer_ratio()
             at += len(kept.fields())
         return group
-
-
-_OF_CALENDARS = ("t_calendar", "t_counts", "t_due")
-"""Ends of the names of slots in which joins on columns note buckets in place of what is in them."""
 
 
 def _is_idle(name: str, slot: dict[Any, Any]) -> bool:

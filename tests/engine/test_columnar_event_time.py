@@ -17,7 +17,7 @@ from penstock.engine.change import Change
 from penstock.expr.constructors import col, left, right
 from tests.engine.test_columnar import check_alike, noting_declines, runs
 from tests.properties.effort import examples
-from tests.random_flows.cases import Case, Tick
+from tests.random_flows.cases import Case, Tick, _taken_back
 
 Stream = ps.Stream[Any, Any, Any, Any]
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -115,6 +115,42 @@ def event_time_cases(draw: st.DrawFn) -> Case:
     return Case(flow, inputs)
 
 
+@st.composite
+def clocked_cases(draw: st.DrawFn) -> Case:
+    """Rows that are there from or until a moment of a clock."""
+    flow = ps.Flow("drawn")
+    is_table = draw(st.booleans())
+    rows = flow.table("rows", Event) if is_table else flow.source("rows", Event)
+    given = draw(events())
+    inputs = {"rows": [Change(row, 1) for row in given]}
+    if is_table:
+        inputs["rows"] = draw(_taken_back(inputs["rows"], settled=True))
+    by = draw(st.sampled_from(["n", "t"]))
+    clock = flow.source("clock", int if by == "n" else datetime)
+    seconds = draw(st.lists(st.integers(-3, 20), max_size=8))
+    inputs["clock"] = [Change(at if by == "n" else _moment(at), 1) for at in seconds]
+    moment = draw(st.sampled_from([col.n, col.n + 2])) if by == "n" else draw(st.sampled_from([col.t, col.m]))
+    made = draw(
+        st.sampled_from(
+            [
+                lambda: rows.valid(clock, until=moment),
+                lambda: rows.valid(clock, since=moment),
+                lambda: rows.valid(clock, since=moment, until=col.n + 3 if by == "n" else col.m),
+            ]
+        )
+    )()
+    flow.sink("out", made)
+    if draw(st.booleans()):
+        flow.sink("counts", made.group_by("s").agg(n=ps.count()))
+    return Case(flow, inputs)
+
+
+@examples(2)
+@given(runs(clocked_cases()))
+def test_temporal_filters_are_the_same_in_columns(run: tuple[Case, list[Tick], list[bool]]) -> None:
+    check_alike(*run)
+
+
 def _joined(draw: st.DrawFn, one: Stream, other: Stream, time: str, span: Callable[[int], Any]) -> Stream:
     low = draw(st.integers(-3, 3))
     since, until = left[time] + span(low), left[time] + span(low + draw(st.integers(0, 3)))
@@ -153,7 +189,11 @@ def _near(one: Stream, other: Stream) -> Stream:
     return one.join(other, on=(left.k == right.k) & near, suffix="_r")
 
 
-@pytest.mark.parametrize("build", [_near, _on_time, _late, _tumbling, _sliding])
+def _valid(one: Stream, other: Stream) -> Stream:
+    return one.valid(other.select(value=col.n), until=col.n + 5)
+
+
+@pytest.mark.parametrize("build", [_valid, _near, _on_time, _late, _tumbling, _sliding])
 def test_what_has_a_columnar_form_runs_in_it(build: Callable[..., Stream]) -> None:
     flow = ps.Flow("columnar")
     flow.sink(

@@ -231,6 +231,27 @@ def closing(
         del calendar[()]
 
 
+ARRANGED_ROWS = 0
+"""Entry of a calendar that stands for all rows of an arrangement, from the least of their moments on."""
+
+
+def due_rows(
+    calendar: SlotMapping, counts: SlotMapping, due: SlotMapping, held: Any, now: Any, *, before: bool = False
+) -> Iterator[Any]:
+    """Remove and yield the rows that are due at `now`. held: the slot of rows. before: as in `closing`."""
+    arranged = False
+    for _, row in closing(calendar, counts, due, now, before=before):
+        if row == ARRANGED_ROWS:
+            arranged = True
+        else:
+            yield row
+    if arranged:
+        rows, later = held.reached(now)
+        yield from rows
+        if later is not None:
+            schedule_window(calendar, counts, due, later, ARRANGED_ROWS)
+
+
 # -- rows close to each other ----------------------------------------------------------------------
 
 

@@ -134,6 +134,10 @@ class ArrangedSlot:
         else:
             self._entries[key] = None
 
+    def reached(self, now: Any) -> tuple[list[Any], Any]:
+        """Return the keys in the arrangement whose moment has come, and the next moment (`HeldForm`)."""
+        return cast("Any", self._form).reached(self.spine, now)
+
     @property
     def rows_per_key(self) -> float:
         """Return how many rows a key has, about."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from penstock.engine.columnar.pre_reduction import PreReduction, choose_reductio
 from penstock.engine.columnar.stream import Stream, decline_marked, stream_for
 from penstock.engine.window_runtime import EARLIEST, time_lower_bound
 from penstock.expr.code_runtime import EPOCH
-from penstock.expr.types import FLOAT64, TIMESTAMP
+from penstock.expr.types import DATE, FLOAT64, TIMESTAMP
 from penstock.flow.operators.late_rows import LateRows
 from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.watermark import Watermark
@@ -38,14 +38,18 @@ _LOWEST = -(2**63)
 
 
 def ticks_of(span: Any) -> int:
-    """Return a span or a time as columns hold it: microseconds, since 1970 if it is a time; or the number."""
+    """Return a span or a time as columns hold it: microseconds or days, since 1970; or the number."""
     if isinstance(span, timedelta):
         return span // MICROSECOND
-    return span if isinstance(span, int) else (span - EPOCH) // MICROSECOND
+    if isinstance(span, datetime):
+        return (span - EPOCH) // MICROSECOND
+    return span if isinstance(span, int) else (span - EPOCH.date()).days
 
 
 def time_of(ticks: int, type: DataType) -> Any:
     """Return the time that columns hold as a number."""
+    if type == DATE:
+        return EPOCH.date() + timedelta(ticks)
     return EPOCH + timedelta(0, 0, ticks) if type == TIMESTAMP else ticks
 
 

@@ -20,6 +20,12 @@ from penstock.engine.columnar.join_plan import JoinPlan
 from penstock.engine.columnar.matched_join import ColumnarMatchedJoin, matched_forms
 from penstock.engine.columnar.rest_code import RestWriter, function_of
 from penstock.engine.columnar.runner import ArrangedOperator, PartRunner, as_rows
+from penstock.engine.columnar.temporal_filter import (
+    ColumnarTemporalFilter,
+    TemporalPlan,
+    TemporalSlots,
+    held_form,
+)
 from penstock.engine.columnar.timed_join import (
     ColumnarTimedJoin,
     TimedJoinPlan,
@@ -218,6 +224,8 @@ def _forms(
             return {plan.slot: copies_form(plan)}
         case PunctualityPlan():
             return {}
+        case TemporalPlan():
+            return {plan.slot: held_form(plan)}
         case UpsertPlan():
             return {plan.slot: row_form(plan)}
         case TimedJoinPlan():
@@ -246,6 +254,8 @@ def _operator(
             return ColumnarTopK(plan, slots)
         case DistinctPlan():
             return ColumnarDistinct(plan, slots)
+        case TemporalPlan():
+            return ColumnarTemporalFilter(plan, TemporalSlots(plan, slots))
         case UpsertPlan():
             return ColumnarUpsert(plan, slots)
         case TimedJoinPlan():

@@ -20,6 +20,7 @@ from penstock.engine.columnar.join_plan import JoinPlan, plan_join
 from penstock.engine.columnar.pre_reduction import PreReduction, choose_reduction
 from penstock.engine.columnar.slices import SlicedRows as SlicedRows
 from penstock.engine.columnar.stream import Stream, apply_operator, empty_stream
+from penstock.engine.columnar.temporal_filter import TemporalPlan, plan_temporal
 from penstock.engine.columnar.timed_join import TimedJoinPlan, plan_timed_join
 from penstock.engine.columnar.top_k import TopPlan, plan_top
 from penstock.engine.columnar.upsert import UpsertPlan, plan_upsert
@@ -30,6 +31,7 @@ from penstock.flow.operators.join import Join
 from penstock.flow.operators.late_rows import LateRows
 from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.temporal_filter import TemporalFilter
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.unique import Unique
 from penstock.flow.operators.upsert import Upsert
@@ -49,7 +51,14 @@ class PartInput:
 
 
 ArrangedPlan: TypeAlias = (
-    JoinPlan | AggregatePlan | DistinctPlan | TopPlan | PunctualityPlan | TimedJoinPlan | UpsertPlan
+    JoinPlan
+    | AggregatePlan
+    | DistinctPlan
+    | TopPlan
+    | PunctualityPlan
+    | TimedJoinPlan
+    | UpsertPlan
+    | TemporalPlan
 )
 
 
@@ -157,7 +166,7 @@ def _divided(
     return ColumnarPlan(part, columnar, rest, arranged, feeds, reasons)
 
 
-WITH_STATE = (Join, JoinOnTime, Aggregate, Distinct, Unique, TopK, Upsert)
+WITH_STATE = (Join, JoinOnTime, Aggregate, Distinct, Unique, TopK, Upsert, TemporalFilter)
 """Operators whose state may lie in arrangements."""
 
 WITH_VALUES = (OnTime, LateRows)
@@ -174,6 +183,8 @@ def _arranged_plan(graph: FlowGraph, node: Node, appends: tuple[bool, ...], appe
             return plan_aggregate(node, graph.nodes[node.inputs[0]].schema, appends[0], append)
         case OnTime() | LateRows():
             return plan_punctuality(node, graph.nodes[node.inputs[0]].schema)
+        case TemporalFilter():
+            return plan_temporal(node, appends[0])
         case Upsert():
             return plan_upsert(node, graph.nodes[node.inputs[0]].schema)
         case TopK():

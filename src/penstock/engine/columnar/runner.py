@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.engine.columnar.arranged_slot import ArrangedSlots
     from penstock.engine.columnar.clocks import PlainSlots
     from penstock.engine.columnar.columnar_plan import ColumnarPlan
+    from penstock.engine.columnar.temporal_filter import TemporalSlots
     from penstock.engine.columnar.timed_join import TimedSlots
     from penstock.graph.node import FlowGraph
 
@@ -38,7 +39,7 @@ class ArrangedOperator(Protocol):
     """Operator in large ticks whose state lies in arrangements."""
 
     @property
-    def slots(self) -> ArrangedSlots | PlainSlots | TimedSlots:
+    def slots(self) -> ArrangedSlots | PlainSlots | TimedSlots | TemporalSlots:
         """Its slots."""
         ...
 

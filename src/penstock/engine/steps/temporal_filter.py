@@ -76,10 +76,10 @@ class TemporalFilterStep(Step):
     def finish(self) -> None:
         writer, code = self.writer, self.code
         key, copies = writer.fresh("row"), writer.fresh("copies")
-        due = self._calendar.closed_entries(self._now)
-        if not self.operator.presence.turns_at:
-            due = self._calendar.entries_before(self._now)
-        with code.block(f"if {self._now} is not None:"), code.block(f"for _, {key} in {due}:"):
+        due = self._calendar.due_rows(
+            self.slot("held"), self._now, before=not self.operator.presence.turns_at
+        )
+        with code.block(f"if {self._now} is not None:"), code.block(f"for {key} in {due}:"):
             code.line(f"{copies} = {self.slot_getter('held')}({key})")
             code.line(f"del {self.slot('held')}[{key}]")
             with code.block(f"if {copies}:"):

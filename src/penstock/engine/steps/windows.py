@@ -10,7 +10,13 @@ from penstock.engine.row_codegen import Row, key_columns, tuple_source
 from penstock.engine.slot import Slot, thaw_list
 from penstock.engine.steps.group_code import ANSWER, Group
 from penstock.engine.steps.step import Step
-from penstock.engine.window_runtime import closing, schedule_window, time_lower_bound, window_assigner
+from penstock.engine.window_runtime import (
+    closing,
+    due_rows,
+    schedule_window,
+    time_lower_bound,
+    window_assigner,
+)
 from penstock.engine.window_slices import closing_windows, schedule_slice, slice_assigner
 from penstock.expr.check import check
 from penstock.flow.operators.window import Emit, Window
@@ -76,6 +82,11 @@ class WindowCalendar:
     def closing_windows(self, mark: str) -> str:
         """Return the source of the iterator over the windows of slices that end by `mark`."""
         return f"{self._writer.constant('closing', closing_windows)}({self._state}, {mark})"
+
+    def due_rows(self, held: str, now: str, *, before: bool) -> str:
+        """Return the source of the iterator over the rows that are due at `now`; held: their slot."""
+        due = self._writer.constant("due_rows", partial(due_rows, before=before))
+        return f"{due}({self._state}, {held}, {now})"
 
     def closed_entries(self, mark: str) -> str:
         """Return the source of the iterator over the entries that end by `mark`, with their ends."""

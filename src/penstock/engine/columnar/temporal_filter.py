@@ -1,0 +1,224 @@
+"""Temporal filters in large ticks: rows whose moment is to come lie in an arrangement, with their moments.
+
+As the clock rises, a comparison of a column finds the rows that are due. For the small ticks that follow, one
+entry of the calendar stands for all rows of the arrangement: it is there at the least of their moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from penstock.arrangement.batch import Batch, Layout, batch_of, bounded, merged, select, take
+from penstock.engine.columnar.arranged_slot import ArrangedSlots, CountForm
+from penstock.engine.columnar.clocks import ticks_in, ticks_of, time_of
+from penstock.engine.columnar.column_types import NotLowered, dtype_of, from_series
+from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, rows_to_columns
+from penstock.engine.columnar.expressions import reads_columns
+from penstock.engine.columnar.stream import Stream, build_stream, empty_stream, with_one_zero
+from penstock.engine.window_runtime import ARRANGED_ROWS, CHUNK, closing, schedule_window
+from penstock.expr.check import check
+from penstock.flow.operators.temporal_filter import TemporalFilter
+
+if TYPE_CHECKING:
+    from penstock.arrangement.spine import Spine
+    from penstock.engine.slot import SlotMapping
+    from penstock.expr.types import DataType, Schema
+    from penstock.graph.node import Node
+
+MOMENT = "moment"
+"""Column with a row's moment, as columns hold times."""
+
+
+@dataclass(frozen=True)
+class TemporalPlan:
+    """Plan for a temporal filter over frames. append: of the rows that come."""
+
+    node: int
+    operator: TemporalFilter
+    schema: Schema
+    append: bool
+
+    @property
+    def slot(self) -> str:
+        return f"{self.node}.held"
+
+    @property
+    def type(self) -> DataType:
+        return check(self.operator.moment, self.schema).type
+
+    @cached_property
+    def layout(self) -> Layout:
+        rows = {str(at): dtype_of(field.type) for at, field in enumerate(self.schema.fields)}
+        nullable = any(field.nullable for field in self.schema.fields)
+        return Layout({**rows, MOMENT: pl.Int64(), WEIGHT: pl.Int64()}, tuple(rows), (WEIGHT,), nullable)
+
+    def with_moments(self, stream: Stream) -> pl.DataFrame:
+        """Return the rows that have a moment, with it and with weights. Raises `ColumnarDeclined`."""
+        moment = stream.lower(self.operator.moment)
+        noted = stream.noting(moment.fails)
+        columns = [moment.value.to_physical().cast(pl.Int64).alias(MOMENT)]
+        if stream.append:
+            columns.append(pl.lit(1, pl.Int64()).alias(WEIGHT))
+        known = pl.col(MOMENT).is_not_null()
+        if noted.checked:
+            known |= pl.col(FAILS)
+        return replace(noted, frame=noted.frame.with_columns(columns).filter(known)).collected()
+
+    def reached(self, moments: Any, now: Any) -> Any:
+        """Return which moments the clock has reached."""
+        if now is None:
+            return np.zeros(len(moments), np.bool_)
+        ticks = ticks_of(now)
+        return moments <= ticks if self.operator.presence.turns_at else moments < ticks
+
+
+def plan_temporal(node: Node, appends: bool) -> TemporalPlan:
+    """Plan a temporal filter on frames. Raises `NotLowered`."""
+    operator = node.operator
+    assert isinstance(operator, TemporalFilter)
+    if not reads_columns(operator.moment):
+        raise NotLowered("a constant moment stays in rows")
+    plan = TemporalPlan(node.id, operator, node.schema, appends)
+    if not plan.layout.keys:
+        raise NotLowered("rows without columns stay in rows")
+    empty_stream(node.schema, False).lower(operator.moment)
+    return plan
+
+
+@dataclass(frozen=True)
+class HeldForm(CountForm):
+    """Form of the slot of rows whose moment is to come: row -> its copies."""
+
+    plan: TemporalPlan
+
+    def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
+        rows = [(*row, copies) for row, copies in entries.items() if copies]
+        return self.plan.with_moments(build_stream(rows_to_columns(self.plan.schema, False, rows)))
+
+    def reached(self, spine: Spine, now: Any) -> tuple[list[Any], Any]:
+        """Return the rows whose moment the clock has reached, and the least moment that it has not."""
+        plan = self.plan
+        due, later = _divided(plan, spine.batches, None, now)
+        columns = zip(plan.schema.fields, (due.frame[name] for name in plan.layout.keys), strict=True)
+        rows = zip(*(from_series(field.type, series) for field, series in columns), strict=True)
+        return list(dict.fromkeys(rows)), None if later is None else time_of(later, plan.type)
+
+
+def held_form(plan: TemporalPlan) -> HeldForm:
+    """Return the form of the slot of a temporal filter."""
+    return HeldForm(plan.layout, tuple(field.type for field in plan.schema.fields), False, (), plan)
+
+
+def _divided(plan: TemporalPlan, batches: Sequence[Batch], before: Any, now: Any) -> tuple[Batch, int | None]:
+    """Return the rows that are due, and the least moment that is not.
+
+    before: up to where the clock has taken rows out.
+    """
+    layout = plan.layout
+    whole = batch_of(layout, pl.DataFrame(schema=layout.types))
+    later: list[int] = []
+    for batch in batches:
+        moments = batch.frame[MOMENT].to_numpy()
+        reached = plan.reached(moments, now)
+        at = np.flatnonzero(reached & ~plan.reached(moments, before))
+        if len(at):
+            whole = merged(layout, whole, bounded(layout, batch.codes[at], take(batch.frame, at)))
+        if not reached.all():
+            later.append(int(moments[~reached].min()))
+    return whole, min(later, default=None)
+
+
+@dataclass(slots=True)
+class ColumnarTemporalFilter:
+    """Temporal filter in large ticks."""
+
+    plan: TemporalPlan
+    slots: TemporalSlots
+
+    def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
+        """Return the rows that come or go, now that the clock shows what it shows."""
+        plan, layout = self.plan, self.plan.layout
+        before = self.slots.now
+        now = self._now(inputs[1].collected(), before)
+        rows = plan.with_moments(with_one_zero(inputs[0]))
+        reached = plan.reached(rows[MOMENT].to_numpy(), now)
+        at_once, pending = take(rows, np.flatnonzero(reached)), take(rows, np.flatnonzero(~reached))
+        due, _ = _divided(plan, self.slots.spine(plan.slot).batches, before, now)
+        gone = _taken_back(due.frame)
+        self.slots.prepare(plan.slot, pl.concat([select(pending, layout.types), gone]))
+        self.slots.turn(now)
+        names = [*layout.keys, WEIGHT]
+        parts = (at_once, due.frame) if plan.operator.presence.begins else (pending, gone)
+        changes = pl.concat([select(part, names) for part in parts])
+        return build_stream(Columns(plan.schema, False, changes))
+
+    def _now(self, clock: pl.DataFrame, before: Any) -> Any:
+        """Return what the clock shows after a tick."""
+        times = clock["0"].drop_nulls()
+        if not len(times):
+            return before
+        latest = time_of(int(ticks_in(times).max()), self.plan.type)
+        return latest if before is None or latest > before else before
+
+
+def _taken_back(rows: pl.DataFrame) -> pl.DataFrame:
+    return pl.DataFrame([-column if column.name == WEIGHT else column for column in rows.get_columns()])
+
+
+class TemporalSlots:
+    """Slots of a temporal filter: an arrangement of rows, the clock and the calendar."""
+
+    def __init__(self, plan: TemporalPlan, held: ArrangedSlots) -> None:
+        self._plan = plan
+        self._held = held
+        self.forms = held.forms
+        self.arrange, self.spine, self.prepare = held.arrange, held.spine, held.prepare
+        self._turned: list[Any] = []
+
+    @property
+    def are_arranged(self) -> bool:
+        """Return whether the rows lie in an arrangement already."""
+        return self._held.are_arranged
+
+    @property
+    def least(self) -> int:
+        """Number of rows from which columns pay, where the state lies there."""
+        return self._held.least
+
+    def _slot(self, what: str) -> SlotMapping:
+        return self._held.slot(f"{self._plan.node}.{what}")
+
+    @property
+    def now(self) -> Any:
+        """What the clock shows; None before its first value."""
+        return self._slot("now").get(())
+
+    def turn(self, now: Any) -> None:
+        """Note what the clock shows next, which has no effect until `add`."""
+        self._turned = [now]
+
+    def add(self) -> None:
+        """Add a successful tick's new rows to the state, and turn the clock."""
+        self._held.add()
+        for now in self._turned:
+            calendar, counts, due = (self._slot(what) for what in ("calendar", "counts", "due"))
+            if now is not None:
+                if now != self.now:
+                    self._slot("now")[()] = now
+                for _ in closing(
+                    calendar, counts, due, now, before=not self._plan.operator.presence.turns_at
+                ):
+                    pass
+            _, later = _divided(self._plan, self.spine(self._plan.slot).batches, None, now)
+            if later is not None:
+                end = time_of(later, self._plan.type)
+                last = due.get((end, ((counts.get(end) or 1) - 1) // CHUNK))
+                if last is None or ARRANGED_ROWS not in last:
+                    schedule_window(calendar, counts, due, end, ARRANGED_ROWS)
+        self._turned = []
