@@ -31,11 +31,13 @@ from penstock.engine.steps.accumulator import FloatTotals, accumulator_for
 from penstock.expr.constructors import col, left, right
 from penstock.expr.row_classes import from_user
 from penstock.expr.types import BOOL, FLOAT64, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP, DecimalType
+from penstock.flow.event_time_windows import Sessions
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.expiring_join import JoinOnTime
 from penstock.flow.operators.join import How, Join
 from penstock.flow.operators.temporal_filter import TemporalFilter
 from penstock.flow.operators.top_k import TopK
+from penstock.flow.operators.window import Window
 from penstock.testing.strategies import rows
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, _add_sinks, _taken_back, cases, cuts
@@ -97,17 +99,21 @@ class Run:
         }
 
     def _is_calendar(self, name: str) -> bool:
-        """Whether a slot is a calendar in which columns note many keys by one entry."""
+        """Whether a slot is a calendar in which columns note many keys by one entry, or sessions once."""
         node, _, kind = name.partition(".")
+        operator = self.program.graph.nodes[int(node)].operator
+        if isinstance(operator, Window):
+            return isinstance(operator.shape, Sessions) and kind in ("calendar", "due")
         entries = kind.endswith(("calendar", "counts", "due"))
-        return entries and isinstance(
-            self.program.graph.nodes[int(node)].operator, JoinOnTime | TemporalFilter
-        )
+        return entries and isinstance(operator, JoinOnTime | TemporalFilter)
 
     def _reduced(self, name: str, group: Any) -> Any:
         """A group without what depends on the order of rows: fractions unreduced, first rows at hand."""
         node, _, kind = name.partition(".")
         operator = self.program.graph.nodes[int(node)].operator if kind == "groups" else None
+        if kind == "sessions":
+            # Their numbers tell no more than their order.
+            return [(start, last, repr(_plain(kept))) for start, last, _, kept in group]
         if isinstance(operator, TopK):
             return group[1:] if isinstance(group[0], list) else group
         if not isinstance(operator, Aggregate):

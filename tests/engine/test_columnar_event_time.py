@@ -180,6 +180,10 @@ def _tumbling(one: Stream, other: Stream) -> Stream:
     return one.group_by("k", window=ps.tumbling(col.t, "5s")).agg(n=ps.count())
 
 
+def _sessions(one: Stream, other: Stream) -> Stream:
+    return one.group_by("k", window=ps.session(col.t, "2s")).agg(n=ps.count(), most=ps.max(col.n))
+
+
 def _sliding(one: Stream, other: Stream) -> Stream:
     return one.group_by("k", window=ps.sliding(col.t, "5s", "2s"), emit="updates").agg(n=ps.sum(col.n))
 
@@ -193,7 +197,7 @@ def _valid(one: Stream, other: Stream) -> Stream:
     return one.valid(other.select(value=col.n), until=col.n + 5)
 
 
-@pytest.mark.parametrize("build", [_valid, _near, _on_time, _late, _tumbling, _sliding])
+@pytest.mark.parametrize("build", [_sessions, _valid, _near, _on_time, _late, _tumbling, _sliding])
 def test_what_has_a_columnar_form_runs_in_it(build: Callable[..., Stream]) -> None:
     flow = ps.Flow("columnar")
     flow.sink(

@@ -81,6 +81,25 @@ class SessionRule:
             self._schedule(calendar, due, session, key)
         return session
 
+    def enter_span(
+        self,
+        sessions: SlotMapping,
+        calendar: SlotMapping,
+        due: SlotMapping,
+        key: Any,
+        start: Any,
+        last: Any,
+        absorbed: list[Session],
+    ) -> Session:
+        """Find the session of rows from `start` to `last`, none of which is the gap or more after another."""
+        session = self.enter(sessions, calendar, due, key, start, absorbed)
+        mine = sessions.get(key)
+        following, end = bisect_right(mine, start, key=_start), self._end(last)
+        while following < len(mine) and mine[following][START] < end:
+            absorbed.append(self._join(session, mine.pop(following)))
+        session[LAST] = max(session[LAST], last)
+        return session
+
     def _join(self, session: Session, after: Session) -> Session:
         """Merge a session with its successor under the lower number; return the absorbed one."""
         self._merge(session[GROUP], after[GROUP])

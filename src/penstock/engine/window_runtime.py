@@ -27,6 +27,7 @@ Window = tuple[Any, Any]
 """Start and end of a window."""
 
 EARLIEST = datetime.min.replace(tzinfo=UTC)
+LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 def time_lower_bound(type: DataType) -> Any:

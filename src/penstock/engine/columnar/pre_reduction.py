@@ -386,8 +386,12 @@ class GroupedRows(PreReduction):
         named += [pl.col(FAILS).any()] * noted.checked
         if not keys:
             return noted.frame.select(*named, pl.len().alias(_HEIGHT))
-        by = [pl.col(f"g{at}").alias(f"k{at}") for at in range(len(keys))]
-        return noted.frame.group_by(*by, maintain_order=True).agg(*named)
+        return self.gathered(noted.frame, named)
+
+    def gathered(self, frame: pl.LazyFrame, named: Sequence[pl.Expr]) -> pl.LazyFrame:
+        """Return a row per group, first reached first. Keys are "g0", ... in the rows, and then "k0", ..."""
+        by = [pl.col(f"g{at}").alias(f"k{at}") for at in range(len(self.key_types))]
+        return frame.group_by(*by, maintain_order=True).agg(*named)
 
     def reduce_rows(self, stream: Stream) -> Rows:
         frame = self.reduce_lazily(stream).collect()

@@ -13,9 +13,15 @@ from penstock.engine.steps.accumulator import Target
 from penstock.engine.steps.aggregate import AggregateStep, group_keys, group_writer
 from penstock.engine.steps.group_code import ROWS
 from penstock.engine.steps.joins import JoinConditionWriter
+from penstock.engine.steps.sessions import SessionStep
 from penstock.engine.steps.sort import TopKStep
 from penstock.engine.steps.step import Step
-from penstock.engine.steps.windows import ClosedWindowStep, KeptGridStep, UpdatedWindowStep
+from penstock.engine.steps.windows import (
+    ClosedWindowStep,
+    KeptGridStep,
+    UpdatedWindowStep,
+    WindowStep,
+)
 from penstock.flow.event_time_windows import Grid
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.join import How, Join
@@ -73,8 +79,8 @@ def merge_parts(
         taken += count
 
 
-class ReducedGridStep(KeptGridStep):
-    """Grid windows over reduced input: key, start of a slice, row count and partial values."""
+class ReducedWindowStep(WindowStep):
+    """Windows over reduced input: key, times, row count and partial values."""
 
     groups: GroupedRows
 
@@ -84,16 +90,34 @@ class ReducedGridStep(KeptGridStep):
             return
         writer = self.writer
         names = tuple(writer.fresh("part") for _ in self.groups.types)
-        width = len(self.groups.keys)
+        width, timed = len(self.groups.keys), len(self.groups.key_types)
         with self.code.block(f"for {', '.join(names)}, in {writer.buffer(self.node.inputs[0])}:"):
             key = writer.fresh("key")
             keys = names[:width]
             self.code.line(f"{key} = {keys[0] if width == 1 else tuple_source(keys) if keys else '()'}")
-            self.find_slice(names[width])
-            self.fold(key, names[width], Row(names))
+            self.take_reduced(key, names[width:timed], names[timed:])
+
+    def take_reduced(self, key: str, times: Sequence[str], values: Sequence[str]) -> None:
+        """Write code that adds a reduced row."""
+        raise NotImplementedError
+
+
+class ReducedSessionStep(ReducedWindowStep, SessionStep):
+    """Sessions over reduced input, whose times are the first and the last one of rows in succession."""
+
+    def take_reduced(self, key: str, times: Sequence[str], values: Sequence[str]) -> None:
+        merge_parts(self.writer, self.groups, self.group, self.enter("enter_span", key, *times), values)
+
+
+class ReducedGridStep(ReducedWindowStep, KeptGridStep):
+    """Grid windows over reduced input, whose time is the start of a slice."""
+
+    def take_reduced(self, key: str, times: Sequence[str], values: Sequence[str]) -> None:
+        self.find_slice(times[0])
+        self.fold(key, times[0], Row(tuple(values)))
 
     def add(self, group: str, row: Row) -> None:
-        merge_parts(self.writer, self.groups, self.group, group, row.columns[len(self.groups.keys) + 1 :])
+        merge_parts(self.writer, self.groups, self.group, group, row.columns)
 
 
 class ReducedClosedWindowStep(ReducedGridStep, ClosedWindowStep):
@@ -117,6 +141,14 @@ class ReducedPartialStep(Step):
         names = tuple(self.writer.fresh("part") for _ in self.groups.types)
         with self.code.block(f"for {', '.join(names)}, in {self.writer.buffer(self.node.inputs[0])}:"):
             self.emit(Row(names, None, "1"))
+
+
+def _reduced_window(node: Node, writer: StepWriter, operator: Window) -> ReducedWindowStep:
+    shape = operator.shape
+    if not isinstance(shape, Grid):
+        return ReducedSessionStep(node, writer, operator, shape)
+    step = ReducedClosedWindowStep if operator.emit is Emit.CLOSE else ReducedUpdatedWindowStep
+    return step(node, writer, operator, shape)
 
 
 class RestWriter(RegionWriter):
@@ -146,12 +178,8 @@ class RestWriter(RegionWriter):
                     if isinstance(node.operator, Aggregate):
                         step = ReducedAggregateStep(node, self, node.operator, feed.reduction)
                         self._steps[node.id] = step
-                    elif isinstance(node.operator, Window) and isinstance(node.operator.shape, Grid):
-                        reduced = (
-                            ReducedClosedWindowStep
-                            if node.operator.emit is Emit.CLOSE
-                            else ReducedUpdatedWindowStep
-                        )(node, self, node.operator, node.operator.shape)
+                    elif isinstance(node.operator, Window):
+                        reduced = _reduced_window(node, self, node.operator)
                         reduced.groups = feed.reduction
                         self._steps[node.id] = reduced
                     elif isinstance(node.operator, PartialAggregate | PartialWindow):

@@ -1,6 +1,6 @@
-"""Reduction of the rows of grid windows in a large tick, to one row per group and slice.
+"""Reduction of the rows of windows in a large tick: to one per group and slice, or per run of a session.
 
-See `penstock.engine.window_slices`.
+See `penstock.engine.window_slices` and `penstock.engine.session_runtime`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from penstock.engine.columnar.functions.time import count_of, moment
 from penstock.engine.columnar.lowered_expression import LoweredExpression, either_condition
 from penstock.engine.columnar.pre_reduction import GroupedRows, choose_reduction, group_parts
 from penstock.engine.partial_operators import PartialWindow
-from penstock.engine.window_runtime import window_origin
+from penstock.engine.window_runtime import EARLIEST, LATEST, window_origin
 from penstock.expr.check import check
 from penstock.expr.types import TIMESTAMP
 from penstock.flow.event_time_windows import Grid
 from penstock.flow.operators.window import Window
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.engine.columnar.pre_reduction import PreReduction
     from penstock.engine.columnar.stream import Stream
     from penstock.expr.tree import Expr
@@ -61,6 +63,45 @@ class SlicedRows(GroupedRows):
         )
 
 
+@dataclass(frozen=True)
+class SessionRows(GroupedRows):
+    """Reduction to one row per group and run of rows less than the gap apart.
+
+    It has the key, the first and the last time, the row count and partial values.
+    """
+
+    time: Expr
+    type: DataType
+    gap: int
+
+    def lowered_keys(self, stream: Stream) -> list[LoweredExpression]:
+        time = stream.lower(self.time)
+        count = count_of(time.value)
+        # Neither the difference of two times nor the end of a session may leave what there is.
+        least, most = ticks_of(EARLIEST), ticks_of(LATEST) - self.gap
+        if self.type != TIMESTAMP:
+            least, most = -(2**62), 2**62
+        fails = either_condition(time.fails, (count < least) | (count > most))
+        timed = LoweredExpression(time.value, time.bounds, fails)
+        return [*super().lowered_keys(stream), timed, timed]
+
+    def gathered(self, frame: pl.LazyFrame, named: Sequence[pl.Expr]) -> pl.LazyFrame:
+        *own, first, last = (f"g{at}" for at in range(len(self.key_types)))
+        times = count_of(pl.col(first))
+        apart = (times - times.shift(1)) >= self.gap
+        runs = (apart.over(own) if own else apart).fill_null(False).cum_sum()
+        by_time = frame.with_row_index(_ROW).sort(first, maintain_order=True)
+        by_time = by_time.with_columns((runs.over(own) if own else runs).alias(_RUN))
+        keys = [pl.col(name).alias(f"k{at}") for at, name in enumerate(own)]
+        spans = (pl.col(first).min(), pl.col(last).max())
+        spanned = [span.alias(f"k{len(own) + at}") for at, span in enumerate(spans)]
+        made = by_time.group_by(*keys, _RUN).agg(*spanned, *named, pl.col(_ROW).min())
+        return made.sort(_ROW).drop(_ROW, _RUN)
+
+
+_ROW, _RUN = "#", "@"
+
+
 @choose_reduction.register(PartialWindow)
 def _partial_window(operator: PartialWindow, schema: Schema, append: bool) -> PreReduction:
     return choose_reduction(operator.of, schema, append)
@@ -68,16 +109,17 @@ def _partial_window(operator: PartialWindow, schema: Schema, append: bool) -> Pr
 
 @choose_reduction.register(Window)
 def _window(operator: Window, schema: Schema, append: bool) -> PreReduction:
-    grid = operator.shape
-    if not isinstance(grid, Grid):
-        raise NotLowered("sessions work on rows")
+    shape = operator.shape
     type_ = check(operator.time, schema).type
     check_time(type_)
-    if max(ticks_of(grid.size), abs(ticks_of(grid.offset or 0))) > _LONGEST:
+    spans = (shape.size, shape.offset or 0) if isinstance(shape, Grid) else (shape.gap,)
+    if any(abs(ticks_of(span)) > _LONGEST for span in spans):
         raise NotLowered("a window of that length has no columnar form")
     keys = tuple(expr for _, expr in operator.keys)
     types = tuple(check(expr, schema).type for expr in keys)
     for key in types:
         dtype_of(key)
     parts = group_parts(operator.aggregations, schema, append)
-    return SlicedRows(keys, (*types, type_), parts, operator.time, type_, grid)
+    if isinstance(shape, Grid):
+        return SlicedRows(keys, (*types, type_), parts, operator.time, type_, shape)
+    return SessionRows(keys, (*types, type_, type_), parts, operator.time, type_, ticks_of(shape.gap))

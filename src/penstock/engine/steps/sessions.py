@@ -64,14 +64,19 @@ class SessionStep(WindowStep):
         writer.functions.line(f"{self.rule} = {made}")
 
     def consume_on_time(self, row: Row) -> None:
-        code, writer = self.code, self.writer
         time, key = self.assign_time(row), self.assign_key(row)
+        self.group.add(self.enter("enter", key, time), row)
+
+    def enter(self, how: str, key: str, *times: str) -> str:
+        """Write the code that finds the session of a row or of some; return the variable with its list."""
+        code, writer = self.code, self.writer
         session, group = writer.fresh("session"), writer.fresh("group")
-        code.line(f"{session} = {self.rule}.enter({self._state()}, {key}, {time}, {self.absorbed})")
+        given = ", ".join((self._state(), key, *times, self.absorbed))
+        code.line(f"{session} = {self.rule}.{how}({given})")
         code.line(f"{group} = {session}[{GROUP}]")
         if self.updates:
             code.line(f"{self.touched}[{session}[{NUMBER}]] = ({key}, {session})")
-        self.group.add(group, row)
+        return group
 
     def _state(self) -> str:
         return ", ".join(self.slot(what) for what in ("sessions", "calendar", "due"))
