@@ -49,6 +49,17 @@ def test_windows_get_the_watermark_by_broadcast_and_order_forces_one_shard() -> 
     assert_golden(HERE / "minutes.txt", explain_on_spark(minutes().graph(), sinks=sinks))
 
 
+def test_rows_of_a_python_function_keep_all_cores_busy_sooner() -> None:
+    def text(rows: Any) -> str:
+        flow = ps.Flow("counts")
+        numbers = rows(flow.source("numbers", int))
+        flow.sink("counts", numbers.group_by(n=col.value).agg(count=ps.count()))
+        return explain_on_spark(flow.graph())
+
+    assert "a tick of up to 250,000 rows in one task" in text(lambda numbers: numbers)
+    assert "a tick of up to 20,000 rows in one task" in text(lambda numbers: numbers.map(abs, returns=int))
+
+
 def test_with_one_shard_nothing_is_said_of_one_shard() -> None:
     text = explain_on_spark(minutes().graph(), shards=1)
     assert "on one shard" not in text

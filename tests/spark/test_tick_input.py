@@ -17,9 +17,15 @@ import penstock as ps
 from penstock import col, io
 from penstock.spark.sources.arrivals import Found
 from penstock.spark.sources.tick_input import Density, Expected, TickInput, batch_rows
-from penstock.spark.ticks.ticker import ROWS_OF_ONE_TASK
+from penstock.spark.ticks import plan
+from penstock.spark.ticks.plan import ROWS_OF_ONE_TASK
 
 LARGE, SMALL = ROWS_OF_ONE_TASK + 1, 3
+
+
+@pytest.fixture(autouse=True)
+def _as_if_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "COLUMNS_OF_ONE_TASK", ROWS_OF_ONE_TASK)
 
 
 class Sale(NamedTuple):

@@ -27,8 +27,8 @@ from penstock.spark.placing.row_placement import ByBucket, ByKey, ToAll, ToOne
 from penstock.spark.placing.stages import Exchange, Stage, StagePlan, cut_stages
 from penstock.spark.refusals import check_runs_on_spark
 from penstock.spark.ticks.columnar_stage import ColumnarStage
+from penstock.spark.ticks.plan import rows_of_one_task
 from penstock.spark.ticks.task_output import bucket_route
-from penstock.spark.ticks.ticker import ROWS_OF_ONE_TASK
 
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph, Node
@@ -107,7 +107,8 @@ class _Explanation:
             (self.plan.shards, "shard"),
         )
         cut = ", ".join(f"{n} {word}{'s' * (n != 1)}" for n, word in counts)
-        few = f"{ROWS_OF_ONE_TASK:,}"
+        programs = [compile_program(stage.graph) for stage in self.plan.stages]
+        few = f"{rows_of_one_task(self.plan, programs):,}"
         way = f"a tick of up to {few} rows in one task, if tasks share a machine; else stage by stage"
         return f"On Spark, tick by tick: {cut}\n  {way}"
 

@@ -19,6 +19,7 @@ from penstock.expr.dict_keys import has_representatives
 from penstock.expr.function_bases import CodeBounds, bounded_code
 from penstock.expr.tree import Column
 from penstock.expr.types import Schema
+from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
@@ -132,6 +133,11 @@ class Compiled:
     stages: tuple[CompiledStage, ...]
 
     @property
+    def rows_of_one_task(self) -> int:
+        """Return up to how many rows a tick runs in one task, where tasks share a machine."""
+        return rows_of_one_task(self.plan.stages, [of.program for of in self.stages])
+
+    @property
     def begins(self) -> bool:
         """Return whether any part must run in the first tick even without input."""
         return any(of.begins for of in self.stages)
@@ -145,6 +151,38 @@ class Compiled:
     @property
     def folder(self) -> Path:
         return Path(self.plan.folder)
+
+
+ROWS_OF_ONE_TASK, COLUMNS_OF_ONE_TASK = 20_000, 250_000
+"""Rows above which a tick has work for several cores that pays for the shuffles between stages, and the same
+where they reach state in columns, which costs a tenth."""
+
+
+def rows_of_one_task(stages: StagePlan, programs: Sequence[Program]) -> int:
+    """Return up to how many rows a tick runs in one task, where tasks share a machine.
+
+    programs: of the stages.
+    """
+    nodes = stages.stages[0].graph.nodes
+    shapes = programs[0].large_ticks(arranged=True).shapes
+    feeds = [(feed, shape.rest) for shape in shapes for feed in shape.feeds]
+    feeds = [each for each in feeds if not isinstance(nodes[each[0].source].operator, EndOfInput)]
+    reduced = {n for feed, rest in feeds for n in rest if feed.source in nodes[n].inputs}
+    stays = all(
+        table_divider(e.route, e.schema, stages.shards) is not None
+        and programs[e.to_stage].large_ticks(arranged=True).uses_frames
+        for e in stages.exchanges
+        if e.from_stage == 0 and not _sends_few(stages.stages[0], e, reduced)
+    )
+    if not stays or any(feed.reduction is None for feed, _ in feeds):
+        return ROWS_OF_ONE_TASK
+    return COLUMNS_OF_ONE_TASK
+
+
+def _sends_few(stage: Stage, exchange: Exchange, reduced: Container[int]) -> bool:
+    """Return whether an exchange hands on what the driver says, or what rows were reduced to in columns."""
+    sender = stage.graph.nodes[stage.graph.nodes[stage.graph.sinks[exchange.name]].inputs[0]]
+    return isinstance(sender.operator, EndOfInput) or sender.id in reduced
 
 
 def compile_stage(stage: Stage, plan: Plan) -> CompiledStage:

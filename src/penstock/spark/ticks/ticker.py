@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
 Way: TypeAlias = Literal["one task", "stages"]
 
-# Above so many rows a tick has work for several cores, which pays for the shuffles between stages.
-ROWS_OF_ONE_TASK = 20_000
-
 
 @dataclass(slots=True)
 class Ticker:
@@ -111,7 +108,7 @@ class Ticker:
         """
         start = time.perf_counter()
         tick = self.checkpoint.tick + 1
-        expected = given.expected(ROWS_OF_ONE_TASK) if self._decides else None
+        expected = given.expected(self.plan.rows_of_one_task) if self._decides else None
         way = self._way(expected)
         outcome = self._job(spark, given, tick, way, times)
         self.ends.check(self.ended, outcome.taken)
@@ -193,7 +190,7 @@ class Ticker:
             return "stages"
         before = last.counters.get("rows_in", 0) if last else 0
         rows = before if expected is None else expected.rows(self.density)
-        return "one task" if rows <= ROWS_OF_ONE_TASK else "stages"
+        return "one task" if rows <= self.plan.rows_of_one_task else "stages"
 
     def _job(
         self, spark: SparkSession, given: TickInput, tick: int, way: Way, times: tuple[int, ...] | None
