@@ -59,7 +59,7 @@ class Engine(Shown, RunsSignals, TickListeners):
     state: a mapping per slot name, to keep state outside memory or to continue an earlier run; new dicts by
            default. `Engine(flow).slots` has the names: node number and purpose, the same for equal flows.
     shared: slots that are stored elsewhere, by name (see `penstock.engine.external_join_sides`). Their rows
-           are complete, so the flow runs with all columns. Requires `columnar="never"`, and no `state`.
+           are complete, so the flow runs with all columns. Requires that no `state` is given.
     first_tick: number of the first tick; above 0 to continue an earlier run.
     schedule: granularity of compilation and scheduling. "hybrid": regions, run if they have input. "dynamic":
            single operators, likewise. "static": single operators, all run in every tick. For comparison; the
@@ -228,7 +228,7 @@ class Engine(Shown, RunsSignals, TickListeners):
         """
         if unnamed:
             raise unnamed_rows("tick", self._intake)
-        return self._output(self._run(self._checked(inputs, in_columns=True)))
+        return self._output(self.tick_columns(self._checked(inputs, in_columns=True)))
 
     def _checked(self, inputs: Mapping[str, Iterable[Any]], *, in_columns: bool = False) -> dict[str, Rows]:
         """Convert to internal rows per source. in_columns: whether a large frame may stay in columns."""
@@ -303,7 +303,7 @@ class Engine(Shown, RunsSignals, TickListeners):
         if waiting or self.pending:
             what = f"rows of source {waiting[0]!r}" if waiting else "deferred rows"
             raise BadInput(f"sources are to end, and {what} wait for a tick", fix="run_available() before it")
-        return self._output(self._run({}, ended=ended))
+        return self._output(self.tick_columns({}, ended=ended))
 
     @property
     def late_rows(self) -> dict[str, int]:
@@ -348,7 +348,7 @@ class Engine(Shown, RunsSignals, TickListeners):
 
         Raises the errors that `tick` raises from within a tick.
         """
-        return self._output(self._run(self._queues.take()))
+        return self._output(self.tick_columns(self._queues.take()))
 
     @overload
     def run_available(self, on_tick: None = None, *, max_ticks: int | None = None) -> list[TickOutput]: ...
@@ -403,10 +403,15 @@ class Engine(Shown, RunsSignals, TickListeners):
         ended: sources that end with this tick. timer: receives the time of each region.
         """
         self._machine.region_timer = timer
-        made = self._run(inputs, ended=ended)
+        made = self.tick_columns(inputs, ended=ended)
         return {name: rows if rows.__class__ is list else rows.rows() for name, rows in made.items()}
 
-    def _run(self, inputs: Mapping[str, Any], *, ended: Iterable[str] = ()) -> dict[str, Any]:
+    @property
+    def takes_columns(self) -> bool:
+        """Return whether `tick_columns` may be given columns."""
+        return self._machine.large_ticks() is not None
+
+    def tick_columns(self, inputs: Mapping[str, Any], *, ended: Iterable[str] = ()) -> dict[str, Any]:
         """`tick_rows` with rows or columns, in and out."""
         if self._failure is not None:
             self._check_alive()

@@ -14,8 +14,7 @@ from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.commands import Parameters, UpdateConfiguration
 from penstock.compute.protocol.responses import Batch, EncodedUpdates, Problem, SubscribeResponse, Update
 from penstock.compute.protocol.row_batch import decode_batch
-from penstock.compute.replica.in_process import arrangement, columnar_hydration
-from penstock.compute.replica.in_process.columnar_hydration import ColumnarHydration
+from penstock.compute.replica.in_process import arrangement, ticking
 from penstock.expr.row_classes import schema_of
 from penstock.flow.flow import Flow
 from tests.compute.replica.rig import Rig, bag
@@ -51,6 +50,16 @@ FLOWS: dict[str, Make] = {
     "columns": lambda one, two: one.select(col.shop, twice=col.price * 2),
     "zeros of both signs": lambda one, two: one.select(zero=col.price * 0),
     "a union": lambda one, two: one.union(two.filter(col.shop == "shop 1")),
+    "a join": lambda one, two: one.join(two, on="shop", suffix="_2"),
+    "a left join": lambda one, two: one.join(two.filter(col.price > 5), on="price", how="left", suffix="_2"),
+    "an anti join": lambda one, two: one.join(two.filter(col.shop == "shop 1"), on="shop", how="anti"),
+    "groups": lambda one, two: one.group_by("shop").agg(n=ps.count(), total=ps.sum(col.price)),
+    "groups of a join": lambda one, two: (
+        one.join(two, on="shop", suffix="_2").group_by("price").agg(n=ps.count())
+    ),
+    "distinct rows": lambda one, two: one.select("shop").distinct(),
+    "the first of each group": lambda one, two: one.top_k(3, by=[col.price.desc()], per="shop"),
+    "the largest of each group": lambda one, two: one.group_by("shop").agg(most=ps.max(col.price)),
     "a function": lambda one, two: one.map(lambda sale: len(sale.shop), returns=int),
 }
 
@@ -58,7 +67,7 @@ FLOWS: dict[str, Make] = {
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let few rows be enough for columns."""
-    monkeypatch.setattr(columnar_hydration, "LEAST", 2)
+    monkeypatch.setattr(ticking, "COLUMNS", 2)
     monkeypatch.setattr(arrangement, "LARGE", 10)
     monkeypatch.setattr(arrangement, "SCANNED", 16)
 
@@ -70,8 +79,8 @@ def hydrated(made: Flow, of: type[Any] = Sale) -> Rig:
     return rig.index("u1", made, as_of=5)
 
 
-def write(rig: Rig, update: Update, upper: int) -> Rig:
-    return rig.write("s1", update, upper=upper).write("s2", upper=upper)
+def write(rig: Rig, *updates: Update, upper: int) -> Rig:
+    return rig.write("s1", *updates, upper=upper).write("s2", upper=upper)
 
 
 @pytest.mark.parametrize("table", [True, False])
@@ -81,23 +90,25 @@ def test_a_view_hydrates_in_columns_as_in_rows(
     make: Make, of: type[Any], table: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = flow(make, table=table, of=of)
-    rows = hydrated(made, of)
-    rows.run()
+    rows = followed(hydrated(made, of), of, table=table)
     for name, value in (("LARGE", 10), ("SCANNED", 16)):
         monkeypatch.setattr(arrangement, name, value)
-    monkeypatch.setattr(columnar_hydration, "LEAST", 2)
-    columns = hydrated(made, of)
-    columns.run()
-    for rig in (rows, columns):
-        write(rig, (ROWS[of][50][0], 12, 1), upper=20).run()
-    for time in (5, 12):
+    monkeypatch.setattr(ticking, "COLUMNS", 2)
+    columns = followed(hydrated(made, of), of, table=table)
+    for time in (5, 12, 15, *((17, 18) if table else ())):
         assert columns.rows("u1", time) == rows.rows("u1", time) != bag(())
 
 
-def test_only_a_flow_without_state_hydrates_in_columns() -> None:
-    assert ColumnarHydration.of_flow(flow(FLOWS["a filter"])) is not None
-    assert ColumnarHydration.of_flow(flow(lambda one, two: one.group_by(col.shop).agg(n=ps.count()))) is None
-    assert ColumnarHydration.of_flow(flow(lambda one, two: one.join(two, on="shop", suffix="_2"))) is None
+def followed(rig: Rig, of: type[Any], *, table: bool) -> Rig:
+    """Let a view hydrate, and then follow small and large changes."""
+    rig.run()
+    many = [(row, 15, count) for row, count in ROWS[of][:30]]
+    write(rig, (ROWS[of][50][0], 12, 1), upper=13).run()
+    write(rig, *many, upper=16).run()
+    if table:
+        gone = [(row, 18, -count) for row, _, count in many]
+        write(rig, (ROWS[of][50][0], 17, -1), *gone, upper=20).run()
+    return rig
 
 
 @pytest.mark.usefixtures("few")

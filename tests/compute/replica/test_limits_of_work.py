@@ -218,7 +218,7 @@ def test_a_dataflow_within_its_limits_goes_on() -> None:
 
 def test_state_above_its_limit_ends_its_dataflow() -> None:
     rig = Rig().connect().collection("s1", BID, upper=10)
-    small = DataflowLimits(state_bytes=1_000_000)
+    small = DataflowLimits(state_bytes=200_000)
     rig.index("u1", totals(), ("item",), as_of=5, limits=small)
     rig.index("u2", totals(), ("item",), as_of=5).run()
     rig.write("s1", *(((f"item {n}", n), 12, 1) for n in range(10_000)), upper=20).run()
@@ -468,14 +468,14 @@ def test_a_dropped_dataflow_ends_at_its_next_batch_of_rows(monkeypatch: pytest.M
     rig = Rig().connect().collection("s1", BID, *(((f"i{n}", n), 3, 1) for n in range(20_000)), upper=10)
     rig.index("u1", totals(), ("item",), as_of=5)
     ticks = 0
-    tick = Engine.tick_rows
+    tick = Engine.tick_columns
 
     def counted(engine: Engine, *given: Any, **named: Any) -> Any:
         nonlocal ticks
         ticks += 1
         return tick(engine, *given, **named)
 
-    monkeypatch.setattr(Engine, "tick_rows", counted)
+    monkeypatch.setattr(Engine, "tick_columns", counted)
     rig.step()
     assert ticks == 1, "it has more to hydrate"
     rig.drop("u1").run()

@@ -25,11 +25,7 @@ from penstock.compute.protocol.dataflow import (
     SubscribeExport,
 )
 from penstock.compute.replica.dataflow_run import weighted_rows
-from penstock.compute.replica.in_process.dataflows import (
-    TickExecutor,
-    _counted,  # pyright: ignore[reportPrivateUsage]
-    create_undivided_engine,
-)
+from penstock.compute.replica.in_process.ticking import TickExecutor, create_undivided_engine
 from penstock.compute.replica.workers.shard import HostedDataflow, WorkerShard, choose_workers, divide_flow
 from penstock.expr.function_bases import bounded_code
 from tests.compute.replica import flows
@@ -48,7 +44,8 @@ def ticked(engine: TickExecutor, tick: dict[str, list[tuple[Any, int, int]]], an
     program = engine.program
     rows = {name: weighted_rows(c, program.source_append[name], name) for name, c in changes.items()}
     for sink, made in engine.tick_rows(rows).items():
-        for row, weight in _counted(list(made), program.sink_append[sink]):
+        append = program.sink_append[sink]
+        for row, weight in [(tuple(row), 1) if append else (row[:-1], row[-1]) for row in made]:
             answer.setdefault(sink, Counter())[row] += weight
 
 

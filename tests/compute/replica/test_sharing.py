@@ -16,7 +16,7 @@ from penstock.compute.frontier import Frontier
 from penstock.compute.plans import identity_flow
 from penstock.compute.protocol.commands import AllowCompaction
 from penstock.compute.protocol.dataflow import IndexExport
-from penstock.compute.replica.in_process import arrangement, columnar_hydration, inlets
+from penstock.compute.replica.in_process import arrangement, inlets, ticking
 from penstock.compute.replica.in_process.arrangement import Arrangement
 from penstock.compute.replica.in_process.inlets import FromIndex, SharedArrangements
 from penstock.expr.row_classes import schema_of
@@ -140,7 +140,7 @@ def test_joins_of_indexes_answer_as_from_scratch(
     if in_columns:  # with so few rows
         for name in ("LARGE", "MOVED", "SCANNED"):
             monkeypatch.setattr(arrangement, name, 2)
-        monkeypatch.setattr(columnar_hydration, "LEAST", 2)
+        monkeypatch.setattr(ticking, "COLUMNS", 2)
         monkeypatch.setattr(inlets, "ASKED", 1)
     shape = data.draw(st.sampled_from(list(SHAPES)))
     tables = data.draw(st.frozensets(st.sampled_from(SOURCES)))

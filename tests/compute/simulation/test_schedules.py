@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from penstock.compute.replica.in_process import arrangement, columnar_hydration, inlets
+from penstock.compute.replica.in_process import arrangement, inlets, ticking
 from penstock.testing.compute import Simulation
 from tests.compute.simulation.default_views import default_workload
 
@@ -66,7 +66,7 @@ def test_everybody_sees_what_is_right_whatever_dies(seeds: range) -> None:
 def test_everybody_sees_what_is_right_in_columns_too(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LARGE", "MOVED", "SCANNED"):
         monkeypatch.setattr(arrangement, name, 2)
-    monkeypatch.setattr(columnar_hydration, "LEAST", 1)
+    monkeypatch.setattr(ticking, "COLUMNS", 1)
     monkeypatch.setattr(inlets, "ASKED", 1)
     for seed in seeds:
         Simulation(seed, recipes=default_workload(), steps=STEPS).run()

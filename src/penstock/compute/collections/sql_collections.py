@@ -279,7 +279,7 @@ class SqlCollections(Collections):
                 rows: list[Counted] = []
                 weights, hashes, encoded = zip(*page, strict=True)
                 found = self._rows_in(there.first_place, hashes, encoded)
-                if not several:
+                if several.isdisjoint(hashes):
                     rows = list(zip(found, weights))
                     page = ()
                 for row, (weight, hash, _) in zip(found, page):

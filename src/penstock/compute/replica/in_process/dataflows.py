@@ -8,21 +8,17 @@ after the last tick of a time, so no reader sees a partial time. Times without c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Iterator, Sequence
 
 from penstock.compute.errors import StoreUnavailable
 from penstock.compute.frontier import Frontier, meet
-from penstock.compute.plans import sinks_of
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.replica.collection_writer import CollectionWriter
-from penstock.compute.replica.dataflow_run import DataflowRun, weighted_rows
+from penstock.compute.replica.dataflow_run import DataflowRun
 from penstock.compute.replica.death_record import name_of
 from penstock.compute.replica.exports import ExportWriter, Failed
 from penstock.compute.replica.in_process.arrangement import Arrangement, ArrangementWriter
-from penstock.compute.replica.in_process.columnar_hydration import ColumnarHydration
 from penstock.compute.replica.in_process.inlets import (
     NOTHING_SHARED,
     FromCollection,
@@ -30,81 +26,11 @@ from penstock.compute.replica.in_process.inlets import (
     Inlet,
     SharedArrangements,
 )
+from penstock.compute.replica.in_process.ticking import MOST, MakeTickExecutor, Ticking
 from penstock.compute.replica.work_watch import PieceLimits, WorkWatch
-from penstock.engine.engine import Engine
-from penstock.engine.tick_budget import LARGEST_TICK
 from penstock.errors import WorkLimitExceeded
-from penstock.expr.dict_keys import with_representatives
 from penstock.expr.function_bases import CodeBounds, bounded_code
-from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
-
-T = TypeVar("T")
-
-LEAST = 16
-MOST = LARGEST_TICK
-_LONG = 0.005
-_SHORT = 0.002
-
-EngineRows: TypeAlias = list[tuple[Any, ...]]
-"""Rows in the form engines use: with the weight last, or without one for append-only inputs."""
-
-
-class DataflowEndpoints(Protocol):
-    """Names of sources and sinks, and whether each is append-only."""
-
-    @property
-    def source_append(self) -> Mapping[str, bool]: ...
-    @property
-    def sink_append(self) -> Mapping[str, bool]: ...
-
-
-class TickExecutor(Protocol):
-    @property
-    def program(self) -> DataflowEndpoints: ...
-
-    def tick_rows(self, inputs: Mapping[str, EngineRows]) -> Mapping[str, EngineRows]:
-        """Run one tick of the rows of each source; return the rows of each sink."""
-        ...
-
-    def state_bytes(self) -> int:
-        """Estimate the memory of the state, without what is kept elsewhere."""
-        ...
-
-
-MakeTickExecutor: TypeAlias = Callable[[Dataflow, Flow], TickExecutor]
-ChooseTicking: TypeAlias = Callable[[Dataflow, Flow], MakeTickExecutor | None]
-
-
-def create_undivided_engine(dataflow: Dataflow, flow: Flow) -> TickExecutor:
-    """Create an undivided engine for a dataflow."""
-    return Engine(flow, columnar="never")
-
-
-class TickSizer:
-    """Number of rows that a tick processes in a few milliseconds, learnt from earlier ticks.
-
-    most: the current number of rows.
-    """
-
-    def __init__(self) -> None:
-        self.most = 512
-
-    def split(self, rows: Sequence[T]) -> Iterator[Sequence[T]]:
-        """Split rows into parts of at most `most`, re-read for each part."""
-        at = 0
-        while at < len(rows):
-            part = rows[at : at + self.most]
-            at += len(part)
-            yield part
-
-    def adapt_to(self, rows: int, seconds: float) -> None:
-        """Adapt to the duration of a tick."""
-        if seconds > _LONG and rows > LEAST:
-            self.most = max(LEAST, min(self.most, rows) // 2)
-        elif seconds < _SHORT and rows >= self.most:
-            self.most = min(MOST, self.most * 2)
-
 
 _MEASURED = 4096
 """Least number of rows in and out between two estimates of the state's size, some 0.1 ms per operator."""
@@ -129,13 +55,11 @@ class RunningDataflow(DataflowRun):
         super().__init__(dataflow, exports, timer)
         self.alive = True
         self._flow = flow
-        self._schemas: dict[str, Schema] = {}
         self._inlets = tuple(inlets)
         self._make_engine = make_engine
         self._sharing = sharing
-        self._engine: TickExecutor | None = None
+        self._ticking: Ticking | None = None
         self._slices: Iterator[None] | None = None
-        self._pace = TickSizer()
         self._watch = watch
         limits = dataflow.limits
         self._piece = PieceLimits("a tick", limits.tick_seconds, limits.state_bytes, name_of(dataflow))
@@ -209,7 +133,7 @@ class RunningDataflow(DataflowRun):
 
     def _end(self) -> None:
         self.ended = True
-        self._slices = self._engine = None
+        self._slices = self._ticking = None
         for inlet in self._inlets:
             inlet.close()
 
@@ -217,7 +141,7 @@ class RunningDataflow(DataflowRun):
         self._slices = None
         self._retry_later()
         if not self.hydrated:
-            self._engine = None
+            self._ticking = None
             for export in self.exports:
                 export.clear()
 
@@ -262,21 +186,16 @@ class RunningDataflow(DataflowRun):
     def _hydrate(self) -> Iterator[None]:
         limits = self.dataflow.limits
         with bounded_code(CodeBounds(limits.tick_rows, limits.rounds)):
-            self._engine = self._make_engine(self.dataflow, self._flow)
-            columnar = ColumnarHydration.of_flow(self._flow) if type(self._engine) is Engine else None
-        self._schemas = {sink.name: sink.schema for sink in sinks_of(self._flow)}
+            engine = self._make_engine(self.dataflow, self._flow)
+        wanted = frozenset(export.sink for export in self.exports)
+        self._ticking = ticking = Ticking(engine, self._flow, self._timer, wanted)
         began = False
         for inlet in self._inlets:
             rows = inlet.snapshot(self.as_of)
             if self.skips_snapshot or inlet.source in self._sharing.filled:
                 continue
             for part in rows:
-                batch = None if columnar is None else columnar.in_columns(inlet.source, part)
-                if columnar is not None and batch is not None:
-                    self._watched_tick(partial(columnar.tick, inlet.source, batch), len(batch), self.as_of)
-                    yield
-                    continue
-                for changes in self._pace.split(part):
+                for changes in ticking.split(inlet.source, part):
                     self._tick({inlet.source: changes}, self.as_of)
                     began = True
                     yield
@@ -311,11 +230,12 @@ class RunningDataflow(DataflowRun):
         # Where it fails, it is at this time, and not at an earlier one at which nothing happened.
         self._advance(Frontier(time))
         inputs = {i.source: i.take().changes for i in self._inlets if i.next_time == time}
-        if sum(map(len, inputs.values())) <= self._pace.most:
+        assert self._ticking is not None
+        if self._ticking.is_small(inputs):
             self._tick(inputs, time)
         else:
             for source, changes in inputs.items():
-                for part in self._pace.split(changes):
+                for part in self._ticking.split(source, changes):
                     self._tick({source: part}, time)
                     yield
         self._advance(Frontier(time + 1))
@@ -329,40 +249,18 @@ class RunningDataflow(DataflowRun):
             export.advance(upper)
 
     def _tick(self, inputs: dict[str, Sequence[Counted]], time: int) -> None:
-        assert self._engine is not None
-        append = self._engine.program.source_append
-        rows = {name: weighted_rows(changes, append[name], name) for name, changes in inputs.items()}
-        count = sum(map(len, rows.values()))
-        self._watched_tick(partial(self._run_engine, rows, count), count, time)
-
-    def _run_engine(self, rows: Mapping[str, EngineRows], count: int) -> dict[str, Sequence[Counted]]:
-        assert self._engine is not None
-        began = self._timer()
-        made = self._engine.tick_rows(rows)
-        self._pace.adapt_to(count, self._timer() - began)
-        sink_append = self._engine.program.sink_append
-        wanted = {export.sink for export in self.exports}
-        counted: dict[str, Sequence[Counted]] = {}
-        for sink, found in made.items():
-            if sink in wanted:
-                append = sink_append[sink]
-                # Exports count rows by equality. Those of tables have one zero: the engine sees to it.
-                shown = with_representatives(found, self._schemas[sink]) if append else found
-                counted[sink] = _counted(shown, append)
-        return counted
-
-    def _watched_tick(self, run: Callable[[], dict[str, Sequence[Counted]]], count: int, time: int) -> None:
-        """Run a tick of so many rows, and give its changes to the exports, watched."""
+        """Run a tick, and give its changes to the exports, watched."""
+        assert self._ticking is not None
         try:
             self._watch.begin(self._piece, time)
-            made = run()
+            made = self._ticking.tick(inputs)
             for export in self.exports:
                 rows = made.get(export.sink, ())
                 for at in range(0, len(rows), MOST):
                     # Half a merge would leave an export that cannot be read.
                     with self._watch.finishing():
                         export.add(rows[at : at + MOST], time)
-            self._measure(count + sum(map(len, made.values())))
+            self._measure(sum(map(len, inputs.values())) + sum(map(len, made.values())))
         finally:
             self._watch.end()
 
@@ -373,8 +271,10 @@ class RunningDataflow(DataflowRun):
             return
         self._measured_at = self._rows * 1.02 + _MEASURED
         limit = self.dataflow.limits.state_bytes
-        assert self._engine is not None
-        size = self._engine.state_bytes() + sum(index.estimated_bytes() for index in self.maintained_indexes)
+        assert self._ticking is not None
+        size = self._ticking.engine.state_bytes() + sum(
+            index.estimated_bytes() for index in self.maintained_indexes
+        )
         if size > limit:
             raise WorkLimitExceeded(
                 f"the state takes about {size / 1e6:,.0f} MB, and {limit / 1e6:,.0f} MB is the limit",
@@ -382,10 +282,3 @@ class RunningDataflow(DataflowRun):
                 reached=size,
                 limit=limit,
             )
-
-
-def _counted(rows: Sequence[tuple[Any, ...]], append: bool) -> list[Counted]:
-    """Convert engine output to counted plain rows, since user functions may return their own row classes."""
-    if append:
-        return [(row if row.__class__ is tuple else tuple(row), 1) for row in rows]
-    return [(row[:-1], row[-1]) for row in rows]

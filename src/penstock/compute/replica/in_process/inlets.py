@@ -16,6 +16,7 @@ from penstock.compute.protocol.dataflow import Dataflow
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.replica.exports import Failed
 from penstock.compute.replica.feeds import Cursor, Feed, Version
+from penstock.compute.replica.in_process import ticking
 from penstock.compute.replica.in_process.arrangement import Arrangement
 from penstock.engine.engine import Engine
 from penstock.engine.external_join_sides import SharedSide, SourceJoinSide, join_readers, join_sides
@@ -23,7 +24,7 @@ from penstock.engine.program import compile_program
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 
-HYDRATED = 4_096
+HYDRATED = 8_192
 """Number of rows of a snapshot read from a store at a time, which takes some ten milliseconds."""
 
 
@@ -278,7 +279,7 @@ class SharedArrangements:
     def engine(self, dataflow: Dataflow, flow: Flow) -> Engine:
         """Create an engine with the rows at the dataflow's as-of."""
         assert dataflow.as_of.time is not None
-        return Engine(flow, columnar="never", shared=self._begin(dataflow.as_of.time))
+        return Engine(flow, columnar_rows=ticking.COLUMNS, shared=self._begin(dataflow.as_of.time))
 
     def _find(self, flow: Flow, indexes: dict[str, Arrangement]) -> None:
         program = compile_program(flow.graph())

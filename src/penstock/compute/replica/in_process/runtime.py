@@ -18,16 +18,13 @@ from penstock.compute.replica.building import DataflowBuild, PlanDecoder, Runtim
 from penstock.compute.replica.exports import ExportWriter
 from penstock.compute.replica.feeds import Feed, Feeds, StoreWatcher
 from penstock.compute.replica.in_process.arrangement import Arrangement, ArrangementWriter
-from penstock.compute.replica.in_process.dataflows import (
-    ChooseTicking,
-    RunningDataflow,
-    create_undivided_engine,
-)
+from penstock.compute.replica.in_process.dataflows import RunningDataflow
 from penstock.compute.replica.in_process.gc_policy import GcPolicy
 from penstock.compute.replica.in_process.inlets import FromCollection, FromIndex, Inlet, SharedArrangements
 from penstock.compute.replica.in_process.peeks import InProcessPeeks
 from penstock.compute.replica.in_process.periodic_status import Introspection
 from penstock.compute.replica.in_process.scheduler import DataflowScheduler
+from penstock.compute.replica.in_process.ticking import ChooseTicking, create_undivided_engine
 from penstock.compute.replica.runtime import ReachedFrontiers
 from penstock.compute.replica.runtime_core import RuntimeCore, wall_clock_milliseconds
 from penstock.compute.replica.work_watch import WorkStopped, WorkWatch

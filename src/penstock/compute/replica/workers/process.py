@@ -28,8 +28,8 @@ from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.replica.building import PlanDecoder
 from penstock.compute.replica.death_record import DeathRecord
 from penstock.compute.replica.feeds import StoreWatcher
-from penstock.compute.replica.in_process.dataflows import MakeTickExecutor
 from penstock.compute.replica.in_process.runtime import InProcessRuntime
+from penstock.compute.replica.in_process.ticking import MakeTickExecutor
 from penstock.compute.replica.runtime import ReachedFrontiers
 from penstock.compute.replica.work_watch import WorkWatch
 from penstock.compute.replica.workers.shard import WorkerShard, divide_flow

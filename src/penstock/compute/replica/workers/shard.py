@@ -21,7 +21,7 @@ from penstock.compute.protocol.dataflow import (
     IndexExport,
     IndexImport,
 )
-from penstock.compute.replica.in_process.dataflows import EngineRows
+from penstock.compute.replica.in_process.ticking import EngineRows
 from penstock.engine.machine import Machine
 from penstock.engine.program import compile_program
 from penstock.errors import PenstockError
