@@ -89,6 +89,10 @@ class SumOverflow(Exception):
     """Exception for rows whose sums 64 bits may not hold together with those that are held."""
 
 
+class TooManyFound(Exception):
+    """Exception for a probe that finds more rows in a batch than it may."""
+
+
 class Spine:
     """An arrangement that grows.
 
@@ -197,21 +201,26 @@ class Probe:
     """Keys to be found in batches of a layout.
 
     codes: of the keys, ascending. order: the numbers of their keys; None if they are in order.
+    most:  limit on the rows found in one batch; None for no limit.
     """
 
     layout: Layout
     keys: Sequence[pl.Series]
     codes: Codes
     order: Places | None
+    most: int | None = None
 
     @classmethod
-    def of(cls, layout: Layout, keys: Sequence[pl.Series]) -> Probe:
+    def of(cls, layout: Layout, keys: Sequence[pl.Series], most: int | None = None) -> Probe:
         codes = layout.codes_of(keys)
         order = ascending(codes)
-        return cls(layout, keys, codes if order is None else codes[order], order)
+        return cls(layout, keys, codes if order is None else codes[order], order, most)
 
     def find(self, batch: Batch) -> Found:
-        """Return a batch's rows whose key is asked for; those of one key in their order."""
+        """Return a batch's rows whose key is asked for; those of one key in their order.
+
+        Raises `TooManyFound`.
+        """
         asked, places = self._places(batch)
         rows = take(batch.frame, places)
         if self.layout.exact or not len(asked):
@@ -232,6 +241,8 @@ class Probe:
         asked = hit if self.order is None else self.order[hit]
         counts = high - low
         total = int(counts.sum())
+        if self.most is not None and total > self.most:
+            raise TooManyFound
         if total == len(counts):
             return asked, low
         skipped = np.cumsum(counts) - counts - low

@@ -28,6 +28,7 @@ from penstock.state.described_rows import DescribedRows
 if TYPE_CHECKING:
     from penstock.arrangement.batch import Batch, Layout
     from penstock.engine.slot import SlotMapping
+    from penstock.engine.tick_budget import TickBudget
 
 Values = tuple[Any, ...]
 
@@ -304,12 +305,14 @@ class ArrangedSlots:
     forms: by the name of the slot.
     slot:  returns a slot's mapping as it is at the time. replace: replaces it.
     whole: an entry is a whole group, which is too dear to be made of columns for a few of its rows.
+    limit: on the rows that a tick makes; None for no limit.
     """
 
     forms: Mapping[str, SlotForm]
     slot: Callable[[str], SlotMapping]
     replace: Callable[[str, SlotMapping], None]
     whole: bool = False
+    limit: TickBudget | None = None
     rows_met: int = 0
     _new: dict[str, Batch] = field(default_factory=dict["str", "Batch"], init=False)
     _left: dict[str, Sequence[Batch]] = field(default_factory=dict["str", "Sequence[Batch]"], init=False)
@@ -348,6 +351,11 @@ class ArrangedSlots:
         for name in self.forms:
             cast("ArrangedSlot", self.slot(name)).settle()
         return True
+
+    @property
+    def most(self) -> int | None:
+        """Return the limit on the rows that a tick makes."""
+        return None if self.limit is None else self.limit.rows
 
     def spine(self, name: str) -> Spine:
         """Return the arrangement of a slot."""

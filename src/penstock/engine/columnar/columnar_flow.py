@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from penstock.engine.plan import Consumers
     from penstock.engine.program import Program
     from penstock.engine.slot import SlotMapping
+    from penstock.engine.tick_budget import TickBudget
     from penstock.graph.node import FlowGraph
 
 
@@ -137,6 +138,7 @@ class LargeTicks:
         }
         self._unread = {name: unread[node] for name, node in graph.sources.items()}
         looked_over = _unread(graph, code.consumers)
+        limit: TickBudget | None = names["x_made"] if program.bounds is not None else None
         self.parts: list[PartFunction] = []
         self._least = least
         self._runners: list[PartRunner] = []
@@ -151,11 +153,12 @@ class LargeTicks:
                     shape,
                     in_rows,
                     names[f"{part.function}_rest"],
-                    {n: _operator(plan, names, arrange) for n, plan in shape.arranged.items()},
+                    {n: _operator(plan, names, arrange, limit) for n, plan in shape.arranged.items()},
                     least=least,
                     always=always,
                     wanted_as_rows=delayed,
                     unread=looked_over,
+                    limit=limit,
                 )
                 self._runners.append(runner)
             self.parts.append((run, part.inputs, part.outputs))
@@ -233,7 +236,10 @@ def _forms(
 
 
 def _operator(
-    plan: ArrangedPlan, names: dict[str, Any], arrange: Callable[[str, SlotMapping], None]
+    plan: ArrangedPlan,
+    names: dict[str, Any],
+    arrange: Callable[[str, SlotMapping], None],
+    limit: TickBudget | None,
 ) -> ArrangedOperator:
     """Return the operator of a plan. names: where the generated code finds slots, and these its answers."""
 
@@ -242,7 +248,8 @@ def _operator(
 
     if isinstance(plan, PunctualityPlan):
         return ColumnarPunctuality(plan, PlainSlots(slot))
-    slots = ArrangedSlots(_forms(plan, names, slot), slot, arrange, whole=isinstance(plan, TopPlan))
+    forms = _forms(plan, names, slot)
+    slots = ArrangedSlots(forms, slot, arrange, whole=isinstance(plan, TopPlan), limit=limit)
     match plan:
         case JoinPlan(operator=operator) if operator.how is How.INNER:
             return ColumnarJoin(plan, slots)

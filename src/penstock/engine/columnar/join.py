@@ -81,11 +81,12 @@ class ColumnarJoin:
         if totals[0] * totals[1] >= 2**62:
             raise ColumnarDeclined
         pairs: list[pl.DataFrame] = []
+        most = self.slots.most
         if news[0].height and right.batches:
-            probe = Probe.of(right.layout, [news[0][name] for name in plan.key_names(0)])
+            probe = Probe.of(right.layout, [news[0][name] for name in plan.key_names(0)], most)
             pairs.append(self._pairs(news[0], [probe.find(batch) for batch in right.batches], 0))
         if news[1].height and (held := [batch for batch in (*left.batches, new[0]) if len(batch)]):
-            probe = Probe.of(left.layout, [news[1][name] for name in plan.key_names(1)])
+            probe = Probe.of(left.layout, [news[1][name] for name in plan.key_names(1)], most)
             pairs.append(self._pairs(news[1], [probe.find(batch) for batch in held], 1))
         frame = pl.concat(pairs) if pairs else empty_stream(plan.pairs, plan.append).frame.collect()
         if not plan.append:

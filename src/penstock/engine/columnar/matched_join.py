@@ -120,7 +120,7 @@ class ColumnarMatchedJoin:
     ) -> list[pl.DataFrame]:
         """Return what new right rows change for the left rows that were there before."""
         keys = select(new.frame, right.keys).unique(maintain_order=True)
-        probe = Probe.of(left, keys.get_columns())
+        probe = Probe.of(left, keys.get_columns(), self.slots.most)
         rows = together(left, [probe.find(batch) for batch in lefts]).rows
         if not rows.height:
             return []
@@ -138,7 +138,7 @@ class ColumnarMatchedJoin:
 
     def _found(self, asking: pl.DataFrame, layout: Layout, batches: Sequence[Batch]) -> Found:
         """Return the right rows that left rows match, in the order of these."""
-        probe = Probe.of(layout, [asking[name] for name in self.plan.key_names(0)])
+        probe = Probe.of(layout, [asking[name] for name in self.plan.key_names(0)], self.slots.most)
         found = together(layout, [probe.find(batch) for batch in batches])
         if self.plan.operator.residual is not None and len(found.asked):
             passing = self._passing(take(asking, found.asked), found.rows)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import polars as pl
 
+from penstock.arrangement.spine import TooManyFound
 from penstock.engine.columnar.columns import ColumnarDeclined, Columns, rows_to_columns
 from penstock.engine.columnar.stream import Stream, apply_operator, build_stream, with_one_zero
 from penstock.flow.operators.sink import Sink
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.engine.columnar.columnar_plan import ColumnarPlan
     from penstock.engine.columnar.temporal_filter import TemporalSlots
     from penstock.engine.columnar.timed_join import TimedSlots
+    from penstock.engine.tick_budget import TickBudget
     from penstock.graph.node import FlowGraph
 
 Rows = list[tuple[Any, ...]]
@@ -61,6 +63,7 @@ class PartRunner:
     least:    with fewer rows the part runs in rows.
     always:   run on frames even if all rows come as rows.
     wanted_as_rows: outputs that must be rows. unread: columns of sources that nobody reads.
+    limit:    on the rows that a tick makes; None for no limit. What might exceed it runs in rows.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class PartRunner:
         always: bool,
         wanted_as_rows: frozenset[int],
         unread: Mapping[int, frozenset[str]],
+        limit: TickBudget | None,
     ) -> None:
         self._graph = graph
         self._append = {n: analysis.facts[n].append for n in (*shape.part.inputs, *shape.part.nodes)}
@@ -87,6 +91,7 @@ class PartRunner:
         self._always = always
         self._wanted_as_rows = wanted_as_rows
         self._unread = unread
+        self._limit = limit
         self.arranged = arranged
         self._shared = self._read_often()
         self._computed_on = {
@@ -101,7 +106,7 @@ class PartRunner:
         try:
             if self._is_worth_it(inputs):
                 made = self._on_frames(inputs)
-        except (ColumnarDeclined, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        except (ColumnarDeclined, TooManyFound, pl.exceptions.PolarsError, pl.exceptions.PanicException):
             # Nothing has changed so far; in rows, what fails fails as ever.
             pass
         if made is None:
@@ -150,6 +155,7 @@ class PartRunner:
                 streams[node] = taken if self._append[node] else with_one_zero(taken)
             return streams[node]
 
+        count = 0
         for node_id in shape.columnar:
             node = self._graph.nodes[node_id]
             read = [stream(source) for source in node.inputs]
@@ -159,6 +165,9 @@ class PartRunner:
                 made = apply_operator(node.operator, node.schema, self._append[node_id], read)
             if node_id in self._one_zero:
                 made = with_one_zero(made)
+            count += made.most
+            if self._limit is not None and count > self._limit.rows:
+                raise ColumnarDeclined
             streams[node_id] = made.kept() if node_id in self._shared else made
         left: dict[int, Given] = {n: self._leaving(n, stream(n)) for n in part.outputs if n in shape.columnar}
         feeds = [
