@@ -3,14 +3,15 @@
 A side of an inner join is a slot, key -> rows. If the side is an unprocessed source, joined on some of its
 columns, and its rows are already indexed by exactly these columns elsewhere, the slot can be a view of that
 index. The caller feeds the engine time by time: the view shows the content *before* the current time, and the
-slot holds only what the join has added since, which is dropped when the time is over.
+slot holds only what the join has added since, which is dropped when the time is over. A large tick takes the
+index in columns, if it can be had so; until the time is over, small ticks read these, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.analysis.strata import find_loops
 from penstock.engine.program import Program
@@ -22,9 +23,15 @@ from penstock.flow.operators.join import How, Join
 from penstock.flow.operators.source import Source
 from penstock.graph.node import FlowGraph, Node
 
+if TYPE_CHECKING:
+    from penstock.arrangement.spine import Spine
+    from penstock.engine.columnar.arranged_slot import ArrangedSlot, SlotForm
+
 Row: TypeAlias = tuple[Any, ...]
 There: TypeAlias = Callable[[Hashable], Collection[tuple[Row, int]]]
 """Function from a key to its rows with their multiplicities."""
+InColumns: TypeAlias = "Callable[[int], Spine | None]"
+"""Function from the rows of a tick to all rows in columns, as an arrangement of its own; None if that is too dear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,31 +102,54 @@ def join_readers(program: Program, source: str) -> frozenset[tuple[int, int]] | 
 class SharedSide:
     """Slot of an externally stored side: rows from before the current time, plus its changes.
 
-    It is what the code of an inner join asks of a slot, and no other mapping. there: what was there before.
+    It is what the code of an inner join asks of a slot, and no other mapping. there, in_columns: what was there
+    before.
+    arranged: all rows, of a time with a large tick.
     """
 
-    def __init__(self, side: SourceJoinSide, there: There) -> None:
+    def __init__(self, side: SourceJoinSide, there: There, in_columns: InColumns) -> None:
         self._there = there
+        self._in_columns = in_columns
         self._append = side.append
         self._news: dict[Hashable, Any] = {}
+        self.arranged: ArrangedSlot | None = None
 
-    def settle(self) -> None:
+    def end_time(self) -> None:
         """End the current time: from now on `there` includes its changes."""
         if self._news:
             self._news = {}
+        self.arranged = None
+
+    def arrange(self, form: SlotForm, rows: int) -> bool:
+        """Take all rows in columns, for a tick of so many rows; return whether that pays."""
+        if self.arranged is not None:
+            return True
+        spine = self._in_columns(rows)
+        if spine is None:
+            return False
+        from penstock.engine.columnar.arranged_slot import ArrangedSlot
+
+        arranged = ArrangedSlot(form, spine)
+        for key in self._news:
+            view = self.get(key)
+            arranged[key] = list(view) if self._append else dict(view.items())
+        self._news, self.arranged = {}, arranged
+        return True
 
     def get(self, key: Hashable) -> Any:
         """Return a mutable view of a key's rows; None if there are none."""
+        if self.arranged is not None:
+            return self.arranged.get(key)
         there, news = self._there(key), self._news.get(key)
         if not there and news is None:
             return None
         return (_Rows if self._append else _Weights)(self._news, key, there, news)
 
     def __setitem__(self, key: Hashable, value: Any) -> None:
-        self._news[key] = value
+        (self._news if self.arranged is None else self.arranged)[key] = value
 
     def __delitem__(self, key: Hashable) -> None:
-        del self._news[key]
+        del (self._news if self.arranged is None else self.arranged)[key]
 
 
 class _Rows:

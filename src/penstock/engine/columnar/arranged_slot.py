@@ -19,6 +19,7 @@ from penstock.arrangement.codes import coder
 from penstock.arrangement.spine import Spine, SumOverflow
 from penstock.engine.columnar.column_types import from_series, to_series
 from penstock.engine.columnar.columns import ColumnarDeclined
+from penstock.engine.external_join_sides import SharedSide
 from penstock.engine.spilling import ShardedSlot, estimated_bytes
 from penstock.expr.code_runtime import NAN
 from penstock.expr.types import DataType, FloatingType, TimestampType
@@ -322,14 +323,20 @@ class ArrangedSlots:
         """Number of rows whose keys cost as much one by one as in columns, where the state lies there."""
         if self.whole:
             return 1
-        slots = [self.slot(name) for name in self.forms]
-        rows = max(slot.rows_per_key for slot in slots if isinstance(slot, ArrangedSlot))
+        arranged = (self._arranged(name) for name in self.forms)
+        rows = max((slot.rows_per_key for slot in arranged if slot is not None), default=1.0)
         return max(1, int(COLUMNS / (KEY + ROW * rows)))
 
     @property
     def are_arranged(self) -> bool:
         """Return whether the state lies in arrangements already."""
-        return all(isinstance(self.slot(name), ArrangedSlot) for name in self.forms)
+        return all(isinstance(self.slot(name), ArrangedSlot | SharedSide) for name in self.forms)
+
+    def _arranged(self, name: str) -> ArrangedSlot | None:
+        slot = self.slot(name)
+        if isinstance(slot, SharedSide):
+            return slot.arranged
+        return slot if isinstance(slot, ArrangedSlot) else None
 
     def arrange(self, rows: int) -> bool:
         """Bring the state into arrangements, for a tick with this many rows; return whether that pays.
@@ -337,10 +344,14 @@ class ArrangedSlots:
         Raises `ColumnarDeclined` for a value that no column can hold.
         """
         slots = {name: self.slot(name) for name in self.forms}
-        if not all(isinstance(slot, ArrangedSlot) for slot in slots.values()):
-            if not all(isinstance(slot, dict | ShardedSlot) for slot in slots.values()):
+        shared = {name: slot for name, slot in slots.items() if isinstance(slot, SharedSide)}
+        if not all(slot.arrange(self.forms[name], rows) for name, slot in shared.items()):
+            return False
+        others = {n: slot for n, slot in slots.items() if not isinstance(slot, ArrangedSlot | SharedSide)}
+        if others:
+            if not all(isinstance(slot, dict | ShardedSlot) for slot in others.values()):
                 return False
-            held = cast("dict[str, Mapping[Any, Any]]", slots)
+            held = cast("dict[str, Mapping[Any, Any]]", others)
             # What rows have gathered pays for its way into columns once as many rows have come.
             self.rows_met += rows
             if sum(_size(entry) for entries in held.values() for entry in entries.values()) > self.rows_met:
@@ -349,7 +360,7 @@ class ArrangedSlots:
                 form = self.forms[name]
                 self.replace(name, ArrangedSlot(form, Spine(form.layout), dict(entries)))
         for name in self.forms:
-            cast("ArrangedSlot", self.slot(name)).settle()
+            cast("ArrangedSlot", self._arranged(name)).settle()
         return True
 
     @property
@@ -359,8 +370,8 @@ class ArrangedSlots:
 
     def spine(self, name: str) -> Spine:
         """Return the arrangement of a slot."""
-        slot = self.slot(name)
-        assert isinstance(slot, ArrangedSlot)
+        slot = self._arranged(name)
+        assert slot is not None
         return slot.spine
 
     def prepare(self, name: str, frame: pl.DataFrame) -> Batch:

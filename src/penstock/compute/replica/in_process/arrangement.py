@@ -34,6 +34,7 @@ from penstock.expr.dict_keys import dict_key_source, key_function
 from penstock.expr.types import Field, Schema, StructType
 
 if TYPE_CHECKING:
+    from penstock.arrangement.spine import Spine
     from penstock.compute.replica.in_process.keyed_columns import KeyColumns, KeyedColumns
 
 _KeyOf: TypeAlias = Callable[[tuple[Any, ...]], Any]
@@ -301,6 +302,26 @@ class Arrangement:
         for frame in all_rows(young.keys.layout, [*batches, *young.batches], 4 * SCANNED):
             for at in range(0, frame.height, SCANNED):
                 yield RowBatch(self.schema, frame.slice(at, SCANNED))
+
+    def in_columns(self, time: int | None, most: int) -> Spine | None:
+        """Return the rows at a settled, held time as an arrangement, to which others may be added.
+
+        time: None for no rows. Returns None if more than `most` keys have rows beside the columns, or some rows
+        cannot be in columns.
+        """
+        if not self._columnar or len(self._head) > most:
+            return None
+        from penstock.arrangement.spine import Spine
+
+        young = self._new_columns()
+        parts: list[KeyedColumns | None] = []
+        if time is not None:
+            if self._in_columns([each for key in self._head for each in self._head_at(key, time)], young):
+                return None
+            parts = [young, *(each.columns for each in self._large if each.time <= time)]
+            parts += [] if self._spine is None else [self._spine]
+        batches = [batch for each in parts if each is not None for batch in each.batches]
+        return Spine(young.keys.layout, sorted(batches, key=len, reverse=True), merges=False)
 
     def estimated_bytes(self) -> int:
         """Estimate the memory of the rows and of what is kept of times, the head's from a sample."""

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.dataflow import Dataflow
@@ -23,6 +23,9 @@ from penstock.engine.external_join_sides import SharedSide, SourceJoinSide, join
 from penstock.engine.program import compile_program
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
+
+if TYPE_CHECKING:
+    from penstock.arrangement.spine import Spine
 
 HYDRATED = 8_192
 """Number of rows of a snapshot read from a store at a time, which takes some ten milliseconds."""
@@ -205,6 +208,8 @@ class FromIndex(Inlet):
 _NOTHING: Collection[Counted] = ()
 ASKED = 128
 """Number of keys asked for at one time after which a part of the rows is loaded."""
+_OTHER_ROWS = 4
+"""Rows that an index has beside columns per row of a tick, up to which the tick takes the index in columns."""
 _WORTH = 64
 """Number of rows per question up to which it is worth while to load all."""
 
@@ -233,6 +238,10 @@ class _Window:
         self._loading: Iterator[Sequence[Counted]] | None = None
         self._loaded: dict[Any, list[Counted]] = {}
         self._whole = False
+
+    def in_columns(self, rows: int) -> Spine | None:
+        """Return all rows in columns for a tick of so many; None if that is too dear, or keys are others."""
+        return None if self._key is not None else self._index.in_columns(self._time, _OTHER_ROWS * rows)
 
     def there(self, key: Hashable) -> Collection[Counted]:
         if self._time is None:
@@ -309,7 +318,7 @@ class SharedArrangements:
             window = _Window(index, side.columns)
             if side.source in self.filled:
                 window.move(as_of)
-            slots[side.slot] = shared = SharedSide(side, window.there)
+            slots[side.slot] = shared = SharedSide(side, window.there, window.in_columns)
             self._now.append((shared, window))
         return slots
 
@@ -318,7 +327,7 @@ class SharedArrangements:
         if upper.time:
             for shared, window in self._now:
                 window.move(upper.time - 1)
-                shared.settle()
+                shared.end_time()
 
 
 def _arranged(index: Arrangement, side: SourceJoinSide) -> bool:
