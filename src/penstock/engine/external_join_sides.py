@@ -31,7 +31,7 @@ Row: TypeAlias = tuple[Any, ...]
 There: TypeAlias = Callable[[Hashable], Collection[tuple[Row, int]]]
 """Function from a key to its rows with their multiplicities."""
 InColumns: TypeAlias = "Callable[[int], Spine | None]"
-"""Function from the rows of a tick to all rows in columns, as an arrangement of its own; None if that is too dear."""
+"""Function from the number of a tick's rows to all rows in columns; None if that is too dear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,9 @@ def join_readers(program: Program, source: str) -> frozenset[tuple[int, int]] | 
 class SharedSide:
     """Slot of an externally stored side: rows from before the current time, plus its changes.
 
-    It is what the code of an inner join asks of a slot, and no other mapping. there, in_columns: what was there
-    before.
+    It is what the code of an inner join asks of a slot, and no other mapping.
+
+    there, in_columns: what was there before.
     arranged: all rows, of a time with a large tick.
     """
 

@@ -12,9 +12,11 @@ from penstock import col
 from penstock.compute.errors import ResultTooLarge
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.commands import Parameters, UpdateConfiguration
+from penstock.compute.protocol.dataflow import DataflowLimits
 from penstock.compute.protocol.responses import Batch, EncodedUpdates, Problem, SubscribeResponse, Update
 from penstock.compute.protocol.row_batch import decode_batch
 from penstock.compute.replica.in_process import arrangement, ticking
+from penstock.engine.spilling import StateInMemory
 from penstock.expr.row_classes import schema_of
 from penstock.flow.flow import Flow
 from tests.compute.replica.rig import Rig, bag
@@ -118,6 +120,32 @@ def test_a_row_that_fails_is_told_as_in_rows() -> None:
     answer = rig.peek("u1", 7)
     assert isinstance(answer, Problem)
     assert "shop 0" in answer.message + answer.why
+
+
+@pytest.mark.usefixtures("few")
+def test_pairs_are_limited_in_columns_as_in_rows() -> None:
+    made = flow(lambda one, two: one.join(two, on="shop", suffix="_2"))
+    for most, fails in ((100, True), (10_000, False)):
+        rig = Rig().connect()
+        for name in ("s1", "s2"):
+            rig.collection(name, schema_of(Sale), *((row, 3, count) for row, count in SALES), upper=10)
+        rig.index("u1", made, as_of=5, limits=DataflowLimits(tick_rows=most))
+        rig.run()
+        answer = rig.peek("u1", 5)
+        assert isinstance(answer, Problem) == fails
+        if fails:
+            assert f"rows, and {most} is the limit" in answer.message
+
+
+@pytest.mark.usefixtures("few")
+def test_state_lies_in_arrangements_after_a_hydration(monkeypatch: pytest.MonkeyPatch) -> None:
+    released: list[str] = []
+    release = StateInMemory.release
+    monkeypatch.setattr(
+        StateInMemory, "release", lambda self, name: released.append(name) or release(self, name)
+    )
+    hydrated(flow(FLOWS["groups of a join"])).run()
+    assert len(released) == 3, "two sides, and groups"
 
 
 def begun(rig: Rig, of: type[Any] = Sale) -> tuple[EncodedUpdates | tuple[Any, ...] | Problem, Frontier]:

@@ -61,7 +61,7 @@ class RowBatch(Sequence[Counted]):
 
     @classmethod
     def of_rows(cls, schema: Schema, rows: Sequence[Counted]) -> RowBatch:
-        """Convert rows to columns if they are not. Raises `NotColumnar` for a value that columns cannot hold."""
+        """Convert rows to columns. Raises `NotColumnar` for a value that columns cannot hold."""
         if isinstance(rows, cls):
             return rows
         return cls(schema, frame_of(schema, [row for row, _ in rows], [count for _, count in rows]))

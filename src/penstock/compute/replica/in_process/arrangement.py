@@ -24,16 +24,16 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.compute.frontier import END, Frontier
-from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.compute.protocol.row_batch import NotColumnar, RowBatch, is_columnar
-from penstock.compute.replica.exports import Failed, IndexWriter, add_up
+from penstock.compute.replica.exports import Failed, add_up
 from penstock.compute.replica.feeds import Version
 from penstock.engine.spilling import estimated_bytes
 from penstock.expr.dict_keys import dict_key_source, key_function
 from penstock.expr.types import Field, Schema, StructType
 
 if TYPE_CHECKING:
+    from penstock.arrangement.batch import Batch
     from penstock.arrangement.spine import Spine
     from penstock.compute.replica.in_process.keyed_columns import KeyColumns, KeyedColumns
 
@@ -278,9 +278,7 @@ class Arrangement:
 
         Changes may be applied between parts, but are not visible in the scan.
         """
-        large = [each.columns for each in self._large if each.time <= time and each.columns is not None]
-        columns = large if self._spine is None else [self._spine, *large]
-        batches = [batch for each in columns for batch in each.batches]
+        batches = self._batches_at(time)
         keys = list(self._head)
         self._scans += 1
         try:
@@ -295,7 +293,7 @@ class Arrangement:
                 yield []
         finally:
             self._scans -= 1
-        from penstock.compute.replica.in_process.keyed_columns import all_rows
+        from penstock.arrangement.reading import all_rows
 
         yield left
         # Larger ranges cost less to bring together.
@@ -306,22 +304,25 @@ class Arrangement:
     def in_columns(self, time: int | None, most: int) -> Spine | None:
         """Return the rows at a settled, held time as an arrangement, to which others may be added.
 
-        time: None for no rows. Returns None if more than `most` keys have rows beside the columns, or some rows
-        cannot be in columns.
+        time: None for no rows. Returns None if more than `most` keys have rows beside the columns,
+        or if columns cannot hold some.
         """
         if not self._columnar or len(self._head) > most:
             return None
         from penstock.arrangement.spine import Spine
 
         young = self._new_columns()
-        parts: list[KeyedColumns | None] = []
-        if time is not None:
-            if self._in_columns([each for key in self._head for each in self._head_at(key, time)], young):
-                return None
-            parts = [young, *(each.columns for each in self._large if each.time <= time)]
-            parts += [] if self._spine is None else [self._spine]
-        batches = [batch for each in parts if each is not None for batch in each.batches]
-        return Spine(young.keys.layout, sorted(batches, key=len, reverse=True), merges=False)
+        if time is None:
+            return Spine(young.keys.layout, merges=False)
+        if self._in_columns([each for key in self._head for each in self._head_at(key, time)], young):
+            return None
+        batches = sorted([*self._batches_at(time), *young.batches], key=len, reverse=True)
+        return Spine(young.keys.layout, batches, merges=False)
+
+    def _batches_at(self, time: int) -> list[Batch]:
+        """Return the columns of a time, without the head."""
+        large = (each.columns for each in self._large if each.time <= time)
+        return [batch for each in (self._spine, *large) if each is not None for batch in each.batches]
 
     def estimated_bytes(self) -> int:
         """Estimate the memory of the rows and of what is kept of times, the head's from a sample."""
@@ -428,41 +429,37 @@ class Arrangement:
 
     def _move_head(self) -> None:
         """Write the rows of the keys longest untouched to the spine."""
-        if self._spine is None:
-            self._spine = self._new_columns()
         rows: list[Counted] = []
         while len(rows) < MOVED:
             key = next(iter(self._movable))
             del self._movable[key]
             rows += self._head.pop(key).items()
         self._movable_rows -= len(rows)
-        self._keep_rest(self._in_columns(rows, self._spine))
+        self._write(rows)
 
     def _move_some_of(self, key: _Key) -> None:
         """Write the rows of a key to the spine that have no way back."""
         del self._fat[key]
         if key not in self._undo:
             return  # all of them are moved with others
-        if self._spine is None:
-            self._spine = self._new_columns()
         counts, changed = self._head[key], set(self._undo[key][1::3])
         rows = [counted for counted in counts.items() if counted[0] not in changed]
         for row, _ in rows:
             del counts[row]
-        self._keep_rest(self._in_columns(rows, self._spine))
+        self._write(rows)
 
-    def _keep_rest(self, rows: Iterable[Counted]) -> None:
-        """Keep rows in the head that columns cannot hold."""
-        for row, weight in rows:
+    def _write(self, rows: Sequence[Counted]) -> None:
+        """Write rows to the spine. Those that columns cannot hold stay in the head."""
+        if self._spine is None:
+            self._spine = self._new_columns()
+        for row, weight in self._in_columns(rows, self._spine):
             self._keep(self.keying.of_row(row), row, weight)
 
     def _move_columns(self, settled: _Settled) -> int:
         """Move some rows of a large change to the spine. Returns how many."""
         assert settled.columns is not None
-        if self._spine is None:
-            self._spine = self._new_columns()
         frame = settled.columns.take(LARGE)
-        self._keep_rest(self._in_columns(RowBatch(self.schema, frame), self._spine))
+        self._write(RowBatch(self.schema, frame))
         if not len(settled.columns):
             settled.columns = None
             self._large.remove(settled)
@@ -479,25 +476,6 @@ class Arrangement:
             for _ in range(min(len(rows), SCANNED)):
                 rows.popitem()
         return bool(self._head or self._undo)
-
-
-class ArrangementWriter(IndexWriter):
-    """Export to an arrangement."""
-
-    index: Arrangement
-
-    def __init__(self, id: Id, sink: str, index: Arrangement) -> None:
-        super().__init__(id, sink, index)
-        self.add = index.add  # called for all that happens
-
-    def advance(self, upper: Frontier) -> None:
-        self.index.advance(upper)
-
-    def fail(self, failed: Failed) -> None:
-        self.index.fail(failed)
-
-    def clear(self) -> None:
-        self.index.clear()
 
 
 def _added_up(changes: Iterable[Counted]) -> list[Counted]:

@@ -17,8 +17,8 @@ from penstock.compute.protocol.responses import Counted
 from penstock.compute.replica.collection_writer import CollectionWriter
 from penstock.compute.replica.dataflow_run import DataflowRun
 from penstock.compute.replica.death_record import name_of
-from penstock.compute.replica.exports import ExportWriter, Failed
-from penstock.compute.replica.in_process.arrangement import Arrangement, ArrangementWriter
+from penstock.compute.replica.exports import ExportWriter, Failed, IndexWriter
+from penstock.compute.replica.in_process.arrangement import Arrangement
 from penstock.compute.replica.in_process.inlets import (
     NOTHING_SHARED,
     FromCollection,
@@ -36,6 +36,25 @@ _MEASURED = 4096
 """Least number of rows in and out between two estimates of the state's size, some 0.1 ms per operator."""
 SLICE = 0.004
 """Seconds that a dataflow works before others get their turn."""
+
+
+class ArrangementWriter(IndexWriter):
+    """Export to an arrangement."""
+
+    index: Arrangement
+
+    def __init__(self, id: Id, sink: str, index: Arrangement) -> None:
+        super().__init__(id, sink, index)
+        self.add = index.add  # called for all that happens
+
+    def advance(self, upper: Frontier) -> None:
+        self.index.advance(upper)
+
+    def fail(self, failed: Failed) -> None:
+        self.index.fail(failed)
+
+    def clear(self) -> None:
+        self.index.clear()
 
 
 class RunningDataflow(DataflowRun):

@@ -209,7 +209,7 @@ _NOTHING: Collection[Counted] = ()
 ASKED = 128
 """Number of keys asked for at one time after which a part of the rows is loaded."""
 _OTHER_ROWS = 4
-"""Rows that an index has beside columns per row of a tick, up to which the tick takes the index in columns."""
+"""Rows that an index has beside columns, per row of a tick, up to which it takes the index in columns."""
 _WORTH = 64
 """Number of rows per question up to which it is worth while to load all."""
 

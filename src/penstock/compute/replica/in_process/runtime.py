@@ -17,8 +17,8 @@ from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, Id, I
 from penstock.compute.replica.building import DataflowBuild, PlanDecoder, RuntimeContext
 from penstock.compute.replica.exports import ExportWriter
 from penstock.compute.replica.feeds import Feed, Feeds, StoreWatcher
-from penstock.compute.replica.in_process.arrangement import Arrangement, ArrangementWriter
-from penstock.compute.replica.in_process.dataflows import RunningDataflow
+from penstock.compute.replica.in_process.arrangement import Arrangement
+from penstock.compute.replica.in_process.dataflows import ArrangementWriter, RunningDataflow
 from penstock.compute.replica.in_process.gc_policy import GcPolicy
 from penstock.compute.replica.in_process.inlets import FromCollection, FromIndex, Inlet, SharedArrangements
 from penstock.compute.replica.in_process.peeks import InProcessPeeks

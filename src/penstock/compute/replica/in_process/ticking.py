@@ -1,8 +1,8 @@
 """Ticks of a dataflow on its engine: changes in and changes out, of many rows in columns.
 
-A tick has a bounded number of rows, so that a replica's other work has its turn. Rows that come in columns, or
-are many, go through the engine in columns as far as its operators can; their state lies in arrangements then,
-which later ticks of few rows read and write row by row.
+A tick has a bounded number of rows, so that a replica's other work has its turn. Rows that are many go
+through the engine in columns as far as its operators can. Their state lies in arrangements then, which later
+ticks of few rows read and write row by row.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class Ticking:
 
 
 def _engine_columns(batch: RowBatch, append: bool) -> Columns:
-    """Return changes as the engine's columns. Raises `NotColumnar` if an append-only source takes rows back."""
+    """Return changes as the engine's columns. Raises `NotColumnar` if one is taken back that must not be."""
     from penstock.engine.columnar.columns import Columns
     from penstock.engine.columnar.stream import each_copy
 

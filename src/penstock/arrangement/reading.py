@@ -1,0 +1,64 @@
+"""Reading of all rows of an arrangement, in parts of bounded size.
+
+They are read in ranges of codes, so that equal rows of several batches come together and are added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import reduce
+
+import numpy as np
+import polars as pl
+
+from penstock.arrangement.batch import Batch, Layout, merged, take
+from penstock.arrangement.codes import codes_of
+
+
+def all_rows(layout: Layout, batches: Iterable[Batch], most: int) -> Iterator[pl.DataFrame]:
+    """Yield the rows of all batches, about `most` at a time, equal ones added up: each row once.
+
+    They are read in ranges of codes. Rows of one code come together, however many they are.
+    """
+    left: list[Batch] = [batch for batch in batches if len(batch)]
+    while left:
+        share = min(1.0, most / sum(map(len, left)))
+        last = min(int(batch.codes[min(int(share * len(batch)), len(batch) - 1)]) for batch in left)
+        ends = [int(np.searchsorted(batch.codes, last, "right")) for batch in left]
+        parts = [batch.slice(0, end) for batch, end in zip(left, ends, strict=True) if end]
+        yield from _together(layout, parts)
+        rest = [batch.slice(end, len(batch)) for batch, end in zip(left, ends, strict=True)]
+        left = [batch for batch in rest if len(batch)]
+
+
+def _together(layout: Layout, parts: list[Batch]) -> Iterator[pl.DataFrame]:
+    """Yield the rows of some batches, equal ones added up. Most are in the largest, and nowhere else."""
+    largest = max(parts, key=len)
+    others = [part for part in parts if part is not largest]
+    if others:
+        touched = np.isin(largest.codes, np.concatenate([part.codes for part in others]))
+        alone, met = np.flatnonzero(~touched), np.flatnonzero(touched)
+        if len(met):
+            others.insert(0, Batch(largest.codes[met], take(largest.frame, met), largest.bounds))
+            largest = Batch(largest.codes[alone], take(largest.frame, alone), largest.bounds)
+        yield _each_once(layout, reduce(lambda one, other: merged(layout, one, other), others))
+    yield _each_once(layout, largest)
+
+
+def _each_once(layout: Layout, batch: Batch) -> pl.DataFrame:
+    """Return the rows with equal ones added up; those of one sign are not in a batch."""
+    same = np.zeros(len(batch) + 1, np.bool_)
+    same[1:-1] = batch.codes[1:] == batch.codes[:-1]
+    several = np.flatnonzero(same[1:] | same[:-1])
+    if not len(several):
+        return batch.frame
+    rows = take(batch.frame, several)
+    names = (*layout.keys, *layout.values)
+    hashes = codes_of([rows[name] for name in names], exact=False)
+    if len(np.unique(hashes)) == len(hashes):
+        return batch.frame
+    added = rows.lazy().group_by(names, maintain_order=True).agg(pl.col(layout.sums).sum())
+    others = take(batch.frame, np.flatnonzero(~(same[1:] | same[:-1])))
+    return pl.concat(
+        [others, added.filter(pl.any_horizontal(pl.col(layout.sums) != 0)).select(others.columns).collect()]
+    )
