@@ -6,9 +6,10 @@ The floor is an empty gRPC echo of about as many bytes, measured in turns with t
 two such round trips, from the client to the controller and from there to a replica; the client, the
 controller and the replicas share the cores of this machine.
 
-What concerns all rows is measured in processor time and memory of each process: hydration, a peek of the
-whole view, and the beginning of a subscription. A replica loads its libraries with the first large view, so
-memory per row is that of a second one.
+What concerns all rows is measured in processor time and memory of each process: hydration of a filter, a join
+and groups, a peek of the whole view, and the beginning of a subscription. A replica loads its libraries with
+the first large view, so memory per row is that of a second one. What an insert and a peek of one row cost is
+measured so, too.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from benches.measure import Table
 from benches.measure.processes import forget_peak, peak, resident, seconds_of
 from benches.serving.cluster import Cluster
 from benches.serving.echo import Echo
-from penstock import col
+from penstock import col, left, right
 from penstock.compute.client.async_client import AsyncClient
 from penstock.errors import PenstockError
 
@@ -46,6 +47,12 @@ class Item(NamedTuple):
     amount: float
 
 
+class Order(NamedTuple):
+    number: int
+    item: int
+    count: int
+
+
 def item(number: int) -> Item:
     return Item(number, f"item number {number}", number / 4)
 
@@ -54,6 +61,20 @@ def flow() -> ps.Flow:
     items = ps.Flow("items by id")
     items.sink("by_id", items.table("items", Item).filter(col.amount >= 0))
     return items
+
+
+def joined() -> ps.Flow:
+    orders = ps.Flow("orders with their items")
+    items = orders.table("items", Item)
+    orders.sink("out", orders.table("orders", Order).join(items, on=left.item == right.id))
+    return orders
+
+
+def grouped() -> ps.Flow:
+    orders = ps.Flow("orders by item")
+    groups = orders.table("orders", Order).group_by("item").agg(orders=ps.count(), count=ps.sum(col.count))
+    orders.sink("out", groups)
+    return orders
 
 
 @dataclass(frozen=True)
@@ -106,6 +127,7 @@ class Bench:
         self._cluster, self._client, self._rows = cluster, client, rows
         self._rounds, self._calls = (2, 200) if quick else (5, 1_000)
         self._draw = random.Random(1)
+        self._orders = rows // 2
 
     async def peek(self) -> None:
         """One row by key, checked."""
@@ -122,21 +144,21 @@ class Bench:
         columns = [f"{name}, {unit}" for name in names for unit in ("CPU s", "peak +MB")]
         table = Table(f"all of {self._rows:,} rows", "", "CPU s", "rows per CPU s", *columns)
 
-        async def measure(what: str, ask: Callable[[], Awaitable[int]]) -> None:
+        async def measure(what: str, ask: Callable[[], Awaitable[int]], rows: int = self._rows) -> None:
             for process in names.values():
                 forget_peak(process)
             before = {name: (seconds_of(process), resident(process)) for name, process in names.items()}
-            assert await ask() == self._rows
+            assert await ask() == rows
             cells: list[float] = []
             for name, process in names.items():
                 cells += [seconds_of(process) - before[name][0], (peak(process) - before[name][1]) / 1e6]
             total = sum(cells[::2])
-            table.add(what, total, f"{self._rows / total:,.0f}", *cells)
+            table.add(what, total, f"{rows / total:,.0f}", *cells)
 
-        async def hydrate() -> int:
-            await self._client.create_view("again", flow(), key="id")
-            await self.answered_by("a", "again")
-            return self._rows
+        async def hydrate(name: str, made: ps.Flow, key: str, rows: int) -> int:
+            await self._client.create_view(name, made, key=key)
+            await self.answers("a", name)
+            return rows
 
         async def peek() -> int:
             return len(await self._client.peek("again"))
@@ -148,14 +170,44 @@ class Bench:
             return len(batch.updates)
 
         held = resident(names["a"])
-        await measure("hydration of a second view", hydrate)
+        await measure("hydration of a second view", lambda: hydrate("again", flow(), "id", self._rows))
         per_row = (resident(names["a"]) - held) / self._rows
         await measure("peek of the view", peek)
         await measure("again", peek)
         await measure("subscription with its snapshot", subscribe)
+        both = self._rows + self._orders
+        await measure(
+            "hydration of a join, of the rows of both",
+            lambda: hydrate("joined", joined(), "number", both),
+            both,
+        )
+        await measure(
+            "hydration of groups",
+            lambda: hydrate("grouped", grouped(), "item", self._orders),
+            self._orders,
+        )
         table.show()
         print(f"memory of the replica per row of the second view: {per_row:,.0f} bytes\n")
-        await self._client.drop("again")
+        await self.small(names)
+        for name in ("again", "joined", "grouped"):
+            await self._client.drop(name)
+
+    async def small(self, processes: dict[str, int]) -> None:
+        """An insert of one row, which all views follow, and a peek of one."""
+        table = Table("one row, the client's part included", "", *(f"{name}, CPU us" for name in processes))
+        numbers = iter(range(self._orders, 2 * self._rows))
+
+        async def insert() -> None:
+            await self._client.insert("orders", [Order(next(numbers), self._draw.randrange(self._rows), 1)])
+
+        for what, ask in (("insert into three views", insert), ("peek by key", self.peek)):
+            before = {name: seconds_of(process) for name, process in processes.items()}
+            calls = 10 * self._calls
+            await one_by_one(ask, calls)
+            await asyncio.sleep(0.1)
+            spent = (seconds_of(process) - before[name] for name, process in processes.items())
+            table.add(what, *(seconds / calls * 1e6 for seconds in spent))
+        table.show()
 
     async def load(self) -> None:
         table = Table(f"{self._rows:,} rows", "", "s", "rows/s", "replica a, MB")
@@ -164,6 +216,10 @@ class Bench:
             await self._client.insert("items", map(item, range(start, min(self._rows, start + 10_000))))
         took = time.perf_counter() - begun
         table.add("inserted, 10,000 at a time", took, f"{self._rows / took:,.0f}", "")
+        for start in range(0, self._orders, 10_000):
+            numbers = range(start, min(self._orders, start + 10_000))
+            orders = [Order(n, self._draw.randrange(self._rows), n % 10) for n in numbers]
+            await self._client.insert("orders", orders)
         begun = time.perf_counter()
         await self._client.create_view("by_id", flow(), key="id")
         await self.answered_by("a")
@@ -179,6 +235,14 @@ class Bench:
             with suppress(PenstockError):
                 (found,) = await self._client.peek(view, key=7, replica=replica)
                 assert found == item(7)
+                return
+            await asyncio.sleep(0.02)
+
+    async def answers(self, replica: str, view: str) -> None:
+        """Wait until a replica answers a peek of anything."""
+        while True:
+            with suppress(PenstockError):
+                await self._client.peek(view, key=7, replica=replica)
                 return
             await asyncio.sleep(0.02)
 
@@ -260,6 +324,7 @@ async def run(rows: int, quick: bool, folder: Path) -> None:
         async with AsyncClient(cluster.controller()) as client:
             bench = Bench(cluster, client, rows, quick)
             await client.create_collection("items", Item)
+            await client.create_collection("orders", Order)
             await client.add_replica("a", cluster.replica("a"))
             await bench.load()
             await bench.whole()
