@@ -58,13 +58,13 @@ def test_a_checkpoint_is_told_operator_by_operator(checkpoint: Path) -> None:
     shown = [re.sub(r"\b[0-9a-f]{8}\b", "NAME", re.sub(r"py:\d+", "py:N", line)) for line in lines]
     assert [re.sub(r"files, [\d,]+ bytes", "files, N bytes", line.strip("─")) for line in shown] == [
         "checkpoint C, of a run on one process",
-        "tick 4 (back to 2), 1 shard, 2 files, N bytes",
+        "tick 4 (back to 2), 1 shard, 4 files, N bytes",
         "read of bids: rows 10",
         "read of items: rows 2",
         "name operator at slot shards keys bytes",
         "",
-        "owned join 'owned' test_state.py:N left 1 2 46",
-        "owned join 'owned' test_state.py:N right 1 2 20",
+        "owned join 'owned' test_state.py:N left 1 2 170",
+        "owned join 'owned' test_state.py:N right 1 2 24",
         "NAME aggregate (by (owner): best=max(price)) test_state.py:N groups 1 2 26",
     ]
 
@@ -84,8 +84,8 @@ def test_json_says_the_same(checkpoint: Path) -> None:
 def test_the_rows_of_one_key_are_told(checkpoint: Path) -> None:
     rows = json.loads(told(checkpoint, "--operator", "owned", "--key", '"a"', "--json"))
     assert [(row["slot"], row["value"]) for row in rows] == [
-        ("left", [["a", n] for n in range(0, 10, 2)]),
-        ("right", [["a", "ann"]]),
+        ("left", [[["a", n], 1] for n in range(0, 10, 2)]),
+        ("right", [[["a", "ann"], 1]]),
     ]
     text = told(checkpoint, "-o", "owned", "-k", '"b"')
     assert '["b", 9]' in text

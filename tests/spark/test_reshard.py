@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import shutil
@@ -277,22 +278,28 @@ CHANGES = ("open", "os.rename", "os.remove", "os.link", "os.mkdir")
 
 def killed_at(step: int, folder: Path) -> bool:
     """Reshard in a process that is ended at its `step`th change of the folder; whether it got through."""
-    child = os.fork()
-    if child == 0:
-        left = step
+    # A process that has computed on columns cannot be forked: their threads would be missing in the child.
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload([__name__])
+    child = processes.Process(target=_reshard_up_to, args=(step, folder))
+    child.start()
+    child.join()
+    return child.exitcode == 0
 
-        def count(event: str, arguments: Any) -> None:
-            nonlocal left
-            writes = event != "open" or (isinstance(arguments[1], str) and set(arguments[1]) & set("wax+"))
-            if event in CHANGES and writes and str(folder) in str(arguments[0]):
-                left -= 1
-                if not left:
-                    os._exit(9)
 
-        sys.addaudithook(count)
-        reshard(folder, 3, tables())
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+def _reshard_up_to(step: int, folder: Path) -> None:
+    left = step
+
+    def count(event: str, arguments: Any) -> None:
+        nonlocal left
+        writes = event != "open" or (isinstance(arguments[1], str) and set(arguments[1]) & set("wax+"))
+        if event in CHANGES and writes and str(folder) in str(arguments[0]):
+            left -= 1
+            if not left:
+                os._exit(9)
+
+    sys.addaudithook(count)
+    reshard(folder, 3, tables())
 
 
 def test_wherever_it_is_killed_one_of_both_divisions_is_whole(tmp_path: Path) -> None:

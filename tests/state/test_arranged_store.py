@@ -53,7 +53,7 @@ def test_an_arrangement_in_files_is_a_bag(kind: str, all_ticks: Any, data: Any) 
     forms = {"s": ArrangedForm(layout, Head)}
     model, chain = Counter[Any](), Chain()
     with tempfile.TemporaryDirectory() as name, patch.multiple("penstock.state.merging", **few):
-        state = ShardState(Path(name), 0, chain, {}, forms)
+        state = ShardState(Path(name), 0, chain, forms)
         for at, (given, fate) in enumerate(all_ticks):
             frame = pl.DataFrame(given, schema={"k": pl.Int64, "v": pl.String, "w": pl.Int64}, orient="row")
             state.slots["s"].spine.add(frame)
@@ -63,7 +63,7 @@ def test_an_arrangement_in_files_is_a_bag(kind: str, all_ticks: Any, data: Any) 
             after = state.finish(at, "a")
             if fate == "lose":
                 state.close()
-                state = ShardState(Path(name), 0, chain, {}, forms)
+                state = ShardState(Path(name), 0, chain, forms)
                 continue
             model.update({(k, v): 0 for k, v, _ in given})
             for k, v, w in given:
@@ -72,7 +72,7 @@ def test_an_arrangement_in_files_is_a_bag(kind: str, all_ticks: Any, data: Any) 
             state.advance(after)
             if fate == "reopen":
                 state.close()
-                state = ShardState(Path(name), 0, chain, {}, forms)
+                state = ShardState(Path(name), 0, chain, forms)
             named = {path.name for path in chain.files()}
             for path in Path(name).glob("state/*/*"):
                 if path.relative_to(name).as_posix() not in named:
@@ -90,7 +90,7 @@ def test_rows_are_described_and_divided_by_key(kind: str, ticks: Any, collide: b
     model: dict[Any, Counter[Any]] = {}
     with tempfile.TemporaryDirectory() as name, _codes(collide):
         folder, chain = Path(name), Chain()
-        state = ShardState(folder, 0, chain, {}, {"s": ArrangedForm(layout, Head)})
+        state = ShardState(folder, 0, chain, {"s": ArrangedForm(layout, Head)})
         for at, given in enumerate(ticks):
             frame = pl.DataFrame(given, schema={"k": pl.Int64, "v": pl.String, "w": pl.Int64}, orient="row")
             state.slots["s"].spine.add(frame)

@@ -108,6 +108,27 @@ def test_a_change_beside_the_state_goes_on_with_it(tmp_path: Path, after: Build,
     goes_on(base, after, tmp_path, sink)
 
 
+def joined(flow: Flow) -> Any:
+    return flow.source("bids", Bid).join(flow.source("items", Item), on="item")
+
+
+def owners(flow: Flow) -> None:
+    flow.sink("best", joined(flow).top_k(2, by=col.price.desc(), per=col.owner))
+
+
+def owners_read_by_a_function(flow: Flow) -> None:
+    found = joined(flow)
+    flow.sink("lines", found.map(lambda row: f"{row.owner} {row.price}", returns=str))
+    flow.sink("best", found.top_k(2, by=col.price.desc(), per=col.owner))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(owners, owners_read_by_a_function), (owners_read_by_a_function, owners)]
+)
+def test_state_is_kept_in_one_form_whoever_reads_it(tmp_path: Path, before: Build, after: Build) -> None:
+    goes_on(before, after, tmp_path)
+
+
 def two_sums(flow: Flow) -> None:
     bids = flow.source("bids", Bid)
     flow.sink("best", bids.group_by(col.item).agg(best=ps.max(col.price), number=ps.count()))

@@ -59,7 +59,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    "free", [160, *(pytest.param(kb, marks=pytest.mark.verify) for kb in (0, 24, 40, 72, 100, 300))]
+    "free", [160, *(pytest.param(kb, marks=pytest.mark.verify) for kb in (0, 24, 40, 72, 100, 200))]
 )
 def test_a_run_without_space_ends_with_an_error_and_goes_on_later(small_disk: Path, free: int) -> None:
     filler, checkpoint = small_disk / "filler", small_disk / "checkpoint"

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from penstock.engine.columnar.stored_slot import stored_form
 from penstock.engine.endpoints import positions_slot
 from penstock.engine.program import compile_program
 from penstock.engine.resume import ResumeBinding, in_one_process, kept_by_node, read_state_names
@@ -65,9 +66,12 @@ def open_checkpoint(graph: FlowGraph, folder: Path, sinks: Mapping[str, Any]) ->
 
     Raises `CheckpointInUse`, `FlowChanged`, `CheckpointDamaged`, `UnreadableSource`.
     """
-    slots = compile_program(graph).slots
-    keeps = kept_by_node(slots) | {node: [[POSITIONS, ""]] for node in graph.sources.values()}
-    local = {slot.name: Form(slot.thaw, slot.divides) for slot in slots}
+    program = compile_program(graph)
+    opened: dict[str, MutableMapping[Any, Any]] = {}
+    forms = program.large_ticks(arranged=True).forms(opened.__getitem__)
+    arranged = {name: stored_form(form) for name, form in forms.items()}
+    keeps = kept_by_node(program.slots, arranged) | {n: [[POSITIONS, ""]] for n in graph.sources.values()}
+    local = {slot.name: Form(slot.thaw, slot.divides) for slot in program.slots} | arranged
 
     def by_name(manifest: Manifest) -> dict[str, str]:
         """Map the program's slot names to those of the checkpoint."""
@@ -84,8 +88,8 @@ def open_checkpoint(graph: FlowGraph, folder: Path, sinks: Mapping[str, Any]) ->
         lambda manifest: {name: local.get(slot, Form()) for slot, name in by_name(manifest).items()},
     )
     try:
-        found = {slot: directory.slots[name] for slot, name in by_name(directory.manifest).items()}
+        opened |= {slot: directory.slots[name] for slot, name in by_name(directory.manifest).items()}
     except BaseException:
         directory.close()
         raise
-    return CheckpointedState(directory, found)
+    return CheckpointedState(directory, opened)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, cast, overload
 
 from penstock.analysis.column_liveness import columns_read, live_graph
 from penstock.engine.change import Changes, TickOutput
-from penstock.engine.columnar.columnar_option import ColumnarName, parse_columnar
+from penstock.engine.columnar.columnar_option import ColumnarName, begins_arranged, parse_columnar
 from penstock.engine.event_time import EventTime
 from penstock.engine.frame_intake import FrameIntake
 from penstock.engine.frames import is_frame, read_whole
@@ -101,8 +101,10 @@ class Engine(Shown, RunsSignals, TickListeners):
         self.program = compile_program(graph, schedule=Schedule(schedule), counting=count_activations)
         self._memory: StateInMemory | None = None
         keeps_signals = state is not None
-        # Others that keep the state must find all of it in its slots.
-        own_state = state is None and memory is None
+        # Others that keep the state must find all of it in the slots that they gave.
+        own_state = (state is None and memory is None) or begins_arranged(
+            () if state is None else state.values()
+        )
         large = parse_columnar(columnar, columnar_rows, release=self._release if own_state else None)
         if state is None:
             bound = None if memory is None else parse_memory_limit(memory)

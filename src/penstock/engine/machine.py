@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.engine.columnar.columnar_option import NEVER, Columnar
+from penstock.engine.columnar.columnar_option import NEVER, Columnar, begins_arranged
 from penstock.engine.due_times import DueTimes
 from penstock.engine.event_time import end_receivers
 from penstock.engine.explained_errors import explain_in_stream, raise_explained
@@ -92,7 +92,7 @@ class Machine:
         self._columnar = columnar
         self.least = NEVER if columnar is None else columnar.least
         self._large: LargeTicks | None = None
-        if columnar is not None and columnar.begins_arranged(state.values()):
+        if columnar is not None and columnar.release is not None and begins_arranged(state.values()):
             large = self.large_ticks()
             self.least = NEVER if large is None else large.least
 

@@ -32,6 +32,7 @@ from penstock.state.manifest import Manifest, check_shards, flow_changed
 if TYPE_CHECKING:
     from penstock.engine.slot import Slot
     from penstock.graph.node import FlowGraph
+    from penstock.state.arranged_store import ArrangedForm
 
 Layout: TypeAlias = Callable[[Mapping[int, str]], dict[str, Any]]
 """Function that maps each node's state name to its location, as JSON with the keys `on` and `places`."""
@@ -112,12 +113,13 @@ def without_live_columns(node: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in node.items() if key not in ("live", "narrows")}
 
 
-def kept_by_node(slots: Iterable[Slot]) -> dict[int, Kept]:
-    """Collect each node's state from a program's slots."""
+def kept_by_node(slots: Iterable[Slot], arranged: Mapping[str, ArrangedForm]) -> dict[int, Kept]:
+    """Collect each node's state from a program's slots. arranged: of those that are arrangements."""
     kept: defaultdict[int, Kept] = defaultdict(list)
     for slot in slots:
         node, _, what = slot.name.partition(".")
-        kept[int(node)].append([what, slot.thaw.__qualname__])
+        columns = [arranged[slot.name].description] if slot.name in arranged else []
+        kept[int(node)].append([what, slot.thaw.__qualname__, *columns])
     return {node: sorted(found) for node, found in kept.items()}
 
 

@@ -24,7 +24,7 @@ class ShardState:
 
     checkpoint: the folder that file names are relative to.
     shard:      its number, or another name.
-    slots:      per slot name how its values are kept. arranged: of those that are arrangements.
+    slots:      per slot name how its values are kept.
 
     Raises `CheckpointDamaged` where a file of the chain is not whole: at once if it is missing or cut off,
     else when it is read.
@@ -35,19 +35,21 @@ class ShardState:
         checkpoint: Path,
         shard: int | str,
         chain: Chain,
-        slots: Mapping[str, Form],
-        arranged: Mapping[str, ArrangedForm] | None = None,
+        slots: Mapping[str, Form | ArrangedForm],
     ) -> None:
         self._files = f"state/{shard:03d}" if isinstance(shard, int) else f"state/{shard}"
         self._store = EntryStore(checkpoint, chain, entry_files(checkpoint, self._files))
         self.written: list[Path] = []
         encode_key, encode = key_encoder(), value_encoder()
         self._entries = {
-            name: Slot(name, self._store, form, encode_key, encode) for name, form in slots.items()
+            name: Slot(name, self._store, form, encode_key, encode)
+            for name, form in slots.items()
+            if isinstance(form, Form)
         }
         self._arranged = {
             name: ArrangedStore(checkpoint, f"{self._files}/{name}", form, chain.arranged.get(name, ()))
-            for name, form in sorted((arranged or {}).items())
+            for name, form in sorted(slots.items())
+            if isinstance(form, ArrangedForm)
         }
         self.slots: dict[str, Any] = {
             **self._entries,

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
 
+from penstock.state.arranged_store import ArrangedForm
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.checkpoint_files import make_durable
 from penstock.state.commit import KEEP_TICKS
@@ -19,7 +20,7 @@ from penstock.state.lazy_slots import Form
 from penstock.state.manifest import Bind, Manifest
 from penstock.state.shard import ShardState
 
-SlotsOf: TypeAlias = Callable[[Manifest], Mapping[str, Form]]
+SlotsOf: TypeAlias = Callable[[Manifest], Mapping[str, Form | ArrangedForm]]
 
 
 class DirectoryState:

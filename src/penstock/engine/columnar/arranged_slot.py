@@ -7,7 +7,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -23,8 +22,6 @@ from penstock.engine.external_join_sides import SharedSide
 from penstock.engine.spilling import ShardedSlot, estimated_bytes
 from penstock.expr.code_runtime import NAN
 from penstock.expr.types import DataType, FloatingType, TimestampType
-from penstock.state.arranged_store import ArrangedForm
-from penstock.state.described_rows import DescribedRows
 
 if TYPE_CHECKING:
     from penstock.arrangement.batch import Batch, Layout
@@ -56,16 +53,6 @@ class SlotForm(ABC):
     keys: tuple[DataType, ...]
     bare: bool
     read: tuple[tuple[str, DataType], ...]
-
-    @property
-    def in_files(self) -> ArrangedForm:
-        """How a checkpoint keeps the slot."""
-        layout = self.layout
-        parts = dict(zip(layout.keys, self.keys, strict=False))
-        moments = [n for n, type in (*parts.items(), *self.read) if isinstance(type, TimestampType)]
-        names = tuple(name for name, _ in self.read)
-        described = DescribedRows(layout, tuple(parts), self.bare, names, frozenset(moments), self.of_pair)
-        return ArrangedForm(layout, partial(ArrangedSlot, self), described.to_text())
 
     def parts(self, key: Any) -> Values:
         """Return the parts of a key."""
@@ -121,7 +108,7 @@ class ArrangedSlot:
     def get(self, key: Any, default: Any = None) -> Any:
         found = self._entries.get(key, self)
         if found is self:
-            found = self._fetched(key)
+            found = self._entry(key, self._found(key))
             if found is None:
                 return default
             self._entries[key] = found
@@ -171,53 +158,63 @@ class ArrangedSlot:
         """Write all entries into the arrangement. Raises `ColumnarDeclined` if columns can't hold one."""
         if not self._entries and not self._dropped:
             return
+        self._replace(self._before(), self._entries)
+        self.discard()
+
+    def _replace(self, before: pl.DataFrame, entries: Mapping[Any, Any]) -> None:
+        """Put the rows of entries into the place of others. Raises `ColumnarDeclined`."""
         layout = self.spine.layout
-        before = self._before()
-        now = self._form.frame({key: entry for key, entry in self._entries.items() if entry is not None})
         taken_back = [-before[name] if name in layout.sums else before[name] for name in layout.types]
         try:
-            self.spine.add(pl.concat([pl.DataFrame(taken_back), select(now, layout.types)]))
+            self.spine.add(pl.concat([pl.DataFrame(taken_back), self._rows_of(entries)]))
         except SumOverflow as error:
             raise ColumnarDeclined from error
-        self.discard()
 
     def _before(self) -> pl.DataFrame:
         """Return the rows of the arrangement that entries replace, or that are dropped."""
         dropped, group = self._dropped, self._form.group
         if not dropped or group is None:
-            return self.spine.probe(self._key_columns(list(self._entries))).rows
+            return self.spine.probe(key_columns(self._form, list(self._entries))).rows
         for key in [key for key in self._entries if key[1] in dropped]:
             self._entries[key] = None
-        rows = [self.spine.probe(self._key_columns([k for k in self._entries if k[1] not in dropped])).rows]
+        rows = [
+            self.spine.probe(key_columns(self._form, [k for k in self._entries if k[1] not in dropped])).rows
+        ]
         numbers = np.array(sorted(dropped))
         for batch in self.spine.batches:
             at = np.flatnonzero(np.isin(batch.frame[group].to_numpy(), numbers))
             rows.append(take(batch.frame, at).select(rows[0].columns))
         return pl.concat(rows)
 
+    def _rows_of(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
+        there = {key: entry for key, entry in entries.items() if entry is not None}
+        layout = self.spine.layout
+        return select(self._form.frame(there), layout.types) if there else pl.DataFrame(schema=layout.types)
+
     def discard(self) -> None:
         """Forget entries that are not in the arrangement."""
         self._entries.clear()
         self._dropped.clear()
 
-    def _key_columns(self, keys: list[Any]) -> list[pl.Series]:
-        return key_columns(self._form, keys)
+    def _entry(self, key: Any, rows: Sequence[Values]) -> Any:
+        return self._form.entry(key, rows) if rows else None
 
-    def _fetched(self, key: Any) -> Any:
+    def _found(self, key: Any) -> Sequence[Values]:
+        """Return the rows of a key in the arrangement."""
         if self.spine.batches is not self._batches:
+            known = {id(batch): reader for batch, reader in zip(self._batches, self._readers, strict=True)}
+            self._readers = [known.get(id(b)) or _Reader(b, self._form) for b in self.spine.batches]
             self._batches = self.spine.batches
-            self._readers = [_Reader(batch, self._form) for batch in self._batches]
         if not self._readers:
-            return None
+            return ()
         parts = self._form.parts(key)
         try:
             code = self._code(parts if parts else (0,))
         except (UnicodeEncodeError, OverflowError):
             # No column holds half a surrogate pair, or an integer of more than 64 bits.
-            return None
+            return ()
         known = None if self.spine.layout.exact else parts
-        found = [row for reader in self._readers for row in reader.read(code, known)]
-        return self._form.entry(key, found) if found else None
+        return [row for reader in self._readers for row in reader.read(code, known)]
 
 
 def key_columns(form: SlotForm, keys: list[Any]) -> list[pl.Series]:

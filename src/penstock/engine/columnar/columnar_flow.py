@@ -79,9 +79,11 @@ class LargeTicksCode:
         lines: list[str] = []
         purposes: list[Purpose] = []
         for shape in self.shapes:
-            if shape.uses_frames:
+            if shape.uses_frames or shape.stored:
                 writer = RestWriter(graph, self.analysis, shape, self.consumers, constants)
-                writer.write()
+                if shape.uses_frames:
+                    writer.write()
+                writer.write_of_state()
                 for written in (writer.functions, writer.code):
                     lines.extend(written.lines)
                     purposes.extend(written.purposes)
@@ -98,14 +100,14 @@ class LargeTicksCode:
         return any(shape.uses_frames for shape in self.shapes)
 
     def forms(self, slot: Callable[[str], SlotMapping]) -> dict[str, SlotForm]:
-        """Return the forms of all slots that may be arrangements. slot: returns the mapping of one."""
+        """Return the forms of slots that a store keeps as arrangements. slot: returns the mapping of one."""
         names = {
             **runtime_names(bounded=self.program.bounds is not None),
             **RUNTIME,
             **self.program.constants,
         }
         exec(self.bytecode, names)
-        plans = (plan for shape in self.shapes for plan in shape.arranged.values())
+        plans = (plan for shape in self.shapes for plan in shape.stored.values())
         return {name: form for plan in plans for name, form in _forms(plan, names, slot).items()}
 
 

@@ -46,14 +46,6 @@ class Columnar:
     always: bool = False
     release: Callable[[str], None] | None = None
 
-    def begins_arranged(self, slots: Iterable[SlotMapping]) -> bool:
-        """Return whether some of the slots that a machine is given are arrangements."""
-        if self.release is None or "penstock.engine.columnar.arranged_slot" not in sys.modules:
-            return False
-        from penstock.engine.columnar.arranged_slot import ArrangedSlot
-
-        return any(isinstance(slot, ArrangedSlot) for slot in slots)
-
     def build_large_ticks(
         self, program: Program, names: dict[str, Any], rebind: Callable[[str, SlotMapping], None]
     ) -> LargeTicks | None:
@@ -75,6 +67,15 @@ class Columnar:
             rebind(slot, mapping)
 
         return LargeTicks(code, names, arrange, least=self.least, always=self.always)
+
+
+def begins_arranged(slots: Iterable[SlotMapping]) -> bool:
+    """Return whether some of the slots that an engine is given are arrangements."""
+    if "penstock.engine.columnar.arranged_slot" not in sys.modules:
+        return False
+    from penstock.engine.columnar.arranged_slot import ArrangedSlot
+
+    return any(isinstance(slot, ArrangedSlot) for slot in slots)
 
 
 def parse_columnar(

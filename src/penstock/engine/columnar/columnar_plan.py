@@ -7,7 +7,7 @@ aggregate or a distinct.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -68,6 +68,8 @@ class ColumnarPlan:
 
     columnar: nodes that run on frames, in order. rest: the others, in order.
     arranged: columnar nodes with state, which lies in arrangements, but for those `WITH_VALUES`.
+    stored:   nodes whose state a store keeps in arrangements. Unlike `columnar`, it depends on each node
+        alone: a flow that changes beside a node, or is divided otherwise, finds its state in the same form.
     feeds:    outside input of the row-wise nodes.
     reasons:  per row-wise node whose input is available in columns, why it stays row-wise.
     """
@@ -76,6 +78,7 @@ class ColumnarPlan:
     columnar: tuple[int, ...]
     rest: tuple[int, ...]
     arranged: Mapping[int, ArrangedPlan]
+    stored: Mapping[int, ArrangedPlan]
     feeds: tuple[PartInput, ...]
     reasons: Mapping[int, str]
 
@@ -104,8 +107,9 @@ def plan_columnar(
 ) -> ColumnarPlan:
     """Divide a part into columnar and row-wise nodes. arranged: whether those with state may be columnar."""
     in_rows = set[int]() if arranged else {n.id for n in graph.nodes if isinstance(n.operator, WITH_STATE)}
+    stored = dict(_arranged_plans(graph, analysis, part))
     while True:
-        plan = _divided(graph, analysis, consumers, part, in_rows)
+        plan = _divided(graph, analysis, consumers, part, stored, in_rows)
         joins = {node for node, of in plan.arranged.items() if isinstance(of, JoinPlan | TimedJoinPlan)}
         refused = joins & _read_row_by_row(graph, plan)
         if not refused:
@@ -123,9 +127,17 @@ def _read_row_by_row(graph: FlowGraph, plan: ColumnarPlan) -> set[int]:
 
 
 def _divided(
-    graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: CompiledPart, in_rows: AbstractSet[int]
+    graph: FlowGraph,
+    analysis: Analysis,
+    consumers: Consumers,
+    part: CompiledPart,
+    stored: Mapping[int, ArrangedPlan | NotLowered],
+    in_rows: AbstractSet[int],
 ) -> ColumnarPlan:
-    """Divide a part. in_rows: nodes with state that are row-wise although they have a columnar form."""
+    """Divide a part.
+
+    stored: plans of the nodes with state. in_rows: those that are row-wise although they have one.
+    """
     streams: dict[int, Stream] = {}
     reasons: dict[int, str] = {}
     arranged: dict[int, ArrangedPlan] = {}
@@ -152,8 +164,10 @@ def _divided(
                         if isinstance(node.operator, Join | JoinOnTime)
                         else ""
                     )
-                appends = tuple(map(append, node.inputs))
-                arranged[node_id] = _arranged_plan(graph, node, appends, append(node_id))
+                found = stored[node_id]
+                if isinstance(found, NotLowered):
+                    raise found
+                arranged[node_id] = found
                 streams[node_id] = empty_stream(node.schema, append(node_id))
             else:
                 inputs = [streams[source] for source in node.inputs]
@@ -163,7 +177,8 @@ def _divided(
     columnar = tuple(n for n in part.nodes if n in streams)
     rest = tuple(n for n in part.nodes if n not in streams)
     feeds = _feeds(graph, analysis, streams, rest, reasons)
-    return ColumnarPlan(part, columnar, rest, arranged, feeds, reasons)
+    kept = {node: of for node, of in stored.items() if not isinstance(of, NotLowered)}
+    return ColumnarPlan(part, columnar, rest, arranged, kept, feeds, reasons)
 
 
 WITH_STATE = (Join, JoinOnTime, Aggregate, Distinct, Unique, TopK, Upsert, TemporalFilter)
@@ -171,6 +186,20 @@ WITH_STATE = (Join, JoinOnTime, Aggregate, Distinct, Unique, TopK, Upsert, Tempo
 
 WITH_VALUES = (OnTime, LateRows)
 """Operators with little state, which stays Python values."""
+
+
+def _arranged_plans(
+    graph: FlowGraph, analysis: Analysis, part: CompiledPart
+) -> Iterator[tuple[int, ArrangedPlan | NotLowered]]:
+    """Yield for each node with state its plan, or why it has none."""
+    in_loop = {n for loop in analysis.loops for n in loop}
+    for node in map(graph.nodes.__getitem__, part.nodes if not part.signals else ()):
+        if isinstance(node.operator, WITH_STATE) and node.id not in in_loop:
+            appends = tuple(analysis.facts[source].append for source in node.inputs)
+            try:
+                yield node.id, _arranged_plan(graph, node, appends, analysis.facts[node.id].append)
+            except NotLowered as reason:
+                yield node.id, reason
 
 
 def _arranged_plan(graph: FlowGraph, node: Node, appends: tuple[bool, ...], append: bool) -> ArrangedPlan:

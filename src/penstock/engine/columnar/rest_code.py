@@ -184,11 +184,11 @@ class RestWriter(RegionWriter):
                         self._steps[node.id] = reduced
                     elif isinstance(node.operator, PartialAggregate | PartialWindow):
                         self._steps[node.id] = ReducedPartialStep(node, self, feed.reduction)
-        self._arranged = [graph.nodes[node] for node in shape.arranged]
+        self._stored = [graph.nodes[node] for node in shape.stored]
 
-    def write(self) -> None:
-        super().write()
-        for node in self._arranged:
+    def write_of_state(self) -> None:
+        """Write the functions that state which lies in columns is read with."""
+        for node in self._stored:
             match node.operator:
                 case Aggregate():
                     self._write_answer(node, node.operator)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from penstock.engine.columnar.stored_slot import stored_form
 from penstock.engine.resume import ResumeBinding, check_engine, read_state_names
 from penstock.errors import BadInput, FlowChanged
 from penstock.spark.placing.routing import DIVISION
@@ -94,7 +95,7 @@ def kept_slots(stages: Iterable[CompiledStage]) -> dict[int, Kept]:
             origin = of.stage.origins[int(local)]
             assert origin is not None, "rows at the border of a stage are kept by nobody"
             works = type(of.stage.graph.nodes[int(local)].operator).__qualname__
-            columns = [arranged[slot.name].in_files.description] if slot.name in arranged else []
+            columns = [stored_form(arranged[slot.name]).description] if slot.name in arranged else []
             kept[origin].append([what, f"{works} {slot.thaw.__qualname__}", *columns])
     return {node: sorted(found) for node, found in kept.items()}
 

@@ -15,6 +15,7 @@ from penstock.engine.columnar.columnar_intake import columns_of_frame
 from penstock.engine.columnar.columnar_option import COLUMNAR_ROWS, Columnar
 from penstock.engine.columnar.columns import Columns
 from penstock.engine.columnar.runner import as_rows
+from penstock.engine.columnar.stored_slot import stored_form
 from penstock.engine.machine import Machine
 from penstock.io.arrow import with_weight
 from penstock.spark.placing.routing import Divide
@@ -113,12 +114,12 @@ class OpenCell:
         self._on_columns = large.uses_frames
         arranged = large.forms(slots.__getitem__)
         forms = {
-            of.slots[slot.name]: Form(slot.thaw, slot.divides)
+            of.slots[slot.name]: stored_form(arranged[slot.name])
+            if slot.name in arranged
+            else Form(slot.thaw, slot.divides)
             for slot in of.program.slots
-            if slot.name not in arranged
         }
-        in_columns = {of.slots[local]: form.in_files for local, form in arranged.items()}
-        self._state = ShardState(plan.folder, number, chain, forms, in_columns)
+        self._state = ShardState(plan.folder, number, chain, forms)
         slots.update((local, self._state.slots[name]) for local, name in of.slots.items())
         self._machine = Machine(of.program, slots, ARRANGED, owns_unkeyed=shard == 0)
         self._machine.context.tick = tick - 1

@@ -1,0 +1,70 @@
+"""Slot over an arrangement in files: at the end of each tick, what rows changed is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from penstock.arrangement.batch import select
+from penstock.engine.columnar.arranged_slot import ArrangedSlot, SlotForm, Values, key_columns
+from penstock.engine.columnar.columns import ColumnarDeclined
+from penstock.errors import NotPlainData
+from penstock.expr.types import TimestampType
+from penstock.state.arranged_store import ArrangedForm
+from penstock.state.described_rows import DescribedRows
+
+if TYPE_CHECKING:
+    from penstock.arrangement.spine import Spine
+
+
+def stored_form(form: SlotForm) -> ArrangedForm:
+    """Return how a checkpoint keeps a slot."""
+    parts = dict(zip(form.layout.keys, form.keys, strict=False))
+    moments = [name for name, type in (*parts.items(), *form.read) if isinstance(type, TimestampType)]
+    read = tuple(name for name, _ in form.read)
+    described = DescribedRows(form.layout, tuple(parts), form.bare, read, frozenset(moments), form.of_pair)
+    return ArrangedForm(form.layout, partial(StoredSlot, form), described.to_text())
+
+
+class StoredSlot(ArrangedSlot):
+    """Slot that remembers what it has read, so that only what differs from it is written."""
+
+    def __init__(self, form: SlotForm, spine: Spine) -> None:
+        super().__init__(form, spine)
+        self._rows_read: dict[Any, Sequence[Values]] = {}
+
+    def _found(self, key: Any) -> Sequence[Values]:
+        rows = self._rows_read[key] = super()._found(key)
+        return rows
+
+    def settle(self) -> None:
+        """Write all entries that changed into the arrangement. Raises `NotPlainData` if columns can't."""
+        if not self._entries and not self._dropped:
+            return
+        read = {key: self._entry(key, rows) for key, rows in self._rows_read.items()}
+        changed = {key: e for key, e in self._entries.items() if key not in read or e != read[key]}
+        unread = [key for key in changed if key not in read]
+        try:
+            before = [self._rows_of({key: read[key] for key in changed if key in read})]
+            if unread:
+                before.append(
+                    select(self.spine.probe(key_columns(self._form, unread)).rows, before[0].columns)
+                )
+            if self._dropped:
+                super().settle()
+            elif changed:
+                self._replace(pl.concat(before), changed)
+        except ColumnarDeclined as error:
+            raise NotPlainData(
+                "a tick left a value in the state that no column holds",
+                why=str(error.__cause__ or error),
+                fix="leave out such values, or run without a checkpoint and without a bound of memory",
+            ) from error
+        self.discard()
+
+    def discard(self) -> None:
+        super().discard()
+        self._rows_read.clear()
