@@ -6,9 +6,9 @@ import gc
 import random
 import weakref
 from collections import Counter
-from functools import partial
 from typing import Any, NamedTuple
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import col
 from penstock.engine import spilling
-from penstock.engine.slot import Slot, as_it_is, thaw_dict, thaw_list
+from penstock.engine.slot import Slot, thaw_dict, thaw_list
 from penstock.engine.spilling import ShardedSlot, StateInMemory, estimated_bytes, parse_memory_limit
 from penstock.errors import BadInput
-from penstock.state.spilled_slots import ScratchFolder, SpilledSlot
+from penstock.state.lazy_slots import Form
+from penstock.state.scratch_state import ScratchFolder
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases, cuts
 
@@ -63,28 +64,32 @@ def test_a_divided_slot_is_a_dict(steps: list[tuple[str, Any, int]], values: dic
 
 @given(STEPS)
 def test_a_spilled_slot_is_a_dict(steps: list[tuple[str, Any, int]]) -> None:
-    file = ScratchFolder()
-    slot = SpilledSlot(file, {}, as_it_is, hot_entries=2)
-    walk(slot, steps, slot.settle)
+    slot = ScratchFolder().add_slot(Form())
+    slot.most = 2
+    walk(slot.mapping, steps, slot.settle)
 
 
 def test_a_value_changed_in_place_is_what_is_read_back() -> None:
-    slot = SpilledSlot(ScratchFolder(), {}, thaw_dict, hot_entries=2)
+    spilled = ScratchFolder().add_slot(Form(thaw_dict))
+    slot = spilled.mapping
     slot["a"] = {("row", 1): 1}
     for at in range(10):
         slot[at] = {}
-    slot.settle()
+    spilled.settle()
     slot.get("a")[("row", 2)] = 2
     for at in range(10, 20):
         slot[at] = {}
-    slot.settle()
-    assert slot.entries_in_memory <= 2
+    spilled.settle()
+    assert len(spilled.in_memory) == 0
     assert slot["a"] == {("row", 1): 1, ("row", 2): 2}
 
 
 def test_lists_come_back_as_lists() -> None:
-    slot = SpilledSlot(ScratchFolder(), {k: [k] for k in range(10)}, thaw_list, hot_entries=0)
-    slot.settle()
+    spilled = ScratchFolder().add_slot(Form(thaw_list))
+    slot = spilled.mapping
+    for key in range(10):
+        slot[key] = [key]
+    spilled.settle()
     slot[3].append("more")
     assert slot[3] == [3, "more"]
 
@@ -92,8 +97,10 @@ def test_lists_come_back_as_lists() -> None:
 class Small(StateInMemory):
     """State of which everything is large."""
 
-    def __init__(self, slots: Any, bound: int | None, rebind: Any) -> None:
-        super().__init__(slots, bound, rebind, sharded_from=1)
+    sharded_from = 1
+
+    def __init__(self, slots: Any, bound: int | None, rebind: Any, stored: Any = None) -> None:
+        super().__init__(slots, bound, rebind, sharded_from=self.sharded_from, stored=stored)
 
 
 def told(case: Case, ticks: list[Tick]) -> list[Any]:
@@ -210,13 +217,13 @@ def test_a_slot_of_one_key_is_never_moved() -> None:
 def in_memory(engine: ps.Engine) -> int:
     """Bytes of the slots, as far as they are not in a file, as estimated."""
     state: Any = engine._memory
-    spilled = (slot._live for slot in state._spilled.values())
+    spilled = (slot.in_memory for slot in state._spilled.values())
     return sum(map(estimated_bytes, (*state.mappings.values(), *state._sharded.values(), *spilled)))
 
 
 def test_a_divided_slot_that_grows_is_held_to_the_bound_too() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("penstock.engine.engine.StateInMemory", partial(StateInMemory, sharded_from=2500))
+        patch.setattr("penstock.engine.engine.StateInMemory", type("Some", (Small,), {"sharded_from": 2500}))
         engine = ps.Engine(totals_flow(), memory="4 MB")
     for start in range(0, 12_000, 500):
         engine.tick(orders=[ps.insert(Order(n, "a", 1)) for n in range(start, start + 500)])
@@ -236,6 +243,30 @@ def test_values_that_grow_under_the_same_keys_are_held_to_the_bound_too() -> Non
         )
     assert engine.spilled_slots
     assert in_memory(engine) < 2e6
+
+
+def test_large_ticks_run_on_columns_over_state_in_files() -> None:
+    flow = ps.Flow("joined")
+    orders, others = flow.table("orders", Order), flow.table("others", Order)
+    joined = orders.join(others.select("id", other=col.price), on="id")
+    flow.sink("sums", joined.group_by(col.customer).agg(n=ps.count(), sum=ps.sum(col.other)))
+    bounded, free = ps.Engine(flow, memory="2 MB"), ps.Engine(flow)
+    for start in (*range(0, 50_000, 5000), 0):
+        weight = 1 if start or not free.ticks else -1
+        rows = pl.DataFrame(
+            {
+                "id": range(start, start + 5000),
+                "customer": [f"customer {n % 97}" for n in range(5000)],
+                "price": range(5000),
+                "weight": [weight] * 5000,
+            }
+        )
+        ticks = [engine.tick(orders=rows, others=rows) for engine in (bounded, free)]
+        one, other = (Counter({row[:-1]: row[-1] for row in tick["sums"].raw}) for tick in ticks)
+        assert one == other
+        assert bounded.state_bytes() < 2e6
+    assert len(bounded.spilled_slots) == 3
+    assert sum(slot.mapping.spine.batches[0].codes.nbytes for slot in bounded._memory._spilled.values()) > 5e5
 
 
 def test_what_grows_after_another_slot_went_to_a_file_is_held_to_the_bound_too() -> None:

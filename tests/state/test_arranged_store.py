@@ -52,7 +52,8 @@ def test_an_arrangement_in_files_is_a_bag(kind: str, all_ticks: Any, data: Any) 
     few |= {"_SMALL": 0, "_MOST_PARTS": 1 << 60, "MOST_AT_ONCE": data.draw(st.sampled_from([100, 1 << 20]))}
     forms = {"s": ArrangedForm(layout, Head)}
     model, chain = Counter[Any](), Chain()
-    with tempfile.TemporaryDirectory() as name, patch.multiple("penstock.state.merging", **few):
+    many = patch("penstock.arrangement.files._MANY", data.draw(st.sampled_from([0, 1 << 20])))
+    with tempfile.TemporaryDirectory() as name, many, patch.multiple("penstock.state.merging", **few):
         state = ShardState(Path(name), 0, chain, forms)
         for at, (given, fate) in enumerate(all_ticks):
             frame = pl.DataFrame(given, schema={"k": pl.Int64, "v": pl.String, "w": pl.Int64}, orient="row")

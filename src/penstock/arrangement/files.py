@@ -16,10 +16,17 @@ _CODES = "#codes"
 """Name of the column beside those of the layout."""
 
 
+_MANY = 1_000
+"""Number of rows from which a column of weights costs more than making it anew."""
+
+
 def content_of(layout: Layout, batch: Batch) -> pa.Buffer:
     """Return the content of a file with a batch."""
     # A column in several pieces would be copied by each reader.
     frame = batch.frame.rechunk()
+    if len(batch) >= _MANY and len(layout.sums) == 1 and bool((frame[layout.sums[0]] == 1).all()):
+        # Rows that were never taken back: their weights need no column.
+        frame = frame.drop(layout.sums)
     beside = [] if _codes_are_keys(layout) else [pl.Series(_CODES, batch.codes)]
     out = BytesIO()
     frame.hstack(beside).write_ipc(out, compression="uncompressed")
@@ -34,6 +41,9 @@ def batch_in(layout: Layout, content: pa.Buffer, bounds: tuple[float, ...]) -> B
     Raises `ValueError` or an error of Arrow for a file with other columns.
     """
     frame = cast("pl.DataFrame", pl.from_arrow(open_file(content).read_all(), rechunk=False))
+    if len(layout.sums) == 1 and layout.sums[0] not in frame.columns:
+        # A constant takes no memory until it is looked at.
+        frame = frame.with_columns(pl.lit(1, pl.Int64).alias(layout.sums[0]))
     if any(frame.schema.get(name) != type for name, type in layout.types.items()):
         raise ValueError("it has other columns")
     codes = frame[layout.keys[0] if _codes_are_keys(layout) else _CODES]

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.columnar.stored_slot import stored_form
+from penstock.engine.columnar.stored_slot import stored_forms
 from penstock.engine.endpoints import positions_slot
 from penstock.engine.program import compile_program
 from penstock.engine.resume import ResumeBinding, in_one_process, kept_by_node, read_state_names
@@ -68,8 +68,7 @@ def open_checkpoint(graph: FlowGraph, folder: Path, sinks: Mapping[str, Any]) ->
     """
     program = compile_program(graph)
     opened: dict[str, MutableMapping[Any, Any]] = {}
-    forms = program.large_ticks(arranged=True).forms(opened.__getitem__)
-    arranged = {name: stored_form(form) for name, form in forms.items()}
+    arranged = stored_forms(program, opened)
     keeps = kept_by_node(program.slots, arranged) | {n: [[POSITIONS, ""]] for n in graph.sources.values()}
     local = {slot.name: Form(slot.thaw, slot.divides) for slot in program.slots} | arranged
 

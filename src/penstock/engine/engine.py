@@ -102,15 +102,11 @@ class Engine(Shown, RunsSignals, TickListeners):
         self._memory: StateInMemory | None = None
         keeps_signals = state is not None
         # Others that keep the state must find all of it in the slots that they gave.
-        own_state = (state is None and memory is None) or begins_arranged(
-            () if state is None else state.values()
-        )
-        large = parse_columnar(columnar, columnar_rows, release=self._release if own_state else None)
+        own_state = state is None and memory is None
         if state is None:
             bound = None if memory is None else parse_memory_limit(memory)
-            own = [slot for slot in self.program.slots if shared is None or slot.name not in shared]
-            self._memory = StateInMemory(own, bound, self._rebind)
-            state = self._memory.mappings if shared is None else {**self._memory.mappings, **shared}
+            self._memory = StateInMemory.of(self.program, shared or {}, bound, self._rebind)
+            state = {**self._memory.state, **(shared or {})}
         elif memory is not None:
             raise BadInput(
                 "a memory bound is given for state that is kept elsewhere",
@@ -125,6 +121,8 @@ class Engine(Shown, RunsSignals, TickListeners):
                 "{name: {} for name in ps.Engine(flow).slots}",
             )
         self._flow = flow
+        arranged = own_state or begins_arranged(state.values())
+        large = parse_columnar(columnar, columnar_rows, release=self._release if arranged else None)
         self._machine = Machine(self.program, state, large)
         if keeps_signals:
             for signal_part in self._machine.signal_parts.values():

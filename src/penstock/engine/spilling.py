@@ -20,8 +20,10 @@ from penstock.errors import BadInput, SourceLocation
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from penstock.engine.program import Program
     from penstock.engine.slot import Slot, SlotMapping
-    from penstock.state.spilled_slots import ScratchFolder, SpilledSlot
+    from penstock.state.arranged_store import ArrangedForm
+    from penstock.state.scratch_state import ScratchFolder, ScratchSlot
 
 
 SHARDS = 64
@@ -95,6 +97,8 @@ _SAMPLE = 32
 _MOST_ELEMENTS = 256
 """Elements of a list or tuple that are looked at for an estimate."""
 _LEAST_HOT = 16
+_ENTRY = 1_000
+"""Bytes of an entry of which nothing is known yet, with room to spare."""
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMG]I?B)?\s*", re.IGNORECASE)
 
@@ -120,6 +124,7 @@ class StateInMemory:
            stays in memory. A slot of few keys (what a delay keeps, the state of an
            ungrouped operator) has little to divide and stays.
     rebind: tells the generated code of a slot's new mapping.
+    stored: slots that are arrangements in scratch files from the beginning.
     """
 
     def __init__(
@@ -128,24 +133,53 @@ class StateInMemory:
         bound: int | None,
         rebind: Callable[[str, SlotMapping], None],
         sharded_from: int = SHARDED_FROM,
+        stored: Mapping[str, ArrangedForm] | None = None,
     ) -> None:
         self._slots = {slot.name: slot for slot in slots}
-        self.mappings: dict[str, dict[Any, Any]] = {name: {} for name in self._slots}
         self._bound = bound
         self._rebind = rebind
         self._sharded_from = sharded_from
         self._moving: list[ShardedSlot] = []
         self._sharded: dict[str, ShardedSlot] = {}
-        self._spilled: dict[str, SpilledSlot] = {}
         self._scratch: ScratchFolder | None = None
+        self._spilled: dict[str, ScratchSlot] = {
+            name: self._scratch_folder().add_slot(form) for name, form in (stored or {}).items()
+        }
+        for slot in self._spilled.values():
+            slot.most = max(_LEAST_HOT, (bound or 0) // (4 * len(self._spilled) * _ENTRY))
+        self.mappings: dict[str, dict[Any, Any]] = {n: {} for n in self._slots if n not in self._spilled}
         self._entries_at_last_look = 0
         self._rows_since_look = 0
         self._frozen = 0
 
+    @classmethod
+    def of(
+        cls,
+        program: Program,
+        shared: Mapping[str, SlotMapping],
+        bound: int | None,
+        rebind: Callable[[str, SlotMapping], None],
+    ) -> StateInMemory:
+        """Make the slots of a program but for those that are shared with others."""
+        slots = [slot for slot in program.slots if slot.name not in shared]
+        if bound is None or shared:
+            return cls(slots, bound, rebind)
+        from penstock.engine.columnar.stored_slot import stored_forms
+
+        mappings: dict[str, SlotMapping] = {}
+        made = cls(slots, bound, rebind, stored=stored_forms(program, mappings))
+        mappings.update(made.state)
+        return made
+
     @property
     def spilled(self) -> tuple[str, ...]:
         """Names of the slots spilled to a file."""
-        return tuple(self._spilled)
+        return tuple(name for name, slot in self._spilled.items() if not slot.is_empty)
+
+    @property
+    def state(self) -> dict[str, SlotMapping]:
+        """Return the slots as they begin."""
+        return {**self.mappings, **{name: slot.mapping for name, slot in self._spilled.items()}}
 
     @property
     def sharded(self) -> tuple[str, ...]:
@@ -215,29 +249,36 @@ class StateInMemory:
         return {**self.mappings, **self._sharded}
 
     def _spill(self, name: str, bound: int) -> None:
-        # Only a run that spills needs the codec.
-        from penstock.state.spilled_slots import ScratchFolder, SpilledSlot
+        from penstock.state.lazy_slots import Form
 
-        if self._scratch is None:
-            self._scratch = ScratchFolder()
         sharded = self._sharded.pop(name, None)
         values = self.mappings.pop(name) if sharded is None else dict(sharded.items())
         if sharded is not None and sharded in self._moving:
             self._moving.remove(sharded)
-        spilled = SpilledSlot(self._scratch, values, self._slots[name].thaw, 0)
-        self._spilled[name] = spilled
+        of = self._slots[name]
+        self._spilled[name] = spilled = self._scratch_folder().add_slot(Form(of.thaw, of.divides))
+        for key, value in values.items():
+            spilled.mapping[key] = value
+        spilled.write()
         self._share(bound)
-        spilled.settle()
-        self._rebind(name, spilled)
+        self._rebind(name, spilled.mapping)
+
+    def _scratch_folder(self) -> ScratchFolder:
+        # Only a run with a limit needs the codec.
+        from penstock.state.scratch_state import ScratchFolder
+
+        if self._scratch is None:
+            self._scratch = ScratchFolder()
+        return self._scratch
 
     def _share(self, bound: int) -> None:
         """Divide a quarter of the limit among the spilled slots, by the current size of their values."""
         each = bound // (4 * max(1, len(self._spilled)))
         for slot in self._spilled.values():
-            count = slot.entries_in_memory
+            count = len(slot.in_memory)
             if count:
-                per_entry = max(1, slot.bytes_in_memory(estimated_bytes) // count)
-                slot.hot_entries = max(_LEAST_HOT, each // per_entry)
+                per_entry = max(1, estimated_bytes(slot.in_memory) // count)
+                slot.most = max(_LEAST_HOT, each // per_entry)
 
 
 @runtime_checkable

@@ -80,6 +80,11 @@ class ArrangedStore:
         self.slot.discard()
         self.spine.batches = self._opened
 
+    @property
+    def has_new(self) -> bool:
+        """Return whether rows came that are in no file."""
+        return len(self.spine.batches) > len(self._opened)
+
     def write(self, name: str) -> tuple[tuple[Run, ...], list[Path]]:
         """Write what came to files named `name` and something; return the next runs and the files."""
         self.slot.settle()

@@ -7,8 +7,7 @@ the same byte, which ends no key, then the chunk number. So in key order, a valu
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 from time import perf_counter
@@ -46,54 +45,6 @@ class Form:
     divides: Divides = "nothing"
 
 
-class LazySlot(MutableMapping[Any, Any], ABC):
-    """A slot over a store, with values loaded on demand and cached in memory.
-
-    In memory, None marks a key known to be absent. Iteration is not supported, because nothing may depend on
-    the size of the state.
-    """
-
-    __slots__ = ("_live", "name")
-
-    def __init__(self, name: str, live: dict[Any, Any]) -> None:
-        self.name = name
-        self._live = live
-
-    @abstractmethod
-    def _fetch(self, key: Any) -> Any:
-        """Load a key's value into memory; None if absent."""
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        try:
-            value = self._live[key]
-        except KeyError:
-            value = self._fetch(key)
-        return default if value is None else value
-
-    def __getitem__(self, key: Any) -> Any:
-        value = self.get(key)
-        if value is None:
-            raise KeyError(key)
-        return value
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._live[key] = value
-
-    def __delitem__(self, key: Any) -> None:
-        if self.get(key) is None:
-            raise KeyError(key)
-        self._live[key] = None
-
-    def __contains__(self, key: object) -> bool:
-        return self.get(key) is not None
-
-    def __iter__(self) -> Iterator[Any]:
-        raise TypeError(f"slot {self.name} cannot be iterated: a tick's cost must not follow the state")
-
-    def __len__(self) -> int:
-        raise TypeError(f"slot {self.name} has no length: a tick's cost must not follow the state")
-
-
 class _Loaded(dict[Any, Any]):
     """Values in memory; a key that is not there is fetched."""
 
@@ -118,14 +69,17 @@ def _any_in_pieces(fields: Any) -> bool:
 _IN_PIECES = {"nothing": _never, "value": is_divided, "fields": _any_in_pieces}
 
 
-class Slot(LazySlot):
+class Slot(MutableMapping[Any, Any]):
     """Values of one slot touched by a tick, over a store that holds the rest.
 
     Reading loads a value and keeps its bytes. Any value in memory whose encoding differs at the end of the
     tick has changed, even if it was mutated in place. `seconds_loading` adds up the time that loads took.
+
+    In memory, None marks a key known to be absent. Iteration is not supported, because nothing may depend on
+    the size of the state.
     """
 
-    __slots__ = ("_before", "_encode", "_form", "_key", "_store", "get", "seconds_loading")
+    __slots__ = ("_before", "_encode", "_form", "_key", "_live", "_store", "get", "name", "seconds_loading")
 
     def __init__(
         self,
@@ -135,8 +89,8 @@ class Slot(LazySlot):
         encode_key: Callable[[object], bytes],
         encode: Callable[[object], bytes],
     ) -> None:
-        live = _Loaded(self._fetch)
-        super().__init__(name, live)
+        self.name = name
+        self._live = live = _Loaded(self._fetch)
         # Generated code calls it for each row; a key that is in memory costs no Python call.
         self.get = live.__getitem__  # pyright: ignore[reportAttributeAccessIssue]
         self._store = store
@@ -145,6 +99,34 @@ class Slot(LazySlot):
         self._encode = encode
         self._before: dict[Any, bytes | None] = {}
         self.seconds_loading = 0.0
+
+    @property
+    def in_memory(self) -> Mapping[Any, Any]:
+        """Return the values in memory."""
+        return self._live
+
+    def __getitem__(self, key: Any) -> Any:
+        value = self.get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._live[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        if self.get(key) is None:
+            raise KeyError(key)
+        self._live[key] = None
+
+    def __contains__(self, key: object) -> bool:
+        return self.get(key) is not None
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError(f"slot {self.name} cannot be iterated: a tick's cost must not follow the state")
+
+    def __len__(self) -> int:
+        raise TypeError(f"slot {self.name} has no length: a tick's cost must not follow the state")
 
     def _fetch(self, key: Any) -> Any:
         start = perf_counter()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import polars as pl
 from penstock.arrangement.batch import select
 from penstock.engine.columnar.arranged_slot import ArrangedSlot, SlotForm, Values, key_columns
 from penstock.engine.columnar.columns import ColumnarDeclined
+from penstock.engine.spilling import estimated_bytes
 from penstock.errors import NotPlainData
 from penstock.expr.types import TimestampType
 from penstock.state.arranged_store import ArrangedForm
@@ -18,10 +19,20 @@ from penstock.state.described_rows import DescribedRows
 
 if TYPE_CHECKING:
     from penstock.arrangement.spine import Spine
+    from penstock.engine.program import Program
+    from penstock.engine.slot import SlotMapping
 
 
-def stored_form(form: SlotForm) -> ArrangedForm:
-    """Return how a checkpoint keeps a slot."""
+def stored_forms(program: Program, slots: Mapping[str, SlotMapping]) -> dict[str, ArrangedForm]:
+    """Return how a store keeps those slots of a program that are arrangements.
+
+    slots: mappings of all its slots, which need not be there before something is read.
+    """
+    forms = program.large_ticks(arranged=True).forms(slots.__getitem__)
+    return {name: _stored(form) for name, form in forms.items()}
+
+
+def _stored(form: SlotForm) -> ArrangedForm:
     parts = dict(zip(form.layout.keys, form.keys, strict=False))
     moments = [name for name, type in (*parts.items(), *form.read) if isinstance(type, TimestampType)]
     read = tuple(name for name, _ in form.read)
@@ -35,6 +46,14 @@ class StoredSlot(ArrangedSlot):
     def __init__(self, form: SlotForm, spine: Spine) -> None:
         super().__init__(form, spine)
         self._rows_read: dict[Any, Sequence[Values]] = {}
+
+    @property
+    def in_memory(self) -> Mapping[Any, Any]:
+        """Return the entries in memory."""
+        return self._entries
+
+    def estimated_bytes(self) -> int:
+        return estimated_bytes(self._entries)
 
     def _found(self, key: Any) -> Sequence[Values]:
         rows = self._rows_read[key] = super()._found(key)

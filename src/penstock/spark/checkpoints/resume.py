@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from penstock.engine.columnar.stored_slot import stored_form
+from penstock.engine.columnar.stored_slot import stored_forms
 from penstock.engine.resume import ResumeBinding, check_engine, read_state_names
 from penstock.errors import BadInput, FlowChanged
 from penstock.spark.placing.routing import DIVISION
@@ -89,13 +89,13 @@ def kept_slots(stages: Iterable[CompiledStage]) -> dict[int, Kept]:
     """Return the slots kept by each operator of the flow, with the operator class that implements it."""
     kept: defaultdict[int, Kept] = defaultdict(list)
     for of in stages:
-        arranged = of.program.large_ticks(arranged=True).forms({}.__getitem__)
+        arranged = stored_forms(of.program, {})
         for slot in of.program.slots:
             local, _, what = slot.name.partition(".")
             origin = of.stage.origins[int(local)]
             assert origin is not None, "rows at the border of a stage are kept by nobody"
             works = type(of.stage.graph.nodes[int(local)].operator).__qualname__
-            columns = [stored_form(arranged[slot.name]).description] if slot.name in arranged else []
+            columns = [arranged[slot.name].description] if slot.name in arranged else []
             kept[origin].append([what, f"{works} {slot.thaw.__qualname__}", *columns])
     return {node: sorted(found) for node, found in kept.items()}
 

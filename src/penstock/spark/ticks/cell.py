@@ -15,7 +15,7 @@ from penstock.engine.columnar.columnar_intake import columns_of_frame
 from penstock.engine.columnar.columnar_option import COLUMNAR_ROWS, Columnar
 from penstock.engine.columnar.columns import Columns
 from penstock.engine.columnar.runner import as_rows
-from penstock.engine.columnar.stored_slot import stored_form
+from penstock.engine.columnar.stored_slot import stored_forms
 from penstock.engine.machine import Machine
 from penstock.io.arrow import with_weight
 from penstock.spark.placing.routing import Divide
@@ -110,13 +110,10 @@ class OpenCell:
         self._of = of = plan.stages[stage]
         number = cell_number(stage, shard, plan.plan.stages.shards)
         slots: dict[str, Any] = {}
-        large = of.program.large_ticks(arranged=True)
-        self._on_columns = large.uses_frames
-        arranged = large.forms(slots.__getitem__)
+        self._on_columns = of.program.large_ticks(arranged=True).uses_frames
+        arranged = stored_forms(of.program, slots)
         forms = {
-            of.slots[slot.name]: stored_form(arranged[slot.name])
-            if slot.name in arranged
-            else Form(slot.thaw, slot.divides)
+            of.slots[slot.name]: arranged.get(slot.name) or Form(slot.thaw, slot.divides)
             for slot in of.program.slots
         }
         self._state = ShardState(plan.folder, number, chain, forms)
