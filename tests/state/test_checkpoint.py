@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import CheckpointDamaged, CheckpointInUse, FlowChanged, UnreadableSource
+import penstock as ps
+from penstock.errors import CheckpointDamaged, CheckpointInUse, FlowChanged, NotPlainData, UnreadableSource
 from penstock.state import commit
 from penstock.state.chain import Chain
 from penstock.state.checkpoint import Checkpoint
@@ -318,3 +319,14 @@ def test_a_new_checkpoint_is_of_its_owner_alone_and_a_folder_that_is_there_keeps
         os.umask(before)
     modes = {folder.name: folder.stat().st_mode & 0o777 for folder in tmp_path.iterdir()}
     assert modes == {"new": 0o700, "there": 0o750, "several": 0o777 & ~umask}
+
+
+def test_a_value_that_no_column_holds_is_refused_and_nothing_of_its_tick_stays(tmp_path: Path) -> None:
+    flow = ps.Flow("texts")
+    flow.sink("texts", flow.source("texts", str).distinct())
+    ps.run(flow, {"texts": ["a"]}, {"texts": []}, checkpoint=tmp_path)
+    with pytest.raises(NotPlainData, match="no column holds"):
+        ps.run(flow, {"texts": ["a", "half \ud800"]}, {"texts": []}, checkpoint=tmp_path)
+    changes: list[Any] = []
+    ps.run(flow, {"texts": ["a", "b"]}, {"texts": changes}, checkpoint=tmp_path)
+    assert [row for row, _ in changes] == ["b"]
