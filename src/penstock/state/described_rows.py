@@ -148,8 +148,9 @@ def _internal(moment: bool) -> Any:
 
 
 _TYPES = {str(type): type for type in (
-    pl.Boolean(), pl.Int8(), pl.Int16(), pl.Int32(), pl.Int64(), pl.UInt32(), pl.UInt64(), pl.Float32(),
-    pl.Float64(), pl.String(), pl.Binary(), pl.Date(), pl.Datetime("us"), pl.Duration("us"),
+    pl.Boolean(), pl.Int8(), pl.Int16(), pl.Int32(), pl.Int64(), pl.Int128(), pl.UInt8(), pl.UInt16(),
+    pl.UInt32(), pl.UInt64(), pl.Float32(), pl.Float64(), pl.String(), pl.Binary(), pl.Date(),
+    pl.Datetime("us"), pl.Duration("us"),
 )}  # fmt: skip
 
 
