@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 from penstock.arrangement import first_rows as module
 from penstock.arrangement import spine
 from penstock.arrangement.batch import Layout, Order
-from penstock.arrangement.first_rows import first_rows
-from penstock.arrangement.spine import Spine
+from penstock.arrangement.first_rows import change_of_first_rows
+from penstock.arrangement.spine import Probe, Spine, together
 from tests.arrangement.test_spine import few_codes, frame_of
 
 rows = st.tuples(
@@ -50,10 +51,42 @@ def test_first_rows_are_those_of_all_sorted(
             for *own, w in given:
                 model[tuple(own)] += w
         asked = [0, 1, 2, 5] + [None] * nullable
-        found = first_rows(layout, held.batches, [pl.Series(asked, dtype=pl.Int64)], count)
-    for at, key in enumerate(asked):
-        mine = found.rows.filter(pl.Series(found.asked == at)).rows()
-        assert mine == wanted(model, key, descending, count)
+        keys = pl.Series(asked, dtype=pl.Int64)
+        more = [row for row in data.draw(st.lists(rows, max_size=10)) if nullable or row[0] is not None]
+        found = change_of_first_rows(layout, held.batches, held.prepare(frame_of(types, more)), [keys], count)
+    later = model.copy()
+    for *own, w in more:
+        later[tuple(own)] += w
+    for each, held_then in zip(found, (model, later), strict=True):
+        for at, key in enumerate(asked):
+            mine = each.rows.filter(pl.Series(each.asked == at)).rows()
+            assert mine == wanted(held_then, key, descending, count)
+
+
+@given(st.data(), st.booleans(), st.booleans())
+@settings(deadline=None, max_examples=200)
+def test_rows_are_found_by_a_number_within_their_key(data: Any, nullable: bool, collide: bool) -> None:
+    types = {"k": pl.Int64(), "v": pl.Int64(), "t": pl.String(), "w": pl.Int64()}
+    layout = Layout(types, ("k",), ("w",), nullable, (Order("v", False), Order("t", True)))
+    held, model = Spine(layout), Counter[Any]()
+    numbered = st.tuples(st.integers(0, 2), st.integers(0, 4), st.text("ab", max_size=1), st.integers(-2, 2))
+    pairs = data.draw(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=6))
+    keys, values = ([pair[at] for pair in pairs] for at in (0, 1))
+    with few_codes() if collide else pytest.MonkeyPatch.context(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spine, "WORK", data.draw(st.sampled_from([0, 12])))
+        for tick in data.draw(st.lists(st.lists(numbered, max_size=10), max_size=6)):
+            held.add(frame_of(types, tick))
+            for *own, w in tick:
+                model[tuple(own)] += w
+        probe = Probe.of(layout, [pl.Series(keys, dtype=pl.Int64)], within=("v", np.array(values, np.int64)))
+        asked, found = together(layout, [probe.find(batch) for batch in held.batches])
+    for at, (key, value) in enumerate(pairs):
+        copies = Counter[Any]()
+        for *own, w in found.filter(pl.Series(asked == at)).rows():
+            assert own[0] == key
+            copies[tuple(own)] += w
+        mine = {row: w for row, w in model.items() if row[:2] == (key, value) and w}
+        assert {row: w for row, w in copies.items() if w and row[1] == value} == mine
 
 
 def wanted(model: Counter[Any], key: Any, descending: tuple[bool, bool], count: int) -> list[Any]:

@@ -22,7 +22,7 @@ import penstock as ps
 from penstock.analysis import analyse
 from penstock.engine.change import Change
 from penstock.engine.columnar.arranged_slot import ArrangedSlot
-from penstock.engine.columnar.columnar_option import Columnar
+from penstock.engine.columnar.columnar_option import Columnar, explain_large_ticks
 from penstock.engine.columnar.columns import ColumnarDeclined
 from penstock.engine.columnar.runner import PartRunner
 from penstock.engine.machine import Machine
@@ -47,6 +47,7 @@ from tests.random_flows.grow import (
     _aggregate,
     _distinct,
     _filter,
+    _over,
     _select,
     _top_k,
     _union,
@@ -241,6 +242,8 @@ def _sums(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
     if columns(one.schema, INT64):
         whole = draw(expressions(one.schema, INT64))
         aggregates |= {"spread": ps.stddev(whole), "skew": ps.skewness(whole)}
+        aggregates |= {"once": ps.sum(whole, distinct=True), "kinds": ps.count_distinct(whole)}
+    aggregates |= {"early": ps.first(some, by=number), "pairs": ps.count_distinct(some, number)}
     wanted = draw(st.lists(st.sampled_from(sorted(aggregates)), min_size=1, max_size=4, unique=True))
     named = {f"{name}_{len(one.stream.flow.nodes)}": aggregates[name] for name in wanted}
     more = (
@@ -281,6 +284,8 @@ COLUMNAR = (
     _top_k,
     _upsert,
     _upsert,
+    _over,
+    _over,
     _aggregate,
 )
 
@@ -405,6 +410,44 @@ def _grouped(rows: Stream, others: Stream) -> Stream:
     return rows.group_by("s").agg(n=ps.count(), total=ps.sum(col.n), mean=ps.mean(col.x), least=ps.min(col.t))
 
 
+def _summed_floats(rows: Stream, others: Stream) -> Stream:
+    return rows.group_by("s").agg(
+        total=ps.sum(col.x / 3), mean=ps.mean(col.x), once=ps.sum(col.x, distinct=True)
+    )
+
+
+def _extremes(rows: Stream, others: Stream) -> Stream:
+    return rows.group_by("s").agg(
+        least=ps.min(col.x),
+        most=ps.max(col.e),
+        early=ps.first(col.n, by=col.t),
+        late=ps.last(col.t, by=col.d),
+    )
+
+
+def _extremes_of_all(rows: Stream, others: Stream) -> Stream:
+    return rows.group_by().agg(n=ps.count(), least=ps.min(col.j), most=ps.max(col.s))
+
+
+def _distinct_values(rows: Stream, others: Stream) -> Stream:
+    return rows.group_by("s", "b").agg(
+        ns=ps.count_distinct(col.n), xs=ps.count_distinct(col.x), total=ps.sum(col.d, distinct=True)
+    )
+
+
+def _ranked(rows: Stream, others: Stream) -> Stream:
+    def over(function: Any, **frame: Any) -> Any:
+        return function.over(partition_by="s", order_by=[col.n.desc(), col.x], **frame)
+
+    return rows.with_columns(
+        place=over(ps.row_number()), rank=over(ps.rank()), dense=over(ps.dense_rank()),
+        part=over(ps.percent_rank()), share=over(ps.cume_dist()), tile=over(ps.ntile(3)),
+        before=over(ps.lag(col.k, 2, default=col.n)), after=over(ps.lead(col.t)),
+        running=over(ps.sum(col.n)), near=over(ps.mean(col.d), rows=(-1, 2)), most=over(ps.max(col.e)),
+        first=over(ps.first_value(col.x)), last=over(ps.last_value(col.s), rows=(None, None)),
+    )  # fmt: skip
+
+
 def _filtered_by_interval(rows: Stream, others: Stream) -> Stream:
     later = (col.i * 2 - HOUR + -col.i).cast(INTERVALS[1])
     return rows.filter(abs(col.i) > HOUR).with_columns(later=later, since=col.j - col.i)
@@ -437,9 +480,10 @@ _OF_INTERVALS = [_divided_intervals, _filtered_by_interval, _joined_by_interval,
 
 
 _WITH_STATE = [_joined, _joined_left, _present, _absent, _first, _distinct_of_union, _grouped]
+_WITH_VALUES = [_summed_floats, _extremes, _extremes_of_all, _distinct_values, _ranked]
 
 
-@pytest.mark.parametrize("build", [_filtered, *_WITH_STATE, *_OF_INTERVALS, *_OF_DECIMALS])
+@pytest.mark.parametrize("build", [_filtered, *_WITH_STATE, *_WITH_VALUES, *_OF_INTERVALS, *_OF_DECIMALS])
 @pytest.mark.parametrize("is_table", [False, True])
 def test_what_has_a_columnar_form_runs_in_it(build: Callable[..., Stream], is_table: bool) -> None:
     check_runs_in_columns(build, is_table)
@@ -454,6 +498,8 @@ def check_runs_in_columns(build: Callable[..., Stream], is_table: bool) -> None:
     flow = ps.Flow("columnar")
     sides = [flow.table(n, Plain) if is_table else flow.source(n, Plain) for n in ("rows", "others")]
     flow.sink("out", build(*sides))
+    explained = list(explain_large_ticks(flow.graph()))
+    assert [line for line in explained if not line.startswith(("on frames", "state in"))] == []
     with noting_declines() as declines:
         engine = ps.Engine(flow, columnar="always")
         for tick in range(4):

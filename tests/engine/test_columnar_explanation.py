@@ -34,8 +34,10 @@ def bids() -> ps.Stream:
 
 
 def test_a_chain_into_groups_runs_on_frames() -> None:
-    stream = bids().filter(col.price > 3).group_by("auction").agg(most=ps.max(col.price))
+    stream = bids().filter(col.price > 3).group_by("auction").agg(spread=ps.stddev(col.price))
     assert lines(stream) == ["on frames: filter", "summed up on frames: aggregate"]
+    stream = bids().filter(col.price > 3).group_by("auction").agg(most=ps.max(col.price))
+    assert lines(stream)[0] == "on frames: filter, aggregate, sink 'out0'"
 
 
 def test_a_constant_that_is_cast_is_a_constant() -> None:
@@ -58,6 +60,16 @@ def test_a_constant_that_is_cast_is_a_constant() -> None:
         (
             lambda b: b.filter(col.price > 1).sort(col.price, lifetime="tick", nondet="test"),
             "in rows: sort: it works on rows",
+        ),
+        (
+            lambda b: b.with_columns(place=ps.row_number().over(order_by="tip")),
+            "in rows: over: one partition of all rows is kept up to date in rows",
+        ),
+        (
+            lambda b: b.with_columns(
+                least=ps.min(col.tip).over(partition_by="auction", order_by="tip", rows=(-1, 1))
+            ),
+            "in rows: over: min(tip) of a frame that moves stays in rows",
         ),
         (
             lambda b: b.join(b, on=ps.left.tip == ps.right.tip, suffix="_b"),

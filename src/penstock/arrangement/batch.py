@@ -38,7 +38,8 @@ class Layout:
     nullable: whether a key may be null.
     wide: sums that stand for one of more than 64 bits: of 32 bits each, never negative, from the lowest on;
         the last has the rest.
-    order: what rows of one key are sorted by: nothing, or all columns that are neither keys nor sums.
+    order: what rows of one key are sorted by: nothing, or all columns that are neither keys nor sums. Equal
+        rows are always one then.
 
     A collection of rows has its weights as the only sums. An aggregate of groups has keys and sums alone.
     """
@@ -100,77 +101,110 @@ def _bounds(sums: Iterable[Numbers]) -> tuple[float, ...]:
 
 
 def batch_of(layout: Layout, frame: pl.DataFrame) -> Batch:
-    """Sort rows into a batch. Equal rows are added up where one of them takes back another."""
+    """Sort rows into a batch. Equal rows are added up where one of them takes back another, or all are."""
     codes = layout.codes_of(layout.keys_of(frame))
-    return _settled(layout, codes, select(frame, layout.types))
+    return _settled(layout, codes, select(frame, layout.types), 0)
 
 
 def merged(layout: Layout, first: Batch, second: Batch) -> Batch:
     """Merge two batches; of equal keys the rows of the first one come first."""
     codes = np.concatenate((first.codes, second.codes))
-    return _settled(layout, codes, pl.concat((first.frame, second.frame)))
+    return _settled(layout, codes, pl.concat((first.frame, second.frame)), len(first))
 
 
-def _hashes(layout: Layout, frame: pl.DataFrame) -> Codes:
-    """Return hashes of rows, of all that codes do not tell apart."""
-    names = layout.values if layout.exact else (*layout.keys, *layout.values)
-    return codes_of([frame[name] for name in names], exact=False)
+def _settled(layout: Layout, codes: Codes, frame: pl.DataFrame, first: int) -> Batch:
+    """Sort rows and add up what is equal: all such rows, or those of a key that some row takes back.
 
-
-def _settled(layout: Layout, codes: Codes, frame: pl.DataFrame) -> Batch:
-    """Sort rows and add up what is equal: all rows of a key, or those of them that some row takes back."""
-    order = _order(layout, codes, frame)
-    sums = [frame[name].to_numpy() for name in layout.sums]
+    first: of how many rows at the beginning the order is right, as it is of the others then. 0: of none.
+    """
+    order, codes = _order(layout, codes, frame, first)
     if order is not None:
-        codes, sums = codes[order], [column[order] for column in sums]
-    if layout.values:
-        kept, added = _summed_rows(layout, codes, sums, frame, order)
+        frame = take(frame, order)
+    sums = [frame[name].to_numpy() for name in layout.sums]
+    if layout.order or not layout.values:
+        kept, added = _summed_neighbours(layout, codes, sums, frame)
     else:
-        kept, added = _summed_keys(layout, codes, sums, frame, order)
+        kept, added = _summed_rows(layout, codes, sums, frame)
     present = np.zeros(len(kept), np.bool_)
     for column in added:
         present |= column != 0
     if not present.all():
         kept, added = kept[present], [column[present] for column in added]
-    unmoved = order is None and len(kept) == len(codes)
-    made = frame.clone() if unmoved else take(frame, kept if order is None else order[kept])
+    if len(kept) != len(codes):
+        codes, frame = codes[kept], take(frame, kept)
+    elif order is None:
+        frame = frame.clone()
     for name, column, before in zip(layout.sums, added, sums, strict=True):
         if column is not before:
-            made.replace_column(made.get_column_index(name), pl.Series(name, column))
-    return Batch(codes if unmoved else codes[kept], made, _bounds(added))
+            frame.replace_column(frame.get_column_index(name), pl.Series(name, column))
+    return Batch(codes, frame, _bounds(added))
 
 
-def _order(layout: Layout, codes: Codes, frame: pl.DataFrame) -> Places | None:
-    """Return the places of rows as sorted; None if they are."""
+def _order(layout: Layout, codes: Codes, frame: pl.DataFrame, first: int) -> tuple[Places | None, Codes]:
+    """Return the places of rows as sorted, None if they are, and their codes. first: as of `_settled`."""
+    order, codes = sorted_codes(codes)
+    if not layout.order and (layout.exact or layout.values):
+        return order, codes
+    repeated = codes[1:] == codes[:-1]
     if layout.order:
-        apart = () if layout.exact else layout.keys
-        by = [Order("#", False), *(Order(key, False) for key in apart), *layout.order]
-        return ordered(frame.with_columns(pl.Series("#", codes)), by)
-    order = ascending(codes)
-    if layout.exact or layout.values:
-        return order
-    alike = codes if order is None else codes[order]
-    if _unlike(select(frame, layout.keys), order, np.flatnonzero(alike[1:] == alike[:-1])).any():
+        at = _mixed_runs(codes, repeated, order, first) if first else None
+        if at is None or len(at):
+            order = np.arange(len(codes)) if order is None else order
+            at = np.arange(len(codes)) if at is None else at
+            order[at] = order[at][_in_order(layout, codes[at], take(frame, order[at]))]
+        return order, codes
+    keys = select(frame, layout.keys)
+    if _unlike(keys, order, np.flatnonzero(repeated)).any():
         # Several keys have one code: rows of each are brought side by side.
-        return ordered(
-            frame.with_columns(pl.Series("#", codes)), [Order(name, False) for name in ("#", *layout.keys)]
-        )
-    return order
+        coded = keys if order is None else take(keys, order)
+        again = ordered(coded.hstack([pl.Series("#", codes)]), [Order(n, False) for n in ("#", *layout.keys)])
+        return again if order is None else order[again], codes
+    return order, codes
 
 
-def ascending(codes: Codes) -> Places | None:
-    """Return the places of numbers as sorted, equal ones in their order; None if they are sorted."""
-    descents = int(np.count_nonzero(codes[1:] < codes[:-1]))
-    if not descents:
-        return None
-    if descents < _RUNS or len(codes) < _FEW:
-        return np.argsort(codes, kind="stable")
-    places = pl.arg_sort_by([pl.col("#")], maintain_order=True)
-    return pl.DataFrame([pl.Series("#", codes)]).select(places).to_series().to_numpy().astype(np.int64)
+_RUNS = 4_096
+"""Sorted runs up to which a sort that merges runs is the faster one."""
 
 
-_RUNS, _FEW = 64, 10_000
-"""Sorted runs up to which NumPy merges them, and numbers up to which it sorts faster than Polars."""
+def sorted_codes(codes: Codes) -> tuple[Places | None, Codes]:
+    """Return the places of codes in order, None if they are, and the codes in it. Equal ones stay."""
+    falls = int(np.count_nonzero(codes[1:] < codes[:-1]))
+    if not falls:
+        return None, codes
+    least, bits = int(codes.min()), len(codes).bit_length()
+    if falls > _RUNS and int(codes.max()) - least < 1 << (63 - bits):
+        # Numbers with their places are sorted twice as fast as places by numbers.
+        packed = ((codes - least) << bits) | np.arange(len(codes))
+        packed.sort()
+        order = packed & ((1 << bits) - 1)
+        packed >>= bits
+        packed += least
+        return order, packed
+    order = np.argsort(codes, kind="stable")
+    return order, codes[order]
+
+
+def _mixed_runs(codes: Codes, repeated: Any, order: Places | None, first: int) -> Places:
+    """Return the places of the codes, as sorted, whose rows come from the first ones and from the others."""
+    others = (np.arange(len(codes)) if order is None else order) >= first
+    starts = np.flatnonzero(np.concatenate(([True], ~repeated)))[: len(codes)]
+    if not len(starts):
+        return starts
+    both = np.logical_or.reduceat(others, starts) & np.logical_or.reduceat(~others, starts)
+    return np.flatnonzero(np.repeat(both, np.diff(starts, append=len(codes))))
+
+
+def _in_order(layout: Layout, codes: Codes, rows: pl.DataFrame) -> Places:
+    """Return the places of rows in the layout's order. codes: theirs, ascending."""
+    coded = rows.hstack([pl.Series("#", codes)])
+    order = ordered(coded, [Order("#", False), *layout.order])
+    if (
+        layout.exact
+        or not _unlike(select(rows, layout.keys), order, np.flatnonzero(np.diff(codes) == 0)).any()
+    ):
+        return order
+    # Several keys have one code: rows of each are brought side by side.
+    return ordered(coded, [Order("#", False), *(Order(key, False) for key in layout.keys), *layout.order])
 
 
 def ordered(frame: pl.DataFrame, by: Sequence[Order]) -> Places:
@@ -181,15 +215,22 @@ def ordered(frame: pl.DataFrame, by: Sequence[Order]) -> Places:
     return frame.select(places).to_series().to_numpy().astype(np.int64)
 
 
-def _summed_keys(
-    layout: Layout, codes: Codes, sums: list[Numbers], frame: pl.DataFrame, order: Places | None
+Numbers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
+
+
+def _summed_neighbours(
+    layout: Layout, codes: Codes, sums: list[Numbers], frame: pl.DataFrame
 ) -> tuple[Places, list[Numbers]]:
-    """Add up the rows of each key. Return the places of the first ones, as sorted, and the sums."""
+    """Add up equal rows, which are side by side. Return the places of the first ones, and the sums."""
     starts = np.ones(len(codes), np.bool_)
     starts[1:] = codes[1:] != codes[:-1]
-    if not layout.exact:
+    if layout.values:
+        rows = select(frame, (*layout.keys, *layout.values))
+        last = max(0, len(codes) - 1)
+        starts[1:] |= differing(rows.slice(0, last).get_columns(), rows.slice(1, last).get_columns())
+    elif not layout.exact:
         same = np.flatnonzero(~starts) - 1
-        starts[same + 1] = _unlike(select(frame, layout.keys), order, same)
+        starts[same + 1] = unlike(select(frame, layout.keys), same)
     begins = np.flatnonzero(starts)
     if len(begins) == len(codes):
         return begins, sums
@@ -197,11 +238,7 @@ def _summed_keys(
 
 
 def _summed_rows(
-    layout: Layout,
-    codes: Codes,
-    sums: list[Numbers],
-    frame: pl.DataFrame,
-    order: Places | None,
+    layout: Layout, codes: Codes, sums: list[Numbers], frame: pl.DataFrame
 ) -> tuple[Places, list[Numbers]]:
     """Add up equal rows of the codes with rows that take back others. Return the places left, and the sums.
 
@@ -211,20 +248,19 @@ def _summed_rows(
     kept = np.arange(len(codes))
     if not len(at):
         return kept, sums
-    rows = select(frame, (*layout.keys, *layout.values))
-    hashes = _hashes(layout, take(rows, at if order is None else order[at]))
+    names = (*layout.keys, *layout.values)
+    own = take(select(frame, names), at)
+    hashes = codes_of(own.get_columns(), exact=False)
     alike = np.lexsort((hashes, codes[at]))
-    places, hashes = at[alike], hashes[alike]
+    places = at[alike]
     starts = np.ones(len(at), np.bool_)
-    starts[1:] = (hashes[1:] != hashes[:-1]) | (codes[places][1:] != codes[places][:-1])
-    same = np.flatnonzero(~starts) - 1
-    if _unlike(rows, places if order is None else order[places], same).any():
+    starts[1:] = (hashes[alike][1:] != hashes[alike][:-1]) | (codes[places][1:] != codes[places][:-1])
+    if _unlike(own, alike, np.flatnonzero(~starts) - 1).any():
         # Several rows have one hash: the first that is equal tells which belong together.
-        own = take(rows, places if order is None else order[places])
         numbered = own.with_columns(pl.Series("#", np.arange(len(at))))
         first = numbered.select(pl.first("#").over(own.columns)).to_series().to_numpy()
-        again = np.lexsort((places, first))
-        places, first = places[again], first[again]
+        again = np.lexsort((at, first))
+        places, first = at[again], first[again]
         starts[1:] = first[1:] != first[:-1]
     begins = np.flatnonzero(starts)
     if len(begins) == len(at):

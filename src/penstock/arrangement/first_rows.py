@@ -3,107 +3,168 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, Layout, Order, differing, ordered, take, unlike
-from penstock.arrangement.spine import Found, Probe, together
+from penstock.arrangement.batch import Batch, Layout, Order, Places, differing, ordered, select, take, unlike
+from penstock.arrangement.spine import Found, Probe
 
 _MORE = 16
 """Rows per key and batch that are looked at beyond the wanted ones, for those that are taken back."""
 
-_ASKED, _CUT = "#asked", "#cut"
+_ASKED, _CUT, _NEW = "#asked", "#cut", "#new"
 
 
-def first_rows(layout: Layout, batches: Sequence[Batch], keys: Sequence[pl.Series], count: int) -> Found:
+class Change(NamedTuple):
+    """First rows of keys before a batch, and after it."""
+
+    before: Found
+    after: Found
+
+
+def first_rows(
+    layout: Layout,
+    batches: Sequence[Batch],
+    keys: Sequence[pl.Series],
+    count: int,
+    *,
+    more: int | None = None,
+) -> Found:
     """Return of each key the first rows that are there, until `count` copies are reached.
 
-    layout: has an order, and one sum, the number of copies. Equal rows are one; the last of a key may have
-        more copies than wanted. Rows of one key come in order.
+    layout: has an order; its first sum is the number of copies, and the only one that is looked at. Equal
+        rows are one; the last of a key may have more copies than wanted. Rows of one key come in order.
+    more: rows per key and batch that are looked at beyond `count` at first.
     """
+    return change_of_first_rows(layout, batches, None, keys, count, more=more).after
+
+
+def change_of_first_rows(
+    layout: Layout,
+    batches: Sequence[Batch],
+    new: Batch | None,
+    keys: Sequence[pl.Series],
+    count: int,
+    *,
+    more: int | None = None,
+) -> Change:
+    """Return of each key the first rows in some batches, and those in them and a new one."""
     asked = np.arange(len(keys[0]))
-    if not batches or not len(asked):
-        return together(layout, [])
-    parts: list[Found] = []
-    limit = count + _MORE
-    while len(asked):
+    every = [batch for batch in (*batches, *([] if new is None else [new])) if len(batch)]
+    nothing = Found(asked[:0], pl.DataFrame(schema=layout.types))
+    parts: list[Change] = []
+    limit = count + (_MORE if more is None else more)
+    while len(asked) and every:
         at = pl.Series(asked.astype(np.uint32))
         probe = Probe.of(layout, [key[at] for key in keys])
-        looked = pl.concat([_beginnings(layout, batch, probe, limit) for batch in batches])
+        looked = _beginnings(layout, every, new, probe, limit)
         found, done = _trusted(layout, looked, len(asked), count)
-        parts.append(Found(asked[found.asked], found.rows))
+        parts.append(Change(*(Found(asked[each.asked], each.rows) for each in found)))
         asked = asked[~done]
         limit *= 8
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return Change(nothing, nothing)
+    return Change(_in_order([part.before for part in parts]), _in_order([part.after for part in parts]))
+
+
+def _in_order(parts: Sequence[Found]) -> Found:
     asking = np.concatenate([part.asked for part in parts])
     order = np.argsort(asking, kind="stable")
     return Found(asking[order], take(pl.concat([part.rows for part in parts]), order))
 
 
-def _beginnings(layout: Layout, batch: Batch, probe: Probe, limit: int) -> pl.DataFrame:
-    """Return the first rows of each key in a batch, with its number, and a mark where more follow."""
-    low = np.searchsorted(batch.codes, probe.codes, "left")
-    high = np.searchsorted(batch.codes, probe.codes, "right")
-    hit = np.flatnonzero(high > low)
-    low, high = low[hit], high[hit]
-    asked = hit if probe.order is None else probe.order[hit]
-    sizes = high - low
-    if not layout.exact:
-        # A range of several keys is looked at whole.
-        own = take(pl.DataFrame(list(probe.keys)), asked).get_columns()
-        others = np.zeros(len(hit), np.bool_)
-        for end in (low, high - 1):
-            others |= differing(own, layout.keys_of(take(batch.frame, end)))
-        taken = np.where(others, sizes, np.minimum(sizes, limit))
-    else:
+def _beginnings(
+    layout: Layout, batches: Sequence[Batch], new: Batch | None, probe: Probe, limit: int
+) -> pl.DataFrame:
+    """Return the first rows of each key in batches, with its number, and a mark where more follow."""
+    rows, numbers, cuts, news = list[pl.DataFrame](), list[Places](), list[Any](), list[Any]()
+    ends, of_ends = list[pl.DataFrame](), list[Places]()
+    for batch in batches:
+        low = np.searchsorted(batch.codes, probe.codes, "left")
+        high = np.searchsorted(batch.codes, probe.codes, "right")
+        hit = np.flatnonzero(high > low)
+        low, high = low[hit], high[hit]
+        asked = hit if probe.order is None else probe.order[hit]
+        sizes = high - low
         taken = np.minimum(sizes, limit)
-    skipped = np.cumsum(taken) - taken - low
-    places = np.arange(int(taken.sum())) - np.repeat(skipped, taken)
-    cut = np.zeros(len(places), np.bool_)
-    cut[(np.cumsum(taken) - 1)[taken < sizes]] = True
-    numbers = np.repeat(asked, taken)
-    rows = take(batch.frame, places)
-    if not layout.exact and len(places):
-        own = take(pl.DataFrame(list(probe.keys)), numbers).get_columns()
-        mine = np.flatnonzero(~differing(own, layout.keys_of(rows)))
-        rows, numbers, cut = take(rows, mine), numbers[mine], cut[mine]
-    return rows.hstack([pl.Series(_ASKED, numbers.astype(np.int64)), pl.Series(_CUT, cut)])
+        skipped = np.cumsum(taken) - taken - low
+        places = np.arange(int(taken.sum())) - np.repeat(skipped, taken)
+        cut = np.zeros(len(places), np.bool_)
+        more = np.flatnonzero(taken < sizes)
+        cut[(np.cumsum(taken) - 1)[more]] = True
+        if not layout.exact and len(more):
+            ends.append(take(select(batch.frame, layout.keys), high[more] - 1))
+            of_ends.append(asked[more])
+        rows.append(take(batch.frame, places))
+        numbers.append(np.repeat(asked, taken))
+        cuts.append(cut)
+        news.append(np.full(len(places), batch is new))
+    asked, cut = np.concatenate(numbers), np.concatenate(cuts)
+    looked = pl.concat(rows).hstack(
+        [
+            pl.Series(_ASKED, asked.astype(np.int64)),
+            pl.Series(_CUT, cut),
+            pl.Series(_NEW, np.concatenate(news)),
+        ]
+    )
+    if layout.exact or not len(asked):
+        return looked
+    keys = pl.DataFrame(list(probe.keys))
+    if ends:
+        own = take(keys, np.concatenate(of_ends)).get_columns()
+        if differing(own, pl.concat(ends).get_columns()).any():
+            # A range of several keys is looked at whole.
+            return _beginnings(layout, batches, new, probe, max(map(len, batches)))
+    others = differing(take(keys, asked).get_columns(), layout.keys_of(looked))
+    return take(looked, np.flatnonzero(~others)) if others.any() else looked
 
 
-def _trusted(layout: Layout, looked: pl.DataFrame, asked: int, count: int) -> tuple[Found, Any]:
-    """Return the first rows as far as no batch may have earlier ones, and of which keys they are enough."""
-    (weight,) = layout.sums
-    places = ordered(looked, [Order(_ASKED, False), *layout.order])
-    looked = take(looked, places)
+def _trusted(layout: Layout, looked: pl.DataFrame, asked: int, count: int) -> tuple[tuple[Found, Found], Any]:
+    """Return the first rows as far as no batch may have earlier ones, and of which keys they are enough.
+
+    The rows without the new batch, then with it.
+    """
+    looked = take(looked, ordered(looked, [Order(_ASKED, False), *layout.order]))
     numbers = looked[_ASKED].to_numpy()
     done = np.ones(asked, np.bool_)
     if not looked.height:
-        return Found(numbers, looked.select(*layout.types)), done
+        nothing = Found(numbers, select(looked, layout.types))
+        return (nothing, nothing), done
     starts = np.ones(looked.height, np.bool_)
     starts[1:] = unlike(
-        looked.select(_ASKED, *(each.column for each in layout.order)), np.arange(looked.height - 1)
+        select(looked, (_ASKED, *(each.column for each in layout.order))), np.arange(looked.height - 1)
     )
     begins = np.flatnonzero(starts)
-    copies = np.add.reduceat(looked[weight].to_numpy(), begins)
+    weights = looked[layout.sums[0]].to_numpy()
     # What equals the row at which a batch was cut, or comes after it, may have more to it.
     cuts = np.flatnonzero(np.logical_or.reduceat(looked[_CUT].to_numpy(), begins))
     of = numbers[begins]
     horizon = np.full(asked, len(begins))
     np.minimum.at(horizon, of[cuts], cuts)
-    there = (copies > 0) & (np.arange(len(begins)) < horizon[of])
-    at = np.flatnonzero(there)
-    before = np.cumsum(copies[at]) - copies[at]
-    own = of[at]
-    firsts = np.ones(len(at), np.bool_)
-    firsts[1:] = own[1:] != own[:-1]
-    before -= np.repeat(before[firsts], np.diff(np.flatnonzero(firsts), append=len(at)))
-    within = before < count
-    at, own = at[within], own[within]
-    reached = np.zeros(asked, np.int64)
-    np.add.at(reached, own, copies[at])
-    done = (reached >= count) | (horizon == len(begins))
-    kept = done[own]
-    rows = take(looked, begins[at[kept]]).select(*layout.types)
-    rows = rows.with_columns(pl.Series(weight, copies[at[kept]]))
-    return Found(own[kept], rows), done
+    trusted = np.arange(len(begins)) < horizon[of]
+    versions: list[tuple[Places, Places]] = []
+    for each in (np.where(looked[_NEW].to_numpy(), 0, weights), weights):
+        copies = np.add.reduceat(each, begins)
+        at = np.flatnonzero((copies > 0) & trusted)
+        before = np.cumsum(copies[at]) - copies[at]
+        own = of[at]
+        firsts = np.ones(len(at), np.bool_)
+        firsts[1:] = own[1:] != own[:-1]
+        before -= np.repeat(before[firsts], np.diff(np.flatnonzero(firsts), append=len(at)))
+        at = at[before < count]
+        reached = np.zeros(asked, np.int64)
+        np.add.at(reached, of[at], copies[at])
+        done &= (reached >= count) | (horizon == len(begins))
+        versions.append((at, copies[at]))
+    found: list[Found] = []
+    for at, copies in versions:
+        kept = done[of[at]]
+        rows = select(take(looked, begins[at[kept]]), layout.types)
+        weight = layout.sums[0]
+        rows.replace_column(rows.get_column_index(weight), pl.Series(weight, copies[kept]))
+        found.append(Found(of[at[kept]], rows))
+    return (found[0], found[1]), done

@@ -17,10 +17,10 @@ from penstock.arrangement.batch import (
     Batch,
     Layout,
     Places,
-    ascending,
     batch_of,
     differing,
     merged,
+    sorted_codes,
     take,
 )
 from penstock.arrangement.codes import Codes
@@ -202,6 +202,8 @@ class Probe:
 
     codes: of the keys, ascending. order: the numbers of their keys; None if they are in order.
     most:  limit on the rows found in one batch; None for no limit.
+    within: a column of integers that comes first in the layout's order, and for each code the value in it of
+        the rows that are asked for, of those of the key.
     """
 
     layout: Layout
@@ -209,12 +211,20 @@ class Probe:
     codes: Codes
     order: Places | None
     most: int | None = None
+    within: tuple[str, Codes] | None = None
 
     @classmethod
-    def of(cls, layout: Layout, keys: Sequence[pl.Series], most: int | None = None) -> Probe:
-        codes = layout.codes_of(keys)
-        order = ascending(codes)
-        return cls(layout, keys, codes if order is None else codes[order], order, most)
+    def of(
+        cls,
+        layout: Layout,
+        keys: Sequence[pl.Series],
+        most: int | None = None,
+        within: tuple[str, Codes] | None = None,
+    ) -> Probe:
+        order, codes = sorted_codes(layout.codes_of(keys))
+        if within is not None and order is not None:
+            within = within[0], within[1][order]
+        return cls(layout, keys, codes, order, most, within)
 
     def find(self, batch: Batch) -> Found:
         """Return a batch's rows whose key is asked for; those of one key in their order.
@@ -239,6 +249,10 @@ class Probe:
         hit = within[batch.codes[low[within]] == self.codes[within]]
         low, high = low[hit], np.searchsorted(batch.codes, self.codes[hit], "right")
         asked = hit if self.order is None else self.order[hit]
+        if self.within is not None:
+            low, high = self._narrowed(batch, asked, low, high, self.within[1][hit])
+            there = np.flatnonzero(low < high)
+            low, high, asked = low[there], high[there], asked[there]
         counts = high - low
         total = int(counts.sum())
         if self.most is not None and total > self.most:
@@ -247,3 +261,33 @@ class Probe:
             return asked, low
         skipped = np.cumsum(counts) - counts - low
         return np.repeat(asked, counts), np.arange(total) - np.repeat(skipped, counts)
+
+    def _narrowed(
+        self, batch: Batch, asked: Places, low: Places, high: Places, values: Codes
+    ) -> tuple[Places, Places]:
+        """Return of ranges of rows those that have the values asked for."""
+        assert self.within is not None
+        column = batch.frame[self.within[0]]
+        begin = _first_place(column, low, high, values, after=False)
+        end = _first_place(column, begin, high, values, after=True)
+        if not self.layout.exact and len(asked):
+            # A range of several keys is looked at whole.
+            own = take(pl.DataFrame(list(self.keys)), asked).get_columns()
+            others = np.zeros(len(asked), np.bool_)
+            for at in (low, high - 1):
+                others |= differing(own, self.layout.keys_of(take(batch.frame, at)))
+            begin, end = np.where(others, low, begin), np.where(others, high, end)
+        return begin, end
+
+
+def _first_place(column: pl.Series, low: Places, high: Places, values: Codes, *, after: bool) -> Places:
+    """Return the first place in each range of ascending numbers with at least a value, or with more."""
+    low, high = low.copy(), high.copy()
+    while len(going := np.flatnonzero(low < high)):
+        middle = (low[going] + high[going]) >> 1
+        # A merged column lies in pieces: as a whole it would be copied.
+        found = column.gather(pl.Series(middle.astype(np.uint32))).to_numpy()
+        less = found <= values[going] if after else found < values[going]
+        low[going[less]] = middle[less] + 1
+        high[going[~less]] = middle[~less]
+    return low

@@ -83,6 +83,11 @@ def settle_end(group: list[Any], at: int, order_key: OrderKey, least: int, end: 
     moved.clear()
 
 
+def ends_of(counts: Copies, order_key: OrderKey, end: int) -> Values:
+    """Return the values that `settle_end` keeps of these counts."""
+    return _ends((v for v, n in counts.items() if n > 0), _KEPT + 4 * isqrt(len(counts)), order_key, end)
+
+
 _KEPT = 256
 """Values that are kept in order, however few there are."""
 

@@ -1,7 +1,8 @@
 """Aggregates in large ticks, over an arrangement of groups.
 
 A group is its key with sums: the number of its rows, then what its accumulators hold. A tick adds the sums of
-its own rows per group; from those before and after it come the old and the new answers.
+its own rows per group; from those before and after it come the old and the new answers. Values that a group
+holds besides are further rows of the arrangement (`held_values`).
 """
 
 from __future__ import annotations
@@ -9,36 +10,55 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Layout, differing, take
+from penstock.arrangement.batch import Batch, Layout, Order, batch_of, differing, take
+from penstock.arrangement.first_rows import change_of_first_rows, first_rows
+from penstock.arrangement.spine import Found
 from penstock.engine.columnar.arranged_slot import (
     ArrangedSlots,
     SlotForm,
-    keys_with_sums,
+    key_columns,
     names_of_keys,
     one_key,
 )
-from penstock.engine.columnar.column_types import NotLowered, dtype_of
-from penstock.engine.columnar.columns import FAILS, WEIGHT
-from penstock.engine.columnar.pre_reduction import GroupedRows, choose_reduction
+from penstock.engine.columnar.column_types import NotLowered, dtype_of, to_series
+from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined
+from penstock.engine.columnar.held_values import (
+    CODE,
+    COPIES,
+    PART,
+    HeldValues,
+    filled,
+    held_values,
+    of_copies,
+    of_part,
+)
+from penstock.engine.columnar.pre_reduction import GroupedRows, PartialForm, partial_form
 from penstock.engine.columnar.stream import Stream, decline_marked, empty_stream, stream_for
 from penstock.engine.columnar.sum_columns import (
     Numbers,
+    fields_of,
     parts_of,
     result_of,
-    split,
     sum_widths,
+    sums_of,
+    totals_of,
     value_of,
 )
+from penstock.engine.steps.accumulator import AppendExtreme, accumulator_for
 from penstock.engine.steps.group_code import FIRST_FIELD, ROWS
+from penstock.expr.check import check
+from penstock.expr.types import INT64
+from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
 
 if TYPE_CHECKING:
-    from penstock.expr.types import Schema
+    from penstock.expr.tree import Expr
+    from penstock.expr.types import DataType, Schema
     from penstock.graph.node import Node
 
 Answer = Callable[[Any, list[Any]], tuple[Any, ...]]
@@ -49,43 +69,73 @@ Answer = Callable[[Any, list[Any]], tuple[Any, ...]]
 class AggregatePlan:
     """Plan for an aggregate over frames.
 
-    groups: reduction of a tick's rows to groups. widths: per accumulator, how many sums hold each field.
+    groups: reduction of a tick's rows to groups, by the accumulators that hold sums alone.
+    kept: per accumulator, how many sums hold each of its fields, or the values that it holds.
     schema: of the output.
     """
 
     node: int
     groups: GroupedRows
-    widths: tuple[tuple[int, ...], ...]
+    kept: tuple[tuple[int, ...] | HeldValues, ...]
     schema: Schema
 
     @property
     def slot(self) -> str:
         return f"{self.node}.groups"
 
-    @property
+    @cached_property
+    def held(self) -> tuple[HeldValues, ...]:
+        """Return the values that groups hold besides sums."""
+        return tuple(each for each in self.kept if isinstance(each, HeldValues))
+
+    @cached_property
     def field_widths(self) -> tuple[int, ...]:
-        """Return of each field of a group how many sums hold it."""
-        return tuple(width for fields in self.widths for width in fields)
+        """Return of each field that sums hold how many do; those over distinct values come last."""
+        plain = [width for each in self.kept if not isinstance(each, HeldValues) for width in each]
+        return (*plain, *(width for held in self.held for width in held.widths))
+
+    @cached_property
+    def sum_names(self) -> tuple[tuple[str, ...], ...]:
+        """Return the names of the sums of each field."""
+        return tuple(
+            tuple(f"s{at}.{part}" for part in range(width)) for at, width in enumerate(self.field_widths)
+        )
+
+    @cached_property
+    def key_names(self) -> tuple[str, ...]:
+        return names_of_keys(len(self.groups.key_types))
 
     @cached_property
     def layout(self) -> Layout:
         types = self.groups.key_types
-        names = names_of_keys(len(types))
-        keys = dict(zip(names, map(dtype_of, types), strict=True)) if types else {names[0]: pl.Int64()}
-        sums, wide = ["rows"], list[tuple[str, ...]]()
-        for at, width in enumerate(self.field_widths):
-            parts = tuple(f"s{at}.{part}" for part in range(width))
-            sums += parts
-            wide += [parts] * (width > 1)
-        types = {**keys, **dict.fromkeys(sums, pl.Int64())}
-        return Layout(types, names, tuple(sums), self._nullable, wide=tuple(wide))
+        keys = dict(zip(self.key_names, map(dtype_of, types), strict=True)) if types else {}
+        columns: dict[str, pl.DataType] = keys or {self.key_names[0]: pl.Int64()}
+        names, order = self.key_names, list[Order]()
+        if self.held:
+            columns[PART] = pl.Int8()
+            names = (*names, PART)
+        if any(held.inner is not None for held in self.held):
+            columns[CODE] = pl.Int64()
+            order.append(Order(CODE, False))
+        for held in self.held:
+            for name, type in zip(held.columns, held.types, strict=True):
+                if name != CODE:
+                    columns[name] = dtype_of(type)
+                    order.append(Order(name, held.descending))
+        sums = (COPIES, *(name for parts in self.sum_names for name in parts))
+        columns |= dict.fromkeys(sums, pl.Int64())
+        wide = tuple(parts for parts in self.sum_names if len(parts) > 1)
+        return Layout(columns, names, sums, self._nullable, tuple(order), wide)
 
     @property
     def _nullable(self) -> bool:
         return any(f.nullable for f in self.schema.fields[: len(self.groups.key_types)])
 
     def deltas(self, stream: Stream) -> pl.DataFrame:
-        """Return the sums of a tick's rows, per group that they reach. Raises `ColumnarDeclined`."""
+        """Return keys and sums of a tick's rows, per group that they reach; no sums over distinct values.
+
+        Raises `ColumnarDeclined`.
+        """
         frame = self.groups.reduce_lazily(stream).collect()
         if FAILS in frame.columns:
             decline_marked(frame)
@@ -93,19 +143,38 @@ class AggregatePlan:
             # A group that no row reaches is not touched.
             frame = frame.head(min(1, int(frame.to_series(-1)[0])))
         count = len(self.groups.keys)
-        columns = [frame[name] for name in names_of_keys(count)] if count else [one_key(frame.height)]
+        columns = [frame[name] for name in self.key_names] if count else [one_key(frame.height)]
         columns.append(frame.to_series(count))
-        for at, width in enumerate(self.field_widths, count + 1):
-            columns += split(frame.to_series(at), width)
-        return pl.DataFrame([c.alias(name) for c, name in zip(columns, self.layout.types, strict=True)])
+        at = count + 1
+        for _, partial in self.groups.parts:
+            values = [frame.to_series(at + n) for n in range(len(partial.types))]
+            columns += sums_of(partial.accumulator, values)
+            at += len(values)
+        names = (*self.key_names, *self.layout.sums)
+        return pl.DataFrame([c.alias(name) for c, name in zip(columns, names, strict=False)])
 
-    def answers(self, keys: Sequence[pl.Series], sums: Sequence[Numbers]) -> list[pl.Series]:
-        """Return the columns of the groups' answers. Raises `ColumnarDeclined`."""
-        at, made = 1, list(keys[: len(self.groups.keys)])
-        for (_, partial), fields in zip(self.groups.parts, self.widths, strict=True):
-            width = sum(fields)
-            made.append(result_of(partial.accumulator)(sums[0], sums[at : at + width]))
-            at += width
+    def answers(
+        self, keys: Sequence[pl.Series], sums: Sequence[Numbers], values: Mapping[int, pl.Series]
+    ) -> list[pl.Series]:
+        """Return the columns of the groups' answers. values: of extremes, by part.
+
+        Raises `ColumnarDeclined`.
+        """
+        made = list(keys[: len(self.groups.keys)])
+        plain = iter(self.groups.parts)
+        at, after = 1, 1 + sum(self.field_widths) - sum(sum(held.widths) for held in self.held)
+        for each in self.kept:
+            if isinstance(each, HeldValues):
+                if each.inner is None:
+                    made.append(values[each.part])
+                    continue
+                width = sum(each.widths)
+                made.append(result_of(each.inner.accumulator)(sums[0], sums[after : after + width]))
+                after += width
+            else:
+                _, partial = next(plain)
+                made.append(result_of(partial.accumulator)(sums[0], sums[at : at + sum(each)]))
+                at += sum(each)
         types = [dtype_of(field.type) for field in self.schema.fields]
         return [
             column.cast(type) if column.dtype != type else column
@@ -122,17 +191,30 @@ def plan_aggregate(node: Node, schema: Schema, appends: bool, append: bool) -> A
     assert isinstance(operator, Aggregate)
     if append:
         raise NotLowered("it answers once")
-    groups = choose_reduction(operator, schema, appends)
-    assert isinstance(groups, GroupedRows)
-    widths: list[tuple[int, ...]] = []
-    for _, partial in groups.parts:
-        found = sum_widths(partial.accumulator)
-        if found is None:
-            raise NotLowered("it holds more than sums")
-        widths.append(found)
-    plan = AggregatePlan(node.id, groups, tuple(widths), node.schema)
-    plan.groups.reduce_lazily(empty_stream(schema, appends))
+    if operator.lifetime is Lifetime.TICK:
+        raise NotLowered("it answers each tick for itself")
+    kept: list[tuple[int, ...] | HeldValues] = []
+    parts: list[tuple[Expr | None, PartialForm]] = []
+    for _, aggregation in operator.aggregations:
+        accumulator = accumulator_for(aggregation, schema, appends)
+        widths, partial = sum_widths(accumulator), partial_form(accumulator)
+        if widths is not None and partial is not None:
+            kept.append(widths)
+            parts.append((next(iter(aggregation.arguments()), None), partial))
+            continue
+        part = 1 + sum(isinstance(each, HeldValues) for each in kept)
+        held = held_values(aggregation, schema, appends, part)
+        if held is None:
+            raise NotLowered(f"{aggregation} needs every value of a group")
+        kept.append(held)
+    keys = tuple(expr for _, expr in operator.keys)
+    groups = GroupedRows(keys, tuple(check(expr, schema).type for expr in keys), tuple(parts))
+    plan = AggregatePlan(node.id, groups, tuple(kept), node.schema)
+    empty = empty_stream(schema, appends)
+    plan.groups.reduce_lazily(empty)
     plan.layout.exact  # noqa: B018  # raises where a type has no column
+    for held in plan.held:
+        held.changes(empty, keys)
     return plan
 
 
@@ -140,40 +222,125 @@ def plan_aggregate(node: Node, schema: Schema, appends: bool, append: bool) -> A
 class GroupForm(SlotForm):
     """Form of an aggregate's slot: key -> [rows, last answer, fields...].
 
-    widths: of each field how many sums hold it.
     answer: what a group's list, read from its columns, last answered.
     """
 
-    widths: tuple[int, ...]
+    plan: AggregatePlan
     answer: Answer
 
+    @property
+    def sections(self) -> tuple[int, ...]:
+        return tuple(range(1 + len(self.plan.held))) if self.plan.held else ()
+
     def entry(self, key: Any, found: Sequence[tuple[Any, ...]]) -> Any:
-        sums = found[0] if len(found) == 1 else tuple(map(sum, zip(*found, strict=True)))
-        group: list[Any] = [sums[0], None]
-        at = 1
-        for width in self.widths:
-            group.append(value_of(sums[at : at + width]))
+        plan = self.plan
+        before = len(self.read)
+        of_sums = [row[before:] for row in found if not before or row[0] == 0]
+        sums = of_sums[0] if len(of_sums) == 1 else tuple(map(sum, zip(*of_sums, strict=True)))
+        sums = sums or (0,) * len(plan.layout.sums)
+        values = {held.part: list[tuple[Any, int]]() for held in plan.held}
+        places = {
+            held.part: [[name for name, _ in self.read].index(name) for name in held.columns]
+            for held in plan.held
+        }
+        for row in found if before else ():
+            if row[0]:
+                value = tuple(row[at] for at in places[row[0]])
+                values[row[0]].append((value, row[before]))
+        fields, at = list[Any](), 1
+        for width in plan.field_widths:
+            fields.append(value_of(sums[at : at + width]))
             at += width
-        if not any(group):
+        group: list[Any] = [sums[0], None]
+        after = len(fields) - sum(len(held.widths) for held in plan.held)
+        at, plain = 0, iter(plan.groups.parts)
+        for each in plan.kept:
+            if isinstance(each, HeldValues):
+                width = len(each.widths)
+                group += each.fields(values[each.part], fields[after : after + width])
+                after += width
+            else:
+                group += fields_of(next(plain)[1].accumulator, fields[at : at + len(each)])
+                at += len(each)
+        if (
+            not any(fields)
+            and not sums[0]
+            and not any(copies for each in values.values() for _, copies in each)
+        ):
             return None
         if group[ROWS] > 0:
             group[1] = self.answer(key, group)
         return group
 
     def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
-        rows = [
-            (
-                group[ROWS],
-                *(
-                    part
-                    for value, width in zip(group[FIRST_FIELD:], self.widths, strict=True)
-                    for part in parts_of(value, width)
-                ),
-            )
-            for group in entries.values()
+        plan = self.plan
+        sums: list[tuple[int, ...]] = []
+        values: dict[int, list[tuple[Any, Any, int]]] = {held.part: [] for held in plan.held}
+        for key, group in entries.items():
+            at, totals, distinct = FIRST_FIELD, list[int](), list[int]()
+            plain = iter(plan.groups.parts)
+            for each in plan.kept:
+                if isinstance(each, HeldValues):
+                    accumulator = each.accumulator
+                    values[each.part] += [(key, *one) for one in each.entries(group, at)]
+                    if each.inner is not None:
+                        inner = group[at + 1 : at + len(accumulator.fields())]
+                        distinct += totals_of(each.inner.accumulator, inner)
+                else:
+                    accumulator = next(plain)[1].accumulator
+                    totals += totals_of(accumulator, group[at : at + len(accumulator.fields())])
+                at += len(accumulator.fields())
+            held = zip((*totals, *distinct), plan.field_widths, strict=True)
+            sums.append((group[ROWS], *(part for value, width in held for part in parts_of(value, width))))
+        columns = [[row[at] for row in sums] for at in range(len(plan.layout.sums))]
+        made = _with_sums(self, list(entries), columns)
+        return pl.concat([made, *(_with_values(self, held, values[held.part]) for held in plan.held)])
+
+
+def _with_sums(form: GroupForm, keys: list[Any], sums: Sequence[list[int]]) -> pl.DataFrame:
+    """Return the rows of groups with their sums. Raises `ColumnarDeclined` for one beyond 64 bits."""
+    layout = form.plan.layout
+    try:
+        columns = [pl.Series(values, dtype=pl.Int64) for values in sums]
+    except (OverflowError, TypeError) as error:
+        raise ColumnarDeclined from error
+    named = {**_named(form, keys), **dict(zip(layout.sums, columns, strict=True))}
+    if form.plan.held:
+        named[PART] = of_part(0, len(keys))
+    return filled(layout, named, len(keys))
+
+
+def _with_values(form: GroupForm, held: HeldValues, values: list[tuple[Any, Any, int]]) -> pl.DataFrame:
+    """Return the rows of groups with the values that they hold: key, value and copies of each."""
+    columns = list(_named(form, [key for key, _, _ in values]).values())
+    try:
+        columns += [
+            to_series(type, [value[at] for _, value, _ in values]) for at, type in enumerate(held.types)
         ]
-        sums = [[row[at] for row in rows] for at in range(len(self.layout.sums))]
-        return keys_with_sums(self, list(entries), sums)
+        columns.append(pl.Series([copies for _, _, copies in values], dtype=pl.Int64))
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        raise ColumnarDeclined from error
+    names = [*form.plan.key_names, *(f"v{at}" for at in range(len(held.types))), WEIGHT]
+    changes = pl.DataFrame([c.alias(name) for c, name in zip(columns, names, strict=True)])
+    return held.rows(form.plan.layout, changes)
+
+
+def _named(form: GroupForm, keys: list[Any]) -> dict[str, pl.Series]:
+    return dict(zip(form.plan.key_names, key_columns(form, keys), strict=True))
+
+
+Extremes: TypeAlias = Mapping[int, pl.Series]
+"""Extremes of some groups, by part."""
+
+_MORE = 3
+"""Values beyond the first that are looked at, for those that are taken back."""
+
+
+class State(NamedTuple):
+    """Sums of some groups, and their extremes."""
+
+    sums: list[Numbers]
+    values: Extremes
 
 
 @dataclass(slots=True)
@@ -186,19 +353,87 @@ class ColumnarAggregate:
     def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
         """Return how the answers of the groups change, in the order in which rows first reached them."""
         plan = self.plan
-        deltas = plan.deltas(inputs[0])
+        stream = inputs[0].kept() if plan.held else inputs[0]
+        deltas = plan.deltas(stream)
+        keys = [deltas[name] for name in plan.key_names]
         spine = self.slots.spine(plan.slot)
-        self.slots.prepare(plan.slot, deltas)
-        keys = plan.layout.keys_of(deltas)
-        before = spine.sums(keys)
-        after = [old + deltas[name].to_numpy() for old, name in zip(before, plan.layout.sums, strict=True)]
-        frame = _changes(plan, keys, before, after)
+        if plan.held:
+            deltas, values = self._held_changes(stream, deltas)
+            news = filled(plan.layout, {c.name: c for c in deltas}, deltas.height)
+            new = self.slots.prepare(plan.slot, pl.concat([news, *values]))
+        else:
+            new = self.slots.prepare(plan.slot, deltas)
+        probed = [*keys, of_part(0, deltas.height)] if plan.held else keys
+        sums = spine.sums(probed)
+        after = [old + deltas[name].to_numpy() for old, name in zip(sums, plan.layout.sums, strict=True)]
+        before, now = self._extremes(spine.batches, new, keys)
+        frame = _changes(plan, keys, State(sums, before), State(after, now))
         return stream_for(plan.schema, False, frame, computed_on=computed_on)
 
+    def _held_changes(self, stream: Stream, deltas: pl.DataFrame) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
+        """Return the deltas with the sums over distinct values, and the rows of values to add."""
+        plan, spine = self.plan, self.slots.spine(self.plan.slot)
+        deltas = deltas.hstack([of_part(0, deltas.height).alias(PART)])
+        added: list[pl.DataFrame] = []
+        at = len(plan.field_widths) - sum(len(held.widths) for held in plan.held)
+        for held in plan.held:
+            rows = held.rows(plan.layout, held.changes(stream, plan.groups.keys))
+            if isinstance(held.accumulator, AppendExtreme):
+                rows = self._better(held, rows)
+            added.append(rows)
+            if held.inner is not None:
+                sums = held.inner_sums(plan.key_names, rows, held.gone_or_come(spine, rows))
+                found = deltas.select(plan.key_names).join(
+                    sums, on=plan.key_names, how="left", nulls_equal=True, maintain_order="left"
+                )
+                values = [column.fill_null(0) for column in found.drop(plan.key_names)]
+                names = [name for parts in plan.sum_names[at : at + len(held.widths)] for name in parts]
+                parts = zip(sums_of(held.inner.accumulator, values), names, strict=True)
+                deltas = deltas.hstack([part.alias(name) for part, name in parts])
+                at += len(held.widths)
+        return deltas, added
 
-def _changes(
-    plan: AggregatePlan, keys: Sequence[pl.Series], before: Sequence[Numbers], after: Sequence[Numbers]
-) -> pl.DataFrame:
+    def _better(self, held: HeldValues, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return how the first values of groups change, where only these are kept."""
+        layout = self.plan.layout
+        keys = layout.keys_of(rows)
+        before = self.slots.spine(self.plan.slot).probe(keys).rows
+        both = [batch for batch in (batch_of(layout, before), batch_of(layout, rows)) if len(batch)]
+        after = first_rows(layout, both, keys, 1, more=1).rows
+        before.replace_column(before.get_column_index(COPIES), -before[COPIES])
+        after.replace_column(after.get_column_index(COPIES), of_copies(1, after.height))
+        return pl.concat([before, after])
+
+    def _extremes(
+        self, batches: Sequence[Batch], new: Batch, keys: Sequence[pl.Series]
+    ) -> tuple[Extremes, Extremes]:
+        """Return the extremes of groups, by part, before a new batch and after it."""
+        plan = self.plan
+        extremes = [held for held in plan.held if held.inner is None]
+        if not extremes:
+            return {}, {}
+        count, parts = len(keys[0]), [held.part for held in extremes]
+        asked = [pl.concat([key] * len(parts)) for key in keys]
+        asked.append(pl.concat([of_part(part, count) for part in parts]))
+        before, after = change_of_first_rows(plan.layout, batches, new, asked, 1, more=_MORE)
+        return _by_part(extremes, before, count), _by_part(extremes, after, count)
+
+
+def _by_part(extremes: Sequence[HeldValues], found: Found, count: int) -> Extremes:
+    """Return for each part the values that were found for so many groups, nulls where none was."""
+    values: dict[int, pl.Series] = {}
+    for at, held in enumerate(extremes):
+        own = np.flatnonzero((found.asked >= at * count) & (found.asked < (at + 1) * count))
+        places = np.full(count, -1)
+        places[found.asked[own] - at * count] = own
+        wanted, missing = pl.Series(places.astype(np.uint32)), np.flatnonzero(places < 0)
+        if len(missing):
+            wanted = wanted.scatter(missing, None)
+        values[held.part] = found.rows[held.columns[-1]].gather(wanted)
+    return values
+
+
+def _changes(plan: AggregatePlan, keys: Sequence[pl.Series], before: State, after: State) -> pl.DataFrame:
     """Return what is taken back and what is given: each old answer right before the new one of its group."""
     groups = pl.DataFrame(list(keys))
     old, old_at = _present(plan, groups, before)
@@ -209,21 +444,21 @@ def _changes(
         old, old_at = _without(old, old_at, in_old[alike])
         new, new_at = _without(new, new_at, in_new[alike])
     weights = np.repeat(np.array([-1, 1], np.int64), [old.height, new.height])
-    changes = pl.concat([old, new]).with_columns(pl.Series(WEIGHT, weights))
+    changes = pl.concat([old, new]).hstack([pl.Series(WEIGHT, weights)])
     if not old.height:
         return changes
     return take(changes, np.argsort(np.concatenate((2 * old_at, 2 * new_at + 1)), kind="stable"))
 
 
-def _present(
-    plan: AggregatePlan, groups: pl.DataFrame, sums: Sequence[Numbers]
-) -> tuple[pl.DataFrame, Numbers]:
+def _present(plan: AggregatePlan, groups: pl.DataFrame, state: State) -> tuple[pl.DataFrame, Numbers]:
     """Return the answers of the groups that have rows, and which these are."""
+    sums, values = state
     at = np.flatnonzero(sums[0] > 0)
-    if len(at) == len(sums[0]):
-        columns = plan.answers(groups.get_columns(), sums)
-    else:
-        columns = plan.answers(take(groups, at).get_columns(), [column[at] for column in sums])
+    if len(at) != len(sums[0]):
+        groups, sums = take(groups, at), [column[at] for column in sums]
+        places = pl.Series(at.astype(np.uint32))
+        values = {part: column.gather(places) for part, column in values.items()}
+    columns = plan.answers(groups.get_columns(), sums, values)
     return pl.DataFrame([column.alias(str(number)) for number, column in enumerate(columns)]), at
 
 
@@ -237,4 +472,12 @@ def _without(frame: pl.DataFrame, at: Numbers, places: Numbers) -> tuple[pl.Data
 def group_form(plan: AggregatePlan, answer: Answer) -> GroupForm:
     """Return the form of an aggregate's slot."""
     types = plan.groups.key_types
-    return GroupForm(plan.layout, types, len(types) == 1, (), plan.field_widths, answer)
+    read: list[tuple[str, DataType]] = []
+    if plan.held:
+        read.append((PART, INT64))
+        if CODE in plan.layout.types:
+            read.append((CODE, INT64))
+        for held in plan.held:
+            columns = zip(held.columns, held.types, strict=True)
+            read += [(name, type) for name, type in columns if name != CODE]
+    return GroupForm(plan.layout, types, len(types) == 1, tuple(read), plan, answer)

@@ -67,6 +67,11 @@ class SlotForm(ABC):
             return (parts[0] if self.bare else parts[:-1], parts[-1])
         return parts[0] if self.bare else parts
 
+    @property
+    def sections(self) -> tuple[int, ...]:
+        """Return the values of the layout's last key, if that is not in the key of an entry."""
+        return ()
+
     @abstractmethod
     def entry(self, key: Any, found: Sequence[Values]) -> Any:
         """Return what rows of a key are as an entry; None if nothing. Each has `read`, then the sums."""
@@ -134,7 +139,8 @@ class ArrangedSlot:
         if largest is not self._sampled:
             self._sampled = largest
             codes = () if largest is None else largest.codes[:_SAMPLE]
-            self._rows_per_key = len(codes) / (1 + np.count_nonzero(np.diff(codes))) if len(codes) else 1.0
+            keys = 1 + np.count_nonzero(np.diff(codes)) if len(codes) else 1
+            self._rows_per_key = max(1.0, len(codes) / keys * max(1, len(self._form.sections)))
         return self._rows_per_key
 
     def keys(self) -> Iterator[Any]:
@@ -199,6 +205,13 @@ class ArrangedSlot:
     def _entry(self, key: Any, rows: Sequence[Values]) -> Any:
         return self._form.entry(key, rows) if rows else None
 
+    def _key_columns(self, keys: list[Any]) -> list[pl.Series]:
+        sections = self._form.sections
+        columns = key_columns(self._form, keys * max(1, len(sections)))
+        if sections:
+            columns.append(pl.Series(np.repeat(np.array(sections, np.int8), len(keys))))
+        return columns
+
     def _found(self, key: Any) -> Sequence[Values]:
         """Return the rows of a key in the arrangement."""
         if self.spine.batches is not self._batches:
@@ -207,14 +220,14 @@ class ArrangedSlot:
             self._batches = self.spine.batches
         if not self._readers:
             return ()
-        parts = self._form.parts(key)
+        parts = self._form.parts(key) or (0,)
+        asked = [(*parts, section) for section in self._form.sections] or [parts]
         try:
-            code = self._code(parts if parts else (0,))
+            coded = [(self._code(each), None if self.spine.layout.exact else each) for each in asked]
         except (UnicodeEncodeError, OverflowError):
             # No column holds half a surrogate pair, or an integer of more than 64 bits.
             return ()
-        known = None if self.spine.layout.exact else parts
-        return [row for reader in self._readers for row in reader.read(code, known)]
+        return [row for reader in self._readers for code, each in coded for row in reader.read(code, each)]
 
 
 def key_columns(form: SlotForm, keys: list[Any]) -> list[pl.Series]:

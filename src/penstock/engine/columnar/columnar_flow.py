@@ -18,6 +18,7 @@ from penstock.engine.columnar.distinct import ColumnarDistinct, DistinctPlan, co
 from penstock.engine.columnar.join import ColumnarJoin, join_forms
 from penstock.engine.columnar.join_plan import JoinPlan
 from penstock.engine.columnar.matched_join import ColumnarMatchedJoin, matched_forms
+from penstock.engine.columnar.over import ColumnarOver, OverPlan, partition_form
 from penstock.engine.columnar.rest_code import RestWriter, function_of
 from penstock.engine.columnar.runner import ArrangedOperator, PartRunner, as_rows
 from penstock.engine.columnar.temporal_filter import (
@@ -225,6 +226,8 @@ def _forms(
             return {plan.slot: group_form(plan, names[function_of(plan.node)])}
         case TopPlan():
             return {plan.slot: top_form(plan, names[function_of(plan.node)])}
+        case OverPlan():
+            return {plan.slot: partition_form(plan, names[function_of(plan.node)])}
         case DistinctPlan():
             return {plan.slot: copies_form(plan)}
         case PunctualityPlan():
@@ -261,6 +264,8 @@ def _operator(
             return ColumnarAggregate(plan, slots)
         case TopPlan():
             return ColumnarTopK(plan, slots)
+        case OverPlan():
+            return ColumnarOver(plan, slots)
         case DistinctPlan():
             return ColumnarDistinct(plan, slots)
         case TemporalPlan():

@@ -17,6 +17,7 @@ from penstock.engine.columnar.clocks import PunctualityPlan, plan_punctuality
 from penstock.engine.columnar.column_types import NotLowered
 from penstock.engine.columnar.distinct import DistinctPlan, plan_distinct
 from penstock.engine.columnar.join_plan import JoinPlan, plan_join
+from penstock.engine.columnar.over import OverPlan, plan_over
 from penstock.engine.columnar.pre_reduction import PreReduction, choose_reduction
 from penstock.engine.columnar.slices import SlicedRows as SlicedRows
 from penstock.engine.columnar.stream import Stream, apply_operator, empty_stream
@@ -30,6 +31,7 @@ from penstock.flow.operators.expiring_join import JoinOnTime
 from penstock.flow.operators.join import Join
 from penstock.flow.operators.late_rows import LateRows
 from penstock.flow.operators.on_time import OnTime
+from penstock.flow.operators.over import ComputeOver
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.temporal_filter import TemporalFilter
 from penstock.flow.operators.top_k import TopK
@@ -55,6 +57,7 @@ ArrangedPlan: TypeAlias = (
     | AggregatePlan
     | DistinctPlan
     | TopPlan
+    | OverPlan
     | PunctualityPlan
     | TimedJoinPlan
     | UpsertPlan
@@ -181,7 +184,7 @@ def _divided(
     return ColumnarPlan(part, columnar, rest, arranged, kept, feeds, reasons)
 
 
-WITH_STATE = (Join, JoinOnTime, Aggregate, Distinct, Unique, TopK, Upsert, TemporalFilter)
+WITH_STATE = (Join, JoinOnTime, Aggregate, Distinct, Unique, TopK, ComputeOver, Upsert, TemporalFilter)
 """Operators whose state may lie in arrangements."""
 
 WITH_VALUES = (OnTime, LateRows)
@@ -218,6 +221,8 @@ def _arranged_plan(graph: FlowGraph, node: Node, appends: tuple[bool, ...], appe
             return plan_upsert(node, graph.nodes[node.inputs[0]].schema)
         case TopK():
             return plan_top(node, appends[0], append)
+        case ComputeOver():
+            return plan_over(node, graph.nodes[node.inputs[0]].schema, appends[0], append)
         case _:
             return plan_distinct(node, appends[0], append)
 
@@ -253,7 +258,7 @@ def _feeds(
                 reasons.pop(reader.id, None)
             except NotLowered as reason:
                 reduction = None
-                if str(reason):
+                if str(reason) and not reasons.get(reader.id):
                     reasons[reader.id] = str(reason)
         feeds.append(PartInput(source, reduction))
     return tuple(feeds)

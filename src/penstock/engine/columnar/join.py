@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import polars as pl
 
-from penstock.arrangement.batch import ascending, take
+from penstock.arrangement.batch import sorted_codes, take
 from penstock.arrangement.spine import Found, Probe, together
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm
 from penstock.engine.columnar.columns import FAILS, ColumnarDeclined, rows_to_columns
@@ -97,8 +97,8 @@ class ColumnarJoin:
     def _pairs(self, asking: pl.DataFrame, parts: Sequence[Found], port: int) -> pl.DataFrame:
         """Pair new rows of a side, in their order, with what they found on the other."""
         found = together(self.plan.layout(1 - port), parts)
-        order, asked = ascending(found.asked), found.asked
-        own = take(asking, asked if order is None else asked[order])
+        order, asked = sorted_codes(found.asked)
+        own = take(asking, asked)
         other = found.rows if order is None else take(found.rows, order)
         return self.plan.pair_rows(own, other) if port == 0 else self.plan.pair_rows(other, own)
 

@@ -13,6 +13,7 @@ from penstock.engine.steps.accumulator import Target
 from penstock.engine.steps.aggregate import AggregateStep, group_keys, group_writer
 from penstock.engine.steps.group_code import ROWS
 from penstock.engine.steps.joins import JoinConditionWriter
+from penstock.engine.steps.over import OverStep
 from penstock.engine.steps.sessions import SessionStep
 from penstock.engine.steps.sort import TopKStep
 from penstock.engine.steps.step import Step
@@ -25,6 +26,7 @@ from penstock.engine.steps.windows import (
 from penstock.flow.event_time_windows import Grid
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.join import How, Join
+from penstock.flow.operators.over import ComputeOver
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.window import Emit, Window
 
@@ -194,6 +196,8 @@ class RestWriter(RegionWriter):
                     self._write_answer(node, node.operator)
                 case TopK():
                     self._write_top(node)
+                case ComputeOver():
+                    self._write_partition(node)
                 case Join(how=how) if how is not How.INNER:
                     self._write_matches(node, node.operator)
                 case _:
@@ -214,6 +218,13 @@ class RestWriter(RegionWriter):
                 self.code.line("return [row for row in rows for _ in range(copies[row])]")
             else:
                 self.code.line(f"return [rows, copies, {{}}, x_first_copies(rows, copies, {count})]")
+
+    def _write_partition(self, node: Node) -> None:
+        rule = OverStep(node, self).partition_rule()
+        with self.code.block(f"def {function_of(node.id)}(copies):"):
+            self.code.line("partition = [[], [], {}]")
+            self.code.line(f"{rule}.update(partition, copies)")
+            self.code.line("return partition")
 
     def _write_matches(self, node: Node, operator: Join) -> None:
         rows = JoinConditionWriter(node, self, operator)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, Layout, Order, batch_of, select
-from penstock.arrangement.first_rows import first_rows
+from penstock.arrangement.batch import Layout, Order, select
+from penstock.arrangement.first_rows import change_of_first_rows
+from penstock.arrangement.spine import Found
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, names_of_keys
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, rows_to_columns
@@ -24,41 +25,40 @@ from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.top_k import TopK
 
 if TYPE_CHECKING:
+    from penstock.expr.tree import Expr, Ordering
     from penstock.expr.types import DataType, Schema
     from penstock.graph.node import Node
 
 
 @dataclass(frozen=True)
-class TopPlan:
-    """Plan for a top-k over frames. append: of the input. output_append: of the output."""
+class RowsInOrder:
+    """Rows of `schema` by group, in an order. Where `by` holds rows equal, their columns tell."""
 
-    node: int
-    operator: TopK
+    per: tuple[Expr, ...]
+    by: tuple[Ordering, ...]
     schema: Schema
-    append: bool
-    output_append: bool
-
-    @property
-    def slot(self) -> str:
-        return f"{self.node}.groups"
 
     @property
     def keys(self) -> tuple[DataType, ...]:
-        return tuple(check(expr, self.schema).type for expr in self.operator.per)
+        """Return the types of the groups' keys."""
+        return tuple(check(expr, self.schema).type for expr in self.per)
+
+    @property
+    def by_names(self) -> tuple[str, ...]:
+        """Return the columns with what rows are sorted by."""
+        return tuple(f"o{at}" for at in range(len(self.by)))
 
     @cached_property
     def layout(self) -> Layout:
-        """Layout of all rows: by group, sorted, and the rows themselves where `by` holds them equal."""
+        """Layout of all rows: by group, sorted."""
         rows = {str(at): dtype_of(f.type) for at, f in enumerate(self.schema.fields)}
-        per = [check(expr, self.schema) for expr in self.operator.per]
+        per = [check(expr, self.schema) for expr in self.per]
         types = [dtype_of(of.type) for of in per] or [pl.Int64()]
         keys = dict(zip(names_of_keys(len(per)), types, strict=True))
-        by = {
-            f"o{at}": dtype_of(check(ordering.expr, self.schema).type)
-            for at, ordering in enumerate(self.operator.by)
-        }
+        ordered = list(zip(self.by_names, self.by, strict=True))
+        by = {name: dtype_of(check(ordering.expr, self.schema).type) for name, ordering in ordered}
         order = [
-            *(Order(f"o{at}", ordering.descending) for at, ordering in enumerate(self.operator.by)),
+            *(Order(name, ordering.descending) for name, ordering in ordered),
             *(Order(name, False) for name in rows),
         ]
         types = {**keys, **by, **rows, WEIGHT: pl.Int64()}
@@ -67,9 +67,8 @@ class TopPlan:
 
     def keyed(self, stream: Stream) -> Stream:
         """Add groups, what rows are sorted by, and missing weights."""
-        operator = self.operator
-        named = dict(zip(names_of_keys(len(operator.per)), operator.per, strict=False))
-        named |= {f"o{at}": ordering.expr for at, ordering in enumerate(operator.by)}
+        named = dict(zip(names_of_keys(len(self.per)), self.per, strict=False))
+        named |= {name: ordering.expr for name, ordering in zip(self.by_names, self.by, strict=True)}
         lowered = {name: stream.lower(expr) for name, expr in named.items()}
         noted = stream.noting(*(one.fails for one in lowered.values()))
         columns = [
@@ -78,11 +77,47 @@ class TopPlan:
             )
             for name, one in lowered.items()
         ]
-        if not operator.per:
+        if not self.per:
             columns.append(pl.lit(0, pl.Int64()).alias(names_of_keys(0)[0]))
         if stream.append:
             columns.append(pl.lit(1, pl.Int64()).alias(WEIGHT))
         return replace(noted, frame=noted.frame.with_columns(columns))
+
+    def given(self, stream: Stream) -> pl.DataFrame:
+        """Return new rows as they are kept. Raises `ColumnarDeclined`."""
+        return select(self.keyed(with_one_zero(stream)).collected(), self.layout.types)
+
+    def weighted(self, rows: list[tuple[Any, ...]]) -> pl.DataFrame:
+        """Return rows in Python, with their weights, as they are kept. Raises `ColumnarDeclined`."""
+        stream = build_stream(rows_to_columns(self.schema, False, rows))
+        return self.keyed(stream).frame.drop(FAILS, strict=False).collect()
+
+
+def rows_in_order(
+    per: tuple[Expr, ...], by: tuple[Ordering, ...], schema: Schema, *, append: bool
+) -> RowsInOrder:
+    """Return the order of an operator's rows. append: of the input. Raises `NotLowered`."""
+    if not all(map(reads_columns, (*per, *(ordering.expr for ordering in by)))):
+        raise NotLowered("a constant key stays in rows")
+    rows = RowsInOrder(per, by, schema)
+    rows.keyed(empty_stream(schema, append))
+    assert rows.layout.types
+    return rows
+
+
+@dataclass(frozen=True)
+class TopPlan:
+    """Plan for a top-k over frames. append: of the input. output_append: of the output."""
+
+    node: int
+    rows: RowsInOrder
+    count: int
+    append: bool
+    output_append: bool
+
+    @property
+    def slot(self) -> str:
+        return f"{self.node}.groups"
 
 
 def plan_top(node: Node, appends: bool, append: bool) -> TopPlan:
@@ -91,13 +126,8 @@ def plan_top(node: Node, appends: bool, append: bool) -> TopPlan:
     assert isinstance(operator, TopK)
     if operator.lifetime is Lifetime.TICK:
         raise NotLowered("it answers each tick for itself")
-    exprs = [*operator.per, *(ordering.expr for ordering in operator.by)]
-    if not all(map(reads_columns, exprs)):
-        raise NotLowered("a constant key stays in rows")
-    plan = TopPlan(node.id, operator, node.schema, appends, append)
-    plan.keyed(empty_stream(node.schema, appends))
-    assert plan.layout.order
-    return plan
+    rows = rows_in_order(operator.per, operator.by, node.schema, append=appends)
+    return TopPlan(node.id, rows, operator.count, appends, append)
 
 
 @dataclass(frozen=True)
@@ -122,14 +152,14 @@ class TopForm(SlotForm):
         for entry in entries.values():
             copies: dict[Any, int] = Counter(entry) if self.plan.append else entry[1]
             weighted += [(*row, count) for row, count in copies.items()]
-        stream = build_stream(rows_to_columns(self.plan.schema, False, weighted))
-        return self.plan.keyed(stream).frame.drop(FAILS, strict=False).collect()
+        return self.plan.rows.weighted(weighted)
 
 
 def top_form(plan: TopPlan, of_copies: Callable[[dict[tuple[Any, ...], int]], Any]) -> TopForm:
     """Return the form of a top-k's slot."""
-    read = tuple((str(at), field.type) for at, field in enumerate(plan.schema.fields))
-    return TopForm(plan.layout, plan.keys, len(plan.keys) == 1, read, plan, of_copies)
+    rows = plan.rows
+    read = tuple((str(at), field.type) for at, field in enumerate(rows.schema.fields))
+    return TopForm(rows.layout, rows.keys, len(rows.keys) == 1, read, plan, of_copies)
 
 
 @dataclass(slots=True)
@@ -141,26 +171,26 @@ class ColumnarTopK:
 
     def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
         """Return how the first rows of the groups change, group by group."""
-        plan, layout = self.plan, self.plan.layout
+        plan, layout, schema = self.plan, self.plan.rows.layout, self.plan.rows.schema
         spine = self.slots.spine(plan.slot)
-        given = select(plan.keyed(with_one_zero(inputs[0])).collected(), layout.types)
+        given = plan.rows.given(inputs[0])
         new = self.slots.prepare(plan.slot, given)
         keys = select(given, layout.keys).unique(maintain_order=True).get_columns()
-        before = self._first(spine.batches, keys)
-        held = (batch_of(layout, before.drop(_ASKED)),) if plan.append else spine.batches
-        after = self._first((*held, new), keys)
+        before, after = map(
+            self._clipped,
+            change_of_first_rows(layout, spine.batches, new, keys, plan.count),
+        )
         changes = _differences(layout, before, after)
         if plan.append:
             self.slots.prepare(plan.slot, changes)
-        rows = changes.select(*(str(at) for at in range(len(plan.schema.fields))), WEIGHT)
+        rows = changes.select(*(str(at) for at in range(len(schema.fields))), WEIGHT)
         if plan.output_append:
             rows = each_copy(rows)
-        return build_stream(Columns(plan.schema, plan.output_append, rows))
+        return build_stream(Columns(schema, plan.output_append, rows))
 
-    def _first(self, batches: Sequence[Batch], keys: Sequence[pl.Series]) -> pl.DataFrame:
+    def _clipped(self, found: Found) -> pl.DataFrame:
         """Return the first rows of groups, with as many copies as are answered, and the groups' numbers."""
-        count = self.plan.operator.count
-        asked, rows = first_rows(self.plan.layout, [b for b in batches if len(b)], keys, count)
+        count, (asked, rows) = self.plan.count, found
         copies = rows[WEIGHT].to_numpy()
         before = np.cumsum(copies) - copies
         starts = np.flatnonzero(np.diff(asked, prepend=-1))

@@ -69,7 +69,7 @@ class OverStep(Step):
         key, changes, partition = writer.fresh("key"), writer.fresh("changes"), writer.fresh("partition")
         row, n = writer.fresh("row"), writer.fresh("n")
         rows, negative = (f"{partition}[{field}]" for field in (partitions.ROWS, partitions.NEGATIVE))
-        rule = self._partition_rule()
+        rule = self.partition_rule()
         with code.block(f"for {key}, {changes} in {self.touched}.items():"):
             self.state("partitions").get_or_add(partition, key, "[[], [], {}]")
             code.line(f"{changes} = {rule}.update({partition}, {changes})")
@@ -81,7 +81,7 @@ class OverStep(Step):
 
     # -- functions of rows -------------------------------------------------------------------------
 
-    def _partition_rule(self) -> str:
+    def partition_rule(self) -> str:
         """Write the module-level variable with the operator's `PartitionRule`, and return its name."""
         made = [
             self._function(over.function, over.frame, f"{at}_of_{self.node.id}")
