@@ -215,9 +215,6 @@ def ordered(frame: pl.DataFrame, by: Sequence[Order]) -> Places:
     return frame.select(places).to_series().to_numpy().astype(np.int64)
 
 
-Numbers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
-
-
 def _summed_neighbours(
     layout: Layout, codes: Codes, sums: list[Numbers], frame: pl.DataFrame
 ) -> tuple[Places, list[Numbers]]:
