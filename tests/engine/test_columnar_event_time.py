@@ -122,7 +122,7 @@ def clocked_cases(draw: st.DrawFn) -> Case:
     is_table = draw(st.booleans())
     rows = flow.table("rows", Event) if is_table else flow.source("rows", Event)
     given = draw(events())
-    inputs = {"rows": [Change(row, 1) for row in given]}
+    inputs: dict[str, list[Change[Any]]] = {"rows": [Change(row, 1) for row in given]}
     if is_table:
         inputs["rows"] = draw(_taken_back(inputs["rows"], settled=True))
     by = draw(st.sampled_from(["n", "t"]))

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.arrangement.batch import Layout
+from penstock.arrangement.batch import Batch, Layout, bounded, take
 from penstock.arrangement.codes import codes_of
 from penstock.arrangement.spine import Spine
 from penstock.state.arranged_store import ArrangedForm, ArrangedWriter
@@ -41,7 +42,9 @@ class Head:
 
 
 rows = st.tuples(st.integers(-3, 3), st.text("ab", max_size=2), st.integers(-1, 2))
-ticks = st.tuples(st.lists(rows, max_size=12), st.sampled_from(["commit", "reopen", "lose", "discard"]))
+fates = st.sampled_from(["commit", "reopen", "lose", "discard"])
+ticks = st.tuples(st.lists(rows, max_size=12), fates, st.none() | st.none() | st.integers(-3, 3))
+"""Rows that come, what becomes of the tick, and a key below which all is dropped before."""
 
 
 @settings(max_examples=80, deadline=None)
@@ -55,8 +58,10 @@ def test_an_arrangement_in_files_is_a_bag(kind: str, all_ticks: Any, data: Any) 
     many = patch("penstock.arrangement.files._MANY", data.draw(st.sampled_from([0, 1 << 20])))
     with tempfile.TemporaryDirectory() as name, many, patch.multiple("penstock.state.merging", **few):
         state = ShardState(Path(name), 0, chain, forms)
-        for at, (given, fate) in enumerate(all_ticks):
+        for at, (given, fate, below) in enumerate(all_ticks):
             frame = pl.DataFrame(given, schema={"k": pl.Int64, "v": pl.String, "w": pl.Int64}, orient="row")
+            if below is not None:
+                drop(state.slots["s"].spine, below)
             state.slots["s"].spine.add(frame)
             if fate == "discard":
                 state.discard()
@@ -66,6 +71,7 @@ def test_an_arrangement_in_files_is_a_bag(kind: str, all_ticks: Any, data: Any) 
                 state.close()
                 state = ShardState(Path(name), 0, chain, forms)
                 continue
+            model = Counter({row: n for row, n in model.items() if below is None or row[0] >= below})
             model.update({(k, v): 0 for k, v, _ in given})
             for k, v, w in given:
                 model[k, v] += w
@@ -80,6 +86,16 @@ def test_an_arrangement_in_files_is_a_bag(kind: str, all_ticks: Any, data: Any) 
                     path.unlink()
             assert held(state.slots["s"].spine) == {row: n for row, n in model.items() if n}
         state.close()
+
+
+def drop(spine: Spine, below: int) -> None:
+    """Go on with batches without the rows of lower keys."""
+    left: list[Batch] = []
+    for batch in spine.batches:
+        at = np.flatnonzero(batch.frame["k"].to_numpy() >= below)
+        whole = len(at) == len(batch)
+        left.append(batch if whole else bounded(spine.layout, batch.codes[at], take(batch.frame, at)))
+    spine.replace(left)
 
 
 @settings(max_examples=60, deadline=None)
