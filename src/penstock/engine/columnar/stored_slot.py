@@ -61,21 +61,11 @@ class StoredSlot(ArrangedSlot):
 
     def settle(self) -> None:
         """Write all entries that changed into the arrangement. Raises `NotPlainData` if columns can't."""
-        if not self._entries and not self._dropped:
-            return
-        read = {key: self._entry(key, rows) for key, rows in self._rows_read.items()}
-        changed = {key: e for key, e in self._entries.items() if key not in read or e != read[key]}
-        unread = [key for key in changed if key not in read]
         try:
-            before = [self._rows_of({key: read[key] for key in changed if key in read})]
-            if unread:
-                before.append(
-                    select(self.spine.probe(key_columns(self._form, unread)).rows, before[0].columns)
-                )
             if self._dropped:
                 super().settle()
-            elif changed:
-                self._replace(pl.concat(before), changed)
+            elif self._entries:
+                self._settle_changed()
         except ColumnarDeclined as error:
             raise NotPlainData(
                 "a tick left a value in the state that no column holds",
@@ -83,6 +73,17 @@ class StoredSlot(ArrangedSlot):
                 fix="leave out such values, or run without a checkpoint and without a bound of memory",
             ) from error
         self.discard()
+
+    def _settle_changed(self) -> None:
+        read = {key: self._entry(key, rows) for key, rows in self._rows_read.items()}
+        changed = {key: e for key, e in self._entries.items() if key not in read or e != read[key]}
+        if not changed:
+            return
+        before = [self._rows_of({key: read[key] for key in changed if key in read})]
+        unread = [key for key in changed if key not in read]
+        if unread:
+            before.append(select(self.spine.probe(key_columns(self._form, unread)).rows, before[0].columns))
+        self._replace(pl.concat(before), changed)
 
     def discard(self) -> None:
         super().discard()
