@@ -50,7 +50,7 @@ class Item(NamedTuple):
 class Order(NamedTuple):
     number: int
     item: int
-    count: int
+    pieces: int
 
 
 def item(number: int) -> Item:
@@ -72,7 +72,7 @@ def joined() -> ps.Flow:
 
 def grouped() -> ps.Flow:
     orders = ps.Flow("orders by item")
-    groups = orders.table("orders", Order).group_by("item").agg(orders=ps.count(), count=ps.sum(col.count))
+    groups = orders.table("orders", Order).group_by("item").agg(orders=ps.count(), pieces=ps.sum(col.pieces))
     orders.sink("out", groups)
     return orders
 

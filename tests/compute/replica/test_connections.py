@@ -102,8 +102,8 @@ def test_an_initialization_that_is_cut_off_has_changed_nothing() -> None:
 def ticks(rig: Rig) -> int:
     """How much the engines of all dataflows have run."""
     exports = rig.runtimes[0]._exports.values()  # pyright: ignore[reportPrivateUsage]
-    engines = {running._ticking.engine for running, _ in exports}  # pyright: ignore[reportPrivateUsage]
-    return sum(engine.ticks for engine in engines if engine is not None)  # type: ignore[attr-defined]
+    engines = {running._ticking for running, _ in exports}  # pyright: ignore[reportPrivateUsage]
+    return sum(each.engine.ticks for each in engines if each is not None)  # type: ignore[attr-defined]
 
 
 def test_a_dataflow_that_is_asked_for_again_goes_on_and_is_reported_from_scratch() -> None:
