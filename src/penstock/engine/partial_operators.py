@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.tree import Column
+from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.window import Window
 from penstock.graph.node import Operator, identity_lineage
 from penstock.graph.operator_declarations import (
@@ -47,6 +48,11 @@ class SubstitutedOperator(Operator):
 
     def unservable(self) -> Unservable | None:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeSink(Sink):
+    """Sink whose rows go on to another stage of the flow, where equal ones need not be added up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from penstock.engine.columnar.lowered_expression import (
     either_condition,
     replace_negative_zero,
 )
+from penstock.engine.partial_operators import ExchangeSink
 from penstock.expr.tree import Expr
 from penstock.expr.types import Schema
 from penstock.expr.widening import is_float
@@ -210,6 +211,20 @@ def _union(operator: Union, schema: Schema, append: bool, inputs: Sequence[Strea
 def _sink(operator: Sink, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
     (stream,) = inputs
     return stream if append else sum_weights(stream)
+
+
+@apply_operator.register(ExchangeSink)
+def _exchange(operator: ExchangeSink, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
+    (stream,) = inputs
+    if append:
+        return stream
+    if not stream.checked:
+        stream = stream.kept()
+        whole = stream.at_hand
+        # Where no row takes back another, there are no fewer of them in the end.
+        if whole is not None and bool((whole[WEIGHT].to_numpy() > 0).all()):
+            return stream
+    return sum_weights(stream)
 
 
 def each_copy(rows: pl.DataFrame) -> pl.DataFrame:

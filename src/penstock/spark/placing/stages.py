@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.analysis import analyse
+from penstock.engine.partial_operators import ExchangeSink
 from penstock.engine.plan import live_consumers
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
@@ -181,7 +182,14 @@ class _Cutter:
             origin = self.graph.nodes[e.node]
             inputs = (ids["node", str(e.node)],)
             nodes.append(
-                Node(len(nodes), f"{origin.name} ({e.name})", Sink(e.name), inputs, e.schema, origin.location)
+                Node(
+                    len(nodes),
+                    f"{origin.name} ({e.name})",
+                    ExchangeSink(e.name),
+                    inputs,
+                    e.schema,
+                    origin.location,
+                )
             )
         origins = (*(None for _ in arriving), *(node.id for node in own), *(None for _ in leaving))
         return _finished(number, self.graph, tuple(nodes), origins, arriving, leaving)

@@ -150,7 +150,10 @@ def _tick(of: CompiledStage, machine: Machine, inputs: Mapping[str, Given]) -> d
     if all(len(given) < machine.least for given in inputs.values()):
         inputs = {name: as_rows(given) for name, given in inputs.items()}
     made: dict[str, Given] = {**machine.tick(cast("Mapping[str, Rows]", inputs))}
-    return {name: leaving(rows, in_columns=name in of.in_columns) for name, rows in made.items()}
+    return {
+        name: leaving(rows, in_columns=name in of.in_columns and len(rows) >= _FEW_ROWS)
+        for name, rows in made.items()
+    }
 
 
 def _clock(kept: tuple[Any, Any, int] | None) -> tuple[Any, int]:

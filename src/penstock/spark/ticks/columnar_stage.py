@@ -54,12 +54,13 @@ class ColumnarStage:
 
     @cached_property
     def sources(self) -> frozenset[str]:
-        """Inputs all of whose readers have a columnar form, if something is computed of their rows."""
+        """Inputs all of whose readers have a columnar form, if it does something to their rows."""
         graph = self._program.graph
         readers, found = graph.consumers(), set[str]()
-        for name in self._inputs if any(map(_computes, graph.nodes)) else ():
+        changes = {node.id for node in graph.nodes if isinstance(node.operator, _CHANGING)}
+        for name in self._inputs if changes else ():
             targets = {edge.target for edge in readers[graph.sources[name]]}
-            if self._columnar >= targets and any(_computes(graph.nodes[n]) for n in self._reached(name)):
+            if self._columnar >= targets and changes & self._reached(name):
                 found.add(name)
         return frozenset(found)
 
@@ -119,13 +120,13 @@ def leaving(rows: Rows | Columns, *, in_columns: bool) -> Rows | pa.Table:
     """Convert what a stage made to what leaves it. in_columns: whether it may be a table."""
     if isinstance(rows, list):
         return rows
-    if not in_columns or len(rows) < _FEW_ROWS:
+    if not in_columns:
         return rows.rows()
     return rows.user_frame().to_arrow().cast(arrow_schema(rows.schema, weighted=not rows.append))
 
 
-_FEW_ROWS = 64
-"""Number of rows below which a table is not worth its making."""
+_CHANGING = (Select, Filter, Union, PartialAggregate)
+"""Operators without state that have a columnar form."""
 
 
 def _computes(node: Node) -> bool:
