@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import Engine, Flow, col
+from penstock.errors import BadRow
 from penstock.spark.placing.row_placement import ByBucket
 from penstock.spark.placing.stages import StagePlan, cut_stages
 from penstock.testing.tick_tables import check_consolidated
@@ -227,16 +228,30 @@ def test_an_attempt_that_is_lost_changes_nothing(tmp_path: Path) -> None:
     assert sorted(changes["averages"]) == [(0, 10.0, -1), (0, 20.0, 1)]
 
 
-@pytest.mark.parametrize("odd", ["half a character \ud800", "x" * 100_000])
-def test_rows_that_columns_do_not_hold_travel_as_rows(tmp_path: Path, odd: str) -> None:
+def longest_words() -> Flow:
     flow = Flow("words")
     words = flow.source("words", Word)
     flow.sink("out", words.distinct().group_by(col.length).agg(n=ps.count(), last=ps.max(col.text)))
-    plain = [Word(f"w{n % 70}", n % 3) for n in range(200)]
-    given = [plain, [*plain[:99], Word(odd, 1)]]
+    return flow
+
+
+PLAIN = [Word(f"w{n % 70}", n % 3) for n in range(200)]
+
+
+def test_a_long_text_is_the_same_on_both_ways(tmp_path: Path) -> None:
+    given = [PLAIN, [*PLAIN[:99], Word("x" * 100_000, 1)]]
     found = []
     for way in ("stages", "one task"):
         (tmp_path / way).mkdir()
-        tasks = InProcessTasks(flow, 3, tmp_path / way, way)
+        tasks = InProcessTasks(longest_words(), 3, tmp_path / way, way)
         found.append([Counter(tasks.tick({"words": rows})["out"]) for rows in given])
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("way", ["stages", "one task"])
+def test_half_a_character_is_refused_before_anything_changes(tmp_path: Path, way: str) -> None:
+    tasks = InProcessTasks(longest_words(), 3, tmp_path, way)
+    tasks.tick({"words": PLAIN})
+    with pytest.raises(BadRow, match="cannot be kept in the state on Spark"):
+        tasks.tick({"words": [*PLAIN[:99], Word("half a character \ud800", 1)]})
+    assert Counter(tasks.tick({"words": [Word("w99", 0)]})["out"]).total() == 2
