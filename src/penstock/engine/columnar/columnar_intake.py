@@ -46,7 +46,8 @@ def columns_of_frame(
     if not can_hold(schema):
         return None
     if valid:
-        return _columns_of_valid(schema, append, cast("pl.DataFrame", pl.from_arrow(given, rechunk=False)))
+        frame: Any = pl.from_arrow(given, rechunk=False)  # pyright: ignore[reportUnknownMemberType]
+        return _columns_of_valid(schema, append, frame)
     try:
         if hasattr(given, "validate") and hasattr(given, "column_names"):
             frame = _frame_of_table(given, schema, unread)
