@@ -5,17 +5,26 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import Engine, Flow, col
+from penstock.engine.columnar.columns import WEIGHT, Columns
+from penstock.engine.columnar.stream import apply_operator, build_stream
+from penstock.engine.partial_operators import ExchangeSink
 from penstock.errors import BadRow
+from penstock.expr.types import INT64, Field, Schema
+from penstock.flow.operators.sink import Sink
 from penstock.spark.placing.row_placement import ByBucket
 from penstock.spark.placing.stages import StagePlan, cut_stages
+from penstock.spark.ticks.messages import piece_of, place_of
+from penstock.spark.ticks.round_files import fetched, handed_over
 from penstock.testing.tick_tables import check_consolidated
 from tests.properties.test_verdicts import Numbers, arrivals, few_values
 from tests.random_flows.cases import Case, Tick, cases, cuts
@@ -255,3 +264,23 @@ def test_half_a_character_is_refused_before_anything_changes(tmp_path: Path, way
     with pytest.raises(BadRow, match="cannot be kept in the state on Spark"):
         tasks.tick({"words": [*PLAIN[:99], Word("half a character \ud800", 1)]})
     assert Counter(tasks.tick({"words": [Word("w99", 0)]})["out"]).total() == 2
+
+
+def test_a_large_table_is_handed_over_in_a_file(tmp_path: Path) -> None:
+    table = pa.table({"n": [1, 2, 3], "text": ["a", None, "bc"]})
+    sent = list(handed_over(str(tmp_path), "attempt-0", [((2, 1, 0, 3), table), ((2, 0, 1, 0), table)]))
+    assert list(fetched(sent, of=1)) == sent, "stages between sender and reader pass on references"
+    found = list(fetched(sent, of=2))
+    assert [(*message[:3], place_of(message)) for message in found] == [(2, 1, 0, 3), (2, 0, 1, 0)]
+    assert all(cast("pa.Table", piece_of(message[4])).equals(table) for message in found)
+
+
+@pytest.mark.parametrize(("weights", "rows"), [([1, 1, 2], 3), ([1, -1, 1], 1)])
+def test_rows_to_another_stage_are_added_up_where_some_take_back_others(
+    weights: list[int], rows: int
+) -> None:
+    frame = pl.DataFrame({"0": [7, 7, 7], WEIGHT: weights})
+    schema = Schema((Field("n", INT64),))
+    stream = build_stream(Columns(schema, False, frame))
+    assert apply_operator(ExchangeSink("x"), schema, False, [stream]).collected().height == rows
+    assert apply_operator(Sink("x"), schema, False, [stream]).collected().height == 1
