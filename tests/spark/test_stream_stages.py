@@ -18,7 +18,7 @@ from penstock import Engine, Flow, col
 from penstock.engine.columnar.columns import WEIGHT, Columns
 from penstock.engine.columnar.stream import apply_operator, build_stream
 from penstock.engine.partial_operators import ExchangeSink
-from penstock.errors import BadRow
+from penstock.errors import NotPlainData
 from penstock.expr.types import INT64, Field, Schema
 from penstock.flow.operators.sink import Sink
 from penstock.spark.placing.row_placement import ByBucket
@@ -261,7 +261,7 @@ def test_a_long_text_is_the_same_on_both_ways(tmp_path: Path) -> None:
 def test_half_a_character_is_refused_before_anything_changes(tmp_path: Path, way: str) -> None:
     tasks = InProcessTasks(longest_words(), 3, tmp_path, way)
     tasks.tick({"words": PLAIN})
-    with pytest.raises(BadRow, match="cannot be kept in the state on Spark"):
+    with pytest.raises(NotPlainData, match="that no column holds"):
         tasks.tick({"words": [*PLAIN[:99], Word("half a character \ud800", 1)]})
     assert Counter(tasks.tick({"words": [Word("w99", 0)]})["out"]).total() == 2
 

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from penstock.engine.columnar.columnar_intake import columns_of_frame
 from penstock.engine.columnar.columnar_option import COLUMNAR_ROWS, Columnar
-from penstock.engine.columnar.columns import ColumnarDeclined, Columns
+from penstock.engine.columnar.columns import Columns
 from penstock.engine.columnar.runner import as_rows
 from penstock.engine.columnar.stored_slot import stored_forms
 from penstock.engine.machine import Machine
-from penstock.errors import BadRow
 from penstock.io.arrow import with_weight
 from penstock.spark.placing.routing import Divide
 from penstock.spark.placing.stages import Exchange
@@ -133,30 +132,16 @@ class OpenCell:
         return pass_on(self._of, _tick(self._of, self._machine, inputs), send)
 
     def finish(self, attempt: str) -> CellOutcome:
-        """Write the changed state. Raises `BadRow` for a value that no column holds."""
+        """Write the changed state. Raises `NotPlainData` for a value that no column holds."""
         state, machine = self._state, self._machine
         clocks = tuple((name, *_clock(state.slots[slot].get(()))) for name, slot in self._of.clocks)
         pending, waiting = machine.pending, machine.waiting
         loading = state.seconds_loading
-        try:
-            chain = state.finish(self._tick, attempt)
-        except ColumnarDeclined as error:
-            raise _unwritable(self._of, error) from error
+        chain = state.finish(self._tick, attempt)
         return CellOutcome(chain, pending, waiting, tuple(state.written), clocks, loading)
 
     def close(self) -> None:
         self._state.close()
-
-
-def _unwritable(of: CompiledStage, error: ColumnarDeclined) -> BadRow:
-    names = {of.stage.graph.nodes[int(slot.partition(".")[0])].name for slot in of.slots}
-    kept = ", ".join(map(repr, sorted(names)))
-    return BadRow(
-        "a value cannot be kept in the state on Spark",
-        why=f"What {kept} keep is written as columns, and none holds it: {error.__cause__}.",
-        fix="filter such rows out before: texts must be whole characters (no lone surrogates), and sums of"
-        " weights fit into 64 bits",
-    )
 
 
 def _tick(of: CompiledStage, machine: Machine, inputs: Mapping[str, Given]) -> dict[str, Leaving]:
