@@ -26,7 +26,7 @@ flow = ps.Flow("numbers")
 numbers = flow.source("numbers", int).select(n=ps.col.value)
 flow.sink("counts", numbers.group_by("n").agg(x=ps.count()))
 try:
-    ps.run(flow, {"numbers": range(4000)}, {"counts": []}, checkpoint=sys.argv[1], tick_rows=500)
+    ps.run(flow, {"numbers": range(40_000)}, {"counts": []}, checkpoint=sys.argv[1], tick_rows=4_000)
 except DiskFull as error:
     print(error.code, error.facts["path"])
 else:
