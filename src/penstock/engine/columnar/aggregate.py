@@ -41,12 +41,10 @@ from penstock.engine.columnar.pre_reduction import GroupedRows, PartialForm, par
 from penstock.engine.columnar.stream import Stream, decline_marked, empty_stream, stream_for
 from penstock.engine.columnar.sum_columns import (
     Numbers,
-    fields_of,
     parts_of,
     result_of,
     sum_widths,
     sums_of,
-    totals_of,
     value_of,
 )
 from penstock.engine.steps.accumulator import AppendExtreme, accumulator_for
@@ -253,14 +251,14 @@ class GroupForm(SlotForm):
             at += width
         group: list[Any] = [sums[0], None]
         after = len(fields) - sum(len(held.widths) for held in plan.held)
-        at, plain = 0, iter(plan.groups.parts)
+        at = 0
         for each in plan.kept:
             if isinstance(each, HeldValues):
                 width = len(each.widths)
                 group += each.fields(values[each.part], fields[after : after + width])
                 after += width
             else:
-                group += fields_of(next(plain)[1].accumulator, fields[at : at + len(each)])
+                group += fields[at : at + len(each)]
                 at += len(each)
         if (
             not any(fields)
@@ -285,10 +283,10 @@ class GroupForm(SlotForm):
                     values[each.part] += [(key, *one) for one in each.entries(group, at)]
                     if each.inner is not None:
                         inner = group[at + 1 : at + len(accumulator.fields())]
-                        distinct += totals_of(each.inner.accumulator, inner)
+                        distinct += inner
                 else:
                     accumulator = next(plain)[1].accumulator
-                    totals += totals_of(accumulator, group[at : at + len(accumulator.fields())])
+                    totals += group[at : at + len(accumulator.fields())]
                 at += len(accumulator.fields())
             held = zip((*totals, *distinct), plan.field_widths, strict=True)
             sums.append((group[ROWS], *(part for value, width in held for part in parts_of(value, width))))

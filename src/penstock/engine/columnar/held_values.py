@@ -23,7 +23,7 @@ from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined
 from penstock.engine.columnar.lowered_expression import LoweredExpression, replace_negative_zero
 from penstock.engine.columnar.pre_reduction import PartialForm, partial_form
 from penstock.engine.columnar.stream import Stream, decline_marked
-from penstock.engine.columnar.sum_columns import Numbers, fields_of, sum_widths
+from penstock.engine.columnar.sum_columns import Numbers, sum_widths
 from penstock.engine.ordered_values import ends_of
 from penstock.engine.steps.accumulator import (
     Accumulator,
@@ -201,7 +201,7 @@ class HeldValues:
             value[0] if bare else value: count for value, count in counted.items() if count
         }
         if self.inner is not None:
-            return [copies, *fields_of(self.inner.accumulator, inner)]
+            return [copies, *inner]
         assert isinstance(accumulator, Extreme)
         return [ends_of(copies, accumulator.key(), accumulator.end), copies, {}]
 

@@ -17,7 +17,7 @@ import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
 from penstock.arrangement.batch import WIDE_BITS
 from penstock.engine.columnar.column_types import to_series
 from penstock.engine.columnar.columns import ColumnarDeclined
-from penstock.engine.runtime_library import decimal_mean, decimal_of_unscaled, float_sum
+from penstock.engine.runtime_library import decimal_mean, decimal_of_unscaled
 from penstock.engine.steps.accumulator import (
     Accumulator,
     CountRows,
@@ -25,9 +25,6 @@ from penstock.engine.steps.accumulator import (
     DecimalMean,
     DecimalSum,
     DecimalTotals,
-    FloatMean,
-    FloatSum,
-    FloatTotals,
     IntervalMean,
     IntervalSum,
     IntervalTotals,
@@ -78,66 +75,10 @@ def _total_widths(accumulator: Totals) -> tuple[int, ...]:
     return (4 if long else 2, 1)[: len(accumulator.fields())]
 
 
-@sum_widths.register(FloatTotals)
-def _float_widths(accumulator: FloatTotals) -> tuple[int, ...]:
-    # Numerator and denominator are one number of units of 2**-120.
-    return (_FLOAT_WIDTH, *(1 for _ in accumulator.fields()[2:]))
-
-
-_FLOAT_WIDTH, _UNITS = 6, 120
-
-
-def totals_of(accumulator: Accumulator, fields: Sequence[Any]) -> tuple[int, ...]:
-    """Return the integers that an accumulator's fields in a group's list stand for.
-
-    Raises `ColumnarDeclined` for a float that has smaller bits than columns hold.
-    """
-    if not isinstance(accumulator, FloatTotals):
-        return tuple(fields)
-    numerator, denominator, *others = fields
-    total, rest = divmod(numerator << _UNITS, denominator)
-    if rest or not -_MOST_OF_FLOAT <= total < _MOST_OF_FLOAT:
-        raise ColumnarDeclined
-    return (total, *others)
-
-
-_MOST_OF_FLOAT = 1 << (_FLOAT_WIDTH * _BITS - 2)
-
-
-def fields_of(accumulator: Accumulator, totals: Sequence[int]) -> tuple[Any, ...]:
-    """Return the fields in a group's list for these integers."""
-    if not isinstance(accumulator, FloatTotals):
-        return tuple(totals)
-    total, *others = totals
-    common = min(_UNITS, (total & -total).bit_length() - 1) if total else _UNITS
-    return (total >> common, 1 << _UNITS - common, *others)
-
-
 def sums_of(accumulator: Accumulator, partial: Sequence[pl.Series]) -> list[pl.Series]:
     """Return the sums that stand for an accumulator's partial values. Raises `ColumnarDeclined`."""
-    if isinstance(accumulator, FloatTotals):
-        upper, lower, *counts = partial
-        return [*_split_float(upper, lower), *counts]
     widths = sum_widths(accumulator) or ()
     return [part for values, width in zip(partial, widths, strict=True) for part in split(values, width)]
-
-
-def _split_float(upper: pl.Series, lower: pl.Series) -> list[pl.Series]:
-    """Return the sums for so many units of 2**-40 and of 2**-120: these, and those 80 bits above."""
-    low, high = (_words(each.fill_null(0)) for each in (lower, upper))
-    words = [low[0], low[1], low[2] + (high[0] << 16), low[3] + (high[1] << 16), high[2] << 16, high[3] << 16]
-    for at in range(_FLOAT_WIDTH - 1):
-        words[at + 1] = words[at + 1] + (words[at] >> _BITS)
-        words[at] = words[at] & _LOW
-    return list(map(pl.Series, words))
-
-
-def _words(values: pl.Series) -> list[Numbers]:
-    """Return integers of 128 bits in words of 32, the last of which has the sign."""
-    base, whole = 1 << _BITS, pl.lit(values.cast(pl.Int128))
-    digits = [whole % base, whole // base % base, whole // base**2 % base, whole // base**3]
-    made = pl.select(*(digit.cast(pl.Int64).alias(str(at)) for at, digit in enumerate(digits)))
-    return [column.to_numpy() for column in made]
 
 
 def split(values: pl.Series, width: int) -> tuple[pl.Series, ...]:
@@ -292,27 +233,6 @@ def _decimal_mean(accumulator: DecimalMean) -> Result:
         return decimal_mean(total, count, accumulator.scale, type.precision, type.scale)
 
     return _of_totals(accumulator, mean, one, type)
-
-
-@result_of.register(FloatSum)
-@result_of.register(FloatMean)
-def _float_total(accumulator: FloatTotals) -> Result:
-    counted, means = accumulator.types[0].nullable, isinstance(accumulator, FloatMean)
-
-    def result(rows: Numbers, sums: Sequence[Numbers]) -> pl.Series:
-        counts = (sums[-1] if counted else rows).tolist()
-        columns = [column.tolist() for column in sums[: _FLOAT_WIDTH + 3]]
-        made = [
-            float_sum(
-                [value_of(held[:_FLOAT_WIDTH]), 1 << _UNITS, *held[_FLOAT_WIDTH:]], 0, n if means else 1
-            )
-            if n > 0
-            else None
-            for n, *held in zip(counts, *columns, strict=True)
-        ]
-        return pl.Series(made, dtype=pl.Float64)
-
-    return result
 
 
 def decimals(unscaled: Any, type: DecimalType) -> pl.Series:
