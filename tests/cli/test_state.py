@@ -58,14 +58,14 @@ def test_a_checkpoint_is_told_operator_by_operator(checkpoint: Path) -> None:
     shown = [re.sub(r"\b[0-9a-f]{8}\b", "NAME", re.sub(r"py:\d+", "py:N", line)) for line in lines]
     assert [re.sub(r"files, [\d,]+ bytes", "files, N bytes", line.strip("─")) for line in shown] == [
         "checkpoint C, of a run on one process",
-        "tick 4 (back to 2), 1 shard, 4 files, N bytes",
+        "tick 4 (back to 2), 1 shard, 5 files, N bytes",
         "read of bids: rows 10",
         "read of items: rows 2",
         "name operator at slot shards keys bytes",
         "",
         "owned join 'owned' test_state.py:N left 1 2 170",
         "owned join 'owned' test_state.py:N right 1 2 24",
-        "NAME aggregate (by (owner): best=max(price)) test_state.py:N groups 1 2 26",
+        "NAME aggregate (by (owner): best=max(price)) test_state.py:N groups 1 4 81",
     ]
 
 
@@ -76,7 +76,7 @@ def test_json_says_the_same(checkpoint: Path) -> None:
     assert [(slot["called"], slot["what"], slot["keys"]) for slot in body["slots"]] == [
         ("owned", "left", 2),
         ("owned", "right", 2),
-        (None, "groups", 2),
+        (None, "groups", 4),
     ]
     assert body["damage"] == []
 
