@@ -507,3 +507,29 @@ def check_runs_in_columns(build: Callable[..., Stream], is_table: bool) -> None:
             changes = [*map(ps.insert, made), *map(ps.delete, made[::3])] if is_table else made
             engine.tick(rows=changes, others=changes[::2])
     assert declines == [None] * 4
+
+
+@pytest.mark.parametrize("build", [*_WITH_STATE, *_WITH_VALUES])
+def test_what_rows_change_between_large_ticks_is_written_once(build: Callable[..., Stream]) -> None:
+    flow = ps.Flow("alternating")
+    flow.sink("out", build(*(flow.table(name, Plain) for name in ("rows", "others"))))
+    program = compile_program(flow.graph())
+    schema = program.graph.nodes[program.graph.sources["rows"]].schema
+    inside = from_user(schema, what="rows", change=Change)
+    in_rows, mixed = Run(program, None), Run(program, ALWAYS)
+    for tick, count in enumerate([40, 2, 40, 2, 40]):
+        made = [
+            Plain(
+                *(n % 5, n, "abc"[n % 3], n / 4, None, n % 2 == 0, HOUR * (n % 4), HOUR * -n),
+                *(Decimal(n) / 4, Decimal(n)),
+            )
+            for n in range(tick, tick + count)
+        ]
+        rows = inside([*map(ps.insert, made)])
+        mixed.machine.least = 1 if count > 2 else 10**9
+        with noting_declines() as declines:
+            assert mixed.tick({"rows": rows, "others": rows[::2]}) == in_rows.tick(
+                {"rows": rows, "others": rows[::2]}
+            )
+        assert declines == ([None] if count > 2 else [])
+    assert mixed.settled() == in_rows.settled()

@@ -180,12 +180,11 @@ class ArrangedSlot:
         """Return the rows of the arrangement that entries replace, or that are dropped."""
         dropped, group = self._dropped, self._form.group
         if not dropped or group is None:
-            return self.spine.probe(key_columns(self._form, list(self._entries))).rows
+            return self.spine.probe(self._key_columns(list(self._entries))).rows
         for key in [key for key in self._entries if key[1] in dropped]:
             self._entries[key] = None
-        rows = [
-            self.spine.probe(key_columns(self._form, [k for k in self._entries if k[1] not in dropped])).rows
-        ]
+        kept = [key for key in self._entries if key[1] not in dropped]
+        rows = [self.spine.probe(self._key_columns(kept)).rows]
         numbers = np.array(sorted(dropped))
         for batch in self.spine.batches:
             at = np.flatnonzero(np.isin(batch.frame[group].to_numpy(), numbers))

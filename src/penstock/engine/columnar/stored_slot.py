@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from penstock.arrangement.batch import select
-from penstock.engine.columnar.arranged_slot import ArrangedSlot, SlotForm, Values, key_columns
+from penstock.engine.columnar.arranged_slot import ArrangedSlot, SlotForm, Values
 from penstock.engine.columnar.columns import ColumnarDeclined
 from penstock.engine.spilling import estimated_bytes
 from penstock.errors import NotPlainData
@@ -82,7 +82,7 @@ class StoredSlot(ArrangedSlot):
         before = [self._rows_of({key: read[key] for key in changed if key in read})]
         unread = [key for key in changed if key not in read]
         if unread:
-            before.append(select(self.spine.probe(key_columns(self._form, unread)).rows, before[0].columns))
+            before.append(select(self.spine.probe(self._key_columns(unread)).rows, before[0].columns))
         self._replace(pl.concat(before), changed)
 
     def discard(self) -> None:
