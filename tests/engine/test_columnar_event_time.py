@@ -210,3 +210,15 @@ def test_what_has_a_columnar_form_runs_in_it(build: Callable[..., Stream]) -> No
             engine.tick(one=rows, other=rows[::2])
     assert declines
     assert not any(declines)
+
+
+@pytest.mark.parametrize("build", [_sessions, _near, _on_time, _late, _tumbling])
+def test_a_watermark_beside_state_in_files(build: Callable[..., Stream]) -> None:
+    flow = ps.Flow("limited", ticks="given")
+    sides = (flow.source(name, Event).watermark(col.t, lateness="2s") for name in ("one", "other"))
+    flow.sink("out", build(*sides))
+    limited, unlimited = ps.Engine(flow, memory="1 MB"), ps.Engine(flow, columnar="never")
+    for tick in range(3):
+        rows = [Event(n % 3, _moment(n), n, None, "a", 0.5) for n in range(tick * 20, tick * 20 + 30)]
+        made = [engine.tick(one=rows, other=rows[::2])["out"] for engine in (limited, unlimited)]
+        assert [*made[0]] == [*made[1]]

@@ -180,7 +180,7 @@ def _divided(
     columnar = tuple(n for n in part.nodes if n in streams)
     rest = tuple(n for n in part.nodes if n not in streams)
     feeds = _feeds(graph, analysis, streams, rest, reasons)
-    kept = {node: of for node, of in stored.items() if not isinstance(of, NotLowered)}
+    kept = {node: of for node, of in stored.items() if not isinstance(of, NotLowered | PunctualityPlan)}
     return ColumnarPlan(part, columnar, rest, arranged, kept, feeds, reasons)
 
 
@@ -194,10 +194,10 @@ WITH_VALUES = (OnTime, LateRows)
 def _arranged_plans(
     graph: FlowGraph, analysis: Analysis, part: CompiledPart
 ) -> Iterator[tuple[int, ArrangedPlan | NotLowered]]:
-    """Yield for each node with state its plan, or why it has none."""
+    """Yield for each node with state or values its plan, or why it has none."""
     in_loop = {n for loop in analysis.loops for n in loop}
     for node in map(graph.nodes.__getitem__, part.nodes if not part.signals else ()):
-        if isinstance(node.operator, WITH_STATE) and node.id not in in_loop:
+        if isinstance(node.operator, (*WITH_STATE, *WITH_VALUES)) and node.id not in in_loop:
             appends = tuple(analysis.facts[source].append for source in node.inputs)
             try:
                 yield node.id, _arranged_plan(graph, node, appends, analysis.facts[node.id].append)
