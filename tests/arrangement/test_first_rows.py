@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from penstock.arrangement import first_rows as module
 from penstock.arrangement import spine
 from penstock.arrangement.batch import Layout, Order
-from penstock.arrangement.first_rows import change_of_first_rows
+from penstock.arrangement.first_rows import change_of_first_rows, first_rows
 from penstock.arrangement.spine import Probe, Spine, together
 from tests.arrangement.test_spine import few_codes, frame_of
 
@@ -50,7 +50,8 @@ def test_first_rows_are_those_of_all_sorted(
             held.add(frame_of(types, given))
             for *own, w in given:
                 model[tuple(own)] += w
-        asked = [0, 1, 2, 5] + [None] * nullable
+        # Some keys alone: of several with one code, none tells that the others are there.
+        asked = data.draw(st.lists(st.sampled_from([0, 1, 2, 5, *[None] * nullable]), unique=True))
         keys = pl.Series(asked, dtype=pl.Int64)
         more = [row for row in data.draw(st.lists(rows, max_size=10)) if nullable or row[0] is not None]
         found = change_of_first_rows(layout, held.batches, held.prepare(frame_of(types, more)), [keys], count)
@@ -61,6 +62,17 @@ def test_first_rows_are_those_of_all_sorted(
         for at, key in enumerate(asked):
             mine = each.rows.filter(pl.Series(each.asked == at)).rows()
             assert mine == wanted(held_then, key, descending, count)
+
+
+def test_a_key_behind_many_rows_of_one_with_the_same_code_is_found() -> None:
+    types = {"k": pl.Int64(), "v": pl.Int64(), "t": pl.String(), "w": pl.Int64()}
+    held = Spine(Layout(types, ("k",), ("w",), True, (Order("v", False), Order("t", False))))
+    with few_codes():
+        held.add(frame_of(types, [*((key, at, "", 1) for key in range(4) for at in range(40))]))
+        for key in range(4):
+            asked = pl.Series([key], dtype=pl.Int64)
+            found = first_rows(held.layout, held.batches, [asked], 1)
+            assert found.rows.rows() == [(key, 0, "", 1)]
 
 
 @given(st.data(), st.booleans(), st.booleans())

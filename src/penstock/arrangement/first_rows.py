@@ -97,8 +97,10 @@ def _beginnings(
         more = np.flatnonzero(taken < sizes)
         cut[(np.cumsum(taken) - 1)[more]] = True
         if not layout.exact and len(more):
-            ends.append(take(select(batch.frame, layout.keys), high[more] - 1))
-            of_ends.append(asked[more])
+            # The keys of one code lie in order, so that a range is of one key if both its ends are.
+            for at in (low[more], high[more] - 1):
+                ends.append(take(select(batch.frame, layout.keys), at))
+                of_ends.append(asked[more])
         rows.append(take(batch.frame, places))
         numbers.append(np.repeat(asked, taken))
         cuts.append(cut)
