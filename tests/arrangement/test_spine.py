@@ -10,13 +10,14 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.arrangement import codes, spine
-from penstock.arrangement.batch import Layout
+from penstock.arrangement.batch import Layout, batch_of
 from penstock.arrangement.files import batch_in, content_of
 from penstock.arrangement.spine import Spine
 
@@ -114,6 +115,17 @@ def test_a_spine_is_a_dict(
         if not values:
             totals = zip(*(total.tolist() for total in held.sums(columns)), strict=True)
             assert list(totals) == [present.get(key, (0, 0)) for key in own_keys]
+
+
+def test_the_columns_of_a_large_file_are_read_in_place() -> None:
+    layout = Layout({"k": pl.Int64(), "v": pl.Int64(), "w": pl.Int64()}, ("k",), ("w",), nullable=False)
+    count = 300_000
+    frame = pl.DataFrame({name: np.full(count, 1) for name in layout.types})
+    content = content_of(layout, batch_of(layout, frame))
+    batch = batch_in(layout, content, (float(count),))
+    whole = np.frombuffer(content, np.uint8)
+    for column in (batch.codes, batch.frame["k"].to_numpy(), batch.frame["v"].to_numpy()):
+        assert np.shares_memory(column, whole)
 
 
 def reopened(held: Spine) -> Spine:

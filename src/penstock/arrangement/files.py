@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 from pyarrow.ipc import open_file
 
-from penstock.arrangement.batch import Batch, Layout, select
+from penstock.arrangement.batch import Batch, Layout
 
 _CODES = "#codes"
 """Name of the column beside those of the layout."""
@@ -22,14 +22,14 @@ _MANY = 1_000
 
 def content_of(layout: Layout, batch: Batch) -> pa.Buffer:
     """Return the content of a file with a batch."""
-    # A column in several pieces would be copied by each reader.
+    # A column in several pieces would be copied by each reader; Polars writes large frames in several.
     frame = batch.frame.rechunk()
     if len(batch) >= _MANY and len(layout.sums) == 1 and bool((frame[layout.sums[0]] == 1).all()):
         # Rows that were never taken back: their weights need no column.
         frame = frame.drop(layout.sums)
     beside = [] if _codes_are_keys(layout) else [pl.Series(_CODES, batch.codes)]
     out = BytesIO()
-    frame.hstack(beside).write_ipc(out, compression="uncompressed")
+    frame.hstack(beside).write_ipc(out, compression="uncompressed", record_batch_size=max(1, len(batch)))
     return pa.py_buffer(out.getvalue())
 
 
@@ -42,12 +42,12 @@ def batch_in(layout: Layout, content: pa.Buffer, bounds: tuple[float, ...]) -> B
     """
     frame = cast("pl.DataFrame", pl.from_arrow(open_file(content).read_all(), rechunk=False))
     if len(layout.sums) == 1 and layout.sums[0] not in frame.columns:
-        # A constant takes no memory until it is looked at.
+        # A constant takes no memory until it is looked at, as `DataFrame.__getitem__` does.
         frame = frame.with_columns(pl.lit(1, pl.Int64).alias(layout.sums[0]))
     if any(frame.schema.get(name) != type for name, type in layout.types.items()):
         raise ValueError("it has other columns")
     codes = frame[layout.keys[0] if _codes_are_keys(layout) else _CODES]
-    return Batch(np.asarray(codes.to_numpy(), np.int64), select(frame, layout.types), bounds)
+    return Batch(np.asarray(codes.to_numpy(), np.int64), frame.select(*layout.types), bounds)
 
 
 def _codes_are_keys(layout: Layout) -> bool:
