@@ -6,6 +6,7 @@ import gc
 import random
 import weakref
 from collections import Counter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -92,6 +93,21 @@ def test_lists_come_back_as_lists() -> None:
     spilled.settle()
     slot[3].append("more")
     assert slot[3] == [3, "more"]
+
+
+def test_files_of_a_slot_that_nobody_has_any_more_take_no_room() -> None:
+    folder = ScratchFolder()
+    spilled = folder.add_slot(Form())
+    spilled.mapping.update(dict.fromkeys(range(2000), "x" * 100))
+    spilled.write()
+    assert spilled.mapping[7] == "x" * 100
+    mapped = Path("/proc/self/maps")
+    assert not mapped.exists() or str(folder.path) in mapped.read_text()
+    path = folder.path
+    del spilled, folder
+    gc.collect()
+    assert not path.exists()
+    assert not mapped.exists() or str(path) not in mapped.read_text()
 
 
 class Small(StateInMemory):

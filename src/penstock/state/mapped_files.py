@@ -108,6 +108,13 @@ def files_of_shard(folder: Path, shard: str, read: Callable[[pa.Buffer, Part], T
     return found
 
 
+def forget_folder(folder: Path) -> None:
+    """Release the files of all shards in a folder that nothing reads any more."""
+    with _lock:
+        for key in [key for key in _shards if key[0] == str(folder)]:
+            del _shards[key]
+
+
 def _write_anew(path: str, content: pa.Buffer) -> None:
     try:
         # What an attempt left that was not committed may be mapped: its content stays.

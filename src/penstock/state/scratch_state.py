@@ -11,6 +11,7 @@ from typing import Any
 from penstock.state.arranged_store import ArrangedForm
 from penstock.state.chain import Chain
 from penstock.state.lazy_slots import Form
+from penstock.state.mapped_files import forget_folder
 from penstock.state.shard import ShardState
 
 
@@ -22,14 +23,20 @@ class ScratchFolder:
 
     def __init__(self) -> None:
         folder = tempfile.TemporaryDirectory(prefix="penstock-", ignore_cleanup_errors=True)
-        self._path = Path(folder.name)
-        self.close = weakref.finalize(self, folder.cleanup)
+        self.path = Path(folder.name)
+        self.close = weakref.finalize(self, _remove, folder, self.path)
         self._slots = 0
 
     def add_slot(self, form: Form | ArrangedForm) -> ScratchSlot:
         """Make an empty slot."""
         self._slots += 1
-        return ScratchSlot(ShardState(self._path, str(self._slots), Chain(), {"slot": form}), self._path)
+        return ScratchSlot(ShardState(self.path, str(self._slots), Chain(), {"slot": form}), self)
+
+
+def _remove(folder: tempfile.TemporaryDirectory[str], path: Path) -> None:
+    # The disk has the space of a file again once nobody maps it.
+    forget_folder(path)
+    folder.cleanup()
 
 
 class ScratchSlot:
@@ -39,7 +46,7 @@ class ScratchSlot:
     most:    number of entries above which `settle` writes all that are in memory to files.
     """
 
-    def __init__(self, state: ShardState, folder: Path, most: int = 0) -> None:
+    def __init__(self, state: ShardState, folder: ScratchFolder, most: int = 0) -> None:
         self._state = state
         self._folder = folder
         self._chain = Chain()
@@ -71,4 +78,4 @@ class ScratchSlot:
         kept = {file.name for file in self._chain.files()}
         for file in before.files():
             if file.name not in kept:
-                (self._folder / file.name).unlink(missing_ok=True)
+                (self._folder.path / file.name).unlink(missing_ok=True)
