@@ -238,8 +238,7 @@ def begun(folder: Path, shards: int = 2, ticks: int = 3) -> list[Tick]:
 
 def test_state_whose_keys_are_divided_otherwise_is_refused(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("placing.routing", "checkpoints.resume"):
-            patch.setattr(f"penstock.spark.{module}.DIVISION", "checksums")
+        patch.setattr("penstock.spark.checkpoints.resume.DIVISION", "checksums")
         begun(tmp_path, shards=3)
     for use in (lambda: CheckpointedTasks(tables(), tmp_path), lambda: reshard(tmp_path, 2, tables())):
         with pytest.raises(FlowChanged, match="by checksums, not by codes"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable
 from functools import singledispatch
-from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -135,8 +134,8 @@ def _parts(table: pa.Table, at: Any) -> dict[int, pa.Table]:
 
 # --- shards of keys -----------------------------------------------------------------------------------
 
-DIVISION = "codes" if find_spec("polars") is not None else "checksums"
-"""How keys are divided: where state is depends on it."""
+DIVISION = "codes"
+"""Name of the function that divides keys among shards: where state is depends on it."""
 
 _FEW = 64
 """Keys below which building columns costs more than hashing one by one."""
@@ -151,7 +150,7 @@ def _key_types(route: ByKey, schema: Schema) -> list[DataType]:
 
 def _has_codes(type: DataType) -> bool:
     """Return whether columns of a type have the codes of `penstock.arrangement.codes`."""
-    if DIVISION != "codes" or parts_of(type):
+    if parts_of(type):
         return False
     from penstock.engine.columnar.column_types import polars_type
 
