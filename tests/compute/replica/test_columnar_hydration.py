@@ -173,6 +173,36 @@ def test_a_subscription_begins_with_columns_of_one_time(of: type[Any]) -> None:
 
 
 @pytest.mark.usefixtures("few")
+def test_what_earlier_times_changed_is_sent_before_columns_of_a_later_one() -> None:
+    rig = hydrated(flow(FLOWS["as it is"]))
+    begun(rig)
+    upper: Frontier | None = None
+    write(rig, (SALES[0][0], 12, -1), *((row, 15, count) for row, count in SALES[:30]), upper=20)
+    found: dict[int, list[Any]] = {}
+    for said in rig.run():
+        if isinstance(said, SubscribeResponse):
+            assert isinstance(said.event, Batch)
+            lower, upper = said.event.lower, said.event.upper if upper in (None, said.event.lower) else None
+            assert upper is not None, "batches follow each other"
+            for time, counted in changes_of(said.event):
+                assert lower <= Frontier(time) < upper
+                found.setdefault(time, []).append(counted)
+    assert {time: bag(rows) for time, rows in found.items()} == {
+        12: bag([(SALES[0][0], -1)]),
+        15: bag(SALES[:30]),
+    }
+
+
+def changes_of(batch: Batch) -> list[tuple[int, Any]]:
+    updates = batch.updates
+    assert not isinstance(updates, Problem)
+    if not isinstance(updates, EncodedUpdates):
+        return [(time, (row, weight)) for row, time, weight in updates]
+    chunks = (decode_batch(chunk, schema_of(Sale), "updates") for chunk in updates.chunks)
+    return [(updates.time, counted) for chunk in chunks for counted in chunk]
+
+
+@pytest.mark.usefixtures("few")
 def test_a_row_that_columns_cannot_hold_makes_a_subscription_begin_in_rows() -> None:
     odd = (("\udc80", 1.0), 1)
     rig = write(hydrated(flow(FLOWS["as it is"])), (odd[0], 11, 1), upper=12)

@@ -81,6 +81,10 @@ class SubscribeWriter(ExportWriter):
         self._upper = upper
 
     def _close_encoded(self, time: int) -> None:
+        if self._updates:
+            self.flush()  # what earlier times changed
+            if self._over:
+                return
         chunks, size = self._chunks, self._encoded_size
         self._chunks, self._encoded_size = [], 0
         if self._exceeded is not None:
