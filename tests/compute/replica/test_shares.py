@@ -25,7 +25,12 @@ from penstock.compute.protocol.dataflow import (
     SubscribeExport,
 )
 from penstock.compute.replica.dataflow_run import weighted_rows
-from penstock.compute.replica.in_process.ticking import TickExecutor, create_undivided_engine
+from penstock.compute.replica.in_process.ticking import (
+    COLUMNS,
+    TickExecutor,
+    Ticking,
+    create_undivided_engine,
+)
 from penstock.compute.replica.workers.shard import HostedDataflow, WorkerShard, choose_workers, divide_flow
 from penstock.expr.function_bases import bounded_code
 from tests.compute.replica import flows
@@ -71,6 +76,20 @@ def test_the_shares_of_all_workers_are_the_flow(drawn: tuple[Case, list[Tick]], 
         for share in several:
             ticked(share, tick, together)
         assert there(together) == there(answer)
+
+
+@pytest.mark.parametrize("count", [10, 2 * COLUMNS])
+def test_rows_that_a_view_hands_on_are_divided_however_many_they_are(count: int) -> None:
+    flow = ps.Flow("numbers")
+    flow.sink("out", flow.table("numbers", int))
+    division = divide_flow(flow, WORKERS)
+    assert division is not None
+    given = [((number,), 1) for number in range(count)]
+    together: Bag = Counter()
+    for number in range(WORKERS):
+        ticking = Ticking(WorkerShard(division, number), flow, lambda: 0.0, {"out"})
+        together.update(row for row, _ in ticking.tick({"numbers": given})["out"])
+    assert together == Counter(row for row, _ in given)
 
 
 def test_bounded_code_divides_rows_by_keys_that_are_computed() -> None:

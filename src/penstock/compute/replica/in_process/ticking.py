@@ -114,7 +114,9 @@ class Ticking:
         # What a tick in columns costs depends little on its rows.
         self._columns_pace = TickSizer(MOST, COLUMNS, 0.05, 0.12)
         self._passed: dict[str, list[str]] = {}
-        if passes_through(flow) and all(map(is_columnar, self._sources.values())):
+        # An engine that keeps a share of the rows has to see them.
+        undivided = isinstance(engine, Engine)
+        if undivided and passes_through(flow) and all(map(is_columnar, self._sources.values())):
             above = {sink: graph.nodes[node].inputs[0] for sink, node in graph.sinks.items()}
             for name, node in graph.sources.items():
                 self._passed[name] = [sink for sink in above if above[sink] == node]
