@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.arrangement import codes, spine
-from penstock.arrangement.batch import Layout, batch_of
+from penstock.arrangement.batch import Layout, batch_of, merged
 from penstock.arrangement.files import batch_in, content_of
 from penstock.arrangement.spine import Spine
 
@@ -148,3 +148,15 @@ def sums_of(frame: pl.DataFrame) -> dict[Any, tuple[int, int]]:
         before = totals.get(tuple(map(canonical, own)), (0, 0))
         totals[tuple(map(canonical, own))] = (before[0] + w, before[1] + x)
     return {own: sums for own, sums in totals.items() if sums != (0, 0)}
+
+
+def test_a_file_holds_no_text_of_rows_that_are_gone() -> None:
+    layout = Layout({"0": pl.Int64(), "1": pl.String(), "w": pl.Int64()}, ("0",), ("w",), nullable=False)
+    rows = [(at, f"a text of some length, {at}", 1) for at in range(20)]
+    batch = batch_of(layout, frame_of(layout.types, rows))
+    read = batch_in(layout, content_of(layout, batch), batch.bounds)
+    less = merged(
+        layout, read, batch_of(layout, pl.DataFrame([(7, rows[7][1], -1)], schema=layout.types, orient="row"))
+    )
+    content = content_of(layout, less).to_pybytes()
+    assert (rows[7][1].encode() in content, rows[8][1].encode() in content) == (False, True)

@@ -27,10 +27,18 @@ def content_of(layout: Layout, batch: Batch) -> pa.Buffer:
     if len(batch) >= _MANY and len(layout.sums) == 1 and bool((frame[layout.sums[0]] == 1).all()):
         # Rows that were never taken back: their weights need no column.
         frame = frame.drop(layout.sums)
+    frame = pl.DataFrame([_alone(column) for column in frame])
     beside = [] if _codes_are_keys(layout) else [pl.Series(_CODES, batch.codes)]
     out = BytesIO()
     frame.hstack(beside).write_ipc(out, compression="uncompressed", record_batch_size=max(1, len(batch)))
     return pa.py_buffer(out.getvalue())
+
+
+def _alone(column: pl.Series) -> pl.Series:
+    """Return a column without the texts that lie in its buffers still, of rows that are gone."""
+    if column.dtype not in (pl.String, pl.Binary):
+        return column
+    return pl.Series(column.name, column.to_arrow(compat_level=pl.CompatLevel.oldest()))
 
 
 def batch_in(layout: Layout, content: pa.Buffer, bounds: tuple[float, ...]) -> Batch:
