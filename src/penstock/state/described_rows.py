@@ -28,7 +28,8 @@ from penstock.state.chain import Run
 class DescribedRows:
     """Columns of an arrangement and their meaning.
 
-    keys:    names of the parts of a key, which may be fewer than the layout has.
+    keys:    names of the parts of a key. The layout may have more: then a key has rows under several values
+             of these, 0 among them.
     bare:    a key is the value of its one part, and no tuple.
     read:    columns of a row that is kept; none where only numbers are kept by key.
     moments: columns of times in UTC.
@@ -73,7 +74,7 @@ class DescribedRows:
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows of some keys: all that these keys have."""
+    """Rows of some keys of the layout: all that these keys have."""
 
     of: DescribedRows
     rows: Rows
@@ -95,8 +96,13 @@ class Piece:
         return np.unique(first, return_inverse=True)[1]
 
     def __len__(self) -> int:
-        """Return the number of keys."""
-        return int(self.groups.max()) + 1
+        """Return the number of keys, each counted once over all pieces."""
+        further = self.of.layout.keys[len(self.of.keys) :]
+        if not self.of.keys or not further:
+            return int(self.groups.max()) + 1
+        _, first = np.unique(self.groups, return_index=True)
+        parts = select(take(self.rows.frame, first), further).get_columns()
+        return sum(not any(values) for values in zip(*parts, strict=True))
 
     @property
     def keys(self) -> list[Any]:

@@ -245,11 +245,15 @@ def _rows(folder: Path, last: Commit, operator: str, key: Any) -> list[Found]:
                 found.append(Found(labels[name], what, shard, decode(encoded), stored.value()))
         for slot, form in manifest.arranged(chain):
             name, _, what = slot.rpartition(".")
+            values: dict[Any, Any] = {}
             for piece in form.pieces(folder, chain.arranged[slot]) if name in labels else ():
                 for at, known in enumerate(piece.keys):
                     if known == key or plain(known) == key:
-                        shard = number % manifest.shards
-                        found.append(Found(labels[name], what, shard, known, piece.value(at)))
+                        # Rows of a key may be in several pieces.
+                        value = piece.value(at)
+                        values[known] = {**values[known], **value} if known in values else value
+            shard = number % manifest.shards
+            found += [Found(labels[name], what, shard, known, value) for known, value in values.items()]
     return found
 
 
