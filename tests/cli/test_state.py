@@ -18,7 +18,7 @@ from penstock import Flow, col
 from penstock.cli.main import app
 from penstock.io import Changelog
 from penstock.io.files import compaction
-from penstock.state.inspection import inspect
+from penstock.state.inspection import inspect, rows_of_key
 
 
 class Bid(NamedTuple):
@@ -65,8 +65,14 @@ def test_a_checkpoint_is_told_operator_by_operator(checkpoint: Path) -> None:
         "",
         "owned join 'owned' test_state.py:N left 1 2 170",
         "owned join 'owned' test_state.py:N right 1 2 24",
-        "NAME aggregate (by (owner): best=max(price)) test_state.py:N groups 1 4 81",
+        "NAME aggregate (by (owner): best=max(price)) test_state.py:N groups 1 2 81",
     ]
+
+
+def test_all_that_a_group_holds_is_shown_together(checkpoint: Path) -> None:
+    (found,) = rows_of_key(checkpoint, "aggregate (by (owner): best=max(price))", "ann")
+    assert found.key == "ann"
+    assert sorted(found.value.values()) == [1, 5], "its greatest price, and its rows"
 
 
 def test_json_says_the_same(checkpoint: Path) -> None:
@@ -76,7 +82,7 @@ def test_json_says_the_same(checkpoint: Path) -> None:
     assert [(slot["called"], slot["what"], slot["keys"]) for slot in body["slots"]] == [
         ("owned", "left", 2),
         ("owned", "right", 2),
-        (None, "groups", 4),
+        (None, "groups", 2),
     ]
     assert body["damage"] == []
 

@@ -232,7 +232,7 @@ class _Written:
                 raise move.refused("its entries are not moved one by one.")
             for piece in form.pieces(self._folder, chain.arranged[slot]):
                 cells = [move.to_cell(home(key, shard)) for key in piece.keys]
-                self.keys += len(cells)
+                self.keys += len(piece)
                 for cell, rows in piece.divided(cells):
                     self._writer(cell, slot, form.layout).add(rows)
 
