@@ -533,3 +533,19 @@ def test_what_rows_change_between_large_ticks_is_written_once(build: Callable[..
             )
         assert declines == ([None] if count > 2 else [])
     assert mixed.settled() == in_rows.settled()
+
+
+def test_what_comes_and_goes_in_rows_leaves_nothing_behind() -> None:
+    flow = ps.Flow("sums")
+    numbers = flow.table("numbers", int)
+    flow.sink("sums", numbers.group_by("value").agg(n=ps.count()))
+    program = compile_program(flow.graph())
+    run = Run(program, ALWAYS)
+    run.tick({"numbers": [(n, 1) for n in range(10)]})
+    run.machine.least = 10**9
+    for n in range(5, 100):
+        run.tick({"numbers": [(n, 1)]})
+        run.tick({"numbers": [(n, -1)]})
+    (slot,) = (run.machine.slot(name) for name in run.names)
+    assert isinstance(slot, ArrangedSlot)
+    assert set(slot._entries) <= set(range(10))

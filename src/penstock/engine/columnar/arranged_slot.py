@@ -125,8 +125,11 @@ class ArrangedSlot:
     def __delitem__(self, key: Any) -> None:
         if self._form.group is not None and not isinstance(key, tuple):
             self._dropped.add(key)
-        else:
+        elif self._found(key):
             self._entries[key] = None
+        else:
+            # It came and went in rows: nothing is to be remembered of it.
+            self._entries.pop(key, None)
 
     def reached(self, now: Any) -> tuple[list[Any], Any]:
         """Return the keys in the arrangement whose moment has come, and the next moment (`HeldForm`)."""
