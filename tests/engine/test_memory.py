@@ -281,7 +281,8 @@ def test_large_ticks_run_on_columns_over_state_in_files() -> None:
         one, other = (Counter({row[:-1]: row[-1] for row in tick["sums"].raw}) for tick in ticks)
         assert one == other
         assert bounded.state_bytes() < 2e6
-    assert len(bounded.spilled_slots) == 3
+    # The few groups stay in memory.
+    assert {name.partition(".")[2] for name in bounded.spilled_slots} == {"left", "right"}
     assert sum(slot.mapping.spine.batches[0].codes.nbytes for slot in bounded._memory._spilled.values()) > 5e5
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -330,3 +331,13 @@ def test_a_value_that_no_column_holds_is_refused_and_nothing_of_its_tick_stays(t
     changes: list[Any] = []
     ps.run(flow, {"texts": ["a", "b"]}, {"texts": changes}, checkpoint=tmp_path)
     assert [row for row, _ in changes] == ["b"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system does not tell what is mapped")
+def test_a_closed_checkpoint_can_be_deleted_and_takes_no_room(tmp_path: Path) -> None:
+    flow = ps.Flow("texts")
+    flow.sink("texts", flow.source("texts", str).distinct())
+    for _ in range(2):
+        ps.run(flow, {"texts": [f"{at}" * 10 for at in range(9000)]}, {"texts": []}, checkpoint=tmp_path)
+    gc.collect()
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()

@@ -17,7 +17,7 @@ from penstock.arrangement.files import batch_in, content_of
 from penstock.arrangement.spine import Spine
 from penstock.state.chain import Batch, Merge, Part, Run
 from penstock.state.mapped_files import MappedFiles, files_of_shard
-from penstock.state.merging import Merging, Step
+from penstock.state.merging import RATIO, Merging, Step
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,10 +80,13 @@ class ArrangedStore:
         self.slot.discard()
         self.spine.batches = self._opened
 
-    @property
-    def has_new(self) -> bool:
-        """Return whether rows came that are in no file."""
-        return len(self.spine.batches) > len(self._opened)
+    def gathered(self) -> int:
+        """Merge small batches that are in no file, and return how many rows there are in such ones."""
+        held, new = self.spine.batches[: len(self._opened)], list(self.spine.batches[len(self._opened) :])
+        while len(new) > 1 and len(new[-2]) < RATIO * len(new[-1]):
+            new[-2:] = [merged(self._layout, *new[-2:])]
+        self.spine.batches = (*held, *new)
+        return sum(map(len, new))
 
     def write(self, name: str) -> tuple[tuple[Run, ...], list[Path]]:
         """Write what came to files named `name` and something; return the next runs and the files."""

@@ -43,7 +43,7 @@ class ScratchSlot:
     """A slot of which what was touched lately is in memory, and all the rest in scratch files.
 
     mapping: the slot, for whoever reads and writes it.
-    most:    number of entries above which `settle` writes all that are in memory to files.
+    most:    number of entries and rows above which `settle` writes all that are in memory to files.
     """
 
     def __init__(self, state: ShardState, folder: ScratchFolder, most: int = 0) -> None:
@@ -66,7 +66,7 @@ class ScratchSlot:
 
     def settle(self) -> None:
         """At the end of a tick, write what is in memory to files if it is too much."""
-        if len(self.in_memory) > self.most or self._state.has_unwritten:
+        if len(self.in_memory) + self._state.unwritten_rows() > self.most:
             self.write()
 
     def write(self) -> None:

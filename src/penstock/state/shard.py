@@ -61,10 +61,9 @@ class ShardState:
         """Return how long values were loaded, of slots that are no arrangements."""
         return sum(slot.seconds_loading for slot in self._entries.values())
 
-    @property
-    def has_unwritten(self) -> bool:
-        """Return whether rows came in columns that are in no file."""
-        return any(store.has_new for store in self._arranged.values())
+    def unwritten_rows(self) -> int:
+        """Return how many rows came in columns that are in no file."""
+        return sum(store.gathered() for store in self._arranged.values())
 
     def finish(self, tick: int, attempt: str) -> Chain:
         """Write the changes as of `tick` and return the chain to commit.

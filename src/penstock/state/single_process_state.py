@@ -18,6 +18,7 @@ from penstock.state.checkpoint_files import make_durable
 from penstock.state.commit import KEEP_TICKS
 from penstock.state.lazy_slots import Form
 from penstock.state.manifest import Bind, Manifest
+from penstock.state.mapped_files import forget_folder
 from penstock.state.shard import ShardState
 
 SlotsOf: TypeAlias = Callable[[Manifest], Mapping[str, Form | ArrangedForm]]
@@ -114,6 +115,8 @@ class DirectoryState:
     def close(self) -> None:
         """Release the checkpoint; uncommitted changes are lost."""
         self._shard.close()
+        # The disk has the space of a deleted checkpoint again once nobody maps its files.
+        forget_folder(self._checkpoint.folder)
         self._checkpoint.close()
 
     def __enter__(self) -> DirectoryState:
