@@ -239,6 +239,14 @@ class Probe:
         others = differing(take(pl.DataFrame(named), asked).get_columns(), self.layout.keys_of(rows))
         if not others.any():
             return Found(asked, rows)
+        if self.within is not None:
+            # Of ranges that were looked at whole.
+            name, values = self.within
+            wanted = values
+            if self.order is not None:
+                wanted = np.empty_like(values)
+                wanted[self.order] = values
+            others |= rows[name].to_numpy() != wanted[asked]
         at = np.flatnonzero(~others)
         return Found(asked[at], take(rows, at))
 
