@@ -30,7 +30,7 @@ WIDE_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What the columns of an arrangement are.
+    """Columns of an arrangement.
 
     types: of all columns, by name. keys: columns that rows are found by.
     sums: columns of 64-bit integers that are added when rows are equal in all others. A row whose sums are

@@ -39,7 +39,7 @@ class ArrangedMapping(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ArrangedForm:
-    """How a slot is kept in an arrangement.
+    """Form of a slot that is kept in an arrangement.
 
     slot:        makes the slot over it.
     description: of its columns, for `described_rows`.
@@ -173,7 +173,7 @@ class ArrangedWriter:
 
 @dataclass(frozen=True, slots=True)
 class BatchMerging(Merging[Rows]):
-    """How batches of an arrangement are merged."""
+    """Merging of an arrangement's batches."""
 
     layout: Layout
     files: MappedFiles[Rows]

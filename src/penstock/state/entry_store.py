@@ -175,7 +175,7 @@ class _OpenBatch:
 
 @dataclass(frozen=True, slots=True)
 class EntryMerging(Merging[Columns]):
-    """How entries are merged. files: of their shard."""
+    """Merging of entries. files: of their shard."""
 
     files: EntryFiles
     first: int = -1

@@ -25,7 +25,7 @@ _NUMBER = Struct(">BI")
 
 
 class Store(Protocol):
-    """What a slot reads its entries from, by its name and encoded keys; None where there is none."""
+    """Source of a slot's entries, by its name and encoded keys; None where there is none."""
 
     def load(self, slot: str, key: bytes, /) -> bytes | None: ...
 

@@ -38,7 +38,7 @@ R = TypeVar("R", bound=Sized)
 
 
 class Merging(ABC, Generic[R]):
-    """How rows of one kind, sorted by code, are merged.
+    """Merging of rows of one kind, sorted by code.
 
     first: a code before all. last: the largest code there is.
     """
@@ -76,7 +76,7 @@ class Merging(ABC, Generic[R]):
 
 
 class Step(Generic[R]):
-    """What a tick does to the runs of a chain. name: of its files, and something."""
+    """Change of a chain's runs by one tick. name: prefix of the names of its files."""
 
     def __init__(self, merging: Merging[R], name: str, runs: list[Run]) -> None:
         self._merging = merging

@@ -196,7 +196,7 @@ class TemporalSlots:
 
     @property
     def now(self) -> Any:
-        """What the clock shows; None before its first value."""
+        """Time that the clock shows; None before its first value."""
         return self._slot("now").get(())
 
     def turn(self, now: Any) -> None:

@@ -129,7 +129,7 @@ def timed_join_forms(plan: TimedJoinPlan) -> dict[str, SlotForm]:
 
 @dataclass(frozen=True)
 class Expiry:
-    """What a tick lets a side forget.
+    """Buckets of a side that a tick closes.
 
     open_from: the first bucket that was open before. until: the first one that is afterwards. risen: whether
     the watermark of the other side has risen. new: buckets with new rows.
