@@ -217,18 +217,15 @@ class Checkpoint:
         assert self.last is not None
         dropped = [self._log.drop(tick) for tick in self._log.ticks() if tick < self.last.oldest]
         if dropped:
-            kept = self._named_files()
+            kept = self._log.files()
             for name in {f.name for commit in dropped for f in commit.files()} - kept:
                 (self.folder / name).unlink(missing_ok=True)
 
     def _sweep(self) -> None:
-        kept = self._named_files()
+        kept = self._log.files()
         for path in (*self.folder.glob("state/*/*"), *self.folder.glob("manifest/*")):
             if path.relative_to(self.folder).as_posix() not in kept:
                 path.unlink(missing_ok=True)
-
-    def _named_files(self) -> set[str]:
-        return {f.name for tick in self._log.ticks() for f in self._log.read(tick).files()}
 
 
 def _make(path: Path, *, private: bool) -> None:

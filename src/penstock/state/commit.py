@@ -97,6 +97,8 @@ class CommitLog:
     def __init__(self, checkpoint: Path, *, durable: bool = True) -> None:
         self._durable = durable
         self._folder = checkpoint / "commit"
+        self._own: dict[int, Commit] = {}
+        """Commits of this process, which need not be read again to be forgotten."""
 
     def ticks(self) -> list[int]:
         """Return the ticks with a commit, ascending."""
@@ -150,6 +152,7 @@ class CommitLog:
             raise self._in_use(commit.tick, "it took over while this process committed.") from None
         finally:
             aside.unlink(missing_ok=True)
+        self._own[commit.tick] = commit
         if self._durable:
             sync(self._folder)
 
@@ -161,6 +164,7 @@ class CommitLog:
             aside.rename(self._path(commit.tick))
         except FileNotFoundError:
             raise self._in_use(commit.tick, "it took over while this process committed.") from None
+        self._own[commit.tick] = commit
         sync(self._folder)
 
     def drop_unfinished(self) -> None:
@@ -183,9 +187,14 @@ class CommitLog:
 
     def drop(self, tick: int) -> Commit:
         """Delete a commit and return it."""
-        dropped = self.read(tick)
+        dropped = self._own.pop(tick, None) or self.read(tick)
         self._path(tick).unlink(missing_ok=True)
         return dropped
+
+    def files(self) -> set[str]:
+        """Return the names of all files that some commit names."""
+        commits = (self._own.get(tick) or self.read(tick) for tick in self.ticks())
+        return {file.name for commit in commits for file in commit.files()}
 
     def _aside(self, commit: Commit) -> Path:
         path = self._path(commit.tick)
