@@ -232,6 +232,8 @@ class Probe:
         Raises `TooManyFound`.
         """
         asked, places = self._places(batch)
+        if not len(asked):
+            return Found(asked, batch.frame.slice(0, 0))
         rows = take(batch.frame, places)
         if self.layout.exact or not len(asked):
             return Found(asked, rows)

@@ -117,6 +117,8 @@ def bounds_in(type: DataType, series: pl.Series) -> tuple[int, int] | None:
     """Return the bounds that a column's values have, as `unscaled_bounds`."""
     if unscaled_bounds(type) is None:
         return None
+    if series.null_count() == len(series):
+        return 0, 0
     whole = series.to_physical()
     least, most = cast("int | None", whole.min()), cast("int | None", whole.max())
     return least or 0, most or 0

@@ -131,16 +131,22 @@ def _columns_of(
         weights = frame[WEIGHT_COLUMN] if weighted else _repeated(1, pl.Int64(), frame.height)
         if not weights.dtype.is_integer() or weights.null_count():
             return None
-        taken[WEIGHT] = weights.cast(pl.Int64)
+        taken[WEIGHT] = weights if weights.dtype == pl.Int64 else weights.cast(pl.Int64)
     made = pl.DataFrame(taken)
-    if weighted:
+    if weighted and not bool(made[WEIGHT].to_numpy().all()):
         made = made.filter(pl.col(WEIGHT) != 0)
     return Columns(schema, append, made, unread=unread)
 
 
 def _repeated(value: int | None, dtype: pl.DataType, count: int) -> pl.Series:
     # `pl.repeat` plans a query, which takes ten times as long.
-    return pl.Series([value], dtype=dtype).new_from_index(0, count)
+    one = _ONE.get((value, dtype))
+    if one is None:
+        one = _ONE[value, dtype] = pl.Series([value], dtype=dtype)
+    return one.new_from_index(0, count)
+
+
+_ONE: dict[tuple[int | None, pl.DataType], pl.Series] = {}
 
 
 @singledispatch
@@ -151,8 +157,11 @@ def _accepted(type: DataType, series: pl.Series) -> pl.Series | None:
 
 @_accepted.register(IntegerType)
 def _integers(type: IntegerType, series: pl.Series) -> pl.Series | None:
+    dtype = dtype_of(type)
+    if series.dtype == dtype:
+        return series
     # A value that does not fit raises.
-    return series.cast(dtype_of(type)) if series.dtype.is_integer() else None
+    return series.cast(dtype) if series.dtype.is_integer() else None
 
 
 @_accepted.register(Float64Type)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 import polars as pl
 
@@ -114,7 +114,27 @@ def can_hold(schema: Schema) -> bool:
     return all(polars_type(f.type) is not None for f in schema.fields)
 
 
-def columns_with_bounds(schema: Schema, frame: pl.DataFrame) -> list[LoweredExpression]:
-    """Return the columns of a frame of `schema`, with the bounds of integers and decimals."""
-    fields = enumerate(schema.fields)
-    return [LoweredExpression(pl.col(str(at)), bounds_in(f.type, frame[str(at)])) for at, f in fields]
+class ColumnsOfFrame(Sequence[LoweredExpression]):
+    """Columns of a frame of `schema`; those that are looked at get the bounds of integers and decimals."""
+
+    def __init__(self, schema: Schema, frame: pl.DataFrame) -> None:
+        self._schema = schema
+        self._frame = frame
+        self._known: dict[int, LoweredExpression] = {}
+
+    def __len__(self) -> int:
+        return len(self._schema.fields)
+
+    @overload
+    def __getitem__(self, at: int) -> LoweredExpression: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[LoweredExpression]: ...
+    def __getitem__(self, at: int | slice) -> LoweredExpression | Sequence[LoweredExpression]:
+        if isinstance(at, slice):
+            return [self[each] for each in range(*at.indices(len(self)))]
+        found = self._known.get(at)
+        if found is None:
+            name = str(at)
+            bounds = bounds_in(self._schema.fields[at].type, self._frame[name])
+            found = self._known[at] = LoweredExpression(pl.col(name), bounds)
+        return found

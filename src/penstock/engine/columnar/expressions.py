@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import singledispatch
@@ -68,23 +69,55 @@ def lower_expression(expr: Expr, schema: Schema, columns: Sequence[LoweredExpres
     """Lower `expr` over a frame of rows of `schema`: its columns "0", "1", ... and what is known of them.
 
     Raises `NotLowered`. The ticks to come look up what is lowered, which takes a thousand times as long. So
-    that they find it, bounds are widened to powers of 16.
+    that they find it, bounds are widened to powers of 16. Only columns that are read are looked at.
     """
-    types = (field.type for field in schema.fields)
-    bounds = tuple(_widened(each.bounds, type) for each, type in zip(columns, types, strict=True))
-    key = (id(expr), id(schema), bounds)
-    known = _LOWERED.get(key)
+    key = id(expr), id(schema)
+    known = _CHECKED.get(key)
     if known is None:
-        frame = [LoweredExpression(pl.col(str(at)), each) for at, each in enumerate(bounds)]
-        if len(_LOWERED) >= _MOST_LOWERED:
-            _LOWERED.clear()
+        if len(_CHECKED) >= _MOST_LOWERED:
+            _CHECKED.clear()
+        term = checked_tree(expr, schema)
         # With what its key is made of, whose place nothing else takes then.
-        known = _LOWERED[key] = (_lowered(checked_tree(expr, schema), frame), expr, schema)
-    return known[0]
+        known = _CHECKED[key] = _CheckedExpression(term, tuple(sorted(_positions(term))), {}, expr, schema)
+    if isinstance(known.term, ColumnTerm):
+        return _lowered(known.term, columns)
+    fields = schema.fields
+    bounds = tuple(_widened(columns[at].bounds, fields[at].type) for at in known.positions)
+    lowered = known.lowered.get(bounds)
+    if lowered is None:
+        frame = [LoweredExpression(pl.col(str(at))) for at in range(len(fields))]
+        for at, each in zip(known.positions, bounds, strict=True):
+            frame[at] = LoweredExpression(pl.col(str(at)), each)
+        if len(known.lowered) >= _MOST_BOUNDS:
+            known.lowered.clear()
+        lowered = known.lowered[bounds] = _lowered(known.term, frame)
+    return lowered
 
 
-_LOWERED: dict[tuple[int, int, tuple[Bounds | None, ...]], tuple[LoweredExpression, Expr, Schema]] = {}
-_MOST_LOWERED = 10_000
+@dataclass(frozen=True, slots=True)
+class _CheckedExpression:
+    """An expression over a schema. lowered: by the bounds of the columns that it reads, at `positions`."""
+
+    term: Term
+    positions: tuple[int, ...]
+    lowered: dict[tuple[Bounds | None, ...], LoweredExpression]
+    expr: Expr
+    schema: Schema
+
+
+_CHECKED: dict[tuple[int, int], _CheckedExpression] = {}
+_MOST_LOWERED, _MOST_BOUNDS = 10_000, 64
+
+
+def _positions(term: Term) -> set[int]:
+    """Return the positions of the columns that an expression reads."""
+    match term:
+        case ColumnTerm(position=position):
+            return {position}
+        case CallTerm(arguments=arguments):
+            return {at for argument in arguments for at in _positions(argument)}
+        case _:
+            return set()
 
 
 def _widened(bounds: Bounds | None, type: DataType) -> Bounds | None:

@@ -13,7 +13,7 @@ import polars as pl
 from penstock.arrangement.batch import take
 from penstock.arrangement.codes import codes_of
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
-from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, columns_with_bounds
+from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, ColumnsOfFrame
 from penstock.engine.columnar.expressions import columns_without_bounds, lower_expression, reads_columns
 from penstock.engine.columnar.lowered_expression import (
     LoweredExpression,
@@ -49,14 +49,14 @@ class Stream:
     schema: Schema
     append: bool
     frame: pl.LazyFrame
-    columns: tuple[LoweredExpression, ...]
+    columns: Sequence[LoweredExpression]
     most: int
     checked: bool = False
     whole: tuple[pl.LazyFrame, pl.DataFrame] | None = None
 
     @classmethod
     def of_frame(
-        cls, schema: Schema, append: bool, frame: pl.DataFrame, columns: tuple[LoweredExpression, ...]
+        cls, schema: Schema, append: bool, frame: pl.DataFrame, columns: Sequence[LoweredExpression]
     ) -> Stream:
         """Return the stream of rows that are computed already."""
         lazy = frame.lazy()
@@ -139,8 +139,8 @@ def build_stream(columns: Columns) -> Stream:
     """Build a stream from the given rows. Raises `ColumnarDeclined` if their weights are too large to sum."""
     if not columns.append:
         decline_weight_overflow(columns.frame)
-    known = columns_with_bounds(columns.schema, columns.frame)
-    return Stream.of_frame(columns.schema, columns.append, columns.frame, tuple(known))
+    known = ColumnsOfFrame(columns.schema, columns.frame)
+    return Stream.of_frame(columns.schema, columns.append, columns.frame, known)
 
 
 def empty_stream(schema: Schema, append: bool) -> Stream:
