@@ -26,7 +26,7 @@ from penstock.engine.columnar.arranged_slot import (
     one_key,
 )
 from penstock.engine.columnar.column_types import NotLowered, dtype_of, to_series
-from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined
+from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
 from penstock.engine.columnar.held_values import (
     CODE,
     COPIES,
@@ -38,7 +38,7 @@ from penstock.engine.columnar.held_values import (
     of_part,
 )
 from penstock.engine.columnar.pre_reduction import GroupedRows, PartialForm, partial_form
-from penstock.engine.columnar.stream import Stream, decline_marked, empty_stream, stream_for
+from penstock.engine.columnar.stream import Stream, build_stream, decline_marked, empty_stream
 from penstock.engine.columnar.sum_columns import (
     Numbers,
     parts_of,
@@ -348,7 +348,7 @@ class ColumnarAggregate:
     plan: AggregatePlan
     slots: ArrangedSlots
 
-    def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
+    def answer(self, inputs: Sequence[Stream]) -> Stream:
         """Return how the answers of the groups change, in the order in which rows first reached them."""
         plan = self.plan
         stream = inputs[0].kept() if plan.held else inputs[0]
@@ -366,7 +366,7 @@ class ColumnarAggregate:
         after = [old + deltas[name].to_numpy() for old, name in zip(sums, plan.layout.sums, strict=True)]
         before, now = self._extremes(spine.batches, new, keys)
         frame = _changes(plan, keys, State(sums, before), State(after, now))
-        return stream_for(plan.schema, False, frame, computed_on=computed_on)
+        return build_stream(Columns(plan.schema, False, frame))
 
     def _held_changes(self, stream: Stream, deltas: pl.DataFrame) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
         """Return the deltas with the sums over distinct values, and the rows of values to add."""

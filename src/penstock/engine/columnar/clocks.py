@@ -15,9 +15,9 @@ import polars as pl
 
 from penstock.arrangement.batch import take
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
-from penstock.engine.columnar.columns import FAILS, ColumnarDeclined
+from penstock.engine.columnar.columns import FAILS, ColumnarDeclined, Columns
 from penstock.engine.columnar.pre_reduction import PreReduction, choose_reduction
-from penstock.engine.columnar.stream import Stream, decline_marked, stream_for
+from penstock.engine.columnar.stream import Stream, build_stream, decline_marked
 from penstock.engine.window_runtime import EARLIEST, time_lower_bound
 from penstock.expr.code_runtime import EPOCH
 from penstock.expr.types import DATE, FLOAT64, TIMESTAMP
@@ -130,7 +130,7 @@ class ColumnarPunctuality:
     plan: PunctualityPlan
     slots: PlainSlots
 
-    def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
+    def answer(self, inputs: Sequence[Stream]) -> Stream:
         """Return the rows whose time is, or is not, below the watermark of the rows before them."""
         plan, frame = self.plan, inputs[0].collected()
         least = time_lower_bound(plan.type)
@@ -142,7 +142,7 @@ class ColumnarPunctuality:
         self.slots.prepare(plan.slot, (top, mark, count + int(late.sum())))
         wanted = late if isinstance(plan.operator, LateRows) else ~late
         made = frame if wanted.all() else take(frame, np.flatnonzero(wanted))
-        return stream_for(plan.schema, True, made, computed_on=computed_on)
+        return build_stream(Columns(plan.schema, True, made))
 
     def _judged(self, times: pl.Series, top: Any, mark: Any) -> tuple[Any, Any, Any]:
         """Return which rows are late, the greatest time, and the watermark. top, mark: those before."""

@@ -64,7 +64,7 @@ class ColumnarDistinct:
     plan: DistinctPlan
     slots: ArrangedSlots
 
-    def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
+    def answer(self, inputs: Sequence[Stream]) -> Stream:
         """Return the rows that begin or cease to be there, in the order in which they were first reached."""
         plan = self.plan
         news = DistinctRows().reduce_lazily(with_one_zero(inputs[0])).collect()

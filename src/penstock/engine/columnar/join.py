@@ -15,14 +15,12 @@ import polars as pl
 from penstock.arrangement.batch import sorted_codes, take
 from penstock.arrangement.spine import Found, Probe, together
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm
-from penstock.engine.columnar.columns import FAILS, ColumnarDeclined, rows_to_columns
+from penstock.engine.columnar.columns import FAILS, ColumnarDeclined, Columns, rows_to_columns
 from penstock.engine.columnar.join_plan import JoinPlan
 from penstock.engine.columnar.stream import (
     Stream,
     build_stream,
-    decline_weight_overflow,
     empty_stream,
-    stream_for,
 )
 from penstock.engine.steps.joins import SIDES
 
@@ -68,7 +66,7 @@ class ColumnarJoin:
         self.plan = plan
         self.slots = slots
 
-    def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
+    def answer(self, inputs: Sequence[Stream]) -> Stream:
         """Return the output caused by new rows on either side.
 
         Raises `ColumnarDeclined` if weights are too large to add or to multiply.
@@ -89,10 +87,7 @@ class ColumnarJoin:
             probe = Probe.of(left.layout, [news[1][name] for name in plan.key_names(1)], most)
             pairs.append(self._pairs(news[1], [probe.find(batch) for batch in held], 1))
         frame = pl.concat(pairs) if pairs else empty_stream(plan.pairs, plan.append).frame.collect()
-        if not plan.append:
-            decline_weight_overflow(frame)
-        computed_on |= plan.operator.residual is not None
-        return plan.output(stream_for(plan.pairs, plan.append, frame, computed_on=computed_on))
+        return plan.output(build_stream(Columns(plan.pairs, plan.append, frame)))
 
     def _pairs(self, asking: pl.DataFrame, parts: Sequence[Found], port: int) -> pl.DataFrame:
         """Pair new rows of a side, in their order, with what they found on the other."""

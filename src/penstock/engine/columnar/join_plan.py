@@ -12,7 +12,7 @@ import polars as pl
 from penstock.arrangement.batch import Layout
 from penstock.engine.columnar.arranged_slot import names_of_keys
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
-from penstock.engine.columnar.columns import FAILS, WEIGHT
+from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnsOfFrame
 from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered_expression import LoweredExpression
 from penstock.engine.columnar.stream import Stream, each_copy, empty_stream
@@ -162,18 +162,14 @@ class JoinPlan:
             if pairs.checked:
                 passes = passes.fill_null(False) | pl.col(FAILS)
             pairs = replace(pairs, frame=pairs.frame.filter(passes))
-        known = tuple(
-            LoweredExpression(pl.col(str(to)), pairs.columns[at].bounds) for to, at in enumerate(self.taken)
-        )
         whole = pairs.at_hand
         if whole is not None:
             named = [whole[str(at)].alias(str(to)) for to, at in enumerate(self.taken)]
-            known = tuple(
-                LoweredExpression(pl.col(str(to)), pairs.columns[at].bounds)
-                for to, at in enumerate(self.taken)
-            )
             frame = pl.DataFrame([*named, *([] if self.append else [whole[WEIGHT]])])
-            return Stream.of_frame(self.schema, self.append, frame, known)
+            return Stream.of_frame(self.schema, self.append, frame, ColumnsOfFrame(self.schema, frame))
+        known = tuple(
+            LoweredExpression(pl.col(str(to)), pairs.columns[at].bounds) for to, at in enumerate(self.taken)
+        )
         columns = [pl.col(str(at)).alias(str(to)) for to, at in enumerate(self.taken)]
         beside = [*([] if self.append else [WEIGHT]), *([FAILS] if pairs.checked else [])]
         frame = pairs.frame.select(*columns, *beside)

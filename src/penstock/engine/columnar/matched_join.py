@@ -84,7 +84,7 @@ class ColumnarMatchedJoin:
     plan: JoinPlan
     slots: ArrangedSlots
 
-    def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
+    def answer(self, inputs: Sequence[Stream]) -> Stream:
         """Return the output caused by new rows on either side. Raises `ColumnarDeclined`."""
         plan = self.plan
         unkeyed, lefts = self._left_rows(inputs[0])

@@ -109,7 +109,7 @@ class ColumnarOver:
     plan: OverPlan
     slots: ArrangedSlots
 
-    def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
+    def answer(self, inputs: Sequence[Stream]) -> Stream:
         """Return the rows whose answers change, those that are taken back first."""
         plan, schema = self.plan, self.plan.rows.schema
         given = plan.rows.given(inputs[0])

@@ -10,7 +10,6 @@ import polars as pl
 from penstock.arrangement.spine import TooManyFound
 from penstock.engine.columnar.columns import ColumnarDeclined, Columns, rows_to_columns
 from penstock.engine.columnar.stream import Stream, apply_operator, build_stream, with_one_zero
-from penstock.flow.operators.sink import Sink
 
 if TYPE_CHECKING:
     from penstock.analysis import Analysis
@@ -45,10 +44,8 @@ class ArrangedOperator(Protocol):
         """Its slots."""
         ...
 
-    def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
+    def answer(self, inputs: Sequence[Stream]) -> Stream:
         """Return the output caused by new rows, which stay without effect until the slots add them.
-
-        computed_on: whether later expressions need the bounds of integers.
 
         Raises `ColumnarDeclined`.
         """
@@ -94,12 +91,6 @@ class PartRunner:
         self._limit = limit
         self.arranged = arranged
         self._shared = self._read_often()
-        self._computed_on = {
-            source
-            for node in (*shape.columnar, *shape.rest)
-            for source in graph.nodes[node].inputs
-            if not isinstance(graph.nodes[node].operator, Sink)
-        }
 
     def __call__(self, *inputs: Given) -> tuple[Given, ...]:
         made: FrameResults | None = None
@@ -160,7 +151,7 @@ class PartRunner:
             node = self._graph.nodes[node_id]
             read = [stream(source) for source in node.inputs]
             if node_id in self.arranged:
-                made = self.arranged[node_id].answer(read, computed_on=node_id in self._computed_on)
+                made = self.arranged[node_id].answer(read)
             else:
                 made = apply_operator(node.operator, node.schema, self._append[node_id], read)
             if node_id in self._one_zero:

@@ -125,16 +125,6 @@ def decline_weight_overflow(frame: pl.DataFrame) -> None:
         raise ColumnarDeclined
 
 
-def stream_for(schema: Schema, append: bool, frame: pl.DataFrame, *, computed_on: bool) -> Stream:
-    """Build a stream from computed rows. Raises `ColumnarDeclined` like `build_stream`.
-
-    computed_on: whether later expressions need the bounds of integers, which take a look at all of them.
-    """
-    if computed_on:
-        return build_stream(Columns(schema, append, frame))
-    return Stream.of_frame(schema, append, frame, empty_stream(schema, append).columns)
-
-
 def build_stream(columns: Columns) -> Stream:
     """Build a stream from the given rows. Raises `ColumnarDeclined` if their weights are too large to sum."""
     if not columns.append:

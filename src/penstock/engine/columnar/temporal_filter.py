@@ -141,7 +141,7 @@ class ColumnarTemporalFilter:
     plan: TemporalPlan
     slots: TemporalSlots
 
-    def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
+    def answer(self, inputs: Sequence[Stream]) -> Stream:
         """Return the rows that come or go, now that the clock shows what it shows."""
         plan, layout = self.plan, self.plan.layout
         before = self.slots.now

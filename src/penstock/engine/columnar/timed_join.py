@@ -20,10 +20,10 @@ from penstock.arrangement.batch import Batch, Layout, batch_of, merged, take
 from penstock.arrangement.spine import Probe, together
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm
 from penstock.engine.columnar.clocks import check_time, ticks_in, ticks_of
-from penstock.engine.columnar.columns import WEIGHT, ColumnarDeclined
+from penstock.engine.columnar.columns import WEIGHT, ColumnarDeclined, Columns
 from penstock.engine.columnar.join import JoinSideForm
 from penstock.engine.columnar.join_plan import JoinPlan, plan_join
-from penstock.engine.columnar.stream import Stream, empty_stream, stream_for
+from penstock.engine.columnar.stream import Stream, build_stream, empty_stream
 from penstock.engine.steps.joins import SIDES
 from penstock.engine.window_runtime import closing, schedule_window
 from penstock.expr.types import INT64
@@ -148,7 +148,7 @@ class ColumnarTimedJoin:
         self.plan = plan
         self.slots = slots
 
-    def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
+    def answer(self, inputs: Sequence[Stream]) -> Stream:
         """Return the pairs of new rows. Raises `ColumnarDeclined`."""
         plan, join = self.plan, self.plan.join
         news = [
@@ -171,8 +171,7 @@ class ColumnarTimedJoin:
             self.slots.expire(port, expiry)
         made = [frame for frame in pairs if frame is not None]
         frame = pl.concat(made) if made else empty_stream(join.pairs, True).frame.collect()
-        computed_on |= join.operator.residual is not None
-        return join.output(stream_for(join.pairs, True, frame, computed_on=computed_on))
+        return join.output(build_stream(Columns(join.pairs, True, frame)))
 
     def _pairs(self, asking: pl.DataFrame, held: Sequence[Batch], port: int) -> pl.DataFrame | None:
         """Pair new rows of a side, in their order, with what is held of the other."""

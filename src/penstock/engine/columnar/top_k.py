@@ -169,7 +169,7 @@ class ColumnarTopK:
     plan: TopPlan
     slots: ArrangedSlots
 
-    def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
+    def answer(self, inputs: Sequence[Stream]) -> Stream:
         """Return how the first rows of the groups change, group by group."""
         plan, layout, schema = self.plan, self.plan.rows.layout, self.plan.rows.schema
         spine = self.slots.spine(plan.slot)

@@ -19,10 +19,10 @@ from penstock.arrangement.batch import Layout, differing, select, take
 from penstock.arrangement.spine import Found
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, key_columns, names_of_keys
 from penstock.engine.columnar.column_types import NotLowered, dtype_of, to_series
-from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined
+from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
 from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered_expression import replace_negative_zero
-from penstock.engine.columnar.stream import Stream, empty_stream, stream_for
+from penstock.engine.columnar.stream import Stream, build_stream, empty_stream
 from penstock.expr.check import check
 from penstock.expr.tree import Call, Expr, Literal
 from penstock.flow.operators.upsert import Upsert
@@ -169,7 +169,7 @@ class ColumnarUpsert:
     plan: UpsertPlan
     slots: ArrangedSlots
 
-    def answer(self, inputs: Sequence[Stream], *, computed_on: bool) -> Stream:
+    def answer(self, inputs: Sequence[Stream]) -> Stream:
         """Return how the rows of the keys change, in the order in which records first reached them."""
         plan, layout = self.plan, self.plan.layout
         last = self._last(plan.computed(inputs[0]).collected())
@@ -195,7 +195,7 @@ class ColumnarUpsert:
         order = np.argsort(np.concatenate((2 * gone, 2 * come + 1)), kind="stable")
         if plan.sequence is not None:
             order = _shown(changes, gone, come, order)
-        return stream_for(plan.schema, False, take(changes, order), computed_on=computed_on)
+        return build_stream(Columns(plan.schema, False, take(changes, order)))
 
     def _last(self, records: pl.DataFrame) -> pl.DataFrame:
         """Return the record that decides for each key, in the order in which keys were first reached.
