@@ -7,7 +7,7 @@ whose answers differ are the output.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,12 @@ import numpy as np
 import polars as pl
 
 from penstock.arrangement.batch import batch_of, differing, select, take
-from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm
+from penstock.engine.columnar.arranged_slot import ArrangedSlots
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.columns import WEIGHT, Columns
 from penstock.engine.columnar.partition_answers import Answer, Partitions, answer_of, spans
+from penstock.engine.columnar.rows_in_order import OfCopies, RowsForm, RowsInOrder, rows_in_order
 from penstock.engine.columnar.stream import Stream, build_stream, decline_marked, empty_stream, sum_weights
-from penstock.engine.columnar.top_k import RowsInOrder, rows_in_order
 from penstock.engine.partitions import NEGATIVE, ROWS
 from penstock.flow.operators.over import ComputeOver
 
@@ -72,34 +72,15 @@ def plan_over(node: Node, schema: Schema, appends: bool, append: bool) -> OverPl
     return plan
 
 
-@dataclass(frozen=True)
-class PartitionForm(SlotForm):
-    """Form of a slot of partitions. of_copies: makes one of the copies of its rows."""
-
-    plan: OverPlan
-    of_copies: Callable[[dict[tuple[Any, ...], int]], Any]
-
-    def entry(self, key: Any, found: Sequence[tuple[Any, ...]]) -> Any:
-        copies: dict[tuple[Any, ...], int] = {}
-        for row in found:
-            copies[row[:-1]] = copies.get(row[:-1], 0) + row[-1]
-        copies = {row: count for row, count in copies.items() if count}
-        return self.of_copies(copies) if copies else None
-
-    def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
-        weighted: list[tuple[Any, ...]] = []
-        for partition in entries.values():
-            copies = Counter[Any](partition[ROWS])
-            copies.update(partition[NEGATIVE])
-            weighted += [(*row, count) for row, count in copies.items()]
-        return self.plan.rows.weighted(weighted)
+def partition_form(plan: OverPlan, of_copies: OfCopies) -> RowsForm:
+    """Return the form of the slot of partitions. of_copies: makes one of the copies of its rows."""
+    return RowsForm.of(plan.rows, of_copies, _copies)
 
 
-def partition_form(plan: OverPlan, of_copies: Callable[[dict[tuple[Any, ...], int]], Any]) -> PartitionForm:
-    """Return the form of the slot of partitions."""
-    rows = plan.rows
-    read = tuple((str(at), field.type) for at, field in enumerate(rows.schema.fields))
-    return PartitionForm(rows.layout, rows.keys, len(rows.keys) == 1, read, plan, of_copies)
+def _copies(partition: Any) -> Mapping[Any, int]:
+    copies = Counter[Any](partition[ROWS])
+    copies.update(partition[NEGATIVE])
+    return copies
 
 
 @dataclass(slots=True)

@@ -1,0 +1,129 @@
+"""Rows by group, in an order: the arrangement of what answers groups by their first rows, or row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import polars as pl
+
+from penstock.arrangement.batch import Layout, Order, select
+from penstock.engine.columnar.arranged_slot import SlotForm, names_of_keys
+from penstock.engine.columnar.column_types import NotLowered, dtype_of
+from penstock.engine.columnar.columns import FAILS, WEIGHT, rows_to_columns
+from penstock.engine.columnar.expressions import reads_columns
+from penstock.engine.columnar.lowered_expression import replace_negative_zero
+from penstock.engine.columnar.stream import Stream, build_stream, empty_stream, with_one_zero
+from penstock.expr.check import check
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr, Ordering
+    from penstock.expr.types import DataType, Schema
+
+OfCopies: TypeAlias = Callable[[dict[tuple[Any, ...], int]], Any]
+"""Function that makes a group's entry of the copies of its rows."""
+
+
+@dataclass(frozen=True)
+class RowsInOrder:
+    """Rows of `schema` by group, in an order. Where `by` holds rows equal, their columns tell."""
+
+    per: tuple[Expr, ...]
+    by: tuple[Ordering, ...]
+    schema: Schema
+
+    @property
+    def keys(self) -> tuple[DataType, ...]:
+        """Return the types of the groups' keys."""
+        return tuple(check(expr, self.schema).type for expr in self.per)
+
+    @property
+    def by_names(self) -> tuple[str, ...]:
+        """Return the columns with what rows are sorted by."""
+        return tuple(f"o{at}" for at in range(len(self.by)))
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Layout of all rows: by group, sorted."""
+        rows = {str(at): dtype_of(f.type) for at, f in enumerate(self.schema.fields)}
+        per = [check(expr, self.schema) for expr in self.per]
+        types = [dtype_of(of.type) for of in per] or [pl.Int64()]
+        keys = dict(zip(names_of_keys(len(per)), types, strict=True))
+        ordered = list(zip(self.by_names, self.by, strict=True))
+        by = {name: dtype_of(check(ordering.expr, self.schema).type) for name, ordering in ordered}
+        order = [
+            *(Order(name, ordering.descending) for name, ordering in ordered),
+            *(Order(name, False) for name in rows),
+        ]
+        types = {**keys, **by, **rows, WEIGHT: pl.Int64()}
+        nullable = any(of.nullable for of in per)
+        return Layout(types, tuple(keys), (WEIGHT,), nullable, tuple(order))
+
+    def keyed(self, stream: Stream) -> Stream:
+        """Add groups, what rows are sorted by, and missing weights."""
+        named = dict(zip(names_of_keys(len(self.per)), self.per, strict=False))
+        named |= {name: ordering.expr for name, ordering in zip(self.by_names, self.by, strict=True)}
+        lowered = {name: stream.lower(expr) for name, expr in named.items()}
+        noted = stream.noting(*(one.fails for one in lowered.values()))
+        columns = [
+            (replace_negative_zero(one.value) if self.layout.types[name].is_float() else one.value).alias(
+                name
+            )
+            for name, one in lowered.items()
+        ]
+        if not self.per:
+            columns.append(pl.lit(0, pl.Int64()).alias(names_of_keys(0)[0]))
+        if stream.append:
+            columns.append(pl.lit(1, pl.Int64()).alias(WEIGHT))
+        return replace(noted, frame=noted.frame.with_columns(columns))
+
+    def given(self, stream: Stream) -> pl.DataFrame:
+        """Return new rows as they are kept. Raises `ColumnarDeclined`."""
+        return select(self.keyed(with_one_zero(stream)).collected(), self.layout.types)
+
+    def weighted(self, rows: list[tuple[Any, ...]]) -> pl.DataFrame:
+        """Return rows in Python, with their weights, as they are kept. Raises `ColumnarDeclined`."""
+        stream = build_stream(rows_to_columns(self.schema, False, rows))
+        return self.keyed(stream).frame.drop(FAILS, strict=False).collect()
+
+
+def rows_in_order(
+    per: tuple[Expr, ...], by: tuple[Ordering, ...], schema: Schema, *, append: bool
+) -> RowsInOrder:
+    """Return the order of an operator's rows. append: of the input. Raises `NotLowered`."""
+    if not all(map(reads_columns, (*per, *(ordering.expr for ordering in by)))):
+        raise NotLowered("a constant key stays in rows")
+    rows = RowsInOrder(per, by, schema)
+    rows.keyed(empty_stream(schema, append))
+    assert rows.layout.types
+    return rows
+
+
+@dataclass(frozen=True)
+class RowsForm(SlotForm):
+    """Form of a slot whose entries are made of the rows of a group. copies: returns those of an entry."""
+
+    rows: RowsInOrder
+    of_copies: OfCopies
+    copies: Callable[[Any], Mapping[Any, int]]
+
+    @classmethod
+    def of(
+        cls, rows: RowsInOrder, of_copies: OfCopies, copies: Callable[[Any], Mapping[Any, int]]
+    ) -> RowsForm:
+        """Return the form of a slot of such rows."""
+        read = tuple((str(at), field.type) for at, field in enumerate(rows.schema.fields))
+        return cls(rows.layout, rows.keys, len(rows.keys) == 1, read, rows, of_copies, copies)
+
+    def entry(self, key: Any, found: Sequence[tuple[Any, ...]]) -> Any:
+        copies: dict[tuple[Any, ...], int] = {}
+        for row in found:
+            copies[row[:-1]] = copies.get(row[:-1], 0) + row[-1]
+        copies = {row: count for row, count in copies.items() if count}
+        return self.of_copies(copies) if copies else None
+
+    def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
+        weighted = [(*row, n) for entry in entries.values() for row, n in self.copies(entry).items()]
+        return self.rows.weighted(weighted)
