@@ -324,6 +324,11 @@ def select(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
     return pl.DataFrame([frame[name] for name in names])
 
 
+def negated(layout: Layout, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return what takes back the rows of a frame."""
+    return pl.DataFrame([-frame[name] if name in layout.sums else frame[name] for name in layout.types])
+
+
 def take(frame: pl.DataFrame, places: Places) -> pl.DataFrame:
     """Return the rows at these places."""
     return frame[pl.Series(places.astype(np.uint32))]

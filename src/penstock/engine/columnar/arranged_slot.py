@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import select, take
+from penstock.arrangement.batch import negated, select, take
 from penstock.arrangement.codes import coder
 from penstock.arrangement.spine import Spine, SumOverflow
 from penstock.engine.columnar.column_types import from_series, to_series
@@ -172,10 +172,9 @@ class ArrangedSlot:
 
     def _replace(self, before: pl.DataFrame, entries: Mapping[Any, Any]) -> None:
         """Put the rows of entries into the place of others. Raises `ColumnarDeclined`."""
-        layout = self.spine.layout
-        taken_back = [-before[name] if name in layout.sums else before[name] for name in layout.types]
+        taken_back = negated(self.spine.layout, before)
         try:
-            self.spine.add(pl.concat([pl.DataFrame(taken_back), self._rows_of(entries)]))
+            self.spine.add(pl.concat([taken_back, self._rows_of(entries)]))
         except SumOverflow as error:
             raise ColumnarDeclined from error
 
@@ -313,9 +312,9 @@ COLUMNS, KEY, ROW = 1_500, 10, 5
 
 @dataclass(slots=True)
 class ArrangedSlots:
-    """Slots of one operator that large ticks need as arrangements.
+    """Slots of one operator that large ticks need as arrangements, and those beside them.
 
-    forms: by the name of the slot.
+    forms: by the name of the slot; none if the operator has few values, which stay in rows.
     slot:  returns a slot's mapping as it is at the time. replace: replaces it.
     whole: an entry is a whole group, which is too dear to be made of columns for a few of its rows.
     limit: on the rows that a tick makes; None for no limit.
@@ -329,6 +328,9 @@ class ArrangedSlots:
     rows_met: int = 0
     _new: dict[str, Batch] = field(default_factory=dict["str", "Batch"], init=False)
     _left: dict[str, Sequence[Batch]] = field(default_factory=dict["str", "Sequence[Batch]"], init=False)
+    _effects: dict[Any, Callable[[], None]] = field(
+        default_factory=dict["Any", "Callable[[], None]"], init=False
+    )
 
     @property
     def least(self) -> int:
@@ -355,6 +357,8 @@ class ArrangedSlots:
 
         Raises `ColumnarDeclined` for a value that no column can hold.
         """
+        # What an earlier tick prepared before it was declined.
+        self._new, self._left, self._effects = {}, {}, {}
         slots = {name: self.slot(name) for name in self.forms}
         shared = {name: slot for name, slot in slots.items() if isinstance(slot, SharedSide)}
         if not all(slot.arrange(self.forms[name], rows) for name, slot in shared.items()):
@@ -402,13 +406,31 @@ class ArrangedSlots:
         self._new[name] = batch
         self._left[name] = left
 
+    def value(self, name: str) -> Any:
+        """Return the one value of a slot that holds no more; None without any."""
+        return self.slot(name).get(())
+
+    def prepare_value(self, name: str, value: Any) -> None:
+        """Note the next value of such a slot, which has no effect until `add`."""
+
+        def keep() -> None:
+            self.slot(name)[()] = value
+
+        self.prepare_effect(name, keep)
+
+    def prepare_effect(self, key: Any, effect: Callable[[], None]) -> None:
+        """Note what `add` does at the end. Of one key the last effect counts."""
+        self._effects[key] = effect
+
     def add(self) -> None:
-        """Add a successful tick's new rows to the state."""
+        """Add a successful tick's new rows to the state, and do what else was prepared."""
         for name, left in self._left.items():
             self.spine(name).replace(left)
         for name, batch in self._new.items():
             self.spine(name).add_batch(batch)
-        self._new, self._left = {}, {}
+        for effect in self._effects.values():
+            effect()
+        self._new, self._left, self._effects = {}, {}, {}
 
 
 def _size(entry: Any) -> int:

@@ -5,10 +5,10 @@ The state is one tuple per operator, which stays a Python value. Times that are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -26,8 +26,7 @@ from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.watermark import Watermark
 
 if TYPE_CHECKING:
-    from penstock.engine.columnar.arranged_slot import SlotForm
-    from penstock.engine.slot import SlotMapping
+    from penstock.engine.columnar.arranged_slot import ArrangedSlots
     from penstock.expr.types import DataType, Schema
     from penstock.graph.node import Node
 
@@ -92,54 +91,22 @@ def check_time(type: DataType) -> None:
 
 
 @dataclass(slots=True)
-class PlainSlots:
-    """Slots of an operator that keeps Python values in large ticks, too, as they are few.
-
-    slot: returns a slot's mapping as it is at the time.
-    """
-
-    slot: Callable[[str], SlotMapping]
-    forms: ClassVar[Mapping[str, SlotForm]] = {}
-    are_arranged: ClassVar[bool] = True
-    least: ClassVar[int] = 1
-    _new: dict[str, Any] = field(default_factory=dict[str, Any], init=False)
-
-    def arrange(self, rows: int) -> bool:
-        """Return whether large ticks pay."""
-        return True
-
-    def get(self, name: str) -> Any:
-        """Return the one value of a slot; None without any."""
-        return self.slot(name).get(())
-
-    def prepare(self, name: str, value: Any) -> None:
-        """Note a slot's next value, which has no effect until `add`."""
-        self._new[name] = value
-
-    def add(self) -> None:
-        """Keep what a successful tick has noted."""
-        for name, value in self._new.items():
-            self.slot(name)[()] = value
-        self._new = {}
-
-
-@dataclass(slots=True)
 class ColumnarPunctuality:
     """Rows on time, or late ones, in large ticks."""
 
     plan: PunctualityPlan
-    slots: PlainSlots
+    slots: ArrangedSlots
 
     def answer(self, inputs: Sequence[Stream]) -> Stream:
         """Return the rows whose time is, or is not, below the watermark of the rows before them."""
         plan, frame = self.plan, inputs[0].collected()
         least = time_lower_bound(plan.type)
-        top, mark, count = self.slots.get(plan.slot) or (least, least, 0)
+        top, mark, count = self.slots.value(plan.slot) or (least, least, 0)
         times = frame[str(plan.at)]
         late = np.zeros(0, np.bool_)
         if frame.height:
             late, top, mark = self._judged(times, top, mark)
-        self.slots.prepare(plan.slot, (top, mark, count + int(late.sum())))
+        self.slots.prepare_value(plan.slot, (top, mark, count + int(late.sum())))
         wanted = late if isinstance(plan.operator, LateRows) else ~late
         made = frame if wanted.all() else take(frame, np.flatnonzero(wanted))
         return build_stream(Columns(plan.schema, True, made))

@@ -10,7 +10,7 @@ from penstock.analysis import analyse
 from penstock.analysis.column_liveness import live_columns
 from penstock.engine.columnar.aggregate import AggregatePlan, ColumnarAggregate, group_form
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm
-from penstock.engine.columnar.clocks import ColumnarPunctuality, PlainSlots, PunctualityPlan
+from penstock.engine.columnar.clocks import ColumnarPunctuality, PunctualityPlan
 from penstock.engine.columnar.columnar_intake import columns_of_frame, columns_of_values
 from penstock.engine.columnar.columnar_plan import ArrangedPlan, ColumnarPlan, plan_columnar, takes_values
 from penstock.engine.columnar.columns import Columns
@@ -24,13 +24,11 @@ from penstock.engine.columnar.runner import ArrangedOperator, PartRunner, as_row
 from penstock.engine.columnar.temporal_filter import (
     ColumnarTemporalFilter,
     TemporalPlan,
-    TemporalSlots,
     held_form,
 )
 from penstock.engine.columnar.timed_join import (
     ColumnarTimedJoin,
     TimedJoinPlan,
-    TimedSlots,
     timed_join_forms,
 )
 from penstock.engine.columnar.top_k import ColumnarTopK, TopPlan, top_form
@@ -251,8 +249,6 @@ def _operator(
     def slot(name: str) -> SlotMapping:
         return names[f"slot_{name.replace('.', '_')}"]
 
-    if isinstance(plan, PunctualityPlan):
-        return ColumnarPunctuality(plan, PlainSlots(slot))
     forms = _forms(plan, names, slot)
     slots = ArrangedSlots(forms, slot, arrange, whole=isinstance(plan, TopPlan), limit=limit)
     match plan:
@@ -268,12 +264,14 @@ def _operator(
             return ColumnarOver(plan, slots)
         case DistinctPlan():
             return ColumnarDistinct(plan, slots)
+        case PunctualityPlan():
+            return ColumnarPunctuality(plan, slots)
         case TemporalPlan():
-            return ColumnarTemporalFilter(plan, TemporalSlots(plan, slots))
+            return ColumnarTemporalFilter(plan, slots)
         case UpsertPlan():
             return ColumnarUpsert(plan, slots)
         case TimedJoinPlan():
-            return ColumnarTimedJoin(plan, TimedSlots(plan, slots))
+            return ColumnarTimedJoin(plan, slots)
 
 
 def _in_rows(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,10 +14,7 @@ from penstock.engine.columnar.stream import Stream, apply_operator, build_stream
 if TYPE_CHECKING:
     from penstock.analysis import Analysis
     from penstock.engine.columnar.arranged_slot import ArrangedSlots
-    from penstock.engine.columnar.clocks import PlainSlots
     from penstock.engine.columnar.columnar_plan import ColumnarPlan
-    from penstock.engine.columnar.temporal_filter import TemporalSlots
-    from penstock.engine.columnar.timed_join import TimedSlots
     from penstock.engine.tick_budget import TickBudget
     from penstock.graph.node import FlowGraph
 
@@ -40,7 +37,7 @@ class ArrangedOperator(Protocol):
     """Operator in large ticks whose state lies in arrangements."""
 
     @property
-    def slots(self) -> ArrangedSlots | PlainSlots | TimedSlots | TemporalSlots:
+    def slots(self) -> ArrangedSlots:
         """Its slots."""
         ...
 

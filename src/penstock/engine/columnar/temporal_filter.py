@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, Layout, batch_of, bounded, merged, select, take
+from penstock.arrangement.batch import Batch, Layout, batch_of, bounded, merged, negated, select, take
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, CountForm
 from penstock.engine.columnar.clocks import ticks_in, ticks_of, time_of
 from penstock.engine.columnar.column_types import NotLowered, dtype_of, from_series
@@ -27,7 +27,6 @@ from penstock.flow.operators.temporal_filter import TemporalFilter
 
 if TYPE_CHECKING:
     from penstock.arrangement.spine import Spine
-    from penstock.engine.slot import SlotMapping
     from penstock.expr.types import DataType, Schema
     from penstock.graph.node import Node
 
@@ -46,7 +45,11 @@ class TemporalPlan:
 
     @property
     def slot(self) -> str:
-        return f"{self.node}.held"
+        return self.beside("held")
+
+    def beside(self, what: str) -> str:
+        """Return the name of one of the slots."""
+        return f"{self.node}.{what}"
 
     @property
     def type(self) -> DataType:
@@ -104,10 +107,10 @@ class HeldForm(CountForm):
     def reached(self, spine: Spine, now: Any) -> tuple[list[Any], Any]:
         """Return the rows whose moment the clock has reached, and the least moment that it has not."""
         plan = self.plan
-        due, later = _divided(plan, spine.batches, None, now)
+        due = _due(plan, spine.batches, None, now)
         columns = zip(plan.schema.fields, (due.frame[name] for name in plan.layout.keys), strict=True)
         rows = zip(*(from_series(field.type, series) for field, series in columns), strict=True)
-        return list(dict.fromkeys(rows)), None if later is None else time_of(later, plan.type)
+        return list(dict.fromkeys(rows)), _next_moment(plan, spine.batches, now)
 
 
 def held_form(plan: TemporalPlan) -> HeldForm:
@@ -115,44 +118,44 @@ def held_form(plan: TemporalPlan) -> HeldForm:
     return HeldForm(plan.layout, tuple(field.type for field in plan.schema.fields), False, (), plan)
 
 
-def _divided(plan: TemporalPlan, batches: Sequence[Batch], before: Any, now: Any) -> tuple[Batch, int | None]:
-    """Return the rows that are due, and the least moment that is not.
-
-    before: up to where the clock has taken rows out.
-    """
+def _due(plan: TemporalPlan, batches: Sequence[Batch], before: Any, now: Any) -> Batch:
+    """Return the rows that are due. before: up to where the clock has taken rows out."""
     layout = plan.layout
     whole = batch_of(layout, pl.DataFrame(schema=layout.types))
-    later: list[int] = []
     for batch in batches:
         moments = batch.frame[MOMENT].to_numpy()
-        reached = plan.reached(moments, now)
-        at = np.flatnonzero(reached & ~plan.reached(moments, before))
+        at = np.flatnonzero(plan.reached(moments, now) & ~plan.reached(moments, before))
         if len(at):
             whole = merged(layout, whole, bounded(layout, batch.codes[at], take(batch.frame, at)))
-        if not reached.all():
-            later.append(int(moments[~reached].min()))
-    return whole, min(later, default=None)
+    return whole
+
+
+def _next_moment(plan: TemporalPlan, batches: Sequence[Batch], now: Any) -> Any:
+    """Return the least moment of rows that the clock has not reached; None without any."""
+    moments = [batch.frame[MOMENT].to_numpy() for batch in batches]
+    later = [int(each.min()) for of in moments if len(each := of[~plan.reached(of, now)])]
+    return time_of(min(later), plan.type) if later else None
 
 
 @dataclass(slots=True)
 class ColumnarTemporalFilter:
-    """Temporal filter in large ticks."""
+    """Temporal filter in large ticks. slots: the rows, and beside them the clock and the calendar."""
 
     plan: TemporalPlan
-    slots: TemporalSlots
+    slots: ArrangedSlots
 
     def answer(self, inputs: Sequence[Stream]) -> Stream:
         """Return the rows that come or go, now that the clock shows what it shows."""
         plan, layout = self.plan, self.plan.layout
-        before = self.slots.now
+        before = self.slots.value(plan.beside("now"))
         now = self._now(inputs[1].collected(), before)
         rows = plan.with_moments(with_one_zero(inputs[0]))
         reached = plan.reached(rows[MOMENT].to_numpy(), now)
         at_once, pending = take(rows, np.flatnonzero(reached)), take(rows, np.flatnonzero(~reached))
-        due, _ = _divided(plan, self.slots.spine(plan.slot).batches, before, now)
-        gone = _taken_back(due.frame)
+        due = _due(plan, self.slots.spine(plan.slot).batches, before, now)
+        gone = negated(layout, due.frame)
         self.slots.prepare(plan.slot, pl.concat([select(pending, layout.types), gone]))
-        self.slots.turn(now)
+        self.slots.prepare_effect("clock", partial(self._turn, before, now))
         names = [*layout.keys, WEIGHT]
         parts = (at_once, due.frame) if plan.operator.presence.begins else (pending, gone)
         changes = pl.concat([select(part, names) for part in parts])
@@ -166,59 +169,17 @@ class ColumnarTemporalFilter:
         latest = time_of(int(ticks_in(times).max()), self.plan.type)
         return latest if before is None or latest > before else before
 
-
-def _taken_back(rows: pl.DataFrame) -> pl.DataFrame:
-    return pl.DataFrame([-column if column.name == WEIGHT else column for column in rows.get_columns()])
-
-
-class TemporalSlots:
-    """Slots of a temporal filter: an arrangement of rows, the clock and the calendar."""
-
-    def __init__(self, plan: TemporalPlan, held: ArrangedSlots) -> None:
-        self._plan = plan
-        self._held = held
-        self.forms = held.forms
-        self.arrange, self.spine, self.prepare = held.arrange, held.spine, held.prepare
-        self._turned: list[Any] = []
-
-    @property
-    def are_arranged(self) -> bool:
-        """Return whether the rows lie in an arrangement already."""
-        return self._held.are_arranged
-
-    @property
-    def least(self) -> int:
-        """Number of rows from which columns pay, where the state lies there."""
-        return self._held.least
-
-    def _slot(self, what: str) -> SlotMapping:
-        return self._held.slot(f"{self._plan.node}.{what}")
-
-    @property
-    def now(self) -> Any:
-        """Time that the clock shows; None before its first value."""
-        return self._slot("now").get(())
-
-    def turn(self, now: Any) -> None:
-        """Note what the clock shows next, which has no effect until `add`."""
-        self._turned = [now]
-
-    def add(self) -> None:
-        """Add a successful tick's new rows to the state, and turn the clock."""
-        self._held.add()
-        for now in self._turned:
-            calendar, counts, due = (self._slot(what) for what in ("calendar", "counts", "due"))
-            if now is not None:
-                if now != self.now:
-                    self._slot("now")[()] = now
-                for _ in closing(
-                    calendar, counts, due, now, before=not self._plan.operator.presence.turns_at
-                ):
-                    pass
-            _, later = _divided(self._plan, self.spine(self._plan.slot).batches, None, now)
-            if later is not None:
-                end = time_of(later, self._plan.type)
-                last = due.get((end, ((counts.get(end) or 1) - 1) // CHUNK))
-                if last is None or ARRANGED_ROWS not in last:
-                    schedule_window(calendar, counts, due, end, ARRANGED_ROWS)
-        self._turned = []
+    def _turn(self, before: Any, now: Any) -> None:
+        """Turn the clock, and have the calendar hold the next moment of the rows."""
+        plan, slots = self.plan, self.slots
+        calendar, counts, due = (slots.slot(plan.beside(what)) for what in ("calendar", "counts", "due"))
+        if now is not None:
+            if now != before:
+                slots.slot(plan.beside("now"))[()] = now
+            for _ in closing(calendar, counts, due, now, before=not plan.operator.presence.turns_at):
+                pass
+        later = _next_moment(plan, slots.spine(plan.slot).batches, now)
+        if later is not None:
+            last = due.get((later, ((counts.get(later) or 1) - 1) // CHUNK))
+            if last is None or ARRANGED_ROWS not in last:
+                schedule_window(calendar, counts, due, later, ARRANGED_ROWS)

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, Layout, batch_of, merged, take
+from penstock.arrangement.batch import Batch, Layout, batch_of, bounded, merged, negated, take
 from penstock.arrangement.spine import Probe, together
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm
 from penstock.engine.columnar.clocks import check_time, ticks_in, ticks_of
-from penstock.engine.columnar.columns import WEIGHT, ColumnarDeclined, Columns
+from penstock.engine.columnar.columns import ColumnarDeclined, Columns
 from penstock.engine.columnar.join import JoinSideForm
 from penstock.engine.columnar.join_plan import JoinPlan, plan_join
 from penstock.engine.columnar.stream import Stream, build_stream, empty_stream
@@ -142,9 +142,9 @@ class Expiry:
 
 
 class ColumnarTimedJoin:
-    """Join with state expiry in large ticks. slots: of the sides, in order."""
+    """Join with state expiry in large ticks. slots: of the sides, in order; their calendars lie beside."""
 
-    def __init__(self, plan: TimedJoinPlan, slots: TimedSlots) -> None:
+    def __init__(self, plan: TimedJoinPlan, slots: ArrangedSlots) -> None:
         self.plan = plan
         self.slots = slots
 
@@ -163,12 +163,11 @@ class ColumnarTimedJoin:
         ]
         for port, spine in enumerate((left, right)):
             expiry = self._expiry(port, inputs[3 - port], news[port])
-            left_, taken_back = _without(spine.batches, expiry)
-            batch = reduce(
-                lambda one, other: merged(spine.layout, one, other), [_open(new[port], expiry), *taken_back]
-            )
+            left_, taken_back = _without(spine.layout, spine.batches, expiry)
+            changes = [_open(spine.layout, new[port], expiry), *taken_back]
+            batch = reduce(lambda one, other: merged(spine.layout, one, other), changes)
             self.slots.prepare_batch(plan.slot(port), batch, left_)
-            self.slots.expire(port, expiry)
+            self.slots.prepare_effect(port, partial(self._expire, port, expiry))
         made = [frame for frame in pairs if frame is not None]
         frame = pl.concat(made) if made else empty_stream(join.pairs, True).frame.collect()
         return join.output(build_stream(Columns(join.pairs, True, frame)))
@@ -202,7 +201,9 @@ class ColumnarTimedJoin:
     def _expiry(self, port: int, marks: Stream, news: pl.DataFrame) -> Expiry:
         """Return what a side forgets, whose partners have a watermark."""
         plan, risen = self.plan, marks.collected()
-        open_from = self.slots.passed(port)
+        # The first bucket that the watermark of the other side has not passed.
+        passed = self.slots.value(plan.slot(port, "_passed"))
+        open_from: float = -inf if passed is None else passed
         until = open_from
         if risen.height:
             mark = risen["0"][-1]
@@ -214,18 +215,30 @@ class ColumnarTimedJoin:
         new = buckets[(buckets >= open_from) & (buckets >= until)].tolist()
         return Expiry(open_from, until, bool(risen.height), new)
 
+    def _expire(self, port: int, expiry: Expiry) -> None:
+        """Have the calendar of a side hold its new buckets, and not those that have passed."""
+        name, slot = self.plan.slot, self.slots.slot
+        calendar = [slot(name(port, what)) for what in ("_calendar", "_counts", "_due")]
+        for number in expiry.new:
+            schedule_window(calendar[0], calendar[1], calendar[2], number + 1, number)
+        if expiry.risen:
+            slot(name(port, "_passed"))[()] = expiry.until
+            until = None if expiry.until == inf else expiry.until
+            for _ in closing(calendar[0], calendar[1], calendar[2], until):
+                pass
+
 
 _MOST_BUCKETS = 1_000
 """Buckets in which a row may have partners; with more it is made so many rows that rows are better."""
 
 
-def _open(batch: Batch, expiry: Expiry) -> Batch:
+def _open(layout: Layout, batch: Batch, expiry: Expiry) -> Batch:
     """Return the rows that are kept."""
     buckets = batch.frame[BUCKET].to_numpy()
-    return _chosen(batch, (buckets >= expiry.open_from) & (buckets >= expiry.until), 1)
+    return _chosen(layout, batch, (buckets >= expiry.open_from) & (buckets >= expiry.until))
 
 
-def _without(batches: Sequence[Batch], expiry: Expiry) -> tuple[list[Batch], list[Batch]]:
+def _without(layout: Layout, batches: Sequence[Batch], expiry: Expiry) -> tuple[list[Batch], list[Batch]]:
     """Return batches without most of the rows that are forgotten, and what takes back the others."""
     left: list[Batch] = []
     taken_back: list[Batch] = []
@@ -234,67 +247,19 @@ def _without(batches: Sequence[Batch], expiry: Expiry) -> tuple[list[Batch], lis
             buckets = batch.frame[BUCKET].to_numpy()
             passed = buckets < expiry.until
             if 2 * np.count_nonzero(passed) >= len(batch):
-                batch = _chosen(batch, ~passed, 1)
+                batch = _chosen(layout, batch, ~passed)
             else:
                 passed &= buckets >= expiry.open_from
                 if passed.any():
-                    taken_back.append(_chosen(batch, passed, -1))
+                    gone = _chosen(layout, batch, passed)
+                    taken_back.append(Batch(gone.codes, negated(layout, gone.frame), gone.bounds))
         left.append(batch)
     return left, taken_back
 
 
-def _chosen(batch: Batch, wanted: Any, sign: int) -> Batch:
-    """Return some rows of a batch, taken back if the sign is negative."""
-    if sign > 0 and wanted.all():
+def _chosen(layout: Layout, batch: Batch, wanted: Any) -> Batch:
+    """Return some rows of a batch."""
+    if wanted.all():
         return batch
     at = np.flatnonzero(wanted)
-    frame = take(batch.frame, at)
-    if sign < 0:
-        frame.replace_column(frame.get_column_index(WEIGHT), -frame[WEIGHT])
-    bounds = (float(np.abs(frame[WEIGHT].to_numpy()).sum()),)
-    return Batch(batch.codes[at], frame, bounds)
-
-
-class TimedSlots:
-    """Slots of a join with state expiry: arrangements of its sides, and their calendars."""
-
-    def __init__(self, plan: TimedJoinPlan, sides: ArrangedSlots) -> None:
-        self._plan = plan
-        self._sides = sides
-        self._expiries: dict[int, Expiry] = {}
-        self.forms = sides.forms
-        self.arrange, self.spine, self.prepare_batch = sides.arrange, sides.spine, sides.prepare_batch
-
-    @property
-    def are_arranged(self) -> bool:
-        """Return whether the sides lie in arrangements already."""
-        return self._sides.are_arranged
-
-    @property
-    def least(self) -> int:
-        """Number of rows from which columns pay, where the state lies there."""
-        return self._sides.least
-
-    def passed(self, port: int) -> float:
-        """Return the first bucket of a side that the watermark of the other has not passed."""
-        number = self._sides.slot(self._plan.slot(port, "_passed")).get(())
-        return -inf if number is None else number
-
-    def expire(self, port: int, expiry: Expiry) -> None:
-        """Note what a side forgets, which has no effect until `add`."""
-        self._expiries[port] = expiry
-
-    def add(self) -> None:
-        """Add a successful tick's new rows to the state, and forget what has passed."""
-        self._sides.add()
-        for port, expiry in self._expiries.items():
-            name, slot = self._plan.slot, self._sides.slot
-            calendar = [slot(name(port, what)) for what in ("_calendar", "_counts", "_due")]
-            for number in expiry.new:
-                schedule_window(calendar[0], calendar[1], calendar[2], number + 1, number)
-            if expiry.risen:
-                slot(name(port, "_passed"))[()] = expiry.until
-                until = None if expiry.until == inf else expiry.until
-                for _ in closing(calendar[0], calendar[1], calendar[2], until):
-                    pass
-        self._expiries = {}
+    return bounded(layout, batch.codes[at], take(batch.frame, at))
