@@ -222,3 +222,19 @@ def test_a_watermark_beside_state_in_files(build: Callable[..., Stream]) -> None
         rows = [Event(n % 3, _moment(n), n, None, "a", 0.5) for n in range(tick * 20, tick * 20 + 30)]
         made = [engine.tick(one=rows, other=rows[::2])["out"] for engine in (limited, unlimited)]
         assert [*made[0]] == [*made[1]]
+
+
+def test_a_window_that_does_not_fit_is_refused_with_its_row() -> None:
+    flow = ps.Flow("early")
+    on_time = flow.source("rows", Event).watermark(col.t, lateness=timedelta(0))
+    windows = on_time.group_by(window=ps.sliding(col.t, timedelta(seconds=2), timedelta(seconds=1)))
+    flow.sink("windows", windows.agg(least=ps.min(col.x)))
+    early = Event(None, datetime.min.replace(tzinfo=UTC), 1, START, "a", 0.0)
+    rows = [early, *(early._replace(t=_moment(at)) for at in range(9))]
+    told: list[str] = []
+    for how in ("never", "always"):
+        with pytest.raises(ps.errors.EvaluationError) as error:
+            ps.Engine(flow, columnar=how).tick(rows=rows)
+        told.append(str(error.value))
+    assert told[0] == told[1]
+    assert "The row was" in told[0]

@@ -55,8 +55,12 @@ class SlicedRows(GroupedRows):
         if border:
             start += pl.when(since < border).then(0).otherwise(border)
         if self.type == TIMESTAMP:
-            made = moment(start, TIMESTAMP)
-            return LoweredExpression(made.value, None, either_condition(time.fails, made.fails))
+            # A window of a row that does not fit fails with the row.
+            size = ticks_of(self.grid.size)
+            outside = (count < ticks_of(EARLIEST) + size) | (count > ticks_of(LATEST) - size)
+            return LoweredExpression(
+                moment(start, TIMESTAMP).value, None, either_condition(time.fails, outside)
+            )
         low = -(2**63) + 2 * _LONGEST
         return LoweredExpression(
             start, (-(2**63), 2**63 - 1), either_condition(time.fails, (count < low) | (count > -low))
