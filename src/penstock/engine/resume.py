@@ -118,7 +118,7 @@ def kept_by_node(slots: Iterable[Slot], arranged: Mapping[str, ArrangedForm]) ->
     kept: defaultdict[int, Kept] = defaultdict(list)
     for slot in slots:
         node, _, what = slot.name.partition(".")
-        columns = [arranged[slot.name].description] if slot.name in arranged else []
+        columns = [arranged[slot.name].describe()] if slot.name in arranged else []
         kept[int(node)].append([what, slot.thaw.__qualname__, *columns])
     return {node: sorted(found) for node, found in kept.items()}
 

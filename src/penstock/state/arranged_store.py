@@ -41,13 +41,13 @@ class ArrangedMapping(Protocol):
 class ArrangedForm:
     """Form of a slot that is kept in an arrangement.
 
-    slot:        makes the slot over it.
-    description: of its columns, for `described_rows`.
+    slot:     makes the slot over it.
+    describe: returns the description of its columns (`described_rows`).
     """
 
     layout: Layout
     slot: Callable[[Spine], ArrangedMapping]
-    description: str = ""
+    describe: Callable[[], str] = str
 
 
 class ArrangedStore:

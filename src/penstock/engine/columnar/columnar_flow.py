@@ -63,6 +63,9 @@ class LargeTicksCode:
     arranged: whether operators may keep their state in arrangements.
 
     program: generated code of the parts' row-wise operators, to locate errors in it.
+    unread:  per source the columns that nobody reads. looked_over: per source node those that none of its
+        readers looks at or hands on.
+    delayed: source nodes whose rows a delay keeps. of_values: sources whose bare values become a column.
     """
 
     def __init__(self, program: Program, *, arranged: bool) -> None:
@@ -91,6 +94,18 @@ class LargeTicksCode:
         self.bytecode = compile(source_code, file, "exec")
         self.program = replace(
             program, file=file, source_code=source_code, purposes=tuple(purposes), constants=constants.values
+        )
+        live = live_columns(graph)
+        self.unread = {
+            name: frozenset(graph.nodes[node].schema.names) - live[node]
+            for name, node in graph.sources.items()
+        }
+        self.looked_over = _unread(graph, self.consumers)
+        self.delayed = frozenset(delay.source for delay in program.delayed)
+        self.of_values = frozenset(
+            name
+            for name, node in graph.sources.items()
+            if program.source_append[name] and takes_values(graph, self.shapes, node)
         )
 
     @property
@@ -132,13 +147,6 @@ class LargeTicks:
         graph, program = code.graph, code.program
         names.update(program.constants)
         exec(code.bytecode, names)
-        delayed = frozenset(d.source for d in program.delayed)
-        live = live_columns(graph)
-        unread = {
-            node: frozenset(graph.nodes[node].schema.names) - live[node] for node in graph.sources.values()
-        }
-        self._unread = {name: unread[node] for name, node in graph.sources.items()}
-        looked_over = _unread(graph, code.consumers)
         limit: TickBudget | None = names["x_made"] if program.bounds is not None else None
         self.parts: list[PartFunction] = []
         self._least = least
@@ -157,22 +165,12 @@ class LargeTicks:
                     {n: _operator(plan, names, arrange, limit) for n, plan in shape.arranged.items()},
                     least=least,
                     always=always,
-                    wanted_as_rows=delayed,
-                    unread=looked_over,
+                    wanted_as_rows=code.delayed,
+                    unread=code.looked_over,
                     limit=limit,
                 )
                 self._runners.append(runner)
             self.parts.append((run, part.inputs, part.outputs))
-        self._sources = {
-            name: (graph.nodes[node].schema, program.source_append[name])
-            for name, node in graph.sources.items()
-        }
-        self._as_rows = frozenset(name for name, node in graph.sources.items() if node in delayed)
-        self._of_values = frozenset(
-            name
-            for name, (_, append) in self._sources.items()
-            if append and takes_values(graph, code.shapes, graph.sources[name])
-        )
 
     @property
     def least(self) -> int:
@@ -184,15 +182,18 @@ class LargeTicks:
 
         A list of bare values is converted too if it `takes_values`. Other lists stay rows.
         """
-        schema, append = self._sources[name]
+        code = self.code
+        schema = code.graph.nodes[code.graph.sources[name]].schema
         if isinstance(given, list):
-            return columns_of_values(schema, cast("list[Any]", given)) if name in self._of_values else None
-        return columns_of_frame(schema, append, given, unread=self._unread[name])
+            return columns_of_values(schema, cast("list[Any]", given)) if name in code.of_values else None
+        append = code.program.source_append[name]
+        return columns_of_frame(schema, append, given, unread=code.unread[name])
 
     def inputs(self, given: Mapping[str, Rows | Columns]) -> dict[str, Any]:
         """Return a tick's input per source, as rows if a delay keeps them."""
+        sources, delayed = self.code.graph.sources, self.code.delayed
         return {
-            name: rows.rows() if name in self._as_rows and isinstance(rows, Columns) else rows
+            name: rows.rows() if isinstance(rows, Columns) and sources[name] in delayed else rows
             for name, rows in given.items()
         }
 

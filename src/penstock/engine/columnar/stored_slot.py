@@ -33,11 +33,15 @@ def stored_forms(program: Program, slots: Mapping[str, SlotMapping]) -> dict[str
 
 
 def _stored(form: SlotForm) -> ArrangedForm:
+    return ArrangedForm(form.layout, partial(StoredSlot, form), partial(_description, form))
+
+
+def _description(form: SlotForm) -> str:
     parts = dict(zip(form.layout.keys, form.keys, strict=False))
     moments = [name for name, type in (*parts.items(), *form.read) if isinstance(type, TimestampType)]
     read = tuple(name for name, _ in form.read)
     described = DescribedRows(form.layout, tuple(parts), form.bare, read, frozenset(moments), form.of_pair)
-    return ArrangedForm(form.layout, partial(StoredSlot, form), described.to_text())
+    return described.to_text()
 
 
 class StoredSlot(ArrangedSlot):

@@ -84,10 +84,9 @@ def reshard(checkpoint: str | PathLike[str], shards: int, flow: Flow) -> Reshard
         assert last is not None, "the binding has refused to begin"
         written = _Written(opened.folder, f"{last.tick}-divided-{uuid.uuid4().hex[:8]}")
         written.put(_placed(opened.folder, last, binding), binding.moves)
+        before = Manifest.read(opened.folder, last.manifest)
         for number, chain in sorted(last.chains.items()):
-            written.move_arranged(
-                chain, number % binding.was, Manifest.read(opened.folder, last.manifest), binding
-            )
+            written.move_arranged(chain, number % binding.was, before, binding)
         written.finish()
         written.make_durable()
         counters = {"pending": sorted(written.pending), "waiting": sorted(written.waiting)}

@@ -95,7 +95,7 @@ def kept_slots(stages: Iterable[CompiledStage]) -> dict[int, Kept]:
             origin = of.stage.origins[int(local)]
             assert origin is not None, "rows at the border of a stage are kept by nobody"
             works = type(of.stage.graph.nodes[int(local)].operator).__qualname__
-            columns = [arranged[slot.name].description] if slot.name in arranged else []
+            columns = [arranged[slot.name].describe()] if slot.name in arranged else []
             kept[origin].append([what, f"{works} {slot.thaw.__qualname__}", *columns])
     return {node: sorted(found) for node, found in kept.items()}
 
