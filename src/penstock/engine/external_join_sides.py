@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.analysis.strata import find_loops
-from penstock.engine.program import Program
 from penstock.engine.steps.joins import SIDES
 from penstock.expr.dict_keys import dict_key_source
 from penstock.expr.tree import Column, Expr
@@ -25,7 +24,8 @@ from penstock.graph.node import FlowGraph, Node
 
 if TYPE_CHECKING:
     from penstock.arrangement.spine import Spine
-    from penstock.engine.columnar.arranged_slot import ArrangedSlot, SlotForm
+    from penstock.engine.columnar.arranged_slot import ArrangedSlot
+    from penstock.engine.program import Program
 
 Row: TypeAlias = tuple[Any, ...]
 There: TypeAlias = Callable[[Hashable], Collection[tuple[Row, int]]]
@@ -121,16 +121,17 @@ class SharedSide:
             self._news = {}
         self.arranged = None
 
-    def arrange(self, form: SlotForm, rows: int) -> bool:
-        """Take all rows in columns, for a tick of so many rows; return whether that pays."""
+    def arrange(self, over: Callable[[Spine], ArrangedSlot], rows: int) -> bool:
+        """Take all rows in columns, for a tick of so many rows; return whether that pays.
+
+        over: makes a slot over them.
+        """
         if self.arranged is not None:
             return True
         spine = self._in_columns(rows)
         if spine is None:
             return False
-        from penstock.engine.columnar.arranged_slot import ArrangedSlot
-
-        arranged = ArrangedSlot(form, spine)
+        arranged = over(spine)
         for key in self._news:
             view = self.get(key)
             arranged[key] = list(view) if self._append else dict(view.items())

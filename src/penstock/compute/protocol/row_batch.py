@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, date
+from datetime import date
 from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast, overload
@@ -22,15 +22,12 @@ from penstock.compute.errors import BadMessage
 from penstock.compute.protocol import rows as encoding
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.errors import CheckpointDamaged
-from penstock.expr.code_runtime import NAN
 from penstock.expr.dict_keys import key_function
 from penstock.expr.types import (
     INT64,
     AnyType,
     DataType,
-    FloatingType,
     Schema,
-    TimestampType,
     parts_of,
 )
 from penstock.state import codec
@@ -226,29 +223,9 @@ def reader_of(type: DataType) -> Callable[[pl.Series], list[Any]]:
 
 def single_reader(types: Sequence[DataType]) -> Callable[[tuple[Any, ...]], Row]:
     """Return the conversion of one row as `DataFrame.row` gives it, which is cheaper than that of columns."""
-    odd = [(at, convert) for at, type in enumerate(types) if (convert := _from_polars(type)) is not None]
-    if not odd:
-        return tuple
+    from penstock.engine.columnar.column_types import row_reader, value_reader
 
-    def read(found: tuple[Any, ...]) -> Row:
-        values = list(found)
-        for at, convert in odd:
-            if values[at] is not None:
-                values[at] = convert(values[at])
-        return tuple(values)
-
-    return read
-
-
-def _from_polars(type: DataType) -> Callable[[Any], Any] | None:
-    """Return the conversion of a value that Polars gives, or None if it is as rows have it."""
-    if _is_encoded(type):
-        return codec.decode
-    if isinstance(type, FloatingType):
-        return lambda value: value if value == value else NAN
-    if isinstance(type, TimestampType):
-        return lambda value: value.replace(tzinfo=UTC)
-    return None
+    return row_reader([codec.decode if _is_encoded(type) else value_reader(type) for type in types])
 
 
 def _decoded(series: pl.Series) -> list[Any]:

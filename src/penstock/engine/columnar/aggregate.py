@@ -230,21 +230,22 @@ class GroupForm(SlotForm):
     def sections(self) -> tuple[int, ...]:
         return tuple(range(1 + len(self.plan.held))) if self.plan.held else ()
 
+    @cached_property
+    def _places(self) -> dict[int, list[int]]:
+        """Return for each part where its values are in a row, and their copies."""
+        read = [name for name, _ in self.read]
+        return {held.part: [*map(read.index, held.columns), len(read)] for held in self.plan.held}
+
     def entry(self, key: Any, found: Sequence[tuple[Any, ...]]) -> Any:
         plan = self.plan
         before = len(self.read)
         of_sums = [row[before:] for row in found if not before or row[0] == 0]
         sums = of_sums[0] if len(of_sums) == 1 else tuple(map(sum, zip(*of_sums, strict=True)))
         sums = sums or (0,) * len(plan.layout.sums)
-        values = {held.part: list[tuple[Any, int]]() for held in plan.held}
-        places = {
-            held.part: [[name for name, _ in self.read].index(name) for name in held.columns]
-            for held in plan.held
-        }
+        values = {held.part: list[tuple[Any, ...]]() for held in plan.held}
         for row in found if before else ():
             if row[0]:
-                value = tuple(row[at] for at in places[row[0]])
-                values[row[0]].append((value, row[before]))
+                values[row[0]].append(tuple(row[at] for at in self._places[row[0]]))
         fields, at = list[Any](), 1
         for width in plan.field_widths:
             fields.append(value_of(sums[at : at + width]))
@@ -263,7 +264,7 @@ class GroupForm(SlotForm):
         if (
             not any(fields)
             and not sums[0]
-            and not any(copies for each in values.values() for _, copies in each)
+            and not any(copies for each in values.values() for *_, copies in each)
         ):
             return None
         if group[ROWS] > 0:

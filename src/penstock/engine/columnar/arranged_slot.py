@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -16,12 +16,11 @@ import polars as pl
 from penstock.arrangement.batch import negated, select, take
 from penstock.arrangement.codes import coder
 from penstock.arrangement.spine import Spine, SumOverflow
-from penstock.engine.columnar.column_types import from_series, to_series
+from penstock.engine.columnar.column_types import from_series, row_reader, to_series, value_reader
 from penstock.engine.columnar.columns import ColumnarDeclined
 from penstock.engine.external_join_sides import SharedSide
 from penstock.engine.spilling import ShardedSlot, estimated_bytes
-from penstock.expr.code_runtime import NAN
-from penstock.expr.types import DataType, FloatingType, TimestampType
+from penstock.expr.types import DataType
 
 if TYPE_CHECKING:
     from penstock.arrangement.batch import Batch, Layout
@@ -79,6 +78,14 @@ class SlotForm(ABC):
     @abstractmethod
     def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
         """Return the rows of entries, with all columns of the layout. Raises `ColumnarDeclined`."""
+
+
+def consolidated(found: Sequence[Values]) -> dict[Values, int]:
+    """Return the rows that are there, with their copies. found: rows of a key, the copies last."""
+    copies: dict[Values, int] = {}
+    for row in found:
+        copies[row[:-1]] = copies.get(row[:-1], 0) + row[-1]
+    return {row: count for row, count in copies.items() if count}
 
 
 @dataclass(frozen=True)
@@ -273,8 +280,8 @@ class _Reader:
         self._codes = memoryview(batch.codes)  # pyright: ignore[reportArgumentType]
         self._rows = select(batch.frame, [*(name for name, _ in form.read), *layout.sums])
         self._keys = select(batch.frame, layout.keys)
-        self._convert = _converter([type for _, type in form.read])
-        self._convert_key = _converter(form.keys)
+        self._convert = row_reader([value_reader(type) for _, type in form.read])
+        self._convert_key = row_reader([value_reader(type) for type in form.keys])
 
     def read(self, code: int, key: Values | None) -> Iterator[Values]:
         """Yield the rows of a code. key: the one among those of the code; None if there is only one."""
@@ -284,26 +291,6 @@ class _Reader:
             if key is None or self._convert_key(self._keys.row(at)) == key:
                 yield self._convert(self._rows.row(at))
             at += 1
-
-
-def _converter(types: Sequence[DataType]) -> Callable[[Values], Values]:
-    """Return a function from what Polars gives for a row, maybe with more columns, to internal values."""
-    moments = [at for at, type in enumerate(types) if isinstance(type, TimestampType)]
-    floats = [at for at, type in enumerate(types) if isinstance(type, FloatingType)]
-    if not moments and not floats:
-        return tuple
-
-    def convert(values: Values) -> Values:
-        made = list(values)
-        for at in moments:
-            if made[at] is not None:
-                made[at] = made[at].replace(tzinfo=UTC)
-        for at in floats:
-            if made[at] != made[at]:
-                made[at] = NAN
-        return tuple(made)
-
-    return convert
 
 
 COLUMNS, KEY, ROW = 1_500, 10, 5
@@ -361,7 +348,9 @@ class ArrangedSlots:
         self._new, self._left, self._effects = {}, {}, {}
         slots = {name: self.slot(name) for name in self.forms}
         shared = {name: slot for name, slot in slots.items() if isinstance(slot, SharedSide)}
-        if not all(slot.arrange(self.forms[name], rows) for name, slot in shared.items()):
+        if not all(
+            slot.arrange(partial(ArrangedSlot, self.forms[name]), rows) for name, slot in shared.items()
+        ):
             return False
         others = {n: slot for n, slot in slots.items() if not isinstance(slot, ArrangedSlot | SharedSide)}
         if others:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import singledispatch
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import polars as pl
 import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
@@ -212,3 +213,49 @@ def _moments(type: TimestampType, series: pl.Series) -> list[Any]:
 @from_series.register(IntervalType)
 def _spans(type: IntervalType, series: pl.Series) -> list[Any]:
     return [None if v is None else timedelta(0, 0, v) for v in series.cast(pl.Int64).to_list()]
+
+
+def repeated(value: int | None, dtype: pl.DataType, count: int) -> pl.Series:
+    """Return a column of one value."""
+    # `pl.repeat` plans a query, which takes ten times as long.
+    one = _ONE.get((value, dtype))
+    if one is None:
+        one = _ONE[value, dtype] = pl.Series([value], dtype=dtype)
+    return one.new_from_index(0, count) if count else one.clear()
+
+
+_ONE: dict[tuple[int | None, pl.DataType], pl.Series] = {}
+
+
+ReadValue: TypeAlias = Callable[[Any], Any]
+"""Function from a value that Polars gives to an internal one."""
+
+
+def value_reader(type: DataType) -> ReadValue | None:
+    """Return the conversion of a single value that Polars gives to an internal one; None if it is one."""
+    if isinstance(type, FloatingType):
+        return lambda value: value if value == value else NAN
+    if isinstance(type, TimestampType):
+        return lambda value: value.replace(tzinfo=UTC)
+    return None
+
+
+def row_reader(
+    readers: Sequence[ReadValue | None],
+) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """Return the conversion of one row as `DataFrame.row` gives it, which is cheaper than that of columns.
+
+    readers: of its first columns. What comes after these stays as it is.
+    """
+    odd = [(at, read) for at, read in enumerate(readers) if read is not None]
+    if not odd:
+        return tuple
+
+    def convert(found: tuple[Any, ...]) -> tuple[Any, ...]:
+        values = list(found)
+        for at, read in odd:
+            if values[at] is not None:
+                values[at] = read(values[at])
+        return tuple(values)
+
+    return convert

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
 
-from penstock.engine.columnar.column_types import dtype_of
+from penstock.engine.columnar.column_types import dtype_of, repeated
 from penstock.engine.columnar.columns import WEIGHT, Columns, can_hold
 from penstock.engine.columnar.functions.time import cut_to_step
 from penstock.engine.frames import WEIGHT_COLUMN
@@ -121,14 +121,14 @@ def _columns_of(
     taken: dict[str, pl.Series] = {}
     for at, (field, name) in enumerate(zip(schema.fields, own, strict=True)):
         if name in absent:
-            taken[str(at)] = _repeated(None, dtype_of(field.type), frame.height)
+            taken[str(at)] = repeated(None, dtype_of(field.type), frame.height)
             continue
         series = _accepted(field.type, frame[name])
         if series is None or (series.null_count() and not field.nullable and name not in unread):
             return None
         taken[str(at)] = series
     if not append:
-        weights = frame[WEIGHT_COLUMN] if weighted else _repeated(1, pl.Int64(), frame.height)
+        weights = frame[WEIGHT_COLUMN] if weighted else repeated(1, pl.Int64(), frame.height)
         if not weights.dtype.is_integer() or weights.null_count():
             return None
         taken[WEIGHT] = weights if weights.dtype == pl.Int64 else weights.cast(pl.Int64)
@@ -136,17 +136,6 @@ def _columns_of(
     if weighted and not bool(made[WEIGHT].to_numpy().all()):
         made = made.filter(pl.col(WEIGHT) != 0)
     return Columns(schema, append, made, unread=unread)
-
-
-def _repeated(value: int | None, dtype: pl.DataType, count: int) -> pl.Series:
-    # `pl.repeat` plans a query, which takes ten times as long.
-    one = _ONE.get((value, dtype))
-    if one is None:
-        one = _ONE[value, dtype] = pl.Series([value], dtype=dtype)
-    return one.new_from_index(0, count)
-
-
-_ONE: dict[tuple[int | None, pl.DataType], pl.Series] = {}
 
 
 @singledispatch

@@ -17,8 +17,8 @@ import polars as pl
 from penstock.arrangement.batch import differing, select, take
 from penstock.arrangement.codes import codes_of
 from penstock.arrangement.spine import Probe, Spine, together
-from penstock.engine.columnar.arranged_slot import names_of_keys
-from penstock.engine.columnar.column_types import bounds_in
+from penstock.engine.columnar.arranged_slot import consolidated, names_of_keys
+from penstock.engine.columnar.column_types import bounds_in, repeated
 from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined
 from penstock.engine.columnar.lowered_expression import LoweredExpression, replace_negative_zero
 from penstock.engine.columnar.pre_reduction import PartialForm, partial_form
@@ -188,18 +188,16 @@ class HeldValues:
         bare = len(self.exprs) == 1
         return [((value,) if bare else value, count) for value, count in copies.items()]
 
-    def fields(self, found: Sequence[tuple[Values, int]], inner: Sequence[Any]) -> list[Any]:
-        """Return the fields of a group's list. inner: the fields of the sums over distinct values."""
-        accumulator, counted = self.accumulator, dict[Values, int]()
-        for value, count in found:
-            counted[value] = counted.get(value, 0) + count
+    def fields(self, found: Sequence[Values], inner: Sequence[Any]) -> list[Any]:
+        """Return the fields of a group's list.
+
+        found: values, their copies last. inner: the fields of the sums over distinct values.
+        """
+        accumulator, counted = self.accumulator, consolidated(found)
         if isinstance(accumulator, AppendExtreme):
-            best = next((value for value, count in counted.items() if count), None)
-            return list(best or (None,) * len(self.exprs))
+            return list(next(iter(counted), (None,) * len(self.exprs)))
         bare = len(self.exprs) == 1
-        copies: dict[Any, int] = {
-            value[0] if bare else value: count for value, count in counted.items() if count
-        }
+        copies: dict[Any, int] = {value[0] if bare else value: count for value, count in counted.items()}
         if self.inner is not None:
             return [copies, *inner]
         assert isinstance(accumulator, Extreme)
@@ -222,9 +220,7 @@ def filled(layout: Layout, columns: Mapping[str, pl.Series], count: int) -> pl.D
     for name, dtype in layout.types.items():
         column = columns.get(name)
         if column is None:
-            zero = name in layout.sums or name == CODE
-            one = pl.Series([0 if zero else None], dtype=dtype)
-            column = one.new_from_index(0, count) if count else one.clear()
+            column = repeated(0 if name in layout.sums or name == CODE else None, dtype, count)
         elif column.dtype != dtype:
             column = column.cast(dtype)
         made.append(column.alias(name))

@@ -14,7 +14,7 @@ import polars as pl
 
 from penstock.arrangement.batch import sorted_codes, take
 from penstock.arrangement.spine import Found, Probe, together
-from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm
+from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, consolidated
 from penstock.engine.columnar.columns import FAILS, ColumnarDeclined, Columns, rows_to_columns
 from penstock.engine.columnar.join_plan import JoinPlan
 from penstock.engine.columnar.stream import (
@@ -39,10 +39,7 @@ class JoinSideForm(SlotForm):
         if self.append:
             # Rows that are all key are there once, with the number of their copies.
             return [row[:-1] for row in found for _ in range(row[-1])] or None
-        weights: dict[tuple[Any, ...], int] = {}
-        for row in found:
-            weights[row[:-1]] = weights.get(row[:-1], 0) + row[-1]
-        return {row: weight for row, weight in weights.items() if weight} or None
+        return consolidated(found) or None
 
     def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
         schema = self.plan.schemas[self.port]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import polars as pl
 
 from penstock.arrangement.batch import Layout, Order, select
-from penstock.engine.columnar.arranged_slot import SlotForm, names_of_keys
+from penstock.engine.columnar.arranged_slot import SlotForm, consolidated, names_of_keys
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.columns import FAILS, WEIGHT, rows_to_columns
 from penstock.engine.columnar.expressions import reads_columns
@@ -118,10 +118,7 @@ class RowsForm(SlotForm):
         return cls(rows.layout, rows.keys, len(rows.keys) == 1, read, rows, of_copies, copies)
 
     def entry(self, key: Any, found: Sequence[tuple[Any, ...]]) -> Any:
-        copies: dict[tuple[Any, ...], int] = {}
-        for row in found:
-            copies[row[:-1]] = copies.get(row[:-1], 0) + row[-1]
-        copies = {row: count for row, count in copies.items() if count}
+        copies = consolidated(found)
         return self.of_copies(copies) if copies else None
 
     def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:

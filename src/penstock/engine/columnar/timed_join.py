@@ -18,7 +18,7 @@ import polars as pl
 
 from penstock.arrangement.batch import Batch, Layout, batch_of, bounded, merged, negated, take
 from penstock.arrangement.spine import Probe, together
-from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm
+from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, consolidated
 from penstock.engine.columnar.clocks import check_time, ticks_in, ticks_of
 from penstock.engine.columnar.columns import ColumnarDeclined, Columns
 from penstock.engine.columnar.join import JoinSideForm
@@ -106,10 +106,7 @@ class TimedSideForm(JoinSideForm):
     group = BUCKET
 
     def entry(self, key: Any, found: Sequence[tuple[Any, ...]]) -> Any:
-        copies: dict[tuple[Any, ...], int] = {}
-        for row in found:
-            copies[row[:-1]] = copies.get(row[:-1], 0) + row[-1]
-        return [row for row, count in copies.items() for _ in range(count)] or None
+        return [row for row, count in consolidated(found).items() for _ in range(count)] or None
 
     def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
         return self.timed.with_buckets(self.port, super().frame(entries))

@@ -17,7 +17,13 @@ import polars as pl
 
 from penstock.arrangement.batch import Layout, differing, select, take
 from penstock.arrangement.spine import Found
-from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, key_columns, names_of_keys
+from penstock.engine.columnar.arranged_slot import (
+    ArrangedSlots,
+    SlotForm,
+    consolidated,
+    key_columns,
+    names_of_keys,
+)
 from penstock.engine.columnar.column_types import NotLowered, dtype_of, to_series
 from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
 from penstock.engine.columnar.expressions import reads_columns
@@ -130,13 +136,8 @@ class RowForm(SlotForm):
     sequenced: bool
 
     def entry(self, key: Any, found: Sequence[tuple[Any, ...]]) -> Any:
-        copies: dict[tuple[Any, ...], int] = {}
-        for row in found:
-            copies[row[:-1]] = copies.get(row[:-1], 0) + row[-1]
-        for row, count in copies.items():
-            if count:
-                return (row[-1], row[:-1]) if self.sequenced else row
-        return None
+        row = next(iter(consolidated(found)), None)
+        return (row[-1], row[:-1]) if self.sequenced and row is not None else row
 
     def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
         held = (
