@@ -155,8 +155,7 @@ def test_a_file_holds_no_text_of_rows_that_are_gone() -> None:
     rows = [(at, f"a text of some length, {at}", 1) for at in range(20)]
     batch = batch_of(layout, frame_of(layout.types, rows))
     read = batch_in(layout, content_of(layout, batch), batch.bounds)
-    less = merged(
-        layout, read, batch_of(layout, pl.DataFrame([(7, rows[7][1], -1)], schema=layout.types, orient="row"))
-    )
+    taken_back = pl.DataFrame([(7, rows[7][1], -1)], schema=layout.types, orient="row")
+    less = merged(layout, (read, batch_of(layout, taken_back)))
     content = content_of(layout, less).to_pybytes()
     assert (rows[7][1].encode() in content, rows[8][1].encode() in content) == (False, True)

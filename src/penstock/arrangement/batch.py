@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.codes import Codes, codes_of, is_exact
+from penstock.arrangement.codes import NUMBERED, Codes, codes_of, is_exact
 
 Numbers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 Places: TypeAlias = Numbers
@@ -102,22 +102,27 @@ def _bounds(sums: Iterable[Numbers]) -> tuple[float, ...]:
 
 def batch_of(layout: Layout, frame: pl.DataFrame) -> Batch:
     """Sort rows into a batch. Equal rows are added up where one of them takes back another, or all are."""
-    codes = layout.codes_of(layout.keys_of(frame))
-    return _settled(layout, codes, select(frame, layout.types), 0)
+    rows = select(frame, layout.types)
+    if not rows.height:
+        return Batch(np.empty(0, np.int64), rows, (0.0,) * len(layout.sums))
+    return _settled(layout, layout.codes_of(layout.keys_of(rows)), rows, None)
 
 
-def merged(layout: Layout, first: Batch, second: Batch) -> Batch:
-    """Merge two batches; of equal keys the rows of the first one come first."""
-    codes = np.concatenate((first.codes, second.codes))
-    return _settled(layout, codes, pl.concat((first.frame, second.frame)), len(first))
+def merged(layout: Layout, batches: Sequence[Batch]) -> Batch:
+    """Merge some batches; of equal keys the rows of the first ones come first."""
+    if len(batches) == 1:
+        return batches[0]
+    codes = np.concatenate([batch.codes for batch in batches])
+    ends = np.cumsum([len(batch) for batch in batches])
+    return _settled(layout, codes, stacked([batch.frame for batch in batches]), ends)
 
 
-def _settled(layout: Layout, codes: Codes, frame: pl.DataFrame, first: int) -> Batch:
+def _settled(layout: Layout, codes: Codes, frame: pl.DataFrame, ends: Places | None) -> Batch:
     """Sort rows and add up what is equal: all such rows, or those of a key that some row takes back.
 
-    first: of how many rows at the beginning the order is right, as it is of the others then. 0: of none.
+    ends: of the runs of rows whose order is right; None if that is to be found.
     """
-    order, codes = _order(layout, codes, frame, first)
+    order, codes = _order(layout, codes, frame, ends)
     if order is not None:
         frame = take(frame, order)
     sums = [frame[name].to_numpy() for name in layout.sums]
@@ -140,14 +145,16 @@ def _settled(layout: Layout, codes: Codes, frame: pl.DataFrame, first: int) -> B
     return Batch(codes, frame, _bounds(added))
 
 
-def _order(layout: Layout, codes: Codes, frame: pl.DataFrame, first: int) -> tuple[Places | None, Codes]:
-    """Return the places of rows as sorted, None if they are, and their codes. first: as of `_settled`."""
+def _order(
+    layout: Layout, codes: Codes, frame: pl.DataFrame, ends: Places | None
+) -> tuple[Places | None, Codes]:
+    """Return the places of rows as sorted, None if they are, and their codes. ends: as of `_settled`."""
     order, codes = sorted_codes(codes)
     if not layout.order and (layout.exact or layout.values):
         return order, codes
     repeated = codes[1:] == codes[:-1]
     if layout.order:
-        at = _mixed_runs(codes, repeated, order, first) if first else None
+        at = None if ends is None else _mixed_runs(codes, repeated, order, ends)
         if at is None or len(at):
             order = np.arange(len(codes)) if order is None else order
             at = np.arange(len(codes)) if at is None else at
@@ -184,14 +191,14 @@ def sorted_codes(codes: Codes) -> tuple[Places | None, Codes]:
     return order, codes[order]
 
 
-def _mixed_runs(codes: Codes, repeated: Any, order: Places | None, first: int) -> Places:
-    """Return the places of the codes, as sorted, whose rows come from the first ones and from the others."""
-    others = (np.arange(len(codes)) if order is None else order) >= first
-    starts = np.flatnonzero(np.concatenate(([True], ~repeated)))[: len(codes)]
-    if not len(starts):
-        return starts
-    both = np.logical_or.reduceat(others, starts) & np.logical_or.reduceat(~others, starts)
-    return np.flatnonzero(np.repeat(both, np.diff(starts, append=len(codes))))
+def _mixed_runs(codes: Codes, repeated: Any, order: Places | None, ends: Places) -> Places:
+    """Return the places of the codes, as sorted, whose rows come from several runs that end there."""
+    if not len(codes) or order is None:
+        return np.empty(0, np.int64)
+    run = np.searchsorted(ends, order, "right")
+    starts = np.flatnonzero(np.concatenate(([True], ~repeated)))
+    several = np.minimum.reduceat(run, starts) != np.maximum.reduceat(run, starts)
+    return np.flatnonzero(np.repeat(several, np.diff(starts, append=len(codes))))
 
 
 def _in_order(layout: Layout, codes: Codes, rows: pl.DataFrame) -> Places:
@@ -209,10 +216,26 @@ def _in_order(layout: Layout, codes: Codes, rows: pl.DataFrame) -> Places:
 
 def ordered(frame: pl.DataFrame, by: Sequence[Order]) -> Places:
     """Return the places of rows as sorted."""
+    if frame.height < _FEW:
+        numbers = [_in_order_of(frame[each.column], descending=each.descending) for each in by]
+        if all(each is not None for each in numbers):
+            return np.lexsort(cast("Any", numbers[::-1]))
     descending = [each.descending for each in by]
     columns = [pl.col(each.column) for each in by]
     places = pl.arg_sort_by(columns, descending=descending, nulls_last=descending, maintain_order=True)
     return frame.select(places).to_series().to_numpy().astype(np.int64)
+
+
+_FEW = 10_000
+"""Rows below which NumPy sorts them before Polars has planned it."""
+
+
+def _in_order_of(column: pl.Series, *, descending: bool) -> Numbers | None:
+    """Return numbers in the order of a column, if it has integers, dates or times that are never null."""
+    if not isinstance(column.dtype, NUMBERED) or column.null_count():
+        return None
+    numbers = column.cast(pl.Int64).to_numpy()
+    return ~numbers if descending else numbers
 
 
 def _summed_neighbours(
@@ -319,9 +342,30 @@ def differing(ones: Sequence[pl.Series], others: Sequence[pl.Series]) -> Any:
     return found
 
 
+def distinct_keys(layout: Layout, frame: pl.DataFrame) -> list[pl.Series]:
+    """Return the keys of rows, each once, in the order in which they come first."""
+    keys = select(frame, layout.keys)
+    _, firsts, of = np.unique(layout.codes_of(keys.get_columns()), return_index=True, return_inverse=True)
+    if len(firsts) == frame.height:
+        return keys.get_columns()
+    if not layout.exact and differing(keys.get_columns(), take(keys, firsts[of]).get_columns()).any():
+        # Several keys have one code.
+        return keys.unique(maintain_order=True).get_columns()
+    return take(keys, np.sort(firsts)).get_columns()
+
+
+def stacked(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return the rows of frames with the same columns."""
+    # `pl.concat` plans a query.
+    whole = frames[0]
+    for frame in frames[1:]:
+        whole = whole.vstack(frame)
+    return whole
+
+
 def select(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
     """Return columns in this order, without planning a query."""
-    return pl.DataFrame([frame[name] for name in names])
+    return pl.DataFrame([frame.get_column(name) for name in names])
 
 
 def negated(layout: Layout, frame: pl.DataFrame) -> pl.DataFrame:

@@ -26,7 +26,7 @@ _NULL = np.uint64(0xD6E8FEB86659FD93)
 _LOW_BYTES = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 """Masks of the first n bytes of a word."""
 
-_EXACT = (
+NUMBERED = (
     pl.Int8,
     pl.Int16,
     pl.Int32,
@@ -38,11 +38,12 @@ _EXACT = (
     pl.Datetime,
     pl.Duration,
 )
+"""Types whose values are integers, to which 64 bits suffice."""
 
 
 def is_exact(types: Sequence[pl.DataType], nullable: bool) -> bool:
     """Return whether keys of these types are equal where their codes are."""
-    return len(types) == 1 and not nullable and isinstance(types[0], _EXACT)
+    return len(types) == 1 and not nullable and isinstance(types[0], NUMBERED)
 
 
 def codes_of(keys: Sequence[pl.Series], *, exact: bool) -> Codes:

@@ -8,7 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, Layout, Order, Places, differing, ordered, select, take, unlike
+from penstock.arrangement.batch import (
+    Batch,
+    Layout,
+    Order,
+    Places,
+    differing,
+    ordered,
+    select,
+    stacked,
+    take,
+    unlike,
+)
 from penstock.arrangement.spine import Found, Probe
 
 _MORE = 16
@@ -74,7 +85,7 @@ def change_of_first_rows(
 def _in_order(parts: Sequence[Found]) -> Found:
     asking = np.concatenate([part.asked for part in parts])
     order = np.argsort(asking, kind="stable")
-    return Found(asking[order], take(pl.concat([part.rows for part in parts]), order))
+    return Found(asking[order], take(stacked([part.rows for part in parts]), order))
 
 
 def _beginnings(
@@ -106,7 +117,7 @@ def _beginnings(
         cuts.append(cut)
         news.append(np.full(len(places), batch is new))
     asked, cut = np.concatenate(numbers), np.concatenate(cuts)
-    looked = pl.concat(rows).hstack(
+    looked = stacked(rows).hstack(
         [
             pl.Series(_ASKED, asked.astype(np.int64)),
             pl.Series(_CUT, cut),
@@ -118,7 +129,7 @@ def _beginnings(
     keys = pl.DataFrame(list(probe.keys))
     if ends:
         own = take(keys, np.concatenate(of_ends)).get_columns()
-        if differing(own, pl.concat(ends).get_columns()).any():
+        if differing(own, stacked(ends).get_columns()).any():
             # A range of several keys is looked at whole.
             return _beginnings(layout, batches, new, probe, max(map(len, batches)))
     others = differing(take(keys, asked).get_columns(), layout.keys_of(looked))

@@ -6,7 +6,6 @@ They are read in ranges of codes, so that equal rows of several batches come tog
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import reduce
 
 import numpy as np
 import polars as pl
@@ -41,7 +40,7 @@ def _together(layout: Layout, parts: list[Batch]) -> Iterator[pl.DataFrame]:
         if len(met):
             others.insert(0, Batch(largest.codes[met], take(largest.frame, met), largest.bounds))
             largest = Batch(largest.codes[alone], take(largest.frame, alone), largest.bounds)
-        yield _each_once(layout, reduce(lambda one, other: merged(layout, one, other), others))
+        yield _each_once(layout, merged(layout, others))
     yield _each_once(layout, largest)
 
 

@@ -1,8 +1,9 @@
 """A spine: the batches of one arrangement, few because they are merged, a bit per tick.
 
-Their sizes fall from the first to the last. Two neighbours of which the first is less than `RATIO` times as
-large are merged; the merge of large ones is spread over ticks, in proportion to the rows that the ticks add,
-and until it ends the two are read as before. So a tick costs what it adds, times the number of sizes."""
+Their sizes fall from the first to the last. The last ones are merged once they are `MERGED` or more, of which
+the first is no larger than the others together. The merge of large ones is spread over ticks, in proportion
+to the rows that the ticks add, and until it ends they are read as before. So a tick costs what it adds, times
+the number of sizes."""
 
 from __future__ import annotations
 
@@ -21,12 +22,13 @@ from penstock.arrangement.batch import (
     differing,
     merged,
     sorted_codes,
+    stacked,
     take,
 )
 from penstock.arrangement.codes import Codes
 
-RATIO = 4
-"""Of the sizes of neighbours, below which they are merged."""
+MERGED = 4
+"""Batches that are merged at once, at least."""
 
 WORK = 12
 """Rows that merges move for each row that is added."""
@@ -50,31 +52,27 @@ class Found(NamedTuple):
 class Merge:
     """A merge on its way: pieces of the result, and how many rows of both batches are in them."""
 
-    first: Batch
-    second: Batch
-    taken: tuple[int, int] = (0, 0)
+    batches: tuple[Batch, ...]
+    taken: list[int]
+    left: int
     pieces: list[Batch] = field(default_factory=list[Batch])
-
-    @property
-    def left(self) -> int:
-        return len(self.first) + len(self.second) - sum(self.taken)
 
     def advance(self, layout: Layout, rows: int) -> int:
         """Merge the next rows, about so many, and return how many; those of one code stay together."""
-        a, b = self.taken
-        codes = self.first.codes, self.second.codes
-        # Where the rows end, were they taken alternately in proportion to what is left of both.
+        # Where the rows end, were they taken alternately in proportion to what is left of each.
         share = min(1.0, rows / self.left)
-        last = [
-            own[min(at + int(share * (len(own) - at)), len(own) - 1)]
-            for own, at in zip(codes, self.taken)
-            if at < len(own)
-        ]
-        up_to = min(last)
-        to = tuple(int(np.searchsorted(own, up_to, "right")) for own in codes)
-        self.pieces.append(merged(layout, self.first.slice(a, to[0]), self.second.slice(b, to[1])))
-        self.taken = (to[0], to[1])
-        return to[0] - a + to[1] - b
+        ends = list(map(len, self.batches))
+        if share < 1.0:
+            going = [(b.codes, at) for b, at in zip(self.batches, self.taken, strict=True) if at < len(b)]
+            last = min(own[min(at + int(share * (len(own) - at)), len(own) - 1)] for own, at in going)
+            ends = [int(np.searchsorted(batch.codes, last, "right")) for batch in self.batches]
+        spans = zip(self.batches, self.taken, ends, strict=True)
+        parts = [batch.slice(at, end) for batch, at, end in spans if at < end]
+        self.pieces.append(merged(layout, parts))
+        self.taken = ends
+        moved = sum(map(len, parts))
+        self.left -= moved
+        return moved
 
     def result(self) -> Batch:
         pieces = self.pieces
@@ -82,7 +80,7 @@ class Merge:
             return pieces[0]
         bounds = zip(*(piece.bounds for piece in pieces), strict=True)
         codes = np.concatenate([piece.codes for piece in pieces])
-        return Batch(codes, pl.concat([piece.frame for piece in pieces]), tuple(map(sum, bounds)))
+        return Batch(codes, stacked([piece.frame for piece in pieces]), tuple(map(sum, bounds)))
 
 
 class SumOverflow(Exception):
@@ -130,7 +128,7 @@ class Spine:
     def replace(self, batches: Sequence[Batch]) -> None:
         """Continue with batches of which each has some rows of the one in its place, in their order."""
         there = set(map(id, batches))
-        self._merges = [m for m in self._merges if id(m.first) in there and id(m.second) in there]
+        self._merges = [m for m in self._merges if all(id(batch) in there for batch in m.batches)]
         # Whoever merges knows the batches by their places.
         self.batches = tuple(batch for batch in batches if len(batch)) if self._work else tuple(batches)
 
@@ -144,19 +142,29 @@ class Spine:
             rows -= merge.advance(self.layout, max(rows, AT_ONCE))
             if not merge.left:
                 self._merges.remove(merge)
-                at = self.batches.index(merge.first)
+                at, count = self.batches.index(merge.batches[0]), len(merge.batches)
                 done = merge.result()
-                self.batches = (*self.batches[:at], *([done] if len(done) else []), *self.batches[at + 2 :])
+                self.batches = (
+                    *self.batches[:at],
+                    *([done] if len(done) else []),
+                    *self.batches[at + count :],
+                )
 
     def _begin_merges(self) -> None:
-        busy = {id(batch) for merge in self._merges for batch in (merge.first, merge.second)}
-        at = len(self.batches) - 1
-        while at > 0:
-            first, second = self.batches[at - 1 : at + 1]
-            if len(first) < RATIO * len(second) and not {id(first), id(second)} & busy:
-                self._merges.append(Merge(first, second))
-                at -= 1
+        """Begin a merge of the last batches that no merge has, if they are many and the first is no larger.
+
+        So rows are moved once for about each doubling of their number, and there are few batches.
+        """
+        busy = {id(batch) for merge in self._merges for batch in merge.batches}
+        at = len(self.batches)
+        while at and id(self.batches[at - 1]) not in busy:
             at -= 1
+        for start in range(at, len(self.batches) - MERGED + 1):
+            own = self.batches[start:]
+            total = sum(map(len, own))
+            if 2 * len(own[0]) <= total:
+                self._merges.append(Merge(own, [0] * len(own), total))
+                return
 
     @property
     def bounds(self) -> tuple[float, ...]:
@@ -183,7 +191,7 @@ class Spine:
         """Return all rows, sorted by code, but for those that are taken back."""
         if not self.batches:
             return pl.DataFrame(schema=self.layout.types)
-        return batch_of(self.layout, pl.concat([batch.frame for batch in self.batches])).frame
+        return batch_of(self.layout, stacked([batch.frame for batch in self.batches])).frame
 
 
 def together(layout: Layout, found: Sequence[Found]) -> Found:
@@ -193,7 +201,7 @@ def together(layout: Layout, found: Sequence[Found]) -> Found:
         return parts[0]
     if not parts:
         return Found(np.empty(0, np.int64), pl.DataFrame(schema=layout.types))
-    return Found(np.concatenate([p.asked for p in parts]), pl.concat([p.rows for p in parts]))
+    return Found(np.concatenate([p.asked for p in parts]), stacked([p.rows for p in parts]))
 
 
 @dataclass(frozen=True, slots=True)

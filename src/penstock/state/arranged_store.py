@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -83,8 +82,12 @@ class ArrangedStore:
     def gathered(self) -> int:
         """Merge small batches that are in no file, and return how many rows there are in such ones."""
         held, new = self.spine.batches[: len(self._opened)], list(self.spine.batches[len(self._opened) :])
-        while len(new) > 1 and len(new[-2]) < RATIO * len(new[-1]):
-            new[-2:] = [merged(self._layout, *new[-2:])]
+        start, rows = len(new), 0
+        while start and (not rows or len(new[start - 1]) < RATIO * rows):
+            start -= 1
+            rows += len(new[start])
+        if new[start:]:
+            new[start:] = [merged(self._layout, new[start:])]
         self.spine.batches = (*held, *new)
         return sum(map(len, new))
 
@@ -96,7 +99,7 @@ class ArrangedStore:
         if not new:
             return runs, []
         step = Step(BatchMerging(self._layout, self._files), name, list(runs))
-        step.add(reduce(lambda one, other: merged(self._layout, one, other), new))
+        step.add(merged(self._layout, new))
         return tuple(step.runs), step.kept(self._folder)
 
     def _kept_runs(self) -> tuple[tuple[Run, ...], list[Rows]]:
@@ -193,7 +196,7 @@ class BatchMerging(Merging[Rows]):
     def merged(self, pieces: Sequence[Rows], *, whole: bool) -> Rows:
         if not pieces:
             return batch_of(self.layout, pl.DataFrame(schema=self.layout.types))
-        return reduce(lambda one, other: merged(self.layout, one, other), pieces)
+        return merged(self.layout, pieces)
 
     def between(self, rows: Rows, after: int, upto: int) -> Rows:
         return rows.slice(_end(rows, after), _end(rows, upto))
@@ -205,7 +208,7 @@ class BatchMerging(Merging[Rows]):
             code = int(rows.codes[max(0, len(rows) * at // count - 1)])
             stop = _end(rows, code)
             if stop > start:
-                yield merged(self.layout, rows.slice(start, stop), rows.slice(0, 0)) if count > 1 else rows
+                yield merged(self.layout, (rows.slice(start, stop), rows.slice(0, 0))) if count > 1 else rows
             start = stop
 
     def end(self, merge: Merge, budget: int) -> int:

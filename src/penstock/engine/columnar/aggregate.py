@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, Layout, Order, batch_of, differing, take
+from penstock.arrangement.batch import Batch, Layout, Order, batch_of, differing, stacked, take
 from penstock.arrangement.first_rows import change_of_first_rows, first_rows
 from penstock.arrangement.spine import Found
 from penstock.engine.columnar.arranged_slot import (
@@ -293,7 +293,7 @@ class GroupForm(SlotForm):
             sums.append((group[ROWS], *(part for value, width in held for part in parts_of(value, width))))
         columns = [[row[at] for row in sums] for at in range(len(plan.layout.sums))]
         made = _with_sums(self, list(entries), columns)
-        return pl.concat([made, *(_with_values(self, held, values[held.part]) for held in plan.held)])
+        return stacked([made, *(_with_values(self, held, values[held.part]) for held in plan.held)])
 
 
 def _with_sums(form: GroupForm, keys: list[Any], sums: Sequence[list[int]]) -> pl.DataFrame:
@@ -359,7 +359,7 @@ class ColumnarAggregate:
         if plan.held:
             deltas, values = self._held_changes(stream, deltas)
             news = filled(plan.layout, {c.name: c for c in deltas}, deltas.height)
-            new = self.slots.prepare(plan.slot, pl.concat([news, *values]))
+            new = self.slots.prepare(plan.slot, stacked([news, *values]))
         else:
             new = self.slots.prepare(plan.slot, deltas)
         probed = [*keys, of_part(0, deltas.height)] if plan.held else keys
@@ -401,7 +401,7 @@ class ColumnarAggregate:
         after = first_rows(layout, both, keys, 1, more=1).rows
         before.replace_column(before.get_column_index(COPIES), -before[COPIES])
         after.replace_column(after.get_column_index(COPIES), of_copies(1, after.height))
-        return pl.concat([before, after])
+        return stacked([before, after])
 
     def _extremes(
         self, batches: Sequence[Batch], new: Batch, keys: Sequence[pl.Series]
@@ -443,7 +443,7 @@ def _changes(plan: AggregatePlan, keys: Sequence[pl.Series], before: State, afte
         old, old_at = _without(old, old_at, in_old[alike])
         new, new_at = _without(new, new_at, in_new[alike])
     weights = np.repeat(np.array([-1, 1], np.int64), [old.height, new.height])
-    changes = pl.concat([old, new]).hstack([pl.Series(WEIGHT, weights)])
+    changes = stacked([old, new]).hstack([pl.Series(WEIGHT, weights)])
     if not old.height:
         return changes
     return take(changes, np.argsort(np.concatenate((2 * old_at, 2 * new_at + 1)), kind="stable"))

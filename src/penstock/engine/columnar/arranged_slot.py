@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import negated, select, take
+from penstock.arrangement.batch import negated, select, stacked, take
 from penstock.arrangement.codes import coder
 from penstock.arrangement.spine import Spine, SumOverflow
 from penstock.engine.columnar.column_types import from_series, row_reader, to_series, value_reader
@@ -181,7 +181,7 @@ class ArrangedSlot:
         """Put the rows of entries into the place of others. Raises `ColumnarDeclined`."""
         taken_back = negated(self.spine.layout, before)
         try:
-            self.spine.add(pl.concat([taken_back, self._rows_of(entries)]))
+            self.spine.add(stacked([taken_back, self._rows_of(entries)]))
         except SumOverflow as error:
             raise ColumnarDeclined from error
 
@@ -198,7 +198,7 @@ class ArrangedSlot:
         for batch in self.spine.batches:
             at = np.flatnonzero(np.isin(batch.frame[group].to_numpy(), numbers))
             rows.append(take(batch.frame, at).select(rows[0].columns))
-        return pl.concat(rows)
+        return stacked(rows)
 
     def _rows_of(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
         there = {key: entry for key, entry in entries.items() if entry is not None}
@@ -304,6 +304,7 @@ class ArrangedSlots:
     forms: by the name of the slot; none if the operator has few values, which stay in rows.
     slot:  returns a slot's mapping as it is at the time. replace: replaces it.
     whole: an entry is a whole group, which is too dear to be made of columns for a few of its rows.
+    alone: the operator may do something in a tick that has no rows for it.
     limit: on the rows that a tick makes; None for no limit.
     """
 
@@ -311,6 +312,7 @@ class ArrangedSlots:
     slot: Callable[[str], SlotMapping]
     replace: Callable[[str, SlotMapping], None]
     whole: bool = False
+    alone: bool = False
     limit: TickBudget | None = None
     rows_met: int = 0
     _new: dict[str, Batch] = field(default_factory=dict["str", "Batch"], init=False)

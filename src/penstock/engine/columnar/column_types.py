@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
 
 from penstock.expr.code_runtime import NAN
+from penstock.expr.decimal_arithmetic import EXACT
 from penstock.expr.types import (
     BoolType,
     BytesType,
@@ -120,9 +121,11 @@ def bounds_in(type: DataType, series: pl.Series) -> tuple[int, int] | None:
         return None
     if series.null_count() == len(series):
         return 0, 0
-    whole = series.to_physical()
-    least, most = cast("int | None", whole.min()), cast("int | None", whole.max())
-    return least or 0, most or 0
+    least, most = cast("Any", series.min()), cast("Any", series.max())
+    if isinstance(type, DecimalType):
+        # To take a decimal for an integer costs less than to take a column for one.
+        return int(least.scaleb(type.scale, EXACT)), int(most.scaleb(type.scale, EXACT))
+    return least, most
 
 
 @singledispatch

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from functools import singledispatch
+from datetime import datetime
+from functools import cache, singledispatch
 from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
+import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
 
 from penstock.engine.columnar.column_types import dtype_of, repeated
 from penstock.engine.columnar.columns import WEIGHT, Columns, can_hold
@@ -79,19 +81,24 @@ def _frame_of_table(table: Any, schema: Schema, unread: AbstractSet[str]) -> pl.
     if len(set(names)) < len(names):
         return None
     # A frame without columns has no rows.
-    passed = [name for name in names if name in unread and unread < set(names)]
-    types = pl.DataFrame(table.slice(0, 0).select(passed))
-    if any(
-        _accepted(field.type, types[field.name]) is None for field in schema.fields if field.name in passed
-    ):
+    passed = unread.intersection(names) if unread < set(names) else frozenset[str]()
+    of = table.schema
+    if not all(_takes(f.type, of.field(f.name).type) for f in schema.fields if f.name in passed):
         return None
-    read = table.drop_columns(passed)
+    read = table.select([name for name in names if name not in passed]) if passed else table
     try:
         # Polars takes text for granted.
         read.validate(full=True)
     except ValueError:
         return None
     return cast("pl.DataFrame", pl.from_arrow(read, rechunk=False))  # pyright: ignore[reportUnknownMemberType]
+
+
+@cache
+def _takes(type: DataType, arrow: Any) -> bool:
+    """Return whether a column of a type may have a type of Arrow."""
+    nothing = cast("pl.Series", pl.from_arrow(pa.array([], arrow)))  # pyright: ignore[reportUnknownMemberType]
+    return _accepted(type, nothing) is not None
 
 
 def columns_of_values(schema: Schema, values: list[Any]) -> Columns | None:
@@ -110,7 +117,7 @@ def columns_of_values(schema: Schema, values: list[Any]) -> Columns | None:
 def _columns_of(
     schema: Schema, append: bool, frame: pl.DataFrame, unread: AbstractSet[str]
 ) -> Columns | None:
-    names = list(frame.columns)
+    names = frame.columns
     weighted = not append and WEIGHT_COLUMN in names and WEIGHT_COLUMN not in schema.names
     if weighted:
         names.remove(WEIGHT_COLUMN)
@@ -118,20 +125,20 @@ def _columns_of(
     absent = set(own) - set(names)
     if set(names) - set(own) or absent - unread:
         return None
-    taken: dict[str, pl.Series] = {}
+    taken: list[pl.Series] = []
     for at, (field, name) in enumerate(zip(schema.fields, own, strict=True)):
         if name in absent:
-            taken[str(at)] = repeated(None, dtype_of(field.type), frame.height)
+            taken.append(repeated(None, dtype_of(field.type), frame.height).alias(str(at)))
             continue
-        series = _accepted(field.type, frame[name])
+        series = _accepted(field.type, frame.get_column(name))
         if series is None or (series.null_count() and not field.nullable and name not in unread):
             return None
-        taken[str(at)] = series
+        taken.append(series.alias(str(at)))
     if not append:
         weights = frame[WEIGHT_COLUMN] if weighted else repeated(1, pl.Int64(), frame.height)
         if not weights.dtype.is_integer() or weights.null_count():
             return None
-        taken[WEIGHT] = weights if weights.dtype == pl.Int64 else weights.cast(pl.Int64)
+        taken.append((weights if weights.dtype == pl.Int64 else weights.cast(pl.Int64)).alias(WEIGHT))
     made = pl.DataFrame(taken)
     if weighted and not bool(made[WEIGHT].to_numpy().all()):
         made = made.filter(pl.col(WEIGHT) != 0)
@@ -202,6 +209,11 @@ def _intervals(type: IntervalType, series: pl.Series) -> pl.Series | None:
 
 def _in_years(days: pl.Series) -> bool:
     """Return whether Python can represent all of these dates or timestamps."""
-    years = days.dt.year()
-    # Polars has no year for some, and gives null.
-    return years.null_count() == days.null_count() and bool(years.is_between(1, 9999).all())
+    numbers = days.cast(pl.Int64)
+    least, most = cast("Any", numbers.min()), cast("Any", numbers.max())
+    per_day = 1 if days.dtype == pl.Date else _PER_DAY[cast("pl.Datetime", days.dtype).time_unit]
+    return least is None or (_FIRST_DAY * per_day <= least and most < (_LAST_DAY + 1) * per_day)
+
+
+_FIRST_DAY, _LAST_DAY = ((date - datetime(1970, 1, 1)).days for date in (datetime.min, datetime.max))
+_PER_DAY = {"ms": 86_400_000, "us": 86_400_000_000}

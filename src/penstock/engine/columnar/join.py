@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import polars as pl
 
-from penstock.arrangement.batch import sorted_codes, take
+from penstock.arrangement.batch import sorted_codes, stacked, take
 from penstock.arrangement.spine import Found, Probe, together
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, consolidated
 from penstock.engine.columnar.columns import FAILS, ColumnarDeclined, Columns, rows_to_columns
@@ -83,7 +83,7 @@ class ColumnarJoin:
         if news[1].height and (held := [batch for batch in (*left.batches, new[0]) if len(batch)]):
             probe = Probe.of(left.layout, [news[1][name] for name in plan.key_names(1)], most)
             pairs.append(self._pairs(news[1], [probe.find(batch) for batch in held], 1))
-        frame = pl.concat(pairs) if pairs else empty_stream(plan.pairs, plan.append).frame.collect()
+        frame = stacked(pairs) if pairs else empty_stream(plan.pairs, plan.append).frame.collect()
         return plan.output(build_stream(Columns(plan.pairs, plan.append, frame)))
 
     def _pairs(self, asking: pl.DataFrame, parts: Sequence[Found], port: int) -> pl.DataFrame:

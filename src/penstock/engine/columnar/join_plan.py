@@ -109,7 +109,9 @@ class JoinPlan:
         if not stream.append:
             return stream
         ones = pl.Series(WEIGHT, np.ones(whole.height, np.int64))
-        return Stream.of_frame(stream.schema, stream.append, whole.hstack([ones]), stream.columns)
+        return Stream.of_frame(
+            stream.schema, stream.append, whole.hstack([ones]), stream.columns, stream.copies
+        )
 
     def nullable_keys(self, port: int) -> tuple[str, ...]:
         """Return the columns of a side's keys that may be null."""
@@ -166,14 +168,15 @@ class JoinPlan:
         if whole is not None:
             named = [whole[str(at)].alias(str(to)) for to, at in enumerate(self.taken)]
             frame = pl.DataFrame([*named, *([] if self.append else [whole[WEIGHT]])])
-            return Stream.of_frame(self.schema, self.append, frame, ColumnsOfFrame(self.schema, frame))
+            known = ColumnsOfFrame(self.schema, frame)
+            return Stream.of_frame(self.schema, self.append, frame, known, pairs.copies)
         known = tuple(
             LoweredExpression(pl.col(str(to)), pairs.columns[at].bounds) for to, at in enumerate(self.taken)
         )
         columns = [pl.col(str(at)).alias(str(to)) for to, at in enumerate(self.taken)]
         beside = [*([] if self.append else [WEIGHT]), *([FAILS] if pairs.checked else [])]
         frame = pairs.frame.select(*columns, *beside)
-        return Stream(self.schema, self.append, frame, known, pairs.most, pairs.checked)
+        return Stream(self.schema, self.append, frame, known, pairs.most, pairs.copies, pairs.checked)
 
 
 def plan_join(graph: FlowGraph, node: Node, appends: tuple[bool, ...], append: bool) -> JoinPlan:

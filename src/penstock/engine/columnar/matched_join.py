@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, Layout, select, take
+from penstock.arrangement.batch import Batch, Layout, distinct_keys, negated, select, stacked, take
 from penstock.arrangement.spine import Found, Probe, together
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, CountForm, SlotForm
 from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
@@ -21,8 +21,8 @@ from penstock.engine.columnar.join import JoinSideForm, side_form
 from penstock.engine.columnar.stream import (
     Stream,
     build_stream,
+    copies_in,
     decline_marked,
-    decline_weight_overflow,
     each_copy,
 )
 from penstock.engine.steps.joins import SIDES
@@ -119,8 +119,7 @@ class ColumnarMatchedJoin:
         self, left: Layout, lefts: Sequence[Batch], right: Layout, rights: Sequence[Batch], new: Batch
     ) -> list[pl.DataFrame]:
         """Return what new right rows change for the left rows that were there before."""
-        keys = select(new.frame, right.keys).unique(maintain_order=True)
-        probe = Probe.of(left, keys.get_columns(), self.slots.most)
+        probe = Probe.of(left, distinct_keys(right, new.frame), self.slots.most)
         rows = together(left, [probe.find(batch) for batch in lefts]).rows
         if not rows.height:
             return []
@@ -133,7 +132,7 @@ class ColumnarMatchedJoin:
         return [
             *self._pairs(rows, changed),
             self._alone(take(rows, np.flatnonzero(arrives))),
-            self._alone(going.with_columns(-pl.col(WEIGHT))),
+            self._alone(negated(left, going)),
         ]
 
     def _found(self, asking: pl.DataFrame, layout: Layout, batches: Sequence[Batch]) -> Found:
@@ -189,8 +188,8 @@ class ColumnarMatchedJoin:
 
     def _output(self, parts: Sequence[pl.DataFrame]) -> Stream:
         plan = self.plan
-        whole = pl.concat(parts) if parts else self._alone(pl.DataFrame(schema=plan.layout(0).types))
-        decline_weight_overflow(whole)
+        whole = stacked(parts) if parts else self._alone(pl.DataFrame(schema=plan.layout(0).types))
+        copies_in(whole)
         if plan.append:
             whole = each_copy(whole)
         return build_stream(Columns(plan.schema, plan.append, whole))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import batch_of, differing, select, take
+from penstock.arrangement.batch import batch_of, differing, select, stacked, take
 from penstock.engine.columnar.arranged_slot import ArrangedSlots
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.columns import WEIGHT, Columns
@@ -123,7 +123,7 @@ class ColumnarOver:
             )
             for at, answers, places, sign in ((goes, old, in_old, -1), (comes, new, in_new, 1))
         ]
-        made = build_stream(Columns(plan.schema, False, pl.concat(parts)))
+        made = build_stream(Columns(plan.schema, False, stacked(parts)))
         return made if alone else replace(sum_weights(made), whole=None)
 
     def _touched(self, given: pl.DataFrame) -> pl.DataFrame:
@@ -132,7 +132,7 @@ class ColumnarOver:
         keys = select(given, layout.keys).unique(maintain_order=True).get_columns()
         held = spine.probe(keys).rows
         zeros = [pl.Series(np.zeros(each.height, np.int64)) for each in (held, given)]
-        both = pl.concat(
+        both = stacked(
             [
                 held.hstack([zeros[0].alias(_NEW)]),
                 given.hstack([given[WEIGHT].alias(_NEW)]).with_columns(zeros[1].alias(_BEFORE)),

@@ -21,7 +21,7 @@ from penstock.engine.columnar.lowered_expression import (
     either_condition,
     replace_negative_zero,
 )
-from penstock.engine.columnar.stream import MOST_COPIES, Stream, decline_marked, sum_weights
+from penstock.engine.columnar.stream import Stream, decline_marked, sum_weights
 from penstock.engine.partial_operators import PartialAggregate
 from penstock.engine.steps.accumulator import (
     Accumulator,
@@ -66,16 +66,20 @@ class PartialForm:
         return ()
 
     def values(
-        self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
     ) -> Sequence[pl.Expr]:
         """Return the Polars aggregations that compute a group's partial values.
 
-        argument: of the accumulator. weight: None on an append edge. rows: no group has more.
+        argument: of the accumulator. weight: None on an append edge. copies: of rows, of which no group has
+        more, those that are taken back included.
         """
         return ()
 
     def fails(self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int) -> pl.Expr | None:
-        """Return a condition that is true on rows that these values cannot hold; None if there are none."""
+        """Return a condition that is true on rows that these values cannot hold; None if there are none.
+
+        rows: no group has more.
+        """
         return None
 
     def merge(self, to: Target, values: tuple[str, ...]) -> None:
@@ -94,7 +98,7 @@ class _Counted(PartialForm):
         return (INT64,)
 
     def values(
-        self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
     ) -> Sequence[pl.Expr]:
         assert argument is not None
         return (_present(argument.value, weight),)
@@ -111,16 +115,13 @@ class _Total(PartialForm):
         return (INT64,) * len(self.accumulator.fields())
 
     def values(
-        self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
     ) -> Sequence[pl.Expr]:
         assert argument is not None
         whole = argument.value.to_physical()
         # Nothing is known of intervals, in microseconds.
         greatest = max(map(abs, argument.bounds)) if argument.bounds is not None else _ROOM
-        if weight is None:
-            total = _exact_sum(whole, greatest * rows)
-        else:
-            total = _exact_sum(whole.cast(pl.Int128), greatest * MOST_COPIES, weight.cast(pl.Int128))
+        total = _exact_sum(whole, greatest * copies, weight)
         counted = [_present(argument.value, weight)] if len(self.types) > 1 else []
         return (total, *counted)
 
@@ -149,7 +150,7 @@ class _FloatTotal(_Total):
         return fails if weight is None else fails | (weight.abs() > 2**_WEIGHT_BITS)
 
     def values(
-        self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
     ) -> Sequence[pl.Expr]:
         assert argument is not None
         value, upper = _parts_of_float(argument.value)
@@ -185,7 +186,7 @@ class _Best(PartialForm):
         return (self.accumulator.types[0].type,)
 
     def values(
-        self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
     ) -> Sequence[pl.Expr]:
         assert argument is not None
         floats, dtype = is_float(self.types[0]), dtype_of(self.types[0])
@@ -224,7 +225,7 @@ class _PowerSums(PartialForm):
         return either_condition(beyond, None if weight is None else weight.abs() > 2**_WEIGHT_BITS)
 
     def values(
-        self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
     ) -> Sequence[pl.Expr]:
         assert argument is not None
         power = one = argument.value.cast(pl.Int128)
@@ -247,13 +248,13 @@ def _exact_sum(whole: pl.Expr, most: int, weight: pl.Expr | None = None) -> pl.E
     most: that no sum of absolute values exceeds.
     """
     if most < _WIDE_ROOM:
-        wide = whole.cast(pl.Int64 if most < _ROOM else pl.Int128)
-        return (wide if weight is None else wide * weight).sum()
+        wide = pl.Int64 if most < _ROOM else pl.Int128
+        return (whole.cast(wide) if weight is None else whole.cast(wide) * weight.cast(wide)).sum()
     # In two halves. An error of Polars makes the tick run in rows where their sum has more bits yet:
     # a result that fits in no decimal, unless what is taken back from a group later makes it small.
     above, below = whole // _HALF, whole % _HALF
     if weight is not None:
-        above, below = above * weight, below * weight
+        above, below = (half.cast(pl.Int128) * weight.cast(pl.Int128) for half in (above, below))
     return (above.sum() * 2).cast(pl.Int64).cast(pl.Int128) * (_HALF // 2) + below.sum()
 
 
@@ -381,7 +382,7 @@ class GroupedRows(PreReduction):
         noted = noted.noting(*(partial.fails(one, weight, stream.most) for one, (_, partial) in parts))
         values = [pl.len().cast(pl.Int64) if weight is None else weight.sum()]
         for argument, (_, partial) in zip(arguments, self.parts, strict=True):
-            values += partial.values(argument, weight, stream.most)
+            values += partial.values(argument, weight, stream.copies)
         named = [value.alias(f"v{at}") for at, value in enumerate(values)]
         named += [pl.col(FAILS).any()] * noted.checked
         if not keys:

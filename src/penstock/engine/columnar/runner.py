@@ -9,7 +9,13 @@ import polars as pl
 
 from penstock.arrangement.spine import TooManyFound
 from penstock.engine.columnar.columns import ColumnarDeclined, Columns, rows_to_columns
-from penstock.engine.columnar.stream import Stream, apply_operator, build_stream, with_one_zero
+from penstock.engine.columnar.stream import (
+    Stream,
+    apply_operator,
+    build_stream,
+    empty_stream,
+    with_one_zero,
+)
 
 if TYPE_CHECKING:
     from penstock.analysis import Analysis
@@ -88,6 +94,7 @@ class PartRunner:
         self._limit = limit
         self.arranged = arranged
         self._shared = self._read_often()
+        self._without_rows: dict[int, Stream] = {}
 
     def __call__(self, *inputs: Given) -> tuple[Given, ...]:
         made: FrameResults | None = None
@@ -147,7 +154,9 @@ class PartRunner:
         for node_id in shape.columnar:
             node = self._graph.nodes[node_id]
             read = [stream(source) for source in node.inputs]
-            if node_id in self.arranged:
+            if not any(each.most for each in read) and not self._acts_alone(node_id):
+                made = self._nothing(node_id)
+            elif node_id in self.arranged:
                 made = self.arranged[node_id].answer(read)
             else:
                 made = apply_operator(node.operator, node.schema, self._append[node_id], read)
@@ -165,6 +174,17 @@ class PartRunner:
             for feed in shape.feeds
         ]
         return FrameResults(left, feeds)
+
+    def _acts_alone(self, node: int) -> bool:
+        return node in self.arranged and self.arranged[node].slots.alone
+
+    def _nothing(self, node: int) -> Stream:
+        """Return the stream of a node without rows."""
+        found = self._without_rows.get(node)
+        if found is None:
+            made = empty_stream(self._graph.nodes[node].schema, self._append[node]).kept()
+            found = self._without_rows[node] = made
+        return found
 
     def _as_columns(self, node: int, given: Given) -> Columns:
         if isinstance(given, Columns):

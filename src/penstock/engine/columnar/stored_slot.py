@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
-from penstock.arrangement.batch import select
+from penstock.arrangement.batch import select, stacked
 from penstock.engine.columnar.arranged_slot import ArrangedSlot, SlotForm, Values
 from penstock.engine.columnar.columns import ColumnarDeclined
 from penstock.engine.spilling import estimated_bytes
@@ -87,7 +85,7 @@ class StoredSlot(ArrangedSlot):
         unread = [key for key in changed if key not in read]
         if unread:
             before.append(select(self.spine.probe(self._key_columns(unread)).rows, before[0].columns))
-        self._replace(pl.concat(before), changed)
+        self._replace(stacked(before), changed)
 
     def discard(self) -> None:
         super().discard()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -22,7 +22,7 @@ from penstock.engine.columnar.lowered_expression import (
     replace_negative_zero,
 )
 from penstock.engine.partial_operators import ExchangeSink
-from penstock.expr.tree import Expr
+from penstock.expr.tree import Column, Expr
 from penstock.expr.types import Schema
 from penstock.expr.widening import is_float
 from penstock.flow.operators.filter import Filter
@@ -40,7 +40,7 @@ class Stream:
     """Rows of `schema` in columns "0", "1", ..., with weights in "w" unless append-only.
 
     columns: the columns as expressions, with what is known of their values.
-    most:    upper bound of the number of rows.
+    most:    upper bound of the number of rows. copies: of that of their copies, those taken back included.
     whole:   the frame, if it is computed already, and the rows as they are in it.
     checked: column "f" is true on rows on which the row path might raise. No operator
              drops such a row, so that none goes unnoticed.
@@ -51,16 +51,22 @@ class Stream:
     frame: pl.LazyFrame
     columns: Sequence[LoweredExpression]
     most: int
+    copies: int
     checked: bool = False
     whole: tuple[pl.LazyFrame, pl.DataFrame] | None = None
 
     @classmethod
     def of_frame(
-        cls, schema: Schema, append: bool, frame: pl.DataFrame, columns: Sequence[LoweredExpression]
+        cls,
+        schema: Schema,
+        append: bool,
+        frame: pl.DataFrame,
+        columns: Sequence[LoweredExpression],
+        copies: int,
     ) -> Stream:
         """Return the stream of rows that are computed already."""
         lazy = frame.lazy()
-        return cls(schema, append, lazy, columns, frame.height, whole=(lazy, frame))
+        return cls(schema, append, lazy, columns, frame.height, copies, whole=(lazy, frame))
 
     @property
     def at_hand(self) -> pl.DataFrame | None:
@@ -119,18 +125,20 @@ def greatest_weight(frame: pl.DataFrame) -> int:
     return max(-(low or 0), high or 0)
 
 
-def decline_weight_overflow(frame: pl.DataFrame) -> None:
-    """Raise `ColumnarDeclined` if the weights of a frame might sum to more than 64 bits."""
-    if greatest_weight(frame) * frame.height >= MOST_COPIES:
+def copies_in(frame: pl.DataFrame) -> int:
+    """Return a bound of the number of copies of rows. Raises `ColumnarDeclined` for too many to sum."""
+    copies = greatest_weight(frame) * frame.height
+    if copies >= MOST_COPIES:
         raise ColumnarDeclined
+    return copies
 
 
 def build_stream(columns: Columns) -> Stream:
     """Build a stream from the given rows. Raises `ColumnarDeclined` if their weights are too large to sum."""
-    if not columns.append:
-        decline_weight_overflow(columns.frame)
-    known = ColumnsOfFrame(columns.schema, columns.frame)
-    return Stream.of_frame(columns.schema, columns.append, columns.frame, known)
+    frame = columns.frame
+    copies = frame.height if columns.append else copies_in(frame)
+    known = ColumnsOfFrame(columns.schema, frame)
+    return Stream.of_frame(columns.schema, columns.append, frame, known, copies)
 
 
 def empty_stream(schema: Schema, append: bool) -> Stream:
@@ -141,7 +149,7 @@ def empty_stream(schema: Schema, append: bool) -> Stream:
     types = {str(at): dtype_of(f.type) for at, f in enumerate(schema.fields)}
     if not append:
         types[WEIGHT] = pl.Int64()
-    return Stream(schema, append, pl.LazyFrame(schema=types), tuple(columns_without_bounds(schema)), 0)
+    return Stream(schema, append, pl.LazyFrame(schema=types), tuple(columns_without_bounds(schema)), 0, 0)
 
 
 @singledispatch
@@ -169,6 +177,13 @@ def _filter(operator: Filter, schema: Schema, append: bool, inputs: Sequence[Str
 @apply_operator.register(Select)
 def _select(operator: Select, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
     (stream,) = inputs
+    whole = stream.at_hand
+    if whole is not None and all(isinstance(expr, Column) for _, expr in operator.columns):
+        names = {field.name: str(at) for at, field in enumerate(stream.schema.fields)}
+        own = [whole[names[cast("Column", expr).name]] for _, expr in operator.columns]
+        taken = [column.alias(str(at)) for at, column in enumerate(own)]
+        frame = pl.DataFrame(taken if append else [*taken, whole[WEIGHT]])
+        return Stream.of_frame(schema, append, frame, ColumnsOfFrame(schema, frame), stream.copies)
     lowered = [stream.lower(expr) for _, expr in operator.columns]
     if not any(reads_columns(expr) for _, expr in operator.columns):
         raise NotLowered("constants alone stay in rows")
@@ -176,7 +191,8 @@ def _select(operator: Select, schema: Schema, append: bool, inputs: Sequence[Str
     beside = [*([] if append else [WEIGHT]), *([FAILS] if noted.checked else [])]
     values = [one.value.alias(str(at)) for at, one in enumerate(lowered)]
     columns = tuple(LoweredExpression(pl.col(str(at)), one.bounds) for at, one in enumerate(lowered))
-    return Stream(schema, append, noted.frame.select(*values, *beside), columns, stream.most, noted.checked)
+    frame = noted.frame.select(*values, *beside)
+    return Stream(schema, append, frame, columns, stream.most, stream.copies, noted.checked)
 
 
 @apply_operator.register(Union)
@@ -193,8 +209,8 @@ def _union(operator: Union, schema: Schema, append: bool, inputs: Sequence[Strea
         frames.append(frame.select(names))
     alike = zip(*(stream.columns for stream in inputs), strict=True)
     columns = tuple(LoweredExpression(pl.col(str(at)), bounds_hull(each)) for at, each in enumerate(alike))
-    most = sum(stream.most for stream in inputs)
-    return Stream(schema, append, pl.concat(frames), columns, most, checked)
+    most, copies = sum(stream.most for stream in inputs), sum(stream.copies for stream in inputs)
+    return Stream(schema, append, pl.concat(frames), columns, most, copies, checked)
 
 
 @apply_operator.register(Sink)

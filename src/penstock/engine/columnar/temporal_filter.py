@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, Layout, batch_of, bounded, merged, negated, select, take
+from penstock.arrangement.batch import (
+    Batch,
+    Layout,
+    batch_of,
+    bounded,
+    merged,
+    negated,
+    select,
+    stacked,
+    take,
+)
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, CountForm
 from penstock.engine.columnar.clocks import ticks_in, ticks_of, time_of
 from penstock.engine.columnar.column_types import NotLowered, dtype_of, from_series
@@ -121,13 +131,13 @@ def held_form(plan: TemporalPlan) -> HeldForm:
 def _due(plan: TemporalPlan, batches: Sequence[Batch], before: Any, now: Any) -> Batch:
     """Return the rows that are due. before: up to where the clock has taken rows out."""
     layout = plan.layout
-    whole = batch_of(layout, pl.DataFrame(schema=layout.types))
+    due: list[Batch] = []
     for batch in batches:
         moments = batch.frame[MOMENT].to_numpy()
         at = np.flatnonzero(plan.reached(moments, now) & ~plan.reached(moments, before))
         if len(at):
-            whole = merged(layout, whole, bounded(layout, batch.codes[at], take(batch.frame, at)))
-    return whole
+            due.append(bounded(layout, batch.codes[at], take(batch.frame, at)))
+    return merged(layout, due) if due else batch_of(layout, pl.DataFrame(schema=layout.types))
 
 
 def _next_moment(plan: TemporalPlan, batches: Sequence[Batch], now: Any) -> Any:
@@ -154,11 +164,11 @@ class ColumnarTemporalFilter:
         at_once, pending = take(rows, np.flatnonzero(reached)), take(rows, np.flatnonzero(~reached))
         due = _due(plan, self.slots.spine(plan.slot).batches, before, now)
         gone = negated(layout, due.frame)
-        self.slots.prepare(plan.slot, pl.concat([select(pending, layout.types), gone]))
+        self.slots.prepare(plan.slot, stacked([select(pending, layout.types), gone]))
         self.slots.prepare_effect("clock", partial(self._turn, before, now))
         names = [*layout.keys, WEIGHT]
         parts = (at_once, due.frame) if plan.operator.presence.begins else (pending, gone)
-        changes = pl.concat([select(part, names) for part in parts])
+        changes = stacked([select(part, names) for part in parts])
         return build_stream(Columns(plan.schema, False, changes))
 
     def _now(self, clock: pl.DataFrame, before: Any) -> Any:

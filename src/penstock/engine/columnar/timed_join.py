@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, Layout, batch_of, bounded, merged, negated, take
+from penstock.arrangement.batch import Batch, Layout, batch_of, bounded, merged, negated, stacked, take
 from penstock.arrangement.spine import Probe, together
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, consolidated
 from penstock.engine.columnar.clocks import check_time, ticks_in, ticks_of
@@ -162,11 +162,11 @@ class ColumnarTimedJoin:
             expiry = self._expiry(port, inputs[3 - port], news[port])
             left_, taken_back = _without(spine.layout, spine.batches, expiry)
             changes = [_open(spine.layout, new[port], expiry), *taken_back]
-            batch = reduce(lambda one, other: merged(spine.layout, one, other), changes)
+            batch = merged(spine.layout, changes)
             self.slots.prepare_batch(plan.slot(port), batch, left_)
             self.slots.prepare_effect(port, partial(self._expire, port, expiry))
         made = [frame for frame in pairs if frame is not None]
-        frame = pl.concat(made) if made else empty_stream(join.pairs, True).frame.collect()
+        frame = stacked(made) if made else empty_stream(join.pairs, True).frame.collect()
         return join.output(build_stream(Columns(join.pairs, True, frame)))
 
     def _pairs(self, asking: pl.DataFrame, held: Sequence[Batch], port: int) -> pl.DataFrame | None:

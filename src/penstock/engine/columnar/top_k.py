@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Layout, select
+from penstock.arrangement.batch import Layout, batch_of, distinct_keys, negated, select, stacked
 from penstock.arrangement.first_rows import change_of_first_rows
 from penstock.arrangement.spine import Found
 from penstock.engine.columnar.arranged_slot import ArrangedSlots
@@ -69,7 +69,7 @@ class ColumnarTopK:
         spine = self.slots.spine(plan.slot)
         given = plan.rows.given(inputs[0])
         new = self.slots.prepare(plan.slot, given)
-        keys = select(given, layout.keys).unique(maintain_order=True).get_columns()
+        keys = distinct_keys(layout, given)
         before, after = map(
             self._clipped,
             change_of_first_rows(layout, spine.batches, new, keys, plan.count),
@@ -77,7 +77,7 @@ class ColumnarTopK:
         changes = _differences(layout, before, after)
         if plan.append:
             self.slots.prepare(plan.slot, changes)
-        rows = changes.select(*(str(at) for at in range(len(schema.fields))), WEIGHT)
+        rows = select(changes, [*(str(at) for at in range(len(schema.fields))), WEIGHT])
         if plan.output_append:
             rows = each_copy(rows)
         return build_stream(Columns(schema, plan.output_append, rows))
@@ -90,7 +90,8 @@ class ColumnarTopK:
         starts = np.flatnonzero(np.diff(asked, prepend=-1))
         before -= np.repeat(before[starts], np.diff(starts, append=len(asked)))
         clipped = pl.Series(WEIGHT, np.minimum(copies, count - before))
-        return rows.with_columns(clipped, pl.Series(_ASKED, asked))
+        columns = [clipped if name == WEIGHT else rows[name] for name in self.plan.rows.layout.types]
+        return pl.DataFrame([*columns, pl.Series(_ASKED, asked)])
 
 
 _ASKED = "#"
@@ -98,7 +99,6 @@ _ASKED = "#"
 
 def _differences(layout: Layout, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
     """Return which rows go and come, group by group."""
-    both = pl.concat([before.with_columns(-pl.col(WEIGHT)), after]).lazy()
-    rows = [name for name in both.collect_schema().names() if name != WEIGHT]
-    changed = both.group_by(rows, maintain_order=True).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0)
-    return changed.sort(_ASKED, maintain_order=True).select(*layout.types).collect()
+    of_groups = Layout({**layout.types, _ASKED: pl.Int64()}, (_ASKED,), (WEIGHT,), nullable=False)
+    changes = batch_of(of_groups, stacked([negated(of_groups, before), after]))
+    return select(changes.frame, layout.types)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Layout, differing, select, take
+from penstock.arrangement.batch import Layout, differing, select, stacked, take
 from penstock.arrangement.spine import Found
 from penstock.engine.columnar.arranged_slot import (
     ArrangedSlots,
@@ -190,7 +190,7 @@ class ColumnarUpsert:
         sets[both[stays]] = False
         gone, come = both[~stays], np.flatnonzero(sets)
         old, new = take(held, known[gone]), take(last, come)
-        delta = pl.concat([_weighted(layout, old, -1), _weighted(layout, new, 1)])
+        delta = stacked([_weighted(layout, old, -1), _weighted(layout, new, 1)])
         self.slots.prepare(plan.slot, delta)
         changes = select(delta, [*(str(at) for at in range(len(plan.schema.fields))), WEIGHT])
         order = np.argsort(np.concatenate((2 * gone, 2 * come + 1)), kind="stable")
