@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.codes import NUMBERED, Codes, codes_of, is_exact
+from penstock.arrangement.codes import Codes, codes_of, is_exact, numbers_of
 
 Numbers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 Places: TypeAlias = Numbers
@@ -100,27 +100,31 @@ def _bounds(sums: Iterable[Numbers]) -> tuple[float, ...]:
     return tuple(float(np.abs(column.astype(np.float64)).sum()) for column in sums)
 
 
-def batch_of(layout: Layout, frame: pl.DataFrame) -> Batch:
-    """Sort rows into a batch. Equal rows are added up where one of them takes back another, or all are."""
+def batch_of(layout: Layout, frame: pl.DataFrame, *, net: bool = True) -> Batch:
+    """Sort rows into a batch. Equal rows are added up where one of them takes back another, or all are.
+
+    net: whether to look for rows that are taken back where equal ones do not lie side by side, which costs
+        as much as all else.
+    """
     rows = select(frame, layout.types)
     if not rows.height:
         return Batch(np.empty(0, np.int64), rows, (0.0,) * len(layout.sums))
-    return _settled(layout, layout.codes_of(layout.keys_of(rows)), rows, None)
+    return _settled(layout, layout.codes_of(layout.keys_of(rows)), rows, None, net=net)
 
 
-def merged(layout: Layout, batches: Sequence[Batch]) -> Batch:
-    """Merge some batches; of equal keys the rows of the first ones come first."""
+def merged(layout: Layout, batches: Sequence[Batch], *, net: bool = True) -> Batch:
+    """Merge some batches; of equal keys the rows of the first ones come first. net: as of `batch_of`."""
     if len(batches) == 1:
         return batches[0]
     codes = np.concatenate([batch.codes for batch in batches])
     ends = np.cumsum([len(batch) for batch in batches])
-    return _settled(layout, codes, stacked([batch.frame for batch in batches]), ends)
+    return _settled(layout, codes, stacked([batch.frame for batch in batches]), ends, net=net)
 
 
-def _settled(layout: Layout, codes: Codes, frame: pl.DataFrame, ends: Places | None) -> Batch:
+def _settled(layout: Layout, codes: Codes, frame: pl.DataFrame, ends: Places | None, *, net: bool) -> Batch:
     """Sort rows and add up what is equal: all such rows, or those of a key that some row takes back.
 
-    ends: of the runs of rows whose order is right; None if that is to be found.
+    ends: of the runs of rows whose order is right; None if that is to be found. net: as of `batch_of`.
     """
     order, codes = _order(layout, codes, frame, ends)
     if order is not None:
@@ -129,7 +133,7 @@ def _settled(layout: Layout, codes: Codes, frame: pl.DataFrame, ends: Places | N
     if layout.order or not layout.values:
         kept, added = _summed_neighbours(layout, codes, sums, frame)
     else:
-        kept, added = _summed_rows(layout, codes, sums, frame)
+        kept, added = _summed_rows(layout, codes, sums, frame) if net else (np.arange(len(codes)), sums)
     present = np.zeros(len(kept), np.bool_)
     for column in added:
         present |= column != 0
@@ -217,9 +221,10 @@ def _in_order(layout: Layout, codes: Codes, rows: pl.DataFrame) -> Places:
 def ordered(frame: pl.DataFrame, by: Sequence[Order]) -> Places:
     """Return the places of rows as sorted."""
     if frame.height < _FEW:
-        numbers = [_in_order_of(frame[each.column], descending=each.descending) for each in by]
-        if all(each is not None for each in numbers):
-            return np.lexsort(cast("Any", numbers[::-1]))
+        numbers = [numbers_of(frame[each.column]) for each in by]
+        if not any(each is None for each in numbers):
+            ascending = [~n if o.descending else n for n, o in zip(cast("Any", numbers), by, strict=True)]
+            return np.lexsort(ascending[::-1])
     descending = [each.descending for each in by]
     columns = [pl.col(each.column) for each in by]
     places = pl.arg_sort_by(columns, descending=descending, nulls_last=descending, maintain_order=True)
@@ -228,14 +233,6 @@ def ordered(frame: pl.DataFrame, by: Sequence[Order]) -> Places:
 
 _FEW = 10_000
 """Rows below which NumPy sorts them before Polars has planned it."""
-
-
-def _in_order_of(column: pl.Series, *, descending: bool) -> Numbers | None:
-    """Return numbers in the order of a column, if it has integers, dates or times that are never null."""
-    if not isinstance(column.dtype, NUMBERED) or column.null_count():
-        return None
-    numbers = column.cast(pl.Int64).to_numpy()
-    return ~numbers if descending else numbers
 
 
 def _summed_neighbours(
@@ -354,6 +351,25 @@ def distinct_keys(layout: Layout, frame: pl.DataFrame) -> list[pl.Series]:
     return take(keys, np.sort(firsts)).get_columns()
 
 
+def grouped(
+    keys: Sequence[pl.Series], sums: Sequence[Numbers], *, exact: bool
+) -> tuple[Places, list[Numbers]] | None:
+    """Return where each key comes first, in this order, and what its rows add up to.
+
+    None if several keys have one code. exact: as of `codes_of`.
+    """
+    order, codes = sorted_codes(codes_of(keys, exact=exact))
+    starts = np.ones(len(codes), np.bool_)
+    starts[1:] = codes[1:] != codes[:-1]
+    if not exact and _unlike(pl.DataFrame(list(keys)), order, np.flatnonzero(~starts) - 1).any():
+        return None
+    begins = np.flatnonzero(starts)
+    firsts = begins if order is None else order[begins]
+    rank = np.argsort(firsts)
+    added = [np.add.reduceat(each if order is None else each[order], begins)[rank] for each in sums]
+    return firsts[rank], added
+
+
 def stacked(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return the rows of frames with the same columns."""
     # `pl.concat` plans a query.
@@ -370,7 +386,9 @@ def select(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
 
 def negated(layout: Layout, frame: pl.DataFrame) -> pl.DataFrame:
     """Return what takes back the rows of a frame."""
-    return pl.DataFrame([-frame[name] if name in layout.sums else frame[name] for name in layout.types])
+    # A series is negated by a plan.
+    sums = {name: pl.Series(name, -frame[name].to_numpy()) for name in layout.sums}
+    return pl.DataFrame([sums.get(name, frame[name]) for name in layout.types])
 
 
 def take(frame: pl.DataFrame, places: Places) -> pl.DataFrame:

@@ -98,14 +98,31 @@ def _words_of_decimals(key: pl.Series) -> _Hashes:
 
     So a value has the same code whatever the precision of its column.
     """
+    low, high, long = _halves(key)
+    if long.any():
+        low[long] = _mixed(low[long], high[long])
+    return low
+
+
+def _halves(key: pl.Series) -> tuple[_Hashes, _Hashes, Any]:
+    """Return the lower and the upper half of unscaled values, and where the upper one is no mere sign."""
     unscaled = key.rechunk().to_arrow()
     halves = np.frombuffer(unscaled.buffers()[1], np.uint64)[2 * unscaled.offset :][: 2 * len(unscaled)]
     low, high = halves[::2].copy(), halves[1::2]
     sign = (low.view(np.int64) >> np.int64(63)).view(np.uint64)
-    long = high != sign
-    if long.any():
-        low[long] = _mixed(low[long], high[long])
-    return low
+    return low, high, high != sign
+
+
+def numbers_of(column: pl.Series) -> Codes | None:
+    """Return integers in the order of a column's values; None if it has nulls, or values that are none."""
+    if column.null_count():
+        return None
+    if isinstance(column.dtype, NUMBERED):
+        return column.cast(pl.Int64).to_numpy()
+    if isinstance(column.dtype, pl.Decimal):
+        low, _, long = _halves(column)
+        return None if long.any() else low.view(np.int64)
+    return None
 
 
 def _hash_of_bytes(key: pl.Series) -> _Hashes:

@@ -37,6 +37,9 @@ AT_ONCE = 4_096
 """Rows that a merge moves at least each time it is advanced."""
 
 
+_LARGE = 32_768
+"""Rows above which a merge looks for rows that are taken back, which most are in larger batches."""
+
 _MOST = 2**62
 """Bound of sums, with room for what floats round."""
 
@@ -50,9 +53,13 @@ class Found(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Merge:
-    """A merge on its way: pieces of the result, and how many rows of both batches are in them."""
+    """A merge on its way: pieces of the result, and how many rows of each batch are in them.
+
+    net: whether it looks for rows that are taken back. left: rows that are in no piece yet.
+    """
 
     batches: tuple[Batch, ...]
+    net: bool
     taken: list[int]
     left: int
     pieces: list[Batch] = field(default_factory=list[Batch])
@@ -68,7 +75,7 @@ class Merge:
             ends = [int(np.searchsorted(batch.codes, last, "right")) for batch in self.batches]
         spans = zip(self.batches, self.taken, ends, strict=True)
         parts = [batch.slice(at, end) for batch, at, end in spans if at < end]
-        self.pieces.append(merged(layout, parts))
+        self.pieces.append(merged(layout, parts, net=self.net))
         self.taken = ends
         moved = sum(map(len, parts))
         self.left -= moved
@@ -114,7 +121,7 @@ class Spine:
 
     def prepare(self, frame: pl.DataFrame) -> Batch:
         """Make rows into a batch for `add_batch`. Raises `SumOverflow`."""
-        batch = batch_of(self.layout, frame)
+        batch = batch_of(self.layout, frame, net=False)
         if any(new + held >= _MOST for new, held in zip(batch.bounds, self.bounds, strict=True)):
             raise SumOverflow
         return batch
@@ -163,7 +170,8 @@ class Spine:
             own = self.batches[start:]
             total = sum(map(len, own))
             if 2 * len(own[0]) <= total:
-                self._merges.append(Merge(own, [0] * len(own), total))
+                net = start == 0 or total > _LARGE
+                self._merges.append(Merge(own, net, [0] * len(own), total))
                 return
 
     @property

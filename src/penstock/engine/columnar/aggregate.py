@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, Layout, Order, batch_of, differing, stacked, take
+from penstock.arrangement.batch import Batch, Layout, Order, batch_of, differing, grouped, stacked, take
+from penstock.arrangement.codes import is_exact
 from penstock.arrangement.first_rows import change_of_first_rows, first_rows
 from penstock.arrangement.spine import Found
 from penstock.engine.columnar.arranged_slot import (
@@ -134,12 +135,14 @@ class AggregatePlan:
 
         Raises `ColumnarDeclined`.
         """
-        frame = self.groups.reduce_lazily(stream).collect()
-        if FAILS in frame.columns:
-            decline_marked(frame)
-        if not self.groups.keys:
-            # A group that no row reaches is not touched.
-            frame = frame.head(min(1, int(frame.to_series(-1)[0])))
+        frame = self._of_few(stream) if stream.most < _FEW else None
+        if frame is None:
+            frame = self.groups.reduce_lazily(stream).collect()
+            if FAILS in frame.columns:
+                decline_marked(frame)
+            if not self.groups.keys:
+                # A group that no row reaches is not touched.
+                frame = frame.head(min(1, int(frame.to_series(-1)[0])))
         count = len(self.groups.keys)
         columns = [frame[name] for name in self.key_names] if count else [one_key(frame.height)]
         columns.append(frame.to_series(count))
@@ -150,6 +153,25 @@ class AggregatePlan:
             at += len(values)
         names = (*self.key_names, *self.layout.sums)
         return pl.DataFrame([c.alias(name) for c, name in zip(columns, names, strict=False)])
+
+    def _of_few(self, stream: Stream) -> pl.DataFrame | None:
+        """Return the groups of few rows, added up by NumPy before Polars had planned it; None if not."""
+        rows = self.groups.terms(stream)
+        if rows is None or not rows.height:
+            return rows
+        count = len(self.groups.keys)
+        keys = rows.get_columns()[:count] or [one_key(rows.height)]
+        types = [key.dtype for key in keys]
+        made = grouped(
+            keys,
+            [column.to_numpy() for column in rows.get_columns()[count:]],
+            exact=is_exact(types, nullable=any(key.null_count() for key in keys)),
+        )
+        if made is None:
+            return None
+        firsts, sums = made
+        groups = take(pl.DataFrame(keys), firsts).get_columns()[:count]
+        return pl.DataFrame([*groups, *(pl.Series(f"v{at}", each) for at, each in enumerate(sums))])
 
     def answers(
         self, keys: Sequence[pl.Series], sums: Sequence[Numbers], values: Mapping[int, pl.Series]
@@ -331,6 +353,9 @@ def _named(form: GroupForm, keys: list[Any]) -> dict[str, pl.Series]:
 Extremes: TypeAlias = Mapping[int, pl.Series]
 """Extremes of some groups, by part."""
 
+_FEW = 20_000
+"""Rows below which a tick's groups are not made by Polars."""
+
 _MORE = 3
 """Values beyond the first that are looked at, for those that are taken back."""
 
@@ -434,38 +459,33 @@ def _by_part(extremes: Sequence[HeldValues], found: Found, count: int) -> Extrem
 
 def _changes(plan: AggregatePlan, keys: Sequence[pl.Series], before: State, after: State) -> pl.DataFrame:
     """Return what is taken back and what is given: each old answer right before the new one of its group."""
+    count = len(keys[0])
+    rows = np.concatenate((before.sums[0], after.sums[0]))
+    at = np.flatnonzero(rows > 0)
+    sums = [np.concatenate(each) for each in zip(before.sums, after.sums, strict=True)]
+    values = {part: pl.concat([column, after.values[part]]) for part, column in before.values.items()}
     groups = pl.DataFrame(list(keys))
-    old, old_at = _present(plan, groups, before)
-    new, new_at = _present(plan, groups, after)
-    both, in_old, in_new = np.intersect1d(old_at, new_at, assume_unique=True, return_indices=True)
-    if len(both):
-        alike = ~differing(take(old, in_old).get_columns(), take(new, in_new).get_columns())
-        old, old_at = _without(old, old_at, in_old[alike])
-        new, new_at = _without(new, new_at, in_new[alike])
-    weights = np.repeat(np.array([-1, 1], np.int64), [old.height, new.height])
-    changes = stacked([old, new]).hstack([pl.Series(WEIGHT, weights)])
-    if not old.height:
-        return changes
-    return take(changes, np.argsort(np.concatenate((2 * old_at, 2 * new_at + 1)), kind="stable"))
-
-
-def _present(plan: AggregatePlan, groups: pl.DataFrame, state: State) -> tuple[pl.DataFrame, Numbers]:
-    """Return the answers of the groups that have rows, and which these are."""
-    sums, values = state
-    at = np.flatnonzero(sums[0] > 0)
-    if len(at) != len(sums[0]):
-        groups, sums = take(groups, at), [column[at] for column in sums]
+    if len(at) < 2 * count:
+        groups, sums = take(groups, at % count), [column[at] for column in sums]
         places = pl.Series(at.astype(np.uint32))
         values = {part: column.gather(places) for part, column in values.items()}
-    columns = plan.answers(groups.get_columns(), sums, values)
-    return pl.DataFrame([column.alias(str(number)) for number, column in enumerate(columns)]), at
-
-
-def _without(frame: pl.DataFrame, at: Numbers, places: Numbers) -> tuple[pl.DataFrame, Numbers]:
-    if not len(places):
-        return frame, at
-    kept = np.delete(np.arange(len(at)), places)
-    return take(frame, kept), at[kept]
+    else:
+        groups = stacked([groups, groups])
+    answers = plan.answers(groups.get_columns(), sums, values)
+    answers.append(pl.Series(np.where(at < count, -1, 1)))
+    names = [*map(str, range(len(answers) - 1)), WEIGHT]
+    changes = pl.DataFrame([column.alias(name) for column, name in zip(answers, names, strict=True)])
+    # Of a group: where its old answer stands, and its new one.
+    old = int(np.searchsorted(at, count))
+    _, in_old, in_new = np.intersect1d(at[:old], at[old:] - count, assume_unique=True, return_indices=True)
+    same = np.zeros(len(at), np.bool_)
+    if len(in_old):
+        ones, others = (take(changes, places).get_columns()[:-1] for places in (in_old, old + in_new))
+        alike = ~differing(ones, others)
+        same[in_old[alike]] = same[old + in_new[alike]] = True
+    kept = np.flatnonzero(~same)
+    order = np.argsort(2 * (at[kept] % count) + (at[kept] >= count), kind="stable")
+    return take(changes, kept[order])
 
 
 def group_form(plan: AggregatePlan, answer: Answer) -> GroupForm:

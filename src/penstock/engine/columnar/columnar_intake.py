@@ -33,6 +33,8 @@ from penstock.expr.types import (
     TimestampType,
 )
 
+_arrow: Any = pa
+
 if TYPE_CHECKING:
     Rows = list[tuple[Any, ...]]
 
@@ -81,7 +83,7 @@ def _frame_of_table(table: Any, schema: Schema, unread: AbstractSet[str]) -> pl.
     if len(set(names)) < len(names):
         return None
     # A frame without columns has no rows.
-    passed = unread.intersection(names) if unread < set(names) else frozenset[str]()
+    passed = unread & set(names) if unread < set(names) else frozenset[str]()
     of = table.schema
     if not all(_takes(f.type, of.field(f.name).type) for f in schema.fields if f.name in passed):
         return None
@@ -97,7 +99,7 @@ def _frame_of_table(table: Any, schema: Schema, unread: AbstractSet[str]) -> pl.
 @cache
 def _takes(type: DataType, arrow: Any) -> bool:
     """Return whether a column of a type may have a type of Arrow."""
-    nothing = cast("pl.Series", pl.from_arrow(pa.array([], arrow)))  # pyright: ignore[reportUnknownMemberType]
+    nothing = cast("pl.Series", pl.from_arrow(_arrow.array([], arrow)))  # pyright: ignore[reportUnknownMemberType]
     return _accepted(type, nothing) is not None
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, Layout, distinct_keys, negated, select, stacked, take
+from penstock.arrangement.batch import Batch, Layout, batch_of, distinct_keys, negated, select, stacked, take
 from penstock.arrangement.spine import Found, Probe, together
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, CountForm, SlotForm
 from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
@@ -91,13 +91,15 @@ class ColumnarMatchedJoin:
         rights = plan.add_keys(1, inputs[1]).collected()
         left, right = map(self.slots.spine, self.slots.forms)
         one, other = self.slots.forms
-        self.slots.prepare(one, lefts)
+        new_left = self.slots.prepare(one, lefts)
         new = self.slots.prepare(other, select(rights, right.layout.types))
         parts = [] if unkeyed is None else [self._alone(unkeyed)]
         if rights.height:
-            parts += self._crossings(left.layout, left.batches, right.layout, right.batches, new)
+            # Left rows that go in the same tick are passed over.
+            held = (*left.batches, new_left)
+            parts += self._crossings(left.layout, held, right.layout, right.batches, new)
         if lefts.height:
-            found = self._found(lefts, right.layout, (*right.batches, new))
+            found = self._found(lefts, right.layout, right.batches)
             parts += self._pairs(lefts, found)
             matched = self._counts(lefts, found) > 0
             parts.append(self._alone(take(lefts, np.flatnonzero(matched == (plan.operator.how is How.SEMI)))))
@@ -118,9 +120,9 @@ class ColumnarMatchedJoin:
     def _crossings(
         self, left: Layout, lefts: Sequence[Batch], right: Layout, rights: Sequence[Batch], new: Batch
     ) -> list[pl.DataFrame]:
-        """Return what new right rows change for the left rows that were there before."""
+        """Return what new right rows change for the left rows that are there."""
         probe = Probe.of(left, distinct_keys(right, new.frame), self.slots.most)
-        rows = together(left, [probe.find(batch) for batch in lefts]).rows
+        rows = batch_of(left, together(left, [probe.find(batch) for batch in lefts]).rows).frame
         if not rows.height:
             return []
         changed = self._found(rows, right, [new])

@@ -75,6 +75,15 @@ class PartialForm:
         """
         return ()
 
+    def terms(
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
+    ) -> Sequence[pl.Expr] | None:
+        """Return of each row what makes the partial values if added up in 64 bits; None if nothing does.
+
+        Arguments as of `values`.
+        """
+        return ()
+
     def fails(self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int) -> pl.Expr | None:
         """Return a condition that is true on rows that these values cannot hold; None if there are none.
 
@@ -103,6 +112,12 @@ class _Counted(PartialForm):
         assert argument is not None
         return (_present(argument.value, weight),)
 
+    def terms(
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
+    ) -> Sequence[pl.Expr] | None:
+        assert argument is not None
+        return (_weight_if(argument.value.is_not_null(), weight),)
+
     def merge(self, to: Target, values: tuple[str, ...]) -> None:
         to.code.line(f"{to.field(0)} += {values[0]}")
 
@@ -119,15 +134,29 @@ class _Total(PartialForm):
     ) -> Sequence[pl.Expr]:
         assert argument is not None
         whole = argument.value.to_physical()
-        # Nothing is known of intervals, in microseconds.
-        greatest = max(map(abs, argument.bounds)) if argument.bounds is not None else _ROOM
-        total = _exact_sum(whole, greatest * copies, weight)
+        total = _exact_sum(whole, _greatest(argument) * copies, weight)
         counted = [_present(argument.value, weight)] if len(self.types) > 1 else []
         return (total, *counted)
+
+    def terms(
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
+    ) -> Sequence[pl.Expr] | None:
+        assert argument is not None
+        if _greatest(argument) * copies >= _ROOM:
+            return None
+        whole = argument.value.to_physical().cast(pl.Int64)
+        counted = [_weight_if(argument.value.is_not_null(), weight)] if len(self.types) > 1 else []
+        return ((whole if weight is None else whole * weight).fill_null(0), *counted)
 
     def merge(self, to: Target, values: tuple[str, ...]) -> None:
         for at, value in enumerate(values):
             to.code.line(f"{to.field(at)} += {value}")
+
+
+def _greatest(argument: LoweredExpression) -> int:
+    """Return what no absolute value exceeds."""
+    # Nothing is known of intervals, in microseconds.
+    return max(map(abs, argument.bounds)) if argument.bounds is not None else _ROOM
 
 
 _UPPER, _LOWER = 40, 120
@@ -140,6 +169,11 @@ class _FloatTotal(_Total):
     A float is the sum of two whole numbers, of 2**-40 and of 2**-120. One that is not, as it has smaller
     bits, is marked, and so is one of which as many as there are rows might be too much for 128 bits.
     """
+
+    def terms(
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
+    ) -> Sequence[pl.Expr] | None:
+        return None
 
     def fails(self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int) -> pl.Expr | None:
         assert argument is not None
@@ -181,6 +215,11 @@ def _parts_of_float(value: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
 
 
 class _Best(PartialForm):
+    def terms(
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
+    ) -> Sequence[pl.Expr] | None:
+        return None
+
     @property
     def types(self) -> tuple[DataType, ...]:
         return (self.accumulator.types[0].type,)
@@ -205,6 +244,11 @@ class _Best(PartialForm):
 
 class _PowerSums(PartialForm):
     """Partial form of sums of powers of integers, those of `power_sums` with a shift of 0."""
+
+    def terms(
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
+    ) -> Sequence[pl.Expr] | None:
+        return None
 
     @property
     def _degrees(self) -> tuple[int, ...]:
@@ -260,6 +304,10 @@ def _exact_sum(whole: pl.Expr, most: int, weight: pl.Expr | None = None) -> pl.E
 
 def _present(value: pl.Expr, weight: pl.Expr | None) -> pl.Expr:
     return value.count().cast(pl.Int64) if weight is None else _weight_where(value.is_not_null(), weight)
+
+
+def _weight_if(condition: pl.Expr, weight: pl.Expr | None) -> pl.Expr:
+    return condition.cast(pl.Int64) if weight is None else pl.when(condition).then(weight).otherwise(0)
 
 
 def _weight_where(condition: pl.Expr, weight: pl.Expr | None) -> pl.Expr:
@@ -365,10 +413,10 @@ class GroupedRows(PreReduction):
         """Lower what groups are told apart by. Raises `NotLowered`."""
         return [stream.lower(expr) for expr in self.keys]
 
-    def reduce_lazily(self, stream: Stream) -> pl.LazyFrame:
+    def _computed(self, stream: Stream) -> tuple[Stream, list[LoweredExpression | None]]:
+        """Add the keys to rows, and what is aggregated, as "g0", ... and "a0", ... Return the latter, too."""
         keys = self.lowered_keys(stream)
         arguments = [None if expr is None else stream.lower(expr) for expr, _ in self.parts]
-        weight = None if stream.append else pl.col(WEIGHT)
         noted = stream.noting(*(one.fails for one in (*keys, *arguments) if one is not None))
         # Computed before rows are grouped: once for all groups, and a constant for each row.
         computed = {f"a{at}": one.value for at, one in enumerate(arguments) if one is not None}
@@ -378,6 +426,11 @@ class GroupedRows(PreReduction):
             None if one is None else LoweredExpression(pl.col(f"a{at}"), one.bounds)
             for at, one in enumerate(arguments)
         ]
+        return noted, arguments
+
+    def reduce_lazily(self, stream: Stream) -> pl.LazyFrame:
+        noted, arguments = self._computed(stream)
+        weight = None if stream.append else pl.col(WEIGHT)
         parts = zip(arguments, self.parts, strict=True)
         noted = noted.noting(*(partial.fails(one, weight, stream.most) for one, (_, partial) in parts))
         values = [pl.len().cast(pl.Int64) if weight is None else weight.sum()]
@@ -385,9 +438,29 @@ class GroupedRows(PreReduction):
             values += partial.values(argument, weight, stream.copies)
         named = [value.alias(f"v{at}") for at, value in enumerate(values)]
         named += [pl.col(FAILS).any()] * noted.checked
-        if not keys:
+        if not self.key_types:
             return noted.frame.select(*named, pl.len().alias(_HEIGHT))
         return self.gathered(noted.frame, named)
+
+    def terms(self, stream: Stream) -> pl.DataFrame | None:
+        """Return of each row its key, copies and terms of partial values, which the group's are the sums of.
+
+        None where 64 bits do not hold them. Columns: "k0", ... and "v0", ... Raises `ColumnarDeclined`.
+        """
+        noted, arguments = self._computed(stream)
+        weight = None if stream.append else pl.col(WEIGHT)
+        terms = [pl.repeat(1, pl.len(), dtype=pl.Int64()) if weight is None else weight]
+        for argument, (_, partial) in zip(arguments, self.parts, strict=True):
+            own = partial.terms(argument, weight, stream.copies)
+            if own is None:
+                return None
+            terms += own
+        keys = [pl.col(f"g{at}").alias(f"k{at}") for at in range(len(self.key_types))]
+        values = [term.alias(f"v{at}") for at, term in enumerate(terms)]
+        frame = noted.frame.select(*keys, *values, *[FAILS] * noted.checked).collect()
+        if noted.checked:
+            decline_marked(frame)
+        return frame
 
     def gathered(self, frame: pl.LazyFrame, named: Sequence[pl.Expr]) -> pl.LazyFrame:
         """Return a row per group, first reached first. Keys are "g0", ... in the rows, and then "k0", ..."""

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import take
+from penstock.arrangement.batch import select, take
 from penstock.arrangement.codes import codes_of
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, ColumnsOfFrame
@@ -260,7 +260,7 @@ def sum_weights(stream: Stream) -> Stream:
     whole = stream.at_hand
     if whole is not None and whole.width > 1:
         there = bool((whole[WEIGHT].to_numpy() != 0).all())
-        if there and are_distinct(whole.drop(WEIGHT)):
+        if there and are_distinct(select(whole, stream.names[:-1])):
             return stream
     keys = [pl.col(str(at)) for at in range(len(stream.schema.fields))]
     sums = [pl.col(WEIGHT).sum(), *[pl.col(FAILS).any()] * stream.checked]

@@ -70,11 +70,11 @@ class ColumnarTopK:
         given = plan.rows.given(inputs[0])
         new = self.slots.prepare(plan.slot, given)
         keys = distinct_keys(layout, given)
-        before, after = map(
-            self._clipped,
-            change_of_first_rows(layout, spine.batches, new, keys, plan.count),
-        )
-        changes = _differences(layout, before, after)
+        before, after = change_of_first_rows(layout, spine.batches, new, keys, plan.count)
+        if before is after:
+            changes = before.rows.clear()
+        else:
+            changes = _differences(layout, self._clipped(before), self._clipped(after))
         if plan.append:
             self.slots.prepare(plan.slot, changes)
         rows = select(changes, [*(str(at) for at in range(len(schema.fields))), WEIGHT])
