@@ -126,6 +126,11 @@ def conjuncts(condition: CatalystNode) -> Iterator[CatalystNode]:
         yield condition
 
 
+def attributes_of(expr: CatalystNode) -> set[int]:
+    """Return the ids of the attributes in an expression."""
+    return {node.expr_id for node in expr.walk() if node.kind == "AttributeReference"}
+
+
 def reads_table(plan: CatalystNode, name: str) -> bool:
     """Return whether a plan, or a subquery in it, reads a table."""
     return any(_holds(node.fields, name) for node in plan.walk())

@@ -11,8 +11,9 @@ from penstock.errors import UnsupportedQuery
 from penstock.expr.check import check
 from penstock.expr.tree import Call, Column, Expr, Literal
 from penstock.flow import aggregates
-from penstock.queries.catalyst_plan import CatalystNode, conjuncts, same_expression
+from penstock.queries.catalyst_plan import CatalystNode, attributes_of, conjuncts, same_expression
 from penstock.queries.expressions import Scope, zero_of
+from penstock.queries.join_order import Joined, JoinGraph, in_order, join_graph
 from penstock.queries.relations import (
     AnyStream,
     Planner,
@@ -21,11 +22,15 @@ from penstock.queries.relations import (
     filtered,
     join_type,
     lowers,
+    output_of,
 )
 
 
 @lowers("Join")
 def _join(node: CatalystNode, planner: Planner) -> Relation:
+    graph = join_graph(node)
+    if graph is not None:
+        return _all_joined(graph, node, planner)
     left, right = map(planner.relation, node.children)
     right = _disjoint(right, left, planner)
     kind, condition = join_type(node), node.tree("condition")
@@ -52,6 +57,33 @@ def _join(node: CatalystNode, planner: Planner) -> Relation:
         either = stream.union(missed.stream.with_columns(**{name: Literal(False)}))
         return Relation(either, {**left.columns, exists.expr_id: name})
     return _joined(left, right, kind, parts)
+
+
+def _all_joined(graph: JoinGraph, node: CatalystNode, planner: Planner) -> Relation:
+    """Join relations in an order of our own. node: whose output they are to have."""
+    relations = {id(leaf): planner.relation(leaf) for leaf in graph.leaves}
+    pending = list(graph.conditions)
+    tests = [list(conjuncts(condition)) for test in graph.tests if (condition := test.tree("condition"))]
+    wanted = set(output_of(node)).union(*(attributes_of(part) for parts in tests for part in parts))
+
+    def kept(relation: Relation) -> Relation:
+        needed = wanted.union(*map(attributes_of, pending))
+        return _selected(relation.stream, {i: name for i, name in relation.columns.items() if i in needed})
+
+    def joined(tree: Joined | CatalystNode) -> Relation:
+        if isinstance(tree, CatalystNode):
+            return kept(relations[id(tree)])
+        left, right = joined(tree.left), joined(tree.right)
+        right = _disjoint(right, left, planner)
+        parts = [part for part in pending if attributes_of(part) <= {*left.columns, *right.columns}]
+        pending[:] = [part for part in pending if part not in parts]
+        return kept(_joined(left, right, "Inner", parts))
+
+    whole = joined(in_order(graph, [frozenset(r.columns) for r in relations.values()]))
+    for test, parts in zip(graph.tests, tests, strict=True):
+        other = _disjoint(planner.relation(test.children[1]), whole, planner)
+        whole = _joined(whole, other, join_type(test), parts)
+    return _selected(whole.stream, {i: whole.columns[i] for i in output_of(node)})
 
 
 def _disjoint(right: Relation, left: Relation, planner: Planner) -> Relation:
@@ -198,8 +230,3 @@ def _key(part: CatalystNode, left: Relation, right: Relation) -> Expr | None:
         return None
     nulls = Call("eq", (sides[0].is_null(), sides[1].is_null()))
     return nulls & Call("eq", tuple(Call("coalesce", (side, zero)) for side in sides))
-
-
-def attributes_of(expr: CatalystNode) -> set[int]:
-    """Return the ids of the attributes in an expression."""
-    return {node.expr_id for node in expr.walk() if node.kind == "AttributeReference"}

@@ -94,12 +94,13 @@ class ColumnarMatchedJoin:
         new_left = self.slots.prepare(one, lefts)
         new = self.slots.prepare(other, select(rights, right.layout.types))
         parts = [] if unkeyed is None else [self._alone(unkeyed)]
-        if rights.height:
+        first = not left.batches
+        if rights.height and not first:
             # Left rows that go in the same tick are passed over.
             held = (*left.batches, new_left)
             parts += self._crossings(left.layout, held, right.layout, right.batches, new)
         if lefts.height:
-            found = self._found(lefts, right.layout, right.batches)
+            found = self._found(lefts, right.layout, (*right.batches, new) if first else right.batches)
             parts += self._pairs(lefts, found)
             matched = self._counts(lefts, found) > 0
             parts.append(self._alone(take(lefts, np.flatnonzero(matched == (plan.operator.how is How.SEMI)))))
