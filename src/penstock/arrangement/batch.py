@@ -182,17 +182,33 @@ def sorted_codes(codes: Codes) -> tuple[Places | None, Codes]:
     falls = int(np.count_nonzero(codes[1:] < codes[:-1]))
     if not falls:
         return None, codes
-    least, bits = int(codes.min()), len(codes).bit_length()
-    if falls > _RUNS and int(codes.max()) - least < 1 << (63 - bits):
-        # Numbers with their places are sorted twice as fast as places by numbers.
-        packed = ((codes - least) << bits) | np.arange(len(codes))
-        packed.sort()
-        order = packed & ((1 << bits) - 1)
-        packed >>= bits
-        packed += least
-        return order, packed
-    order = np.argsort(codes, kind="stable")
-    return order, codes[order]
+    if falls <= _RUNS:
+        order = np.argsort(codes, kind="stable")
+        return order, codes[order]
+    # Numbers with their places in the lower bits are sorted three times as fast as places by numbers.
+    bits = len(codes).bit_length()
+    places = (1 << bits) - 1
+    least = int(codes.min())
+    if int(codes.max()) - least < 1 << (63 - bits):
+        packed = _sorted(((codes - least) << bits) | np.arange(len(codes)))
+        return packed & places, (packed >> bits) + least
+    packed = _sorted((codes & ~places) | np.arange(len(codes)))
+    order = packed & places
+    ordered = codes[order]
+    falling = np.flatnonzero(ordered[1:] < ordered[:-1])
+    if len(falling):
+        # Few codes differ in the bits alone that gave way to the places.
+        upper = packed >> bits
+        at = np.flatnonzero(np.isin(upper, upper[falling]))
+        own = order[at]
+        order[at] = own[np.lexsort((own, codes[own]))]
+        ordered = codes[order]
+    return order, ordered
+
+
+def _sorted(numbers: Numbers) -> Numbers:
+    # NumPy takes longer.
+    return pl.Series(numbers).sort().to_numpy()
 
 
 def _mixed_runs(codes: Codes, repeated: Any, order: Places | None, ends: Places) -> Places:
@@ -391,6 +407,13 @@ def negated(layout: Layout, frame: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame([sums.get(name, frame[name]) for name in layout.types])
 
 
+_MANY = 10_000
+"""Rows from which it pays to put columns in pieces together before they are taken from."""
+
+
 def take(frame: pl.DataFrame, places: Places) -> pl.DataFrame:
     """Return the rows at these places."""
+    if _MANY < len(places) > frame.height // 4 and frame.n_chunks() > 1:
+        # Of columns in pieces, single values are found three times as slowly.
+        frame = frame.rechunk()
     return frame[pl.Series(places.astype(np.uint32))]

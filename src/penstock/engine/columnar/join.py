@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import polars as pl
 
-from penstock.arrangement.batch import sorted_codes, stacked, take
-from penstock.arrangement.spine import Found, Probe, together
+from penstock.arrangement.batch import Batch, select, sorted_codes, stacked, take
+from penstock.arrangement.spine import Probe, together
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, consolidated
 from penstock.engine.columnar.columns import FAILS, ColumnarDeclined, Columns, rows_to_columns
 from penstock.engine.columnar.join_plan import JoinPlan
@@ -76,21 +76,21 @@ class ColumnarJoin:
         if totals[0] * totals[1] >= 2**62:
             raise ColumnarDeclined
         pairs: list[pl.DataFrame] = []
-        most = self.slots.most
-        if news[0].height and right.batches:
-            probe = Probe.of(right.layout, [news[0][name] for name in plan.key_names(0)], most)
-            pairs.append(self._pairs(news[0], [probe.find(batch) for batch in right.batches], 0))
-        if news[1].height and (held := [batch for batch in (*left.batches, new[0]) if len(batch)]):
-            probe = Probe.of(left.layout, [news[1][name] for name in plan.key_names(1)], most)
-            pairs.append(self._pairs(news[1], [probe.find(batch) for batch in held], 1))
+        if len(new[0]) and right.batches:
+            pairs.append(self._pairs(new[0], right.batches, 0))
+        if len(new[1]) and (held := [batch for batch in (*left.batches, new[0]) if len(batch)]):
+            pairs.append(self._pairs(new[1], held, 1))
         frame = stacked(pairs) if pairs else empty_stream(plan.pairs, plan.append).frame.collect()
         return plan.output(build_stream(Columns(plan.pairs, plan.append, frame)))
 
-    def _pairs(self, asking: pl.DataFrame, parts: Sequence[Found], port: int) -> pl.DataFrame:
-        """Pair new rows of a side, in their order, with what they found on the other."""
-        found = together(self.plan.layout(1 - port), parts)
+    def _pairs(self, asking: Batch, held: Sequence[Batch], port: int) -> pl.DataFrame:
+        """Pair new rows of a side with those of the other."""
+        layout, keys = self.plan.layout(1 - port), select(asking.frame, self.plan.key_names(port))
+        # Rows that are sorted already are found fastest.
+        probe = Probe(layout, keys.get_columns(), asking.codes, None, self.slots.most)
+        found = together(layout, [probe.find(batch) for batch in held])
         order, asked = sorted_codes(found.asked)
-        own = take(asking, asked)
+        own = take(asking.frame, asked)
         other = found.rows if order is None else take(found.rows, order)
         return self.plan.pair_rows(own, other) if port == 0 else self.plan.pair_rows(other, own)
 
