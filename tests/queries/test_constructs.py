@@ -77,6 +77,21 @@ QUERIES = {
     " GROUP BY 1, 2",
     "sessions of all": "SELECT session_window.start AS s, session_window.end AS e, count(*) AS n FROM events"
     " GROUP BY session_window(ts, '9 minutes')",
+    "joins of a chain from its filtered end": "SELECT one.id, two.dst AS x, last.s FROM items AS one,"
+    " edges AS two, edges AS three, items AS last WHERE one.id = two.src AND two.dst = three.src"
+    " AND three.dst = last.id AND last.s = 'x'",
+    "joins of a star with two filters": "SELECT e.src, one.a, two.s, f.dst FROM edges AS e, edges AS f,"
+    " items AS one, items AS two WHERE e.src = one.id AND e.dst = two.id AND e.src = f.src"
+    " AND one.s IN ('x', 'y') AND (two.a = 1 OR two.a = 2) AND one.a < two.id",
+    "joins of a circle": "SELECT e.src, f.src AS x, i.a FROM edges AS e, edges AS f, items AS i WHERE"
+    " e.dst = f.src AND f.dst = i.id AND i.a = e.src AND i.s = 'y'",
+    "joins without a condition": "SELECT e.src, i.id, j.s FROM edges AS e, items AS i, items AS j"
+    " WHERE i.s = 'x' AND j.id = i.id",
+    "joins with rows that others test": "SELECT e.src, i.s FROM edges AS e, items AS i, edges AS f WHERE"
+    " e.src = i.id AND f.src = i.id AND i.s = 'x' AND EXISTS (SELECT 1 FROM edges AS o WHERE o.src = e.src"
+    " AND o.dst <> e.dst) AND NOT EXISTS (SELECT 1 FROM items AS o WHERE o.id = e.dst AND o.a > e.src)",
+    "joins on columns and what may be null": "SELECT i.id, j.id AS x, e.dst FROM items AS i, items AS j,"
+    " edges AS e WHERE i.a = j.a AND i.s <=> j.s AND j.id = e.src AND e.dst = 3",
     "subqueries": "SELECT id, (SELECT sum(a) FROM items) AS s, (SELECT count(a) FROM items) AS c FROM items",
     "distinct values by a function": "SELECT upper(s) AS u, count(DISTINCT a) AS x, count(DISTINCT id) AS y,"
     " count_if(a > 1) AS z, sum(try_add(a, id)) AS v FROM items GROUP BY u",

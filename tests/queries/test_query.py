@@ -12,6 +12,8 @@ import pytest
 import penstock as ps
 from penstock import sql
 from penstock.errors import EvaluationError, UnsupportedQuery
+from penstock.flow.operators.join import How, Join
+from penstock.flow.operators.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,6 +143,27 @@ def test_what_a_query_says_twice_runs_once(spark: SparkSession) -> None:
     text = f"SELECT a.kind FROM ({counted}) a JOIN ({counted}) b ON a.n = b.n"
     kinds = [node.operator.kind for node in sql(text, tables={"items": Item}, spark=spark).graph().nodes]
     assert kinds.count("aggregate") <= 2
+
+
+def test_relations_that_a_filter_makes_small_are_joined_first(spark: SparkSession) -> None:
+    """Sales meet few items before they meet other sales; pairs of rows are tested after all joins."""
+    text = (
+        "SELECT i.price FROM sales s, sales t, items i WHERE s.count = t.item AND t.count = i.id"
+        " AND i.kind = 'a' AND EXISTS (SELECT 1 FROM sales o WHERE o.item = s.item AND o.count <> s.count)"
+    )
+    flow = sql(text, tables={"items": Item, "sales": Sale}, spark=spark)
+    graph = ps.Engine(flow).program.graph
+    joins = [node for node in graph.nodes if isinstance(node.operator, Join)]
+
+    def sources(node: int) -> set[str]:
+        operator, inputs = graph.nodes[node].operator, graph.nodes[node].inputs
+        return {operator.name} if isinstance(operator, Source) else set().union(*map(sources, inputs))
+
+    assert [(node.operator.how, *map(sources, node.inputs)) for node in joins] == [
+        (How.INNER, {"sales"}, {"items"}),
+        (How.INNER, {"sales"}, {"sales", "items"}),
+        (How.SEMI, {"sales", "items"}, {"sales"}),
+    ]
 
 
 def test_a_subquery_of_several_rows_is_no_value(spark: SparkSession) -> None:

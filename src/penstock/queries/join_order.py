@@ -2,9 +2,9 @@
 
 Without statistics, Catalyst joins relations in the order in which a query names them. State is kept of each
 intermediate result, so that it pays to join a relation early that a filter makes small: one with a constant
-in a column joins its only neighbour first, and both are then one small relation, whose only neighbour is next.
-All else stays in Catalyst's order. A semi- or anti-join whose condition is more than equalities looks at pairs
-of rows; it comes after the joins, which leave fewer.
+in a column joins its only neighbour first. Both are one small relation then, whose only neighbour is next.
+All else stays in Catalyst's order. A semi- or anti-join whose condition is more than equalities looks at
+pairs of rows; it comes after the joins, which leave fewer.
 """
 
 from __future__ import annotations
@@ -71,10 +71,15 @@ def _collect(node: CatalystNode, graph: JoinGraph) -> None:
         graph.leaves.append(node)
 
 
-_PLAIN = frozenset(
-    "AttributeReference Literal EqualTo EqualNullSafe LessThan LessThanOrEqual GreaterThan GreaterThanOrEqual"
-    " And Or Not IsNull IsNotNull".split()
-)
+_COMPARISONS = {
+    "EqualTo",
+    "EqualNullSafe",
+    "LessThan",
+    "LessThanOrEqual",
+    "GreaterThan",
+    "GreaterThanOrEqual",
+}
+_PLAIN = _COMPARISONS | {"AttributeReference", "Literal", "And", "Or", "Not", "IsNull", "IsNotNull"}
 
 
 def _cannot_fail(condition: CatalystNode) -> bool:

@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, Layout, Order, batch_of, differing, grouped, stacked, take
+from penstock.arrangement.batch import (
+    Batch,
+    Layout,
+    Order,
+    batch_of,
+    differing,
+    grouped,
+    select,
+    stacked,
+    take,
+)
 from penstock.arrangement.codes import is_exact
 from penstock.arrangement.first_rows import change_of_first_rows, first_rows
 from penstock.arrangement.spine import Found
@@ -448,12 +458,14 @@ def _by_part(extremes: Sequence[HeldValues], found: Found, count: int) -> Extrem
     values: dict[int, pl.Series] = {}
     for at, held in enumerate(extremes):
         own = np.flatnonzero((found.asked >= at * count) & (found.asked < (at + 1) * count))
+        column = select(found.rows, held.columns[-1:])
+        if len(own) == count:
+            values[held.part] = take(column, own).to_series()
+            continue
         places = np.full(count, -1)
         places[found.asked[own] - at * count] = own
-        wanted, missing = pl.Series(places.astype(np.uint32)), np.flatnonzero(places < 0)
-        if len(missing):
-            wanted = wanted.scatter(missing, None)
-        values[held.part] = found.rows[held.columns[-1]].gather(wanted)
+        wanted = pl.Series(places.astype(np.uint32)).scatter(np.flatnonzero(places < 0), None)
+        values[held.part] = column.to_series().gather(wanted)
     return values
 
 

@@ -35,6 +35,12 @@ MOST_COPIES = 2**53
 """Limit on a frame's total weight, low enough that sums over united streams cannot overflow."""
 
 
+_FEW = 20_000
+"""Rows below which a plan is run as it is written: to make a better one takes longer."""
+
+_AS_WRITTEN = pl.QueryOptFlags.none()
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
     """Rows of `schema` in columns "0", "1", ..., with weights in "w" unless append-only.
@@ -97,17 +103,20 @@ class Stream:
         """Collect the rows, without the marks. Raises `ColumnarDeclined` where one is marked."""
         if self.at_hand is not None:
             return self.at_hand
-        frame = self.frame.collect()
+        frame = self._computed()
         if not self.checked:
             return frame
         decline_marked(frame)
         return frame.drop(FAILS)
 
+    def _computed(self) -> pl.DataFrame:
+        return self.frame.collect(optimizations=_AS_WRITTEN) if self.most < _FEW else self.frame.collect()
+
     def kept(self) -> Stream:
         """Cache the stream, so that several readers share one computation."""
         if self.at_hand is not None:
             return self
-        frame = self.frame.collect()
+        frame = self._computed()
         lazy = frame.lazy()
         return replace(self, frame=lazy, whole=None if self.checked else (lazy, frame))
 
