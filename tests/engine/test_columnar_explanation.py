@@ -86,7 +86,7 @@ def test_state_in_arrangements_is_named_with_the_rows_from_which_it_is_probed() 
     assert lines(counted)[1:] == [
         "state in arrangements from the first on, and then on frames from 100 rows on: aggregate"
     ]
-    assert lines(again.top_k(1, by=col.count))[1].endswith("from 1 row on: aggregate, top_k")
+    assert lines(again.top_k(1, by=col.count))[1].endswith("from 100 rows on: aggregate, top_k")
 
 
 def test_totals_of_numbers_of_any_kind_are_summed_up_on_frames() -> None:

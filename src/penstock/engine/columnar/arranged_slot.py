@@ -144,13 +144,15 @@ class ArrangedSlot:
 
     @property
     def rows_per_key(self) -> float:
-        """Return how many rows a key has, about."""
+        """Return how many rows the key of some row has, about: where some keys have most rows, as many."""
         largest = self.spine.batches[0] if self.spine.batches else None
         if largest is not self._sampled:
             self._sampled = largest
-            codes = () if largest is None else largest.codes[:_SAMPLE]
-            keys = 1 + np.count_nonzero(np.diff(codes)) if len(codes) else 1
-            self._rows_per_key = max(1.0, len(codes) / keys * max(1, len(self._form.sections)))
+            codes = np.empty(0, np.int64) if largest is None else largest.codes[:_SAMPLE]
+            ends = np.flatnonzero(np.diff(codes)) + 1
+            sizes = np.diff(ends, prepend=0, append=len(codes)).astype(np.float64)
+            expected = (sizes * sizes).sum() / max(1, len(codes))
+            self._rows_per_key = max(1.0, expected * max(1, len(self._form.sections)))
         return self._rows_per_key
 
     def keys(self) -> Iterator[Any]:
@@ -303,7 +305,6 @@ class ArrangedSlots:
 
     forms: by the name of the slot; none if the operator has few values, which stay in rows.
     slot:  returns a slot's mapping as it is at the time. replace: replaces it.
-    whole: an entry is a whole group, which is too dear to be made of columns for a few of its rows.
     alone: the operator may do something in a tick that has no rows for it.
     limit: on the rows that a tick makes; None for no limit.
     """
@@ -311,7 +312,6 @@ class ArrangedSlots:
     forms: Mapping[str, SlotForm]
     slot: Callable[[str], SlotMapping]
     replace: Callable[[str, SlotMapping], None]
-    whole: bool = False
     alone: bool = False
     limit: TickBudget | None = None
     rows_met: int = 0
@@ -324,8 +324,6 @@ class ArrangedSlots:
     @property
     def least(self) -> int:
         """Number of rows whose keys cost as much one by one as in columns, where the state lies there."""
-        if self.whole:
-            return 1
         arranged = (self._arranged(name) for name in self.forms)
         rows = max((slot.rows_per_key for slot in arranged if slot is not None), default=1.0)
         return max(1, int(COLUMNS / (KEY + ROW * rows)))

@@ -251,8 +251,8 @@ def _operator(
         return names[f"slot_{name.replace('.', '_')}"]
 
     forms = _forms(plan, names, slot)
-    whole, alone = isinstance(plan, TopPlan), isinstance(plan, PunctualityPlan | TemporalPlan | TimedJoinPlan)
-    slots = ArrangedSlots(forms, slot, arrange, whole=whole, alone=alone, limit=limit)
+    alone = isinstance(plan, PunctualityPlan | TemporalPlan | TimedJoinPlan)
+    slots = ArrangedSlots(forms, slot, arrange, alone=alone, limit=limit)
     match plan:
         case JoinPlan(operator=operator) if operator.how is How.INNER:
             return ColumnarJoin(plan, slots)

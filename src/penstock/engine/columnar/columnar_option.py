@@ -123,14 +123,10 @@ def _lines(graph: FlowGraph, shape: ColumnarPlan) -> Iterator[str]:
     }
     if kept:
         from penstock.engine.columnar.arranged_slot import COLUMNS, KEY, ROW
-        from penstock.engine.columnar.top_k import TopPlan
 
         arranged = ", ".join(label(graph, graph.nodes[n]) for n in kept)
         least = COLUMNS // (KEY + ROW)
-        if any(isinstance(of, TopPlan) for of in kept.values()):
-            least = 1
-        rows = "1 row" if least == 1 else f"{least} rows"
-        yield f"state in arrangements from the first on, and then on frames from {rows} on: {arranged}"
+        yield f"state in arrangements from the first on, and then on frames from {least} rows on: {arranged}"
     for feed in shape.feeds:
         if feed.reduction is not None:
             readers = [graph.nodes[n] for n in shape.rest if feed.source in graph.nodes[n].inputs]
