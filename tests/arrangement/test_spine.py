@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.arrangement import codes, spine
-from penstock.arrangement.batch import Layout, batch_of, merged
+from penstock.arrangement.batch import Layout, batch_of, grouped, merged, sorted_codes
 from penstock.arrangement.files import batch_in, content_of
 from penstock.arrangement.spine import Spine
 
@@ -92,6 +92,8 @@ def test_a_spine_is_a_dict(
     with few_codes() if collide else pytest.MonkeyPatch.context(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(spine, "AT_ONCE", data.draw(st.sampled_from([1, 5, 4096])))
         patch.setattr(spine, "WORK", data.draw(st.sampled_from([0, 1, 12])))
+        patch.setattr(spine, "MERGED", data.draw(st.integers(2, 4)))
+        patch.setattr(spine, "LARGE", data.draw(st.sampled_from([0, 100])))
         for rows in data.draw(st.lists(st.lists(row, max_size=12), max_size=8)):
             held.add(frame_of(types, rows))
             if data.draw(st.booleans()):
@@ -115,6 +117,39 @@ def test_a_spine_is_a_dict(
         if not values:
             totals = zip(*(total.tolist() for total in held.sums(columns)), strict=True)
             assert list(totals) == [present.get(key, (0, 0)) for key in own_keys]
+
+
+@given(st.data(), st.lists(kinds, min_size=1, max_size=2), st.booleans())
+@settings(deadline=None, max_examples=200)
+def test_groups_are_added_up_first_come_first(data: Any, keys: list[str], collide: bool) -> None:
+    types: dict[str, pl.DataType] = {f"k{at}": TYPES[kind][0] for at, kind in enumerate(keys)}
+    row = st.tuples(*(TYPES[kind][1] for kind in keys), st.integers(-2, 2))
+    rows = data.draw(st.lists(row, max_size=12))
+    frame = frame_of(types | {"w": pl.Int64()}, rows)
+    columns = frame.select(*types).get_columns()
+    expected: dict[Any, int] = {}
+    for *own, w in rows:
+        key = tuple(map(canonical, own))
+        expected[key] = expected.get(key, 0) + w
+    with few_codes() if collide else pytest.MonkeyPatch.context():
+        made = grouped(columns, [frame["w"].to_numpy()], exact=codes.is_exact(list(types.values()), False))
+    if made is None:
+        assert collide
+        return
+    firsts, (sums,) = made
+    found = [tuple(map(canonical, rows[at][:-1])) for at in firsts]
+    assert list(zip(found, sums.tolist(), strict=True)) == list(expected.items())
+
+
+@pytest.mark.parametrize("bits", [3, 20, 40, 63])
+def test_codes_are_sorted_and_equal_ones_stay(bits: int) -> None:
+    numbers = np.random.default_rng(bits)
+    upper, lower = (numbers.integers(-(2**bits), 2**bits - 1, 50_000) for _ in range(2))
+    for coded in (upper, np.sort(upper), upper // 2**12 * 2**12 + lower % 8):
+        order, found = sorted_codes(coded)
+        expected = np.argsort(coded, kind="stable")
+        assert np.array_equal(np.arange(len(coded)) if order is None else order, expected)
+        assert np.array_equal(found, coded[expected])
 
 
 def test_the_columns_of_a_large_file_are_read_in_place() -> None:

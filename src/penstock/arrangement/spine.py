@@ -37,7 +37,7 @@ AT_ONCE = 4_096
 """Rows that a merge moves at least each time it is advanced."""
 
 
-_LARGE = 32_768
+LARGE = 32_768
 """Rows above which a merge looks for rows that are taken back, which most are in larger batches."""
 
 _MOST = 2**62
@@ -170,7 +170,7 @@ class Spine:
             own = self.batches[start:]
             total = sum(map(len, own))
             if 2 * len(own[0]) <= total:
-                net = start == 0 or total > _LARGE
+                net = start == 0 or total > LARGE
                 self._merges.append(Merge(own, net, [0] * len(own), total))
                 return
 
