@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from benches.measure import Table
 from penstock.state.checkpoint import Checkpoint
-from penstock.state.entries import entry_files
+from penstock.state.entry_store import stored_entries
 from penstock.state.manifest import as_it_is
 
 CHANGES = 1_000
@@ -79,16 +79,18 @@ class Driver:
 
 
 def opening(folder: Path) -> tuple[float, float]:
-    """CPU seconds to open the checkpoint, and to map and check all files of state, one after the other."""
+    """CPU seconds to open the checkpoint, and to read all files of state, one after the other."""
     began = time.process_time()
     with Checkpoint.open(folder / "checkpoint", as_it_is) as checkpoint:
         opened = time.process_time() - began
         assert checkpoint.last is not None
         began = time.process_time()
         for chain in checkpoint.last.chains.values():
-            for batch in chain.batches:
-                for part in batch.parts:
-                    entry_files(checkpoint.folder).open(part)
+            for _ in stored_entries(checkpoint.folder, chain, lambda slot: False):
+                pass
+            for slot, form in checkpoint.manifest.arranged(chain):
+                for _ in form.pieces(checkpoint.folder, chain.arranged[slot]):
+                    pass
         return opened, time.process_time() - began
 
 

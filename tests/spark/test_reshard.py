@@ -25,7 +25,7 @@ from penstock.errors import BadInput, CheckpointInUse, FlowChanged, NotOnSpark
 from penstock.spark.checkpoints.reshard import reshard
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.commit import CommitLog
-from penstock.state.entry_store import EntryStore
+from penstock.state.entry_store import stored_entries
 from penstock.state.inspection import inspect
 from penstock.state.manifest import Manifest, as_it_is
 from penstock.state.rewind import rewind
@@ -218,7 +218,7 @@ def state_of(folder: Path) -> list[tuple[str, str, str]]:
     manifest = Manifest.read(folder, last.manifest)
     found: list[tuple[str, Any, Any]] = []
     for chain in last.chains.values():
-        found += EntryStore(folder, chain).entries()
+        found += stored_entries(folder, chain)
         for slot, form in manifest.arranged(chain):
             for piece in form.pieces(folder, chain.arranged[slot]):
                 for at, key in enumerate(piece.keys):

@@ -11,16 +11,16 @@ from unittest.mock import patch
 
 import numpy as np
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.arrangement.batch import Batch, Layout, bounded, take
 from penstock.arrangement.codes import codes_of
 from penstock.arrangement.spine import Spine
-from penstock.state.arranged_store import ArrangedForm, ArrangedWriter
+from penstock.state.arranged_store import ArrangedForm
 from penstock.state.chain import Chain
 from penstock.state.described_rows import DescribedRows
-from penstock.state.shard import ShardState
+from penstock.state.shard import ShardState, ShardWriter
 
 LAYOUTS = {
     "exact": Layout({"k": pl.Int64(), "v": pl.String(), "w": pl.Int64()}, ("k",), ("w",), nullable=False),
@@ -100,6 +100,7 @@ def drop(spine: Spine, below: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(sorted(LAYOUTS)), st.lists(st.lists(rows, max_size=12), max_size=6), st.booleans())
+@example("exact", [[(0, "", 1), (0, "", -1)]], False)
 def test_rows_are_described_and_divided_by_key(kind: str, ticks: Any, collide: bool) -> None:
     layout = LAYOUTS[kind]
     keys, bare = layout.keys, len(layout.keys) == 1
@@ -119,11 +120,12 @@ def test_rows_are_described_and_divided_by_key(kind: str, ticks: Any, collide: b
         model = {key: found for key, rows in model.items() if (found := {r: w for r, w in rows.items() if w})}
         runs = chain.arranged.get("s", ())
         assert _described(described, folder, runs) == model
-        writers = [ArrangedWriter(folder, f"state/{part}/new", layout) for part in range(2)]
+        writers = [ShardWriter(folder, f"state/{part}/new") for part in range(2)]
         for piece in described.pieces(folder, runs):
             for part, some in piece.divided([hash(key) % 2 for key in piece.keys]):
-                writers[part].add(some)
-        found = [_described(described, folder, writer.finish()) for writer in writers]
+                writers[part].add_rows("s", layout, some)
+        made = [writer.finish().arranged.get("s", ()) for writer in writers]
+        found = [_described(described, folder, runs) for runs in made]
         assert found == [{k: v for k, v in model.items() if hash(k) % 2 == part} for part in range(2)]
 
 

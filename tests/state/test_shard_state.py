@@ -18,13 +18,13 @@ from pyarrow import ipc
 from xxhash import xxh3_128_hexdigest
 
 from penstock.errors import CheckpointDamaged
-from penstock.state import entries
-from penstock.state.chain import Batch, Chain, Merge, Part
+from penstock.state.chain import ENTRIES, Batch, Chain, Merge, Part, Run, parts_of
 from penstock.state.checkpoint_files import FileRef
 from penstock.state.chunked_values import DividedDict, DividedList
 from penstock.state.codec import decode, key_encoder
-from penstock.state.entry_store import EntryStore
+from penstock.state.entry_store import LAYOUT, code_of, stored_entries
 from penstock.state.lazy_slots import Form, piece_keys, whole_values
+from penstock.state.mapped_files import MappedFiles
 from penstock.state.shard import ShardState
 
 Model = dict[str, dict[Any, Any]]
@@ -78,9 +78,6 @@ def test_state_equals_a_dict_through_lost_attempts(ticks: Any, bits: int, data: 
         chain, committed = Chain(), 0
         for at, (changes, fate) in enumerate(ticks):
             with ShardState(folder, 0, chain, SLOTS) as state:
-                if at % 2:
-                    for slot in state.slots.values():
-                        slot.fetch([*range(13), *range(5)])
                 assert shown(state) == model
                 state.discard()
                 apply(state.slots, changes, at)
@@ -96,48 +93,51 @@ def test_state_equals_a_dict_through_lost_attempts(ticks: Any, bits: int, data: 
                 if path.relative_to(folder).as_posix() not in named:
                     path.unlink()
             check_chain(folder, chain)
-            check_entries(EntryStore(folder, chain), model)
+            check_entries(folder, chain, model)
 
 
 def few_codes(bits: int) -> Any:
     """Let most keys share their code."""
-    known = entries.code_of
+    return patch("penstock.state.entry_store.code_of", lambda key: code_of(key) >> (63 - bits))
 
-    def colliding(key: bytes, seed: int) -> int:
-        return known(key, seed) >> (64 - bits)
 
-    return patch("penstock.state.entries.code_of", colliding)
+def runs_of(chain: Chain) -> tuple[Run, ...]:
+    return chain.arranged.get(ENTRIES, ())
+
+
+def batches_of(chain: Chain) -> list[Batch]:
+    """The batches of entries that are read, oldest first."""
+    runs = runs_of(chain)
+    return [
+        batch for run in runs for batch in ((run,) if isinstance(run, Batch) else (run.first, run.second))
+    ]
 
 
 def check_chain(folder: Path, chain: Chain) -> None:
     """Check what is promised of the files of a chain."""
-    for number, batch in enumerate(chain.batches):
-        keys: list[Any] = []
-        codes = [-1]
+    assert [part for batch in batches_of(chain) for part in batch.parts] == parts_of(runs_of(chain))
+    for number, batch in enumerate(batches_of(chain)):
+        keys: list[bytes] = []
+        last = -1
         for part in batch.parts:
-            held = entries.entry_files(folder).open(part).entries
-            own = held.column(0).to_pylist()
-            assert codes[-1] < own[0]
+            held = MappedFiles(folder, LAYOUT).open(part)
+            own = held.codes.tolist()
+            assert last < own[0]
             assert own == sorted(own)
             assert (part.rows, part.upto) == (len(own), own[-1])
-            codes += own
-            keys += zip(held.column(1).to_pylist(), held.column(2).to_pylist(), strict=True)
-            assert number or not held.column(3).null_count
+            last = own[-1]
+            keys += held.frame["key"].to_list()
+            assert number or not held.frame["value"].null_count()
         assert len(keys) == len(set(keys))
 
 
-def check_entries(store: EntryStore, model: Model) -> None:
-    """Compare the store with a dict, read in all ways."""
+def check_entries(folder: Path, chain: Chain, model: Model) -> None:
+    """Compare what is stored with a dict."""
     encode = key_encoder()
     stored = {slot: {encode(key): value for key, value in values.items()} for slot, values in model.items()}
-    assert [(slot, key, decode(value)) for slot, key, value in store.entries()] == [
+    assert [(slot, key, decode(value)) for slot, key, value in stored_entries(folder, chain)] == [
         (slot, key, value) for slot, values in sorted(stored.items()) for key, value in sorted(values.items())
     ]
-    every = [encode(key) for key in [*range(13), *((n, s) for n in range(4) for s in "ab")]]
-    for slot, values in stored.items():
-        found = store.load_many(slot, every)
-        assert found == [store.load(slot, key) for key in every]
-        assert [data and decode(data) for data in found] == [values.get(key) for key in every]
 
 
 def test_a_value_changed_in_place_is_written(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_files_and_bytes_written_follow_the_changes(tmp_path: Path) -> None:
             chain = state.finish(tick, "a")
             state.advance(chain)
             written += sum(path.stat().st_size for path in state.written if path.is_file())
-            assert len([*chain.batches]) <= 8
+            assert len(batches_of(chain)) <= 8
     assert written < 300 * 260 * 20
 
 
@@ -263,7 +263,7 @@ def test_long_keys_are_kept_apart_and_in_order(tmp_path: Path) -> None:
         chain = state.finish(1, "x")
     with ShardState(tmp_path, 0, chain, SLOTS) as state:
         assert all(state.slots["1.counts"].get(text) == text[-3:] for text in texts)
-    keys = [key for _, key, _ in EntryStore(tmp_path, chain).entries()]
+    keys = [key for _, key, _ in stored_entries(tmp_path, chain)]
     assert keys == sorted(map(key_encoder(), texts))
 
 
@@ -303,7 +303,7 @@ def test_a_file_that_is_none_of_entries_is_named(tmp_path: Path) -> None:
     for number, content in enumerate([b"", b"ARROW1\0\0" * 9, made.getvalue().to_pybytes()]):
         (tmp_path / str(number)).write_bytes(content)
         ref = FileRef(str(number), len(content), xxh3_128_hexdigest(content))
-        chain = Chain((Batch((Part(ref, 1, 1),)),), ("s",))
+        chain = Chain({ENTRIES: (Batch((Part(ref, 1, 1),)),)}, ("s",))
         with pytest.raises(CheckpointDamaged, match=f"file {number} is damaged"):
             ShardState(tmp_path, 0, chain, {"s": Form()}).slots["s"].get(7)
 
@@ -398,7 +398,7 @@ def test_values_in_pieces_are_what_they_would_be_whole(ticks: Any) -> None:
                     for key in range(3):
                         assert as_stored(state.slots[slot].get(key)) == as_stored(values.get(key))
         stored: dict[Any, Any] = {}
-        for slot, key, found in whole_values(EntryStore(folder, chain).entries()):
+        for slot, key, found in whole_values(stored_entries(folder, chain)):
             stored[slot, decode(key)] = as_stored(found.value())
             # No piece is left of what was deleted, replaced or put together again.
             assert {*found.pieces} <= {*piece_keys(found.data, key)}
@@ -460,7 +460,7 @@ def test_the_files_of_a_thousand_ticks_stay_within_a_few_times_the_state(tmp_pat
             most = max(most, on_disk / (4096 + sum(len(v) + 20 for v in there.values())))
         assert {key: state.slots["s"].get(key) for key in there} == there
     assert most < 4
-    assert len([*chain.batches]) < 9
+    assert len(batches_of(chain)) < 9
 
 
 def test_a_merge_of_large_batches_takes_several_ticks_and_is_not_seen(tmp_path: Path) -> None:
@@ -479,14 +479,14 @@ def test_a_merge_of_large_batches_takes_several_ticks_and_is_not_seen(tmp_path: 
                         there[key] = state.slots["1.counts"][key] = tick
                 chain = state.finish(tick, "x")
                 most_written = max(most_written, sum(p.stat().st_size for p in state.written if p.is_file()))
-            merging += any(isinstance(run, Merge) for run in chain.runs)
-            assert len([*chain.batches]) < 12
+            merging += any(isinstance(run, Merge) for run in runs_of(chain))
+            assert len(batches_of(chain)) < 12
         with ShardState(tmp_path, 0, chain, SLOTS) as state:
             slot = state.slots["1.counts"]
             assert {k: v for k in range(20_000) if (v := slot.get(k)) is not None} == there
     assert merging > 20
     assert most_written < 3 * 40_000
-    assert max(len(batch.parts) for batch in chain.batches) > 1
+    assert max(len(batch.parts) for batch in batches_of(chain)) > 1
     check_chain(tmp_path, chain)
 
 

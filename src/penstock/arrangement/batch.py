@@ -41,6 +41,8 @@ class Layout:
     order: what rows of one key are sorted by: nothing, or all columns that are neither keys nor sums. Equal
         rows are always one then.
 
+    latest: without sums. Of the rows of a key only the newest is there; a null says that none is.
+
     A collection of rows has its weights as the only sums. An aggregate of groups has keys and sums alone.
     """
 
@@ -50,6 +52,7 @@ class Layout:
     nullable: bool
     order: tuple[Order, ...] = ()
     wide: tuple[tuple[str, ...], ...] = ()
+    latest: bool = False
 
     @property
     def exact(self) -> bool:
@@ -100,25 +103,35 @@ def _bounds(sums: Iterable[Numbers]) -> tuple[float, ...]:
     return tuple(float(np.abs(column.astype(np.float64)).sum()) for column in sums)
 
 
-def batch_of(layout: Layout, frame: pl.DataFrame, *, net: bool = True) -> Batch:
+def batch_of(layout: Layout, frame: pl.DataFrame, *, net: bool = True, codes: Codes | None = None) -> Batch:
     """Sort rows into a batch. Equal rows are added up where one of them takes back another, or all are.
 
     net: whether to look for rows that are taken back where equal ones do not lie side by side, which costs
         as much as all else.
+    codes: of the rows, where they are not those of the layout.
     """
     rows = select(frame, layout.types)
     if not rows.height:
         return Batch(np.empty(0, np.int64), rows, (0.0,) * len(layout.sums))
-    return _settled(layout, layout.codes_of(layout.keys_of(rows)), rows, None, net=net)
+    codes = layout.codes_of(layout.keys_of(rows)) if codes is None else codes
+    return _settled(layout, codes, rows, None, net=net)
 
 
-def merged(layout: Layout, batches: Sequence[Batch], *, net: bool = True) -> Batch:
-    """Merge some batches; of equal keys the rows of the first ones come first. net: as of `batch_of`."""
-    if len(batches) == 1:
-        return batches[0]
-    codes = np.concatenate([batch.codes for batch in batches])
-    ends = np.cumsum([len(batch) for batch in batches])
-    return _settled(layout, codes, stacked([batch.frame for batch in batches]), ends, net=net)
+def merged(layout: Layout, batches: Sequence[Batch], *, net: bool = True, whole: bool = False) -> Batch:
+    """Merge some batches; of equal keys the rows of the first ones come first.
+
+    net: as of `batch_of`. whole: nothing lies below.
+    """
+    found = batches[0]
+    if len(batches) > 1:
+        codes = np.concatenate([batch.codes for batch in batches])
+        ends = np.cumsum([len(batch) for batch in batches])
+        found = _settled(layout, codes, stacked([batch.frame for batch in batches]), ends, net=net)
+    if whole and layout.latest:
+        there = np.all([found.frame[name].is_not_null().to_numpy() for name in layout.values], axis=0)
+        if not there.all():
+            return Batch(found.codes[there], take(found.frame, np.flatnonzero(there)), ())
+    return found
 
 
 def _settled(layout: Layout, codes: Codes, frame: pl.DataFrame, ends: Places | None, *, net: bool) -> Batch:
@@ -129,6 +142,9 @@ def _settled(layout: Layout, codes: Codes, frame: pl.DataFrame, ends: Places | N
     order, codes = _order(layout, codes, frame, ends)
     if order is not None:
         frame = take(frame, order)
+    if layout.latest:
+        kept = _last_of_each(layout, codes, frame)
+        return Batch(codes, frame, ()) if kept is None else Batch(codes[kept], take(frame, kept), ())
     sums = [frame[name].to_numpy() for name in layout.sums]
     if layout.order or not layout.values:
         kept, added = _summed_neighbours(layout, codes, sums, frame)
@@ -249,6 +265,27 @@ def ordered(frame: pl.DataFrame, by: Sequence[Order]) -> Places:
 
 _FEW = 10_000
 """Rows below which NumPy sorts them before Polars has planned it."""
+
+
+def _last_of_each(layout: Layout, codes: Codes, frame: pl.DataFrame) -> Places | None:
+    """Return the places of the last row of each key; None for all."""
+    same = np.flatnonzero(codes[1:] == codes[:-1])
+    if not len(same):
+        return None
+    keys = select(frame, layout.keys)
+    kept = np.ones(len(codes), np.bool_)
+    if len(same) > _FEW_ALIKE and not unlike(keys, same).any():
+        kept[same] = False
+    else:
+        # Few, or several keys have one code.
+        at = np.union1d(same, same + 1)
+        kept[at] = False
+        kept[list({keys.row(place): place for place in at.tolist()}.values())] = True
+    return np.flatnonzero(kept)
+
+
+_FEW_ALIKE = 100
+"""Keys up to which they are compared faster in Python."""
 
 
 def _summed_neighbours(
@@ -413,7 +450,11 @@ _MANY = 10_000
 
 def take(frame: pl.DataFrame, places: Places) -> pl.DataFrame:
     """Return the rows at these places."""
-    if _MANY < len(places) > frame.height // 4 and frame.n_chunks() > 1:
+    at = pl.Series(places.astype(np.uint32))
+    if len(at) < _FEW:
+        # Before Polars has woken its threads, they are there.
+        return pl.DataFrame([column[at] for column in frame])
+    if _MANY < len(at) > frame.height // 4 and frame.n_chunks() > 1:
         # Of columns in pieces, single values are found three times as slowly.
         frame = frame.rechunk()
-    return frame[pl.Series(places.astype(np.uint32))]
+    return frame[at]

@@ -8,29 +8,37 @@ from typing import cast
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from pyarrow.ipc import open_file
+from pyarrow.ipc import new_file, open_file
 
-from penstock.arrangement.batch import Batch, Layout
+from penstock.arrangement.batch import Batch, Layout, select
 
 _CODES = "#codes"
 """Name of the column beside those of the layout."""
 
 
+_OLDEST = pl.CompatLevel.oldest()
 _MANY = 1_000
-"""Number of rows from which a column of weights costs more than making it anew."""
+"""Rows from which a column of weights costs more than making it anew, and copies more than a plan."""
 
 
 def content_of(layout: Layout, batch: Batch) -> pa.Buffer:
     """Return the content of a file with a batch."""
+    beside = [] if _codes_are_keys(layout) else [pl.Series(_CODES, batch.codes)]
+    if len(batch) < _MANY:
+        # Polars would plan a query. Readers copy the texts of so few rows.
+        named = {column.name: column.to_arrow(compat_level=_OLDEST) for column in (*batch.frame, *beside)}
+        rows, sink = pa.RecordBatch.from_arrays([*named.values()], [*named]), pa.BufferOutputStream()
+        with new_file(sink, rows.schema) as writer:
+            writer.write_batch(rows)
+        return sink.getvalue()
     # A column in several pieces would be copied by each reader; Polars writes large frames in several.
     frame = batch.frame.rechunk()
-    if len(batch) >= _MANY and len(layout.sums) == 1 and bool((frame[layout.sums[0]] == 1).all()):
+    if len(layout.sums) == 1 and bool((frame[layout.sums[0]] == 1).all()):
         # Rows that were never taken back: their weights need no column.
         frame = frame.drop(layout.sums)
-    frame = pl.DataFrame([_alone(column) for column in frame])
-    beside = [] if _codes_are_keys(layout) else [pl.Series(_CODES, batch.codes)]
+    frame = pl.DataFrame([*map(_alone, frame), *beside])
     out = BytesIO()
-    frame.hstack(beside).write_ipc(out, compression="uncompressed", record_batch_size=max(1, len(batch)))
+    frame.write_ipc(out, compression="uncompressed", record_batch_size=len(batch))
     return pa.py_buffer(out.getvalue())
 
 
@@ -38,7 +46,7 @@ def _alone(column: pl.Series) -> pl.Series:
     """Return a column without the texts that lie in its buffers still, of rows that are gone."""
     if column.dtype not in (pl.String, pl.Binary):
         return column
-    return pl.Series(column.name, column.to_arrow(compat_level=pl.CompatLevel.oldest()))
+    return pl.Series(column.name, column.to_arrow(compat_level=_OLDEST))
 
 
 def batch_in(layout: Layout, content: pa.Buffer, bounds: tuple[float, ...]) -> Batch:
@@ -55,7 +63,7 @@ def batch_in(layout: Layout, content: pa.Buffer, bounds: tuple[float, ...]) -> B
     if any(frame.schema.get(name) != type for name, type in layout.types.items()):
         raise ValueError("it has other columns")
     codes = frame[layout.keys[0] if _codes_are_keys(layout) else _CODES]
-    return Batch(np.asarray(codes.to_numpy(), np.int64), frame.select(*layout.types), bounds)
+    return Batch(np.asarray(codes.to_numpy(), np.int64), select(frame, layout.types), bounds)
 
 
 def _codes_are_keys(layout: Layout) -> bool:

@@ -14,20 +14,27 @@ from penstock.arrangement.batch import Batch, Layout, merged, take
 from penstock.arrangement.codes import codes_of
 
 
-def all_rows(layout: Layout, batches: Iterable[Batch], most: int) -> Iterator[pl.DataFrame]:
-    """Yield the rows of all batches, about `most` at a time, equal ones added up: each row once.
+def ranges(batches: Iterable[Batch], most: int) -> Iterator[list[Batch]]:
+    """Yield the rows of all batches in ranges of codes, about `most` at a time: of each batch those it has.
 
-    They are read in ranges of codes. Rows of one code come together, however many they are.
+    Rows of one code come together, however many they are.
     """
     left: list[Batch] = [batch for batch in batches if len(batch)]
     while left:
-        share = min(1.0, most / sum(map(len, left)))
-        last = min(int(batch.codes[min(int(share * len(batch)), len(batch) - 1)]) for batch in left)
+        share, least = most / sum(map(len, left)), most // len(left)
+        # Of batches whose codes lie apart, one is taken at a time: a share of it would never be all of it.
+        ends = [min(max(int(share * len(batch)), least), len(batch) - 1) for batch in left]
+        last = min(int(batch.codes[end]) for batch, end in zip(left, ends, strict=True))
         ends = [int(np.searchsorted(batch.codes, last, "right")) for batch in left]
-        parts = [batch.slice(0, end) for batch, end in zip(left, ends, strict=True) if end]
-        yield from _together(layout, parts)
+        yield [batch.slice(0, end) for batch, end in zip(left, ends, strict=True) if end]
         rest = [batch.slice(end, len(batch)) for batch, end in zip(left, ends, strict=True)]
         left = [batch for batch in rest if len(batch)]
+
+
+def all_rows(layout: Layout, batches: Iterable[Batch], most: int) -> Iterator[pl.DataFrame]:
+    """Yield the rows of all batches, about `most` at a time, equal ones added up: each row once."""
+    for parts in ranges(batches, most):
+        yield from _together(layout, parts)
 
 
 def _together(layout: Layout, parts: list[Batch]) -> Iterator[pl.DataFrame]:

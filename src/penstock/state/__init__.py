@@ -22,9 +22,10 @@ Knows nothing of flows, engines or Spark. Whoever runs ticks uses one of:
     driver holds the `Checkpoint` (lease, manifest, commits), a task opens the
     `ShardState` of a chain of files, runs, and gives the next chain back.
 
-Slots stand on `arranged_store`: rows as columns, which a manifest describes (`described_rows`); or, where
-values are no columns, on `entry_store`: encoded keys and values (`entries`). Both are sorted batches in a
-`chain` of files. `scratch_state` has the same slots without commits, for a run with a limit of memory.
+Slots are arrangements (`arranged_store`): sorted batches in a `chain` of files (`mapped_files`, `merging`). A
+manifest describes their columns (`described_rows`). Slots whose values are no columns share one arrangement
+of encoded keys and values (`entry_store`). `scratch_state` has the same slots without commits, for a run with
+a limit of memory.
 
 What a run goes on under is a `penstock.state.manifest.Manifest`, as a `Bind` says when one is opened.
 `inspection` reads a checkpoint that others may be running, `rewind` goes back to a tick that is kept.

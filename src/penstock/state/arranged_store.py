@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
-
-import numpy as np
-import polars as pl
+from typing import Protocol
 
 from penstock.arrangement.batch import Batch as Rows
-from penstock.arrangement.batch import Layout, batch_of, bounded, merged
-from penstock.arrangement.files import batch_in, content_of
+from penstock.arrangement.batch import Layout, merged
+from penstock.arrangement.reading import ranges
 from penstock.arrangement.spine import Spine
-from penstock.state.chain import Batch, Merge, Part, Run
-from penstock.state.mapped_files import MappedFiles, files_of_shard
-from penstock.state.merging import RATIO, Merging, Step
+from penstock.state.chain import Run, parts_of
+from penstock.state.mapped_files import MappedFiles, kept_files
+from penstock.state.merging import RATIO, Step
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-_LAST = 2**63 - 1
+_MOST_ROWS = 1 << 20
+"""Rows that are read at once, about."""
 
 
 class ArrangedMapping(Protocol):
@@ -58,26 +53,29 @@ class ArrangedStore:
     """
 
     def __init__(self, folder: Path, name: str, form: ArrangedForm, runs: Sequence[Run]) -> None:
-        layout = form.layout
-        self._folder = folder
-        self._files: MappedFiles[Rows] = files_of_shard(folder, name, _reader(layout))
-        self._layout = layout
-        self.spine = Spine(layout, merges=False)
+        self._files = kept_files(folder, name, form.layout)
+        self._layout = form.layout
+        self.spine = Spine(form.layout, merges=False)
         self.slot = form.slot(self.spine)
         self.advance(runs)
 
     def advance(self, runs: Sequence[Run]) -> None:
         """Continue at other runs."""
         self._runs = tuple(runs)
-        parts = [part for run in runs for batch in _read(run) for part in batch.parts]
+        parts = parts_of(runs)
         self._files.keep(parts)
         self._opened = tuple(map(self._files.open, parts))
         self.discard()
 
     def discard(self) -> None:
         """Forget what came since the runs were made."""
-        self.slot.discard()
         self.spine.batches = self._opened
+        self.slot.discard()
+
+    def close(self) -> None:
+        """Release the files."""
+        self._opened = ()
+        self.discard()
 
     def gathered(self) -> int:
         """Merge small batches that are in no file, and return how many rows there are in such ones."""
@@ -98,9 +96,9 @@ class ArrangedStore:
         new = [batch for batch in (*left, *self.spine.batches[len(self._opened) :]) if len(batch)]
         if not new:
             return runs, []
-        step = Step(BatchMerging(self._layout, self._files), name, list(runs))
+        step = Step(self._files, name, list(runs))
         step.add(merged(self._layout, new))
-        return tuple(step.runs), step.kept(self._folder)
+        return tuple(step.runs), step.kept()
 
     def _kept_runs(self) -> tuple[tuple[Run, ...], list[Rows]]:
         """Return the runs whose batches are as they were, and what is left of those of others."""
@@ -108,7 +106,7 @@ class ArrangedStore:
         left: list[Rows] = []
         at = 0
         for run in self._runs:
-            end = at + sum(len(batch.parts) for batch in _read(run))
+            end = at + len(parts_of([run]))
             now, was = self.spine.batches[at:end], self._opened[at:end]
             if all(one is other for one, other in zip(now, was, strict=True)):
                 runs.append(run)
@@ -118,115 +116,14 @@ class ArrangedStore:
         return tuple(runs), left
 
 
-def _reader(layout: Layout) -> Callable[[pa.Buffer, Part], Rows]:
-    return lambda content, part: batch_in(layout, content, part.bounds)
-
-
-def _read(run: Run) -> Iterable[Batch]:
-    return (run,) if isinstance(run, Batch) else (run.first, run.second)
-
-
-class ArrangedFiles:
-    """All rows of a slot that is an arrangement, in files that some runs name.
+def pieces_of(folder: Path, layout: Layout, runs: Iterable[Run]) -> Iterator[Rows]:
+    """Yield all rows of an arrangement in files, in the order of codes, those of one code together.
 
     Raises `CheckpointDamaged` for a file that is missing, cut off or altered.
     """
-
-    def __init__(self, folder: Path, layout: Layout, runs: Iterable[Run]) -> None:
-        self._merging = BatchMerging(layout, MappedFiles(folder, _reader(layout)))
-        self._batches = [batch for run in runs for batch in _read(run)]
-
-    def pieces(self) -> Iterator[Rows]:
-        """Yield the rows in the order of codes, those of one code together, and at most a file per batch."""
-        after = self._merging.first
-        while True:
-            parts = [next((part for part in of.parts if part.upto > after), None) for of in self._batches]
-            upto = min((part.upto for part in parts if part is not None), default=None)
-            if upto is None:
-                return
-            pieces = [
-                self._merging.between(self._merging.open(part), after, upto)
-                for part in parts
-                if part is not None
-            ]
-            found = self._merging.merged(pieces, whole=True)
-            if len(found):
-                yield bounded(self._merging.layout, found.codes, found.frame)
-            after = upto
-
-
-class ArrangedWriter:
-    """Writer of the files of an arrangement, given rows in any order. name: of its files, and something."""
-
-    def __init__(self, folder: Path, name: str, layout: Layout) -> None:
-        self._folder = folder
-        files = MappedFiles(folder, _reader(layout))
-        self._step = Step(BatchMerging(layout, files), name, [])
-
-    def add(self, rows: Rows) -> None:
-        """Add sorted rows."""
-        if len(rows):
-            self._step.add(rows)
-
-    def finish(self) -> tuple[Run, ...]:
-        """Return the runs. Call `make_durable` before a commit names their files."""
-        self._step.kept(self._folder)
-        return tuple(self._step.runs)
-
-
-@dataclass(frozen=True, slots=True)
-class BatchMerging(Merging[Rows]):
-    """Merging of an arrangement's batches."""
-
-    layout: Layout
-    files: MappedFiles[Rows]
-    first: int = -(2**63) - 1
-    last: int = _LAST
-
-    def open(self, part: Part) -> Rows:
-        return self.files.open(part)
-
-    def write(self, name: str, rows: Rows) -> Part:
-        content = content_of(self.layout, rows)
-        return self.files.write(name, content, len(rows), int(rows.codes[-1]), rows.bounds)
-
-    def size(self, rows: Rows) -> int:
-        return int(rows.frame.estimated_size()) + rows.codes.nbytes
-
-    def merged(self, pieces: Sequence[Rows], *, whole: bool) -> Rows:
-        if not pieces:
-            return batch_of(self.layout, pl.DataFrame(schema=self.layout.types))
-        return merged(self.layout, pieces)
-
-    def between(self, rows: Rows, after: int, upto: int) -> Rows:
-        return rows.slice(_end(rows, after), _end(rows, upto))
-
-    def divided(self, rows: Rows, most: int) -> Iterable[Rows]:
-        count = -(-self.size(rows) // most)
-        start = 0
-        for at in range(1, count + 1):
-            code = int(rows.codes[max(0, len(rows) * at // count - 1)])
-            stop = _end(rows, code)
-            if stop > start:
-                yield merged(self.layout, (rows.slice(start, stop), rows.slice(0, 0))) if count > 1 else rows
-            start = stop
-
-    def end(self, merge: Merge, budget: int) -> int:
-        larger = max(merge.first, merge.second, key=lambda batch: batch.rows)
-        rows = 1 + budget * larger.rows // max(1, merge.first.size + merge.second.size)
-        for part in larger.parts:
-            if part.upto > merge.upto:
-                held = self.open(part)
-                at = _end(held, merge.upto) + rows - 1
-                # At the end of the last part all is merged, also what the other has beyond it.
-                if at < len(held):
-                    return int(held.codes[at])
-                return self.last if part is larger.parts[-1] else part.upto
-        return self.last
-
-
-def _end(rows: Rows, code: int) -> int:
-    """Return the place behind all rows with codes up to one."""
-    if code >= _LAST:
-        return len(rows)
-    return 0 if code < -(2**63) else int(np.searchsorted(rows.codes, code, "right"))
+    files = MappedFiles(folder, layout)
+    for parts in ranges(map(files.open, parts_of(runs)), _MOST_ROWS):
+        # A batch that was never merged may have rows that take back others of it.
+        found = merged(layout, [*parts, parts[0].slice(0, 0)], whole=True)
+        if len(found):
+            yield found

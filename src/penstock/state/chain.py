@@ -1,14 +1,13 @@
-"""Chain of a shard: the batches of entries that make up its state, where later ones override earlier ones.
+"""Chain of a shard: the batches in files that make up its arrangements, oldest first.
 
-Every tick that changes the shard adds a batch, and merges it with those before it that are not much larger.
-So a chain of n entries has O(log n) batches, and an entry is rewritten O(log n) times. A merge of large
-batches takes several ticks; until it ends, its two batches are read as before. The first batch has no removed
-keys.
+Every tick that changes an arrangement adds a batch, and merges it with those before it that are not much
+larger. So n rows lie in O(log n) batches, and a row is rewritten O(log n) times. A merge of large batches
+takes several ticks; until it ends, its two batches are read as before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain as concatenated
 from typing import Any, TypeAlias
@@ -21,7 +20,7 @@ class Part:
     """A file of rows sorted by code.
 
     upto:   no code of them is larger.
-    bounds: of rows of an arrangement, per sum what the absolute values add up to, about.
+    bounds: per sum what the absolute values add up to, about.
     """
 
     file: FileRef
@@ -39,7 +38,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Entries with one value per key, in files of ascending codes. Entries of one code are in one file."""
+    """Sorted rows in files of ascending codes. Rows of one code are in one file."""
 
     parts: tuple[Part, ...]
 
@@ -58,7 +57,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A merge on its way. upto: entries of both batches with codes up to it are in `done`."""
+    """A merge on its way. upto: rows of both batches with codes up to it are in `done`."""
 
     first: Batch
     second: Batch
@@ -73,37 +72,38 @@ class Merge:
 Run: TypeAlias = Batch | Merge
 
 
+def parts_of(runs: Iterable[Run]) -> list[Part]:
+    """Return the files of rows that are read, oldest first."""
+    batches = ((run,) if isinstance(run, Batch) else (run.first, run.second) for run in runs)
+    return [part for batch in concatenated.from_iterable(batches) for part in batch.parts]
+
+
+ENTRIES = ""
+"""Name of the arrangement of entries (`entry_store`), beside the names of slots."""
+
+
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Batches of a shard and their merges, oldest first.
+    """Arrangements of a shard, by name: each its runs, oldest first.
 
-    runs:     none for a shard that never changed.
-    slots:    names of the slots that its entries know by number.
-    arranged: per slot that is an arrangement its own runs.
+    slots: names of the slots that entries know by number.
     """
 
-    runs: tuple[Run, ...] = ()
-    slots: tuple[str, ...] = ()
     arranged: Mapping[str, tuple[Run, ...]] = field(default_factory=dict["str", tuple["Run", ...]])
-
-    @property
-    def batches(self) -> Iterator[Batch]:
-        """Return what is read, oldest first."""
-        for run in self.runs:
-            yield from (run,) if isinstance(run, Batch) else (run.first, run.second)
+    slots: tuple[str, ...] = ()
 
     def files(self) -> Iterator[FileRef]:
-        for run in concatenated(self.runs, *self.arranged.values()):
+        for run in concatenated(*self.arranged.values()):
             yield from run.files()
 
     def to_json(self) -> dict[str, Any]:
         arranged = {name: list(map(_run_to_json, runs)) for name, runs in self.arranged.items()}
-        return {"runs": list(map(_run_to_json, self.runs)), "slots": [*self.slots], "arranged": arranged}
+        return {"arranged": arranged, "slots": [*self.slots]}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Chain:
         arranged = {str(name): tuple(map(_run_from_json, runs)) for name, runs in data["arranged"].items()}
-        return cls(tuple(map(_run_from_json, data["runs"])), tuple(map(str, data["slots"])), arranged)
+        return cls(arranged, tuple(map(str, data["slots"])))
 
 
 def _run_to_json(run: Run) -> list[Any]:

@@ -22,7 +22,7 @@ from penstock.state.checkpoint_files import FileRef, damaged, sync
 POSITIONS = "positions"
 """Name of the slots with the positions of sources, behind the name of the source's state."""
 
-FORMAT = 4
+FORMAT = 5
 """Number of the form of checkpoints, one higher where an earlier one cannot be read."""
 
 KEEP_TICKS = 3

@@ -20,7 +20,7 @@ import polars as pl
 from penstock.arrangement.batch import Batch as Rows
 from penstock.arrangement.batch import Layout, Order, bounded, select, take, unlike
 from penstock.expr.code_runtime import NAN
-from penstock.state.arranged_store import ArrangedFiles
+from penstock.state.arranged_store import pieces_of
 from penstock.state.chain import Run
 
 
@@ -68,7 +68,7 @@ class DescribedRows:
 
     def pieces(self, folder: Path, runs: Iterable[Run]) -> Iterator[Piece]:
         """Read all rows, a piece at a time. Raises `CheckpointDamaged`."""
-        for rows in ArrangedFiles(folder, self.layout, runs).pieces():
+        for rows in pieces_of(folder, self.layout, runs):
             yield Piece(self, rows)
 
 

@@ -8,19 +8,19 @@ operator has put aside in case a late record brings them back (`Erasable`).
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
 from penstock.path_or_url import local_path
-from penstock.state.arranged_store import ArrangedWriter
-from penstock.state.chain import Chain, Run
+from penstock.state.chain import Chain
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.checkpoint_files import make_durable
 from penstock.state.codec import without_erasable
-from penstock.state.entry_store import EntryStore, EntryWriter
+from penstock.state.entry_store import stored_entries
 from penstock.state.lazy_slots import MARK
 from penstock.state.manifest import Manifest, as_it_is
+from penstock.state.shard import ShardWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +57,14 @@ def erase(checkpoint: str | PathLike[str]) -> Erased:
 
 def _anew(folder: Path, name: str, chain: Chain, manifest: Manifest) -> Chain:
     """Write the state of a shard to files named `name`; return the chain that has no others."""
-    writer = EntryWriter(folder, name)
-    for slot, key, value in EntryStore(folder, chain).entries():
+    writer = ShardWriter(folder, name)
+    for slot, key, value in stored_entries(folder, chain):
         # A header of chunks is no encoded value. It holds no `Erasable`: upsert and history never divide
         # theirs.
         writer.add(slot, key, value if value.startswith(MARK) else without_erasable(value))
-    arranged: dict[str, tuple[Run, ...]] = {}
-    for number, (slot, form) in enumerate(manifest.arranged(chain)):
-        rewritten = ArrangedWriter(folder, f"{name}.a{number}", form.layout)
+    for slot, form in manifest.arranged(chain):
         for piece in form.pieces(folder, chain.arranged[slot]):
-            rewritten.add(piece.rows)
-        arranged[slot] = rewritten.finish()
-    made = replace(writer.finish(), arranged=arranged)
+            writer.add_rows(slot, form.layout, piece.rows)
+    made = writer.finish()
     make_durable([folder / file.name for file in made.files()])
     return made

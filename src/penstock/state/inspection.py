@@ -17,7 +17,7 @@ from penstock.path_or_url import local_path
 from penstock.state.checkpoint_files import check_file
 from penstock.state.codec import decode, key_encoder
 from penstock.state.commit import POSITIONS, Commit, CommitLog
-from penstock.state.entry_store import EntryStore
+from penstock.state.entry_store import stored_entries
 from penstock.state.lazy_slots import whole_values
 from penstock.state.manifest import Manifest, as_it_is
 from penstock.state.skipped_files import skipped_files
@@ -152,7 +152,7 @@ def _held(folder: Path, last: Commit) -> CheckpointHeld:
     damage = _damage(folder, last)
     for number, chain in sorted(last.chains.items()) if not damage else ():
         shard = number % manifest.shards
-        for slot, key, stored in whole_values(EntryStore(folder, chain).entries()):
+        for slot, key, stored in whole_values(stored_entries(folder, chain)):
             name, _, what = slot.rpartition(".")
             shards[name, what][shard] += Held(1, stored.size)
             if name in labels and what in (POSITIONS, CLOCK):
@@ -161,7 +161,7 @@ def _held(folder: Path, last: Commit) -> CheckpointHeld:
             name, _, what = slot.rpartition(".")
             for piece in form.pieces(folder, chain.arranged[slot]):
                 shards[name, what][shard] += Held(len(piece), piece.bytes)
-    for slot, key, value in EntryStore(folder, last.sources).entries() if not damage else ():
+    for slot, key, value in stored_entries(folder, last.sources) if not damage else ():
         _note(slot.removesuffix(f".{POSITIONS}"), POSITIONS, key, value, positions, watermarks)
     if isinstance(last.positions, dict) and last.positions.get("batch") is not None:
         positions["batch"] = last.positions["batch"]
@@ -237,7 +237,7 @@ def _rows(folder: Path, last: Commit, operator: str, key: Any) -> list[Found]:
     labels = {node["state"]: operator_label(node) for node in nodes}
     found: list[Found] = []
     for number, chain in sorted(last.chains.items()):
-        entries = EntryStore(folder, chain).entries(lambda slot: slot.rpartition(".")[0] in labels)
+        entries = stored_entries(folder, chain, lambda slot: slot.rpartition(".")[0] in labels)
         for slot, encoded, stored in whole_values(entries):
             name, _, what = slot.rpartition(".")
             if _is_key(encoded, key):

@@ -7,7 +7,7 @@ the same byte, which ends no key, then the chunk number. So in key order, a valu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from struct import Struct
 from time import perf_counter
@@ -28,8 +28,6 @@ class Store(Protocol):
     """Source of a slot's entries, by its name and encoded keys; None where there is none."""
 
     def load(self, slot: str, key: bytes, /) -> bytes | None: ...
-
-    def load_many(self, slot: str, keys: Sequence[bytes], /) -> list[bytes | None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +132,6 @@ class Slot(MutableMapping[Any, Any]):
         value = self._take(key, encoded, self._store.load(self.name, encoded))
         self.seconds_loading += perf_counter() - start
         return value
-
-    def fetch(self, keys: Iterable[Any]) -> None:
-        """Load the values of many keys at once, at a fraction of the cost of one by one."""
-        start = perf_counter()
-        missing = [key for key in dict.fromkeys(keys) if key not in self._live]
-        encoded = [*map(self._key, missing)]
-        for found in zip(missing, encoded, self._store.load_many(self.name, encoded), strict=True):
-            self._take(*found)
-        self.seconds_loading += perf_counter() - start
 
     def _take(self, key: Any, encoded: bytes, data: bytes | None) -> Any:
         """Keep a value that was loaded, and return it."""

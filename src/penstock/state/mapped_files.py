@@ -5,31 +5,26 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, cast
 
 import pyarrow as pa
 from xxhash import xxh3_128_hexdigest
 
+from penstock.arrangement.batch import Batch, Layout
+from penstock.arrangement.files import batch_in, content_of
 from penstock.state.chain import Part
 from penstock.state.checkpoint_files import FileRef, check_size, damaged
 
-T = TypeVar("T")
 
+class MappedFiles:
+    """Files of one arrangement that this process has mapped. folder: what file names are relative to."""
 
-class MappedFiles(Generic[T]):
-    """Files of one kind that this process has mapped.
-
-    folder: what file names are relative to.
-    read:   makes of a file's content, and what a chain says of it, what is read of it. Raises
-            `ArrowException` or `ValueError` if it is no file of this kind.
-    """
-
-    def __init__(self, folder: Path, read: Callable[[pa.Buffer, Part], T]) -> None:
-        self._folder = folder
-        self._read = read
-        self._mapped: dict[FileRef, tuple[tuple[int, int], T]] = {}
+    def __init__(self, folder: Path, layout: Layout) -> None:
+        self.folder = folder
+        self.layout = layout
+        self._mapped: dict[FileRef, tuple[tuple[int, int], Batch]] = {}
 
     def keep(self, parts: Iterable[Part]) -> None:
         """Forget all files but these. Raise `CheckpointDamaged` if one of these is missing or cut off.
@@ -43,32 +38,28 @@ class MappedFiles(Generic[T]):
             if found is not None and found[0] == stamp:
                 self._mapped[part.file] = found
 
-    def open(self, part: Part) -> T:
-        """Return what a file holds. Raises `CheckpointDamaged` if it isn't the one that `part` names."""
+    def open(self, part: Part) -> Batch:
+        """Return the rows of a file. Raises `CheckpointDamaged` if it isn't the one that `part` names."""
         found = self._mapped.get(part.file)
         if found is None:
             found = self._mapped[part.file] = self._map(part)
         return found[1]
 
-    def write(
-        self, name: str, content: pa.Buffer, rows: int, upto: int, bounds: tuple[float, ...] = ()
-    ) -> Part:
-        """Write a new file. Call `make_durable` before a commit names it.
-
-        rows, upto, bounds: as in `Part`.
-        """
-        path = self._path(name)
+    def write(self, name: str, rows: Batch) -> Part:
+        """Write rows to a new file. Call `make_durable` before a commit names it."""
+        path, content = self._path(name), content_of(self.layout, rows)
         try:
             _write_anew(path, content)
         except OSError as error:
             error.filename = path
             raise
-        part = Part(FileRef(name, content.size, xxh3_128_hexdigest(content)), rows, upto, bounds)
+        ref = FileRef(name, content.size, xxh3_128_hexdigest(content))
+        part = Part(ref, len(rows), int(rows.codes[-1]), rows.bounds)
         if content.size <= _SMALL:
-            self._mapped[part.file] = (_stamp(os.stat(path)), self._read(content, part))
+            self._mapped[ref] = (_stamp(os.stat(path)), batch_in(self.layout, content, rows.bounds))
         return part
 
-    def _map(self, part: Part) -> tuple[tuple[int, int], T]:
+    def _map(self, part: Part) -> tuple[tuple[int, int], Batch]:
         path, ref = self._path(part.file.name), part.file
         stamp = _stamp(check_size(path, ref))
         try:
@@ -80,39 +71,41 @@ class MappedFiles(Generic[T]):
         if content.size != ref.size or xxh3_128_hexdigest(content) != ref.digest:
             raise damaged(path, "its content does not match the checksum in the commit")
         try:
-            return stamp, self._read(content, part)
+            return stamp, batch_in(self.layout, content, part.bounds)
         except (pa.ArrowException, ValueError) as error:
             raise damaged(path, f"it is not a state file: {error}") from error
 
     def _path(self, name: str) -> str:
-        return f"{self._folder}/{name}"
+        return f"{self.folder}/{name}"
 
 
 _SMALL = 1 << 16
 """Bytes up to which a file need not be mapped by the process that wrote it."""
-_MOST_SHARDS = 1_024
-"""Number of shards whose files stay mapped while nothing reads them."""
+_MOST_KEPT = 1_024
+"""Number of arrangements whose files stay mapped while nothing reads them."""
 
-_shards: OrderedDict[tuple[str, str], MappedFiles[Any]] = OrderedDict()
+_kept: OrderedDict[tuple[str, str], MappedFiles] = OrderedDict()
 _lock = threading.Lock()
 
 
-def files_of_shard(folder: Path, shard: str, read: Callable[[pa.Buffer, Part], T]) -> MappedFiles[T]:
-    """Return the files of a shard that this process has mapped, for whoever opens the shard next."""
-    key = str(folder), shard
+def kept_files(folder: Path, name: str, layout: Layout) -> MappedFiles:
+    """Return the files of a named arrangement that this process has mapped, for whoever opens it next."""
+    key = str(folder), name
     with _lock:
-        found = _shards.setdefault(key, MappedFiles(folder, read))
-        _shards.move_to_end(key)
-        while len(_shards) > _MOST_SHARDS:
-            _shards.popitem(last=False)
+        found = _kept.get(key)
+        if found is None or found.layout != layout:
+            found = _kept[key] = MappedFiles(folder, layout)
+        _kept.move_to_end(key)
+        while len(_kept) > _MOST_KEPT:
+            _kept.popitem(last=False)
     return found
 
 
 def forget_folder(folder: Path) -> None:
-    """Release the files of all shards in a folder that nothing reads any more."""
+    """Release all files in a folder that nothing reads any more."""
     with _lock:
-        for key in [key for key in _shards if key[0] == str(folder)]:
-            del _shards[key]
+        for key in [key for key in _kept if key[0] == str(folder)]:
+            del _kept[key]
 
 
 def _write_anew(path: str, content: pa.Buffer) -> None:

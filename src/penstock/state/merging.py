@@ -6,13 +6,17 @@ end in a later one; until then both batches are read as before.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
 
+import numpy as np
+import polars as pl
+
+from penstock.arrangement.batch import Batch as Rows
+from penstock.arrangement.batch import bounded, merged
 from penstock.state.chain import Batch, Merge, Part, Run
+from penstock.state.mapped_files import MappedFiles
 
 RATIO = 4
 """Of the rows of neighbours, below which they are merged."""
@@ -28,85 +32,41 @@ _SMALL = 4 << 10
 """Bytes of a file that costs as much as a smaller one."""
 
 
-class Sized(Protocol):
-    """Rows in memory."""
-
-    def __len__(self) -> int: ...
+_FIRST, _LAST = -(2**63) - 1, 2**63 - 1
+"""A code before all, and the largest code there is."""
 
 
-R = TypeVar("R", bound=Sized)
+class Step:
+    """Change of an arrangement's runs by one tick. name: prefix of the names of its files."""
 
-
-class Merging(ABC, Generic[R]):
-    """Merging of rows of one kind, sorted by code.
-
-    first: a code before all. last: the largest code there is.
-    """
-
-    first: int
-    last: int
-
-    @abstractmethod
-    def open(self, part: Part) -> R:
-        """Return the rows of a file."""
-
-    @abstractmethod
-    def write(self, name: str, rows: R) -> Part:
-        """Write rows to a new file."""
-
-    @abstractmethod
-    def size(self, rows: R) -> int:
-        """Return the bytes of rows."""
-
-    @abstractmethod
-    def merged(self, pieces: Sequence[R], *, whole: bool) -> R:
-        """Merge rows, oldest first. whole: nothing lies below."""
-
-    @abstractmethod
-    def between(self, rows: R, after: int, upto: int) -> R:
-        """Return the rows with after < code <= upto."""
-
-    @abstractmethod
-    def divided(self, rows: R, most: int) -> Iterable[R]:
-        """Divide rows into pieces of about so many bytes; those of one code stay together."""
-
-    @abstractmethod
-    def end(self, merge: Merge, budget: int) -> int:
-        """Return the code up to which a merge comes if it moves about so many more bytes."""
-
-
-class Step(Generic[R]):
-    """Change of a chain's runs by one tick. name: prefix of the names of its files."""
-
-    def __init__(self, merging: Merging[R], name: str, runs: list[Run]) -> None:
-        self._merging = merging
+    def __init__(self, files: MappedFiles, name: str, runs: list[Run]) -> None:
+        self.files = files
         self._name = name
         self.runs = runs
         self._written: list[str] = []
 
-    def kept(self, folder: Path) -> list[Path]:
+    def kept(self) -> list[Path]:
         """Return the files written that the runs name, and remove the others."""
         names = {file.name for run in self.runs for file in run.files()}
         for name in self._written:
             if name not in names:
-                (folder / name).unlink()
-        return [folder / name for name in self._written if name in names]
+                (self.files.folder / name).unlink()
+        return [self.files.folder / name for name in self._written if name in names]
 
-    def add(self, new: R) -> None:
+    def add(self, new: Rows) -> None:
         """Add a batch, and do its share of merging."""
-        merging = self._merging
-        runs, rows, size = self.runs, len(new), merging.size(new)
-        added, before = size, list[R]()
+        runs, rows, size = self.runs, len(new), _bytes(new)
+        added, before = size, list[Rows]()
         while runs and (last := runs[-1]) and isinstance(last, Batch):
             size += last.size
             if size > AT_ONCE or (last.rows >= RATIO * rows and last.size > _SMALL):
                 break
             rows += last.rows
-            before[:0] = map(merging.open, last.parts)
+            before[:0] = map(self.files.open, last.parts)
             runs.pop()
-        new = merging.merged([*before, new], whole=not runs)
+        new = merged(self.files.layout, [*before, new], whole=not runs)
         if len(new):
-            runs.append(Batch(tuple(map(self._write, merging.divided(new, MOST_AT_ONCE)))))
+            runs.append(Batch(tuple(map(self._write, self._divided(new)))))
         self._work(WORK * added)
 
     def _work(self, budget: int) -> None:
@@ -126,7 +86,7 @@ class Step(Generic[R]):
         while at > 0:
             match self.runs[at - 1 : at + 1]:
                 case [Batch() as first, Batch() as second] if first.rows < RATIO * second.rows:
-                    self.runs[at - 1 : at + 1] = [Merge(first, second, self._merging.first)]
+                    self.runs[at - 1 : at + 1] = [Merge(first, second, _FIRST)]
                     at -= 2
                 case _:
                     at -= 1
@@ -135,32 +95,58 @@ class Step(Generic[R]):
         """Merge about so many more bytes, and return how many."""
         merge = self.runs[at]
         assert isinstance(merge, Merge)
-        merging = self._merging
-        upto = merging.end(merge, budget)
+        upto = self._end(merge, budget)
         pieces = [
             piece for batch in (merge.first, merge.second) for piece in self._pieces(batch, merge.upto, upto)
         ]
-        made = merging.merged(pieces, whole=at == 0)
         done = merge.done
-        if len(made):
+        if pieces and len(made := merged(self.files.layout, pieces, whole=at == 0)):
             done = Batch((*done.parts, self._write(made)))
-        if upto >= merging.last:
+        if upto >= _LAST:
             self.runs[at : at + 1] = [done] if done.parts else []
         else:
             self.runs[at] = replace(merge, upto=upto, done=done)
-        return max(1, sum(map(merging.size, pieces)))
+        return max(1, sum(map(_bytes, pieces)))
 
-    def _pieces(self, batch: Batch, after: int, upto: int) -> Iterator[R]:
-        start = self._merging.first
+    def _pieces(self, batch: Batch, after: int, upto: int) -> Iterator[Rows]:
+        start = _FIRST
         for part in batch.parts:
             if part.upto > after and start < upto:
-                yield self._merging.between(self._merging.open(part), after, upto)
+                rows = self.files.open(part)
+                yield rows.slice(_place(rows, after), _place(rows, upto))
             start = part.upto
 
-    def _write(self, rows: R) -> Part:
+    def _end(self, merge: Merge, budget: int) -> int:
+        """Return the code up to which a merge comes if it moves about so many more bytes."""
+        larger = max(merge.first, merge.second, key=lambda batch: batch.rows)
+        rows = 1 + budget * larger.rows // max(1, merge.first.size + merge.second.size)
+        for part in larger.parts:
+            if part.upto > merge.upto:
+                held = self.files.open(part)
+                at = _place(held, merge.upto) + rows - 1
+                # At the end of the last part all is merged, also what the other has beyond it.
+                if at < len(held):
+                    return int(held.codes[at])
+                return _LAST if part is larger.parts[-1] else part.upto
+        return _LAST
+
+    def _divided(self, rows: Rows) -> Iterator[Rows]:
+        """Divide rows into pieces of bounded size; those of one code stay together."""
+        count = -(-_bytes(rows) // MOST_AT_ONCE)
+        if count == 1:
+            yield rows
+            return
+        start = 0
+        for at in range(1, count + 1):
+            stop = _place(rows, int(rows.codes[max(0, len(rows) * at // count - 1)]))
+            if stop > start:
+                yield bounded(self.files.layout, rows.codes[start:stop], rows.frame[start:stop])
+            start = stop
+
+    def _write(self, rows: Rows) -> Part:
         name = f"{self._name}.{len(self._written)}" if self._written else self._name
         self._written.append(name)
-        return self._merging.write(name, rows)
+        return self.files.write(name, rows)
 
     @staticmethod
     def _left(run: Run) -> int:
@@ -171,3 +157,17 @@ class Step(Generic[R]):
 
 def _size(run: Run) -> int:
     return run.size if isinstance(run, Batch) else run.first.size + run.second.size
+
+
+def _bytes(rows: Rows) -> int:
+    """Return about how many bytes rows take in a file."""
+    # Of texts, Polars counts the characters, not the words that point to them.
+    texts = sum(type in (pl.String, pl.Binary) for type in rows.frame.dtypes)
+    return int(rows.frame.estimated_size()) + rows.codes.nbytes + 16 * texts * len(rows)
+
+
+def _place(rows: Rows, code: int) -> int:
+    """Return the place behind all rows with codes up to one."""
+    if code >= _LAST:
+        return len(rows)
+    return 0 if code < -(2**63) else int(np.searchsorted(rows.codes, code, "right"))

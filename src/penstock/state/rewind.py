@@ -20,7 +20,7 @@ from penstock.path_or_url import local_path
 from penstock.state.checkpoint_files import sync
 from penstock.state.codec import decode
 from penstock.state.commit import POSITIONS, Commit, CommitLog, read_checked, write_checked
-from penstock.state.entry_store import EntryStore
+from penstock.state.entry_store import stored_entries
 from penstock.state.lease import Lease
 from penstock.state.manifest import Manifest, as_it_is
 
@@ -132,10 +132,8 @@ def _files_gone(folder: Path, to: Commit, last: Commit) -> Iterator[str]:
 def _positions(folder: Path, commit: Commit) -> Iterator[tuple[tuple[str, bytes], object]]:
     """Yield how far each file, or other part of a source, was read."""
     for chain in (*commit.chains.values(), commit.sources):
-        for slot, key, value in EntryStore(folder, chain).entries(
-            lambda slot: slot.endswith(f".{POSITIONS}")
-        ):
-            yield (slot, key), decode(value)
+        entries = stored_entries(folder, chain, lambda slot: slot.endswith(f".{POSITIONS}"))
+        yield from (((slot, key), decode(value)) for slot, key, value in entries)
 
 
 def _batch_of(commit: Commit) -> int:

@@ -38,17 +38,16 @@ from penstock.spark.checkpoints.state_ownership import StateOwnership
 from penstock.spark.placing.combining import insert_partial_operators
 from penstock.spark.placing.stages import cut_stages
 from penstock.spark.ticks.plan import CompiledStage, Plan
-from penstock.state.arranged_store import ArrangedWriter
 from penstock.state.chain import Chain
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.checkpoint_files import make_durable
 from penstock.state.codec import decode
-from penstock.state.entry_store import EntryStore, EntryWriter
+from penstock.state.entry_store import stored_entries
 from penstock.state.lazy_slots import whole_values
 from penstock.state.manifest import Manifest, as_it_is
+from penstock.state.shard import ShardWriter
 
 if TYPE_CHECKING:
-    from penstock.arrangement.batch import Layout
     from penstock.flow.flow import Flow
     from penstock.graph.node import FlowGraph
     from penstock.state.commit import Commit
@@ -160,7 +159,7 @@ def _sides(stages: tuple[CompiledStage, ...], shards: int) -> dict[int, Stateful
 def _placed(folder: Path, last: Commit, binding: _Binding) -> Iterator[Placed]:
     """Yield all entries with their new cells. State of operators that no longer exist is left behind."""
     for number, chain in sorted(last.chains.items()):
-        entries = EntryStore(folder, chain).entries(lambda slot: binding.home(slot) is not None)
+        entries = stored_entries(folder, chain, lambda slot: binding.home(slot) is not None)
         # What is stored in pieces moves as a whole.
         for slot, key, stored in whole_values(entries):
             move, home = binding.moves[slot.rpartition(".")[0]], binding.home(slot)
@@ -183,7 +182,7 @@ def _gathered(
 
     found: defaultdict[str, list[tuple[str, int, bytes, bytes]]] = defaultdict(list)
     for number, chain in sorted(last.chains.items()):
-        for slot, key, value in EntryStore(folder, chain).entries(gathered):
+        for slot, key, value in stored_entries(folder, chain, gathered):
             name, _, what = slot.rpartition(".")
             found[name].append((what, number % binding.was, key, value))
     return found
@@ -199,26 +198,22 @@ class _Written:
         self._folder = folder
         self._name = name
         self.chains: dict[int, Chain] = {}
-        self._arranged: dict[tuple[int, str], ArrangedWriter] = {}
+        self._writers: dict[int, ShardWriter] = {}
         self.pending: set[int] = set()
         self.waiting: set[int] = set()
         self.keys = 0
 
     def put(self, entries: Iterator[Placed], moves: Mapping[str, StateMove]) -> None:
         """Write entries, in any order. Raises `NotOnSpark` for a duplicate."""
-        writers: dict[int, EntryWriter] = {}
         for slot, key, value, cell in entries:
             name, _, what = slot.rpartition(".")
-            if cell not in writers:
-                writers[cell] = EntryWriter(self._folder, f"state/{cell:03d}/{self._name}")
-            if writers[cell].add(slot, key, value):
+            if self._writer(cell).add(slot, key, value):
                 raise moves[name].refused(f"two shards hold {decode(key)!r:.80}.")
             self.keys += 1
             if what == DEFERRED and decode(value):
                 self.waiting.add(cell)
                 if moves[name].starts_ticks:
                     self.pending.add(cell)
-        self.chains = {cell: writer.finish() for cell, writer in writers.items()}
 
     def move_arranged(self, chain: Chain, shard: int, manifest: Manifest, binding: _Binding) -> None:
         """Write the rows that a cell's arrangements hold."""
@@ -233,20 +228,16 @@ class _Written:
                 cells = [move.to_cell(home(key, shard)) for key in piece.keys]
                 self.keys += len(piece)
                 for cell, rows in piece.divided(cells):
-                    self._writer(cell, slot, form.layout).add(rows)
+                    self._writer(cell).add_rows(slot, form.layout, rows)
 
-    def _writer(self, cell: int, slot: str, layout: Layout) -> ArrangedWriter:
-        writer = self._arranged.get((cell, slot))
-        if writer is None:
-            name = f"state/{cell:03d}/{self._name}.a{len(self._arranged)}"
-            writer = self._arranged[cell, slot] = ArrangedWriter(self._folder, name, layout)
-        return writer
+    def _writer(self, cell: int) -> ShardWriter:
+        if cell not in self._writers:
+            self._writers[cell] = ShardWriter(self._folder, f"state/{cell:03d}/{self._name}")
+        return self._writers[cell]
 
     def finish(self) -> None:
-        """Finish the files of arrangements."""
-        for (cell, slot), writer in self._arranged.items():
-            chain = self.chains.get(cell, Chain())
-            self.chains[cell] = replace(chain, arranged={**chain.arranged, slot: writer.finish()})
+        """Finish the files."""
+        self.chains = {cell: writer.finish() for cell, writer in self._writers.items()}
 
     def make_durable(self) -> None:
         """Flush all files to disk."""

@@ -25,7 +25,7 @@ from penstock.io.source import DONE
 from penstock.state.checkpoint_files import make_durable
 from penstock.state.codec import decode, value_encoder
 from penstock.state.commit import POSITIONS
-from penstock.state.entry_store import EntryStore
+from penstock.state.entry_store import stored_entries
 from penstock.state.lazy_slots import Form
 from penstock.state.shard import ShardState
 
@@ -276,7 +276,7 @@ class SourcePositions:
         """Forget a source that the flow no longer has, as its operators are forgotten."""
         slot, at = self._slot(source), self._checkpoint
         self._slots[slot] = Form()
-        for _, key, _ in EntryStore(at.folder, at.sources).entries(slot.__eq__):
+        for _, key, _ in stored_entries(at.folder, at.sources, slot.__eq__):
             del self._state.slots[slot][decode(key)]
 
     def discard(self) -> None:
