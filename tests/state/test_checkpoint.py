@@ -40,15 +40,13 @@ def filled(folder: Path, ticks: int = 5) -> None:
         for tick in range(1, ticks + 1):
             for key in range(20):
                 state.slots["1.sum"][key] = (tick, key)
-            state.commit(positions={"a": tick}, outputs={"out": tick})
+            state.commit()
 
 
 def test_a_restart_finds_the_last_commit(tmp_path: Path) -> None:
     filled(tmp_path)
     with opened(tmp_path) as state:
         assert state.tick == 5
-        assert state.positions == {"a": 5}
-        assert state.outputs == {"out": 5}
         assert state.slots["1.sum"].get(7) == (5, 7)
 
 
@@ -76,9 +74,9 @@ def test_only_files_that_kept_commits_name_stay(tmp_path: Path) -> None:
 def test_a_shard_whose_last_key_is_removed_is_empty(tmp_path: Path) -> None:
     with opened(tmp_path) as state:
         state.slots["1.sum"][1] = "there"
-        state.commit(positions={})
+        state.commit()
         del state.slots["1.sum"][1]
-        state.commit(positions={})
+        state.commit()
     with opened(tmp_path) as state:
         assert state.tick == 2
         assert state.bytes == 0
@@ -98,9 +96,9 @@ def test_a_stale_driver_cannot_commit(tmp_path: Path) -> None:
     with opened(tmp_path) as other:
         stale.slots["1.sum"][1] = "stale"
         with pytest.raises(CheckpointInUse, match="taken over"):
-            stale.commit(positions={})
+            stale.commit()
         other.slots["1.sum"][1] = "other"
-        other.commit(positions={})
+        other.commit()
     stale.close()
     with opened(tmp_path) as state:
         assert state.slots["1.sum"].get(1) == "other"
@@ -125,7 +123,7 @@ def test_a_driver_superseded_in_the_middle_of_a_commit_commits_nothing(
     before: Any = getattr(place, name)
     monkeypatch.setattr(place, name, taken_over)
     with pytest.raises(CheckpointInUse):
-        stale.commit(positions={})
+        stale.commit()
     stale.close()
     with opened(tmp_path) as state:
         assert state.tick == 2
@@ -159,7 +157,7 @@ def test_a_changed_flow_passes_where_the_binder_says_so(tmp_path: Path) -> None:
         ((last, tick),) = asked
         assert (last.fingerprint, tick, state.tick) == ("f1", 5, 5)
         assert state.manifest.id == last.id
-        state.commit(positions={})
+        state.commit()
     with DirectoryState.open(tmp_path, as_it_is, lambda _: {"1.sum": Form()}) as state:
         assert state.manifest.fingerprint == "f2"
 
@@ -231,7 +229,8 @@ WRITER = textwrap.dedent("""
         tick = state.tick + 1
         for key in range(tick % 7, 200, 7):
             state.slots["s"][key] = (tick, key, "x" * 50)
-        state.commit(positions={"at": tick})
+        state.slots["s"]["at"] = tick
+        state.commit()
         print(tick, flush=True)
 """)
 
@@ -250,7 +249,7 @@ def test_a_killed_writer_leaves_exactly_its_commits(tmp_path: Path, seed: int) -
         writer.wait()
         writer.stdout.close()
         with DirectoryState.open(tmp_path, exactly(Manifest("f", [])), lambda _: {"s": Form()}) as state:
-            assert state.positions.get("at", 0) == state.tick
+            assert (state.slots["s"].get("at") or 0) == state.tick
             for key in range(200):
                 latest = max((t for t in range(1, state.tick + 1) if t % 7 == key % 7), default=None)
                 expected = None if latest is None else (latest, key, "x" * 50)

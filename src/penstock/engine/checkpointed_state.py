@@ -48,9 +48,9 @@ class CheckpointedState:
         """Absolute paths of the skipped files."""
         return skipped_files(self.folder)
 
-    def commit(self, positions: Mapping[str, Any]) -> int:
+    def commit(self) -> int:
         """Commit the next tick and return its number. Raises `CheckpointInUse`."""
-        return self.directory.commit(positions=positions)
+        return self.directory.commit()
 
     def __enter__(self) -> CheckpointedState:
         return self

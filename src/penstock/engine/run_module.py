@@ -268,7 +268,7 @@ class RunModule:
     def _commit(self) -> None:
         tick = self._engine.ticks
         if self._state is not None:
-            committed = self._state.commit(positions={})
+            committed = self._state.commit()
             assert committed == tick, "engine and checkpoint count alike"
         self._next = self._report
         for outlet in self._outlets:

@@ -1,4 +1,4 @@
-"""Durable state of named slots: arrangements and entries in immutable files, commits, lease.
+"""Durable state of named slots: arrangements in immutable files, commits, lease.
 
 Knows nothing of flows, engines or Spark. Whoever runs ticks uses one of:
 
@@ -8,10 +8,8 @@ Knows nothing of flows, engines or Spark. Whoever runs ticks uses one of:
         with DirectoryState.open(folder, bind, lambda manifest: {"3.groups": Form(thaw)}) as state:
             machine = Machine(program, state.slots)     # Mapping[str, MutableMapping]
             state.tick                                  # last committed tick, 0 before the first
-            state.positions                             # what the last commit was given; {} before the first
             ...                                         # run tick state.tick + 1 on `state.slots`
-            state.commit(positions={...}, outputs={...})   # atomic; raises CheckpointInUse when fenced off
-            state.discard()                             # instead: forget what the tick did
+            state.commit()                              # atomic; raises CheckpointInUse when fenced off
 
     A slot is a mapping: `.get(key)` (None where absent), `[key] = value`, `del [key]`. A value
     that was read may be changed in place until the commit. Values are plain data

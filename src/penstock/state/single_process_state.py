@@ -1,7 +1,7 @@
 """State of a single-process run in a checkpoint folder: one shard, one object.
 
-A commit makes all changes since the last one durable at once: state, source positions, outputs. After a
-crash, the next `open` finds the last commit.
+A commit makes all changes since the last one durable at once. After a crash, the next `open` finds the last
+commit.
 """
 
 from __future__ import annotations
@@ -68,18 +68,6 @@ class DirectoryState:
         return self._checkpoint.tick
 
     @property
-    def positions(self) -> dict[str, Any]:
-        """Source positions of the last commit; {} before the first."""
-        last = self._checkpoint.last
-        return dict(last.positions or {}) if last else {}
-
-    @property
-    def outputs(self) -> dict[str, Any]:
-        """Outputs of the last commit, to republish after a crash; {} before the first."""
-        last = self._checkpoint.last
-        return dict(last.outputs or {}) if last else {}
-
-    @property
     def bytes(self) -> int:
         """Size of the files that hold the last committed state."""
         last = self._checkpoint.last
@@ -89,28 +77,16 @@ class DirectoryState:
     def folder(self) -> Path:
         return self._checkpoint.folder
 
-    def commit(
-        self,
-        *,
-        positions: Mapping[str, Any],
-        outputs: Mapping[str, Any] | None = None,
-        counters: Mapping[str, Any] | None = None,
-    ) -> int:
-        """Commit the next tick with the current slots, positions and outputs (JSON); return its number.
+    def commit(self) -> int:
+        """Commit the next tick with the current slots; return its number.
 
         Raises `CheckpointInUse` if another process has taken over; nothing is committed then.
         """
         chain = self._shard.finish(self.tick + 1, self._attempt)
         make_durable(self._shard.written)
-        commit = self._checkpoint.commit(
-            {0: chain}, positions=dict(positions), outputs=dict(outputs or {}), counters=counters
-        )
+        commit = self._checkpoint.commit({0: chain})
         self._shard.advance(commit.chain(0))
         return commit.tick
-
-    def discard(self) -> None:
-        """Discard changes to the slots since the last commit."""
-        self._shard.discard()
 
     def close(self) -> None:
         """Release the checkpoint; uncommitted changes are lost."""
