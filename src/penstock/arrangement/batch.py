@@ -264,7 +264,7 @@ def ordered(frame: pl.DataFrame, by: Sequence[Order]) -> Places:
 
 
 _FEW = 10_000
-"""Rows below which NumPy sorts them before Polars has planned it."""
+"""Rows below which NumPy sorts them before Polars has planned it, and no column need be put together."""
 
 
 def _last_of_each(layout: Layout, codes: Codes, frame: pl.DataFrame) -> Places | None:
@@ -444,17 +444,13 @@ def negated(layout: Layout, frame: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame([sums.get(name, frame[name]) for name in layout.types])
 
 
-_MANY = 10_000
-"""Rows from which it pays to put columns in pieces together before they are taken from."""
-
-
 def take(frame: pl.DataFrame, places: Places) -> pl.DataFrame:
     """Return the rows at these places."""
     at = pl.Series(places.astype(np.uint32))
     if len(at) < _FEW:
         # Before Polars has woken its threads, they are there.
         return pl.DataFrame([column[at] for column in frame])
-    if _MANY < len(at) > frame.height // 4 and frame.n_chunks() > 1:
+    if len(at) > frame.height // 4 and frame.n_chunks() > 1:
         # Of columns in pieces, single values are found three times as slowly.
         frame = frame.rechunk()
     return frame[at]

@@ -1,17 +1,61 @@
-"""Reading of all rows of an arrangement, in parts of bounded size.
+"""Reading of single rows of an arrangement, and of all, in parts of bounded size.
 
-They are read in ranges of codes, so that equal rows of several batches come together and are added up.
+All are read in ranges of codes, so that equal rows of several batches come together and are added up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Batch, Layout, merged, take
+from penstock.arrangement.batch import Batch, Layout, merged, select, take
 from penstock.arrangement.codes import codes_of
+from penstock.arrangement.spine import Spine
+
+
+class RowReader:
+    """Reader of single rows of a batch. row: returns the one at a place. columns: of such a row."""
+
+    __slots__ = ("_codes", "batch", "row")
+
+    def __init__(self, batch: Batch, columns: Sequence[str]) -> None:
+        self.batch = batch
+        self.row = select(batch.frame, columns).row
+        codes: Any = np.ascontiguousarray(batch.codes)
+        self._codes: Any = memoryview(codes)
+
+    def places(self, code: int) -> range:
+        """Return the places of the rows with a code."""
+        codes = self._codes
+        start = bisect_left(codes, code)
+        end = start
+        if start < len(codes) and codes[start] == code:
+            end = start + 1
+            if end < len(codes) and codes[end] == code:
+                end = bisect_right(codes, code, end)
+        return range(start, end)
+
+
+class RowReaders:
+    """Readers of single rows of all batches of a spine, as it is at the time."""
+
+    def __init__(self, spine: Spine, columns: Sequence[str]) -> None:
+        self._spine = spine
+        self._columns = columns
+        self._batches: tuple[Batch, ...] = ()
+        self._readers: list[RowReader] = []
+
+    def current(self) -> list[RowReader]:
+        """Return the reader of each batch, in their order."""
+        if self._spine.batches is not self._batches:
+            known = {id(reader.batch): reader for reader in self._readers}
+            self._batches = self._spine.batches
+            self._readers = [known.get(id(b)) or RowReader(b, self._columns) for b in self._batches]
+        return self._readers
 
 
 def ranges(batches: Iterable[Batch], most: int) -> Iterator[list[Batch]]:

@@ -6,17 +6,17 @@ rows of a key the newest counts. One arrangement has the entries of all slots, s
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from struct import Struct
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 
 import numpy as np
 import polars as pl
 from xxhash import xxh3_64_intdigest
 
 from penstock.arrangement.batch import Batch, Layout, batch_of, stacked
+from penstock.arrangement.reading import RowReaders
 from penstock.arrangement.spine import Spine
 from penstock.state.arranged_store import ArrangedForm, pieces_of
 from penstock.state.chain import ENTRIES, Chain
@@ -27,8 +27,6 @@ Entry: TypeAlias = tuple[str, bytes, bytes]
 
 LAYOUT = Layout({"key": pl.Binary(), "value": pl.Binary()}, ("key",), (), nullable=False, latest=True)
 _NUMBER = Struct(">H")
-_Reader: TypeAlias = tuple[Sequence[int], Callable[[int], tuple[Any, ...]]]
-"""Codes of a batch, and its rows by place."""
 
 
 def code_of(key: bytes) -> int:
@@ -43,9 +41,7 @@ class EntryStore:
         self.spine = spine
         self.slots: dict[str, Slot] = {}
         self.numbers: dict[str, bytes] = {}
-        self._readers: dict[Batch, _Reader] = {}
-        self._newest_first: Iterable[_Reader] = ()
-        self._batches: tuple[Batch, ...] = ()
+        self._readers = RowReaders(spine, tuple(LAYOUT.types))
 
     def number(self, slots: Iterable[str]) -> None:
         """Go on with the numbers that a chain gives slots."""
@@ -56,23 +52,14 @@ class EntryStore:
         number = self.numbers.get(slot)
         if number is None:
             return None
-        if self.spine.batches is not self._batches:
-            self._look()
         key = number + key
         code = code_of(key)
-        for codes, row in self._newest_first:
-            at, end = bisect_left(codes, code), len(codes)
-            while at < end and codes[at] == code:
-                found, value = row(at)
+        for reader in reversed(self._readers.current()):
+            for at in reader.places(code):
+                found, value = reader.row(at)
                 if found == key:
                     return value
-                at += 1
         return None
-
-    def _look(self) -> None:
-        known, self._batches = self._readers, self.spine.batches
-        self._readers = {batch: known.get(batch) or _reader(batch) for batch in self._batches[::-1]}
-        self._newest_first = self._readers.values()
 
     def batch(self, changes: Iterable[tuple[str, Sequence[bytes], Sequence[bytes | None]]]) -> Batch:
         """Return changed entries, per slot keys and values, as rows; None for a removed key."""
@@ -95,15 +82,9 @@ class EntryStore:
 
     def discard(self) -> None:
         """Forget values that are not in the arrangement."""
-        if self.spine.batches is not self._batches:
-            self._look()
+        self._readers.current()
         for slot in self.slots.values():
             slot.discard()
-
-
-def _reader(batch: Batch) -> _Reader:
-    codes: Any = memoryview(cast("Any", np.ascontiguousarray(batch.codes)))
-    return codes, batch.frame.row
 
 
 FORM = ArrangedForm(LAYOUT, EntryStore)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +14,7 @@ import polars as pl
 
 from penstock.arrangement.batch import negated, select, stacked, take
 from penstock.arrangement.codes import coder
+from penstock.arrangement.reading import RowReader, RowReaders
 from penstock.arrangement.spine import Spine, SumOverflow
 from penstock.engine.columnar.column_types import from_series, row_reader, to_series, value_reader
 from penstock.engine.columnar.columns import ColumnarDeclined
@@ -111,8 +111,14 @@ class ArrangedSlot:
         self._entries: dict[Any, Any] = {} if entries is None else entries
         layout = spine.layout
         self._code = coder([layout.types[name] for name in layout.keys], exact=layout.exact)
-        self._batches: tuple[Batch, ...] = ()
-        self._readers: list[_Reader] = []
+        # Where codes are keys, these need not be compared.
+        read, keys = tuple(name for name, _ in form.read), () if layout.exact else layout.keys
+        columns = tuple(dict.fromkeys((*read, *layout.sums, *keys)))
+        self._rows = RowReaders(spine, columns)
+        self._key_places = [columns.index(name) for name in keys]
+        self._width = len(read) + len(layout.sums)
+        self._convert = row_reader([value_reader(type) for _, type in form.read])
+        self._convert_key = row_reader([value_reader(type) for type in form.keys])
         self._sampled: Batch | None = None
         self._rows_per_key = 1.0
         self._dropped: set[Any] = set()
@@ -224,11 +230,8 @@ class ArrangedSlot:
 
     def _found(self, key: Any) -> Sequence[Values]:
         """Return the rows of a key in the arrangement."""
-        if self.spine.batches is not self._batches:
-            known = {id(batch): reader for batch, reader in zip(self._batches, self._readers, strict=True)}
-            self._readers = [known.get(id(b)) or _Reader(b, self._form) for b in self.spine.batches]
-            self._batches = self.spine.batches
-        if not self._readers:
+        readers = self._rows.current()
+        if not readers:
             return ()
         parts = self._form.parts(key) or (0,)
         asked = [(*parts, section) for section in self._form.sections] or [parts]
@@ -237,7 +240,13 @@ class ArrangedSlot:
         except (UnicodeEncodeError, OverflowError):
             # No column holds half a surrogate pair, or an integer of more than 64 bits.
             return ()
-        return [row for reader in self._readers for code, each in coded for row in reader.read(code, each)]
+        return [row for reader in readers for code, each in coded for row in self._read(reader, code, each)]
+
+    def _read(self, reader: RowReader, code: int, key: Values | None) -> Iterator[Values]:
+        """Yield the rows of a code. key: the one among those of the code; None if there is only one."""
+        for row in map(reader.row, reader.places(code)):
+            if key is None or self._convert_key(tuple([row[at] for at in self._key_places])) == key:
+                yield self._convert(row[: self._width])
 
 
 def key_columns(form: SlotForm, keys: list[Any]) -> list[pl.Series]:
@@ -272,27 +281,6 @@ def one_key(rows: int) -> pl.Series:
 def names_of_keys(count: int) -> tuple[str, ...]:
     """Return names for computed keys. Where there are none, all rows have one and the same."""
     return tuple(f"k{at}" for at in range(max(count, 1)))
-
-
-class _Reader:
-    """Reader of single rows of a batch."""
-
-    def __init__(self, batch: Batch, form: SlotForm) -> None:
-        layout = form.layout
-        self._codes = memoryview(batch.codes)  # pyright: ignore[reportArgumentType]
-        self._rows = select(batch.frame, [*(name for name, _ in form.read), *layout.sums])
-        self._keys = select(batch.frame, layout.keys)
-        self._convert = row_reader([value_reader(type) for _, type in form.read])
-        self._convert_key = row_reader([value_reader(type) for type in form.keys])
-
-    def read(self, code: int, key: Values | None) -> Iterator[Values]:
-        """Yield the rows of a code. key: the one among those of the code; None if there is only one."""
-        codes = self._codes
-        at = bisect_left(codes, code)
-        while at < len(codes) and codes[at] == code:
-            if key is None or self._convert_key(self._keys.row(at)) == key:
-                yield self._convert(self._rows.row(at))
-            at += 1
 
 
 COLUMNS, KEY, ROW = 1_500, 10, 5

@@ -5,15 +5,14 @@ A key is found by its code in each batch, and its rows are compared with it.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
 import polars as pl
 
 from penstock.arrangement.batch import Batch, Layout
 from penstock.arrangement.codes import coder
+from penstock.arrangement.reading import RowReader, RowReaders
 from penstock.arrangement.spine import Spine, SumOverflow
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.protocol.row_batch import (
@@ -65,18 +64,13 @@ class KeyColumns:
         except (TypeError, ValueError, AttributeError, ArithmeticError):
             return None
 
-    def rows_of(self, key: Any, code: int, batch: Batch, codes: memoryview) -> list[Counted]:
-        """Return a batch's rows with a key. codes: those of the batch."""
-        at = bisect_left(codes, code)  # type: ignore[type-var]
-        if at == len(codes) or codes[at] != code:
-            return []
-        end = bisect_right(codes, code, at)  # type: ignore[type-var]
-        frame = batch.frame
-        if end - at > _FEW:
-            found = RowBatch(self.schema, frame.slice(at, end - at)).rows()
+    def rows_of(self, key: Any, code: int, reader: RowReader) -> list[Counted]:
+        """Return a batch's rows with a key."""
+        places = reader.places(code)
+        if len(places) > _FEW:
+            found = RowBatch(self.schema, reader.batch.frame.slice(places.start, len(places))).rows()
         else:
-            each = [frame.row(place) for place in range(at, end)]
-            found = [(self._read(values[:-1]), values[-1]) for values in each]
+            found = [(self._read(values[:-1]), values[-1]) for values in map(reader.row, places)]
         of_row, alike = self._of_row, (key,)  # in a tuple, as NaN is only equal to itself there
         return [counted for counted in found if (of_row(counted[0]),) == alike]
 
@@ -87,17 +81,17 @@ class KeyedColumns:
     def __init__(self, keys: KeyColumns) -> None:
         self.keys = keys
         self._spine = Spine(keys.layout)
-        self._codes: list[tuple[Batch, memoryview]] = []
+        self._readers = RowReaders(self._spine, tuple(keys.layout.types))
         self._found: dict[Any, list[Counted]] = {}
         """Rows of keys that were asked for since the batches changed: joins ask repeatedly."""
 
     @property
     def batches(self) -> tuple[Batch, ...]:
         """Batches of rows, which never change."""
-        return tuple(batch for batch, _ in self._codes)
+        return self._spine.batches
 
     def __len__(self) -> int:
-        return sum(len(batch) for batch, _ in self._codes)
+        return len(self._spine)
 
     def add(self, frame: pl.DataFrame) -> None:
         """Add rows, and do their share of merging. Raises `NotColumnar` for counts that are too large."""
@@ -105,24 +99,15 @@ class KeyedColumns:
             self._spine.add(frame)
         except SumOverflow as error:
             raise NotColumnar from error
-        self._look()
+        self._found = {}
 
     def take(self, rows: int) -> pl.DataFrame:
         """Remove some rows of one batch, and return them."""
         batch = self._spine.batches[-1]
         rows = min(rows, len(batch))
-        rest = [*self._spine.batches[:-1], batch.slice(rows, len(batch))]
-        self._spine = Spine(self.keys.layout, rest)
-        self._look()
-        return batch.frame[:rows]
-
-    def _look(self) -> None:
+        self._spine.replace([*self._spine.batches[:-1], batch.slice(rows, len(batch))])
         self._found = {}
-        known = {id(batch): (batch, codes) for batch, codes in self._codes}
-        self._codes = [
-            known.get(id(batch)) or (batch, memoryview(cast("Any", np.ascontiguousarray(batch.codes))))
-            for batch in self._spine.batches
-        ]
+        return batch.frame[:rows]
 
     def rows_of(self, key: Any) -> Sequence[Counted]:
         """Return the rows with a key and their counts; of several batches, a row may be there repeatedly."""
@@ -132,8 +117,8 @@ class KeyedColumns:
         found: list[Counted] = []
         code = self.keys.code(key)
         if code is not None:
-            for batch, codes in self._codes:
-                found += self.keys.rows_of(key, code, batch, codes)
+            for reader in self._readers.current():
+                found += self.keys.rows_of(key, code, reader)
         if len(found) <= _FEW:
             if len(self._found) == _KNOWN:
                 self._found = {}
