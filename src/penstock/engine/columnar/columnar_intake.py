@@ -45,13 +45,13 @@ def columns_of_frame(
     """Convert a frame to internal columns; None unless they can hold it and every value is valid.
 
     unread: columns that nobody reads: they may be absent, or null although their fields are not nullable.
-    valid:  it is a table of the schema's columns, and its values have been looked at before.
+    valid:  it is a table of columns of the schema, and its values have been looked at before.
     """
     if not can_hold(schema):
         return None
     if valid:
         frame: Any = pl.from_arrow(given, rechunk=False)  # pyright: ignore[reportUnknownMemberType]
-        return _columns_of_valid(schema, append, frame)
+        return _columns_of_valid(schema, append, frame, unread)
     try:
         if hasattr(given, "validate") and hasattr(given, "column_names"):
             frame = _frame_of_table(given, schema, unread)
@@ -62,16 +62,19 @@ def columns_of_frame(
         return None
 
 
-def _columns_of_valid(schema: Schema, append: bool, frame: pl.DataFrame) -> Columns:
+def _columns_of_valid(schema: Schema, append: bool, frame: pl.DataFrame, unread: AbstractSet[str]) -> Columns:
     taken: list[pl.Series] = []
     for at, field in enumerate(schema.fields):
+        if field.name in unread:
+            taken.append(repeated(None, dtype_of(field.type), frame.height).alias(str(at)))
+            continue
         series = frame[field.name]
         if isinstance(field.type, TimestampType):
             series = series.dt.replace_time_zone(None)
         taken.append(series.cast(dtype_of(field.type)).alias(str(at)))
     if not append:
         taken.append(frame[WEIGHT_COLUMN].alias(WEIGHT))
-    return Columns(schema, append, pl.DataFrame(taken))
+    return Columns(schema, append, pl.DataFrame(taken), unread=unread)
 
 
 def _frame_of_table(table: Any, schema: Schema, unread: AbstractSet[str]) -> pl.DataFrame | None:

@@ -19,7 +19,7 @@ from penstock.expr.tree import Column, Expr
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.union import Union
-from penstock.io.arrow import arrow_schema, table_to_rows
+from penstock.io.arrow import arrow_schema, table_to_rows, with_all_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,17 +97,20 @@ class ColumnarStage:
             found.update(n for n in plan.rest if reduced.intersection(graph.nodes[n].inputs))
         return frozenset(found)
 
-    def run(self, name: str, table: pa.Table) -> dict[str, Rows | pa.Table]:
-        """Run the stage on rows of a source, with all columns; return what its sinks get."""
+    def run(self, name: str, table: pa.Table, *, checked: bool = False) -> dict[str, Rows | pa.Table]:
+        """Run the stage on rows of a source, with the columns that the flow reads; return what its sinks get.
+
+        checked: whether each value is known to be as declared.
+        """
         from penstock.engine.columnar.columnar_intake import columns_of_frame
 
         graph, append = self._program.graph, self._program.source_append[name]
         schema = graph.nodes[graph.sources[name]].schema
         given: Any = None
         if len(table) >= _LEAST:
-            given = columns_of_frame(schema, append, table, unread=self._inputs[name])
+            given = columns_of_frame(schema, append, table, unread=self._inputs[name], valid=checked)
         if not given:
-            given = table_to_rows(table, schema, weighted=not append)
+            given = table_to_rows(with_all_columns(table, schema), schema, weighted=not append)
         made: dict[str, Any] = self._machine.tick({name: given})
         return {sink: leaving(rows, in_columns=sink in self._in_columns) for sink, rows in made.items()}
 

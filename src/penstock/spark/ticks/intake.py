@@ -68,11 +68,15 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows for a source, or an end notification for an operator. place: position in the source's order."""
+    """Rows for a source, or an end notification for an operator.
+
+    place: position in the source's order. checked: whether each value is known to be as declared.
+    """
 
     name: str
     place: int
     rows: Rows | pa.Table
+    checked: bool = False
 
 
 def tagged_batch(rows: Sequence[Tagged]) -> pa.RecordBatch:
@@ -109,7 +113,7 @@ def read_inputs(
                 if inputs[tag].name in columns:
                     table = read_table(inputs[tag].reading, location, inputs[tag], taken)
                 if table is not None:
-                    yield _counted(inputs[tag], place, table, taken)
+                    yield replace(_counted(inputs[tag], place, table, taken), checked=True)
                     continue
                 for at, rows in _placed(inputs[tag], location, place, taken):
                     yield _counted(inputs[tag], at, rows, taken)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import PenstockError
+from penstock.expr.types import Schema
 from penstock.io.arrow import table_to_rows, with_all_columns, without_zero_weights
 from penstock.spark.ticks.cell import (
     Given,
@@ -235,15 +236,23 @@ class Attempt:
                 rows = table_to_rows(rows, output.schema, weighted=True)
             self.sinks[name].extend(rows if times is None else [(*row, times[place]) for row in rows])
 
-    def run_on_columns(self, source: str, table: pa.Table, out: CellOutput, place: int) -> None:
-        """Run stage 0 on rows of a source that arrived in columns."""
+    def run_on_columns(
+        self, source: str, table: pa.Table, out: CellOutput, place: int, *, checked: bool
+    ) -> None:
+        """Run stage 0 on rows of a source that arrived in columns.
+
+        checked: whether each value is known to be as declared.
+        """
         of = self.plan.stages[0]
-        graph = of.stage.graph
-        table = with_all_columns(table, graph.nodes[graph.sources[source]].schema)
         to = of.forwarded.get(source)
         if to is None:
-            made = of.columnar.run(source, table)
+            made = of.columnar.run(source, table, checked=checked)
+        elif not to.sinks:
+            return
         else:
+            graph = of.stage.graph
+            fields = graph.nodes[graph.sources[source]].schema.fields
+            table = with_all_columns(table, Schema(tuple(f for f in fields if f.name in to.columns)))
             table = table.select(list(to.columns)).rename_columns(list(to.names))
             if not of.program.source_append[source]:
                 table = without_zero_weights(table)
@@ -373,7 +382,7 @@ def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: CellOutput) 
         if isinstance(piece.rows, list):
             attempt.keep(run_stateless(of, {piece.name: piece.rows}, out.send), piece.place)
         else:
-            attempt.run_on_columns(piece.name, piece.rows, out, piece.place)
+            attempt.run_on_columns(piece.name, piece.rows, out, piece.place, checked=piece.checked)
         attempt.cost.enter("read")
     yield from (Result("taken", item) for item in taken.rows.items())
     yield from (bad_result(source, record) for source, record in taken.bad)
