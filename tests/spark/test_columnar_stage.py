@@ -17,6 +17,9 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import Flow, col, io
 from penstock.analysis.column_liveness import live_graph
+from penstock.engine.columnar.columnar_intake import columns_of_frame
+from penstock.engine.columnar.columnar_option import Columnar
+from penstock.engine.columnar.runner import as_rows
 from penstock.engine.machine import Machine
 from penstock.errors import EvaluationError
 from penstock.expr.types import INT64, Field, Schema
@@ -91,12 +94,17 @@ def same(sale: Sale) -> Sale:
 
 def stage_of(build: Any, *, append: bool) -> CompiledStage:
     """Stage 0 of a flow on three shards."""
+    return stages_of(build, append=append)[0]
+
+
+def stages_of(build: Any, *, append: bool) -> tuple[CompiledStage, ...]:
+    """Stages of a flow on three shards."""
     flow = Flow("sales")
     flow.sink("out", build(flow.source("sales", Sale) if append else flow.table("sales", Sale)))
     graph = flow.graph()
     stages = cut_stages(insert_partial_operators(live_graph(graph)), 3)
     sales = Input("sales", graph.nodes[0].schema, append, None)
-    return compiled(Plan(stages, (sales,), {}, "", False)).stages[0]
+    return compiled(Plan(stages, (sales,), {}, "", False)).stages
 
 
 DAYS = st.sampled_from([date(2024, 2, 29), date(1969, 12, 31)])
@@ -157,8 +165,43 @@ def test_a_sum_that_could_leave_int64_is_exact() -> None:
     of = stage_of(everything, append=True)
     day = date(2024, 1, 1)
     rows = [("a", 1, price, day, None) for price in (2**62, 2**62, -(2**62))]
-    (made,) = check(of, rows, append=True).values()
-    assert made == [(3, 2**62)]
+    ((sink, made),) = check(of, rows, append=True).items()
+    assert bag(of, sink, made) == {(3, 2**62): 1}
+
+
+@pytest.mark.parametrize("build", [sums, everything])
+@pytest.mark.parametrize("append", [True, False])
+@given(st.data())
+def test_partial_groups_are_merged_in_columns_as_in_rows(build: Any, append: bool, data: Any) -> None:
+    before, of = stages_of(build, append=append)[:2]
+    (exchange,) = of.stage.arriving
+    in_rows, in_columns = (
+        Machine(of.program, {slot.name: {} for slot in of.program.slots}, columnar)
+        for columnar in (None, Columnar(1, release=lambda _: None))
+    )
+    for _ in range(data.draw(st.integers(1, 4))):
+        sales: list[tuple[Any, ...]] = data.draw(st.lists(SALES, min_size=1, max_size=6))
+        sales = [(shop, pieces, min(price, 2**62), *rest) for shop, pieces, price, *rest in sales]
+        if not append:
+            sales = [(*sale, data.draw(st.sampled_from([-2, -1, 1, 2]))) for sale in sales]
+        partial = Machine(before.program, {}).tick({"sales": sales})[exchange.name]
+        table = rows_to_table(partial, exchange.schema)
+        given: Any = columns_of_frame(exchange.schema, True, table, valid=True)
+        try:
+            expected = in_rows.tick({exchange.name: partial})
+        except EvaluationError:
+            with pytest.raises(EvaluationError):
+                in_columns.tick({exchange.name: given})
+            return
+        made = in_columns.tick({exchange.name: given})
+        (sink,) = of.stage.sinks
+        assert bag(of, sink, as_rows(made.get(sink, []))) == bag(of, sink, expected.get(sink, []))
+
+
+def test_groups_with_more_than_sums_leave_a_stage_as_rows() -> None:
+    of = stage_of(extremes, append=True)
+    (made,) = check(of, [("a", 1, n, date(2024, 1, 1), None) for n in range(10)], append=True).values()
+    assert isinstance(made, list)
 
 
 def test_rows_stay_columns_from_a_filter_to_an_exchange() -> None:

@@ -18,6 +18,7 @@ from penstock.engine.columnar.column_types import NotLowered
 from penstock.engine.columnar.distinct import DistinctPlan, plan_distinct
 from penstock.engine.columnar.join_plan import JoinPlan, plan_join
 from penstock.engine.columnar.over import OverPlan, plan_over
+from penstock.engine.columnar.partial_groups import plan_merged
 from penstock.engine.columnar.pre_reduction import PreReduction, choose_reduction
 from penstock.engine.columnar.slices import SlicedRows as SlicedRows
 from penstock.engine.columnar.stream import Stream, apply_operator, empty_stream
@@ -25,6 +26,7 @@ from penstock.engine.columnar.temporal_filter import TemporalPlan, plan_temporal
 from penstock.engine.columnar.timed_join import TimedJoinPlan, plan_timed_join
 from penstock.engine.columnar.top_k import TopPlan, plan_top
 from penstock.engine.columnar.upsert import UpsertPlan, plan_upsert
+from penstock.engine.partial_operators import MergedAggregate
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.expiring_join import JoinOnTime
@@ -184,7 +186,9 @@ def _divided(
     return ColumnarPlan(part, columnar, rest, arranged, kept, feeds, reasons)
 
 
-WITH_STATE = (Join, JoinOnTime, Aggregate, Distinct, Unique, TopK, ComputeOver, Upsert, TemporalFilter)
+WITH_STATE = (
+    Join, JoinOnTime, Aggregate, MergedAggregate, Distinct, Unique, TopK, ComputeOver, Upsert, TemporalFilter
+)  # fmt: skip
 """Operators whose state may lie in arrangements."""
 
 WITH_VALUES = (OnTime, LateRows)
@@ -213,6 +217,8 @@ def _arranged_plan(graph: FlowGraph, node: Node, appends: tuple[bool, ...], appe
             return plan_timed_join(graph, node, appends, append)
         case Aggregate():
             return plan_aggregate(node, graph.nodes[node.inputs[0]].schema, appends[0], append)
+        case MergedAggregate():
+            return plan_merged(node, graph.nodes[node.inputs[0]].schema, append)
         case OnTime() | LateRows():
             return plan_punctuality(node, graph.nodes[node.inputs[0]].schema)
         case TemporalFilter():

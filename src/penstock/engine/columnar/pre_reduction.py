@@ -350,7 +350,8 @@ def _best(accumulator: AppendExtreme) -> PartialForm | None:
 
 Rows = list[tuple[Any, ...]]
 
-_HEIGHT = "rows"
+HEIGHT = "rows"
+"""Name of the column with the number of rows that there are, where groups have no keys."""
 
 
 class PreReduction:
@@ -439,7 +440,7 @@ class GroupedRows(PreReduction):
         named = [value.alias(f"v{at}") for at, value in enumerate(values)]
         named += [pl.col(FAILS).any()] * noted.checked
         if not self.key_types:
-            return noted.frame.select(*named, pl.len().alias(_HEIGHT))
+            return noted.frame.select(*named, pl.len().alias(HEIGHT))
         return self.gathered(noted.frame, named)
 
     def terms(self, stream: Stream) -> pl.DataFrame | None:
@@ -471,7 +472,7 @@ class GroupedRows(PreReduction):
         frame = self.reduce_lazily(stream).collect()
         if FAILS in frame.columns:
             decline_marked(frame)
-        if _HEIGHT in frame.columns and not frame[_HEIGHT][0]:
+        if HEIGHT in frame.columns and not frame[HEIGHT][0]:
             # A group that no row reaches is not touched.
             return []
         taken = [from_series(t, frame.to_series(at)) for at, t in enumerate(self.types)]

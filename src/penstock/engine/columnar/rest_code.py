@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.columnar.pre_reduction import GroupedRows
-from penstock.engine.partial_operators import PartialAggregate, PartialWindow
+from penstock.engine.partial_operators import MergedAggregate, PartialAggregate, PartialWindow
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.row_codegen import Row, key_columns, tuple_source
 from penstock.engine.steps.accumulator import Target
@@ -14,6 +14,7 @@ from penstock.engine.steps.aggregate import AggregateStep, group_keys, group_wri
 from penstock.engine.steps.group_code import ROWS
 from penstock.engine.steps.joins import JoinConditionWriter
 from penstock.engine.steps.over import OverStep
+from penstock.engine.steps.partials import merged_group_writer
 from penstock.engine.steps.sessions import SessionStep
 from penstock.engine.steps.sort import TopKStep
 from penstock.engine.steps.step import Step
@@ -192,8 +193,10 @@ class RestWriter(RegionWriter):
         """Write the functions that state which lies in columns is read with."""
         for node in self._stored:
             match node.operator:
-                case Aggregate():
-                    self._write_answer(node, node.operator)
+                case Aggregate() as operator:
+                    self._write_answer(node, len(operator.keys), group_writer(operator, node, self))
+                case MergedAggregate() as operator:
+                    self._write_answer(node, len(operator.keys), merged_group_writer(operator, self))
                 case TopK():
                     self._write_top(node)
                 case ComputeOver():
@@ -203,9 +206,8 @@ class RestWriter(RegionWriter):
                 case _:
                     pass
 
-    def _write_answer(self, node: Node, operator: Aggregate) -> None:
-        group = group_writer(operator, node, self)
-        columns = (*key_columns("key", len(operator.keys)), *group.aggregate_sources("group"))
+    def _write_answer(self, node: Node, keys: int, group: Group) -> None:
+        columns = (*key_columns("key", keys), *group.aggregate_sources("group"))
         with self.code.block(f"def {function_of(node.id)}(key, group):"):
             self.code.line(f"return {tuple_source(columns)}")
 

@@ -59,13 +59,18 @@ class PartialAggregateStep(Step):
             self.emit(Row(columns, None, "1"))
 
 
+def merged_group_writer(operator: MergedAggregate, writer: StepWriter) -> Group:
+    """Create the group writer of an aggregate over partial groups."""
+    aggregations = [aggregation for _, aggregation in operator.of.aggregations]
+    return Group(writer, operator.rows, aggregations, appends=operator.appends)
+
+
 class MergedAggregateStep(AggregateStep):
     """Aggregate over partial groups, each covering a chunk of the rows."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: MergedAggregate) -> None:
-        aggregations = [aggregation for _, aggregation in operator.of.aggregations]
-        group = Group(writer, operator.rows, aggregations, appends=operator.appends)
         keys = tuple(expr for _, expr in operator.keys)
+        group = merged_group_writer(operator, writer)
         super().__init__(node, writer, keys, operator.of.lifetime, group)
 
     def fold(self, group: str, row: Row) -> None:
