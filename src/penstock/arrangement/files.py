@@ -39,7 +39,7 @@ def content_of(layout: Layout, batch: Batch) -> pa.Buffer:
     frame = pl.DataFrame([*map(_alone, frame), *beside])
     out = BytesIO()
     frame.write_ipc(out, compression="uncompressed", record_batch_size=len(batch))
-    return pa.py_buffer(out.getvalue())
+    return pa.py_buffer(out.getbuffer())
 
 
 def _alone(column: pl.Series) -> pl.Series:
