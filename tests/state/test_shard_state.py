@@ -108,9 +108,7 @@ def runs_of(chain: Chain) -> tuple[Run, ...]:
 def batches_of(chain: Chain) -> list[Batch]:
     """The batches of entries that are read, oldest first."""
     runs = runs_of(chain)
-    return [
-        batch for run in runs for batch in ((run,) if isinstance(run, Batch) else (run.first, run.second))
-    ]
+    return [batch for run in runs for batch in ((run,) if isinstance(run, Batch) else run.batches)]
 
 
 def check_chain(folder: Path, chain: Chain) -> None:

@@ -1,8 +1,9 @@
 """Chain of a shard: the batches in files that make up its arrangements, oldest first.
 
-Every tick that changes an arrangement adds a batch, and merges it with those before it that are not much
-larger. So n rows lie in O(log n) batches, and a row is rewritten O(log n) times. A merge of large batches
-takes several ticks; until it ends, its two batches are read as before.
+Every tick that changes an arrangement adds a batch, and merges it with small ones before it. Larger ones are
+merged once they are several of which the first is no larger than the others together. So n rows lie in
+O(log n) batches, and a row is rewritten O(log n) times. A merge of large batches takes several ticks; until
+it ends, its batches are read as before.
 """
 
 from __future__ import annotations
@@ -57,15 +58,19 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A merge on its way. upto: rows of both batches with codes up to it are in `done`."""
+    """A merge on its way. upto: rows of the batches with codes up to it are in `done`."""
 
-    first: Batch
-    second: Batch
+    batches: tuple[Batch, ...]
     upto: int
     done: Batch = Batch(())
 
+    @property
+    def size(self) -> int:
+        """Bytes of the files that are merged."""
+        return sum(batch.size for batch in self.batches)
+
     def files(self) -> Iterator[FileRef]:
-        for batch in (self.first, self.second, self.done):
+        for batch in (*self.batches, self.done):
             yield from batch.files()
 
 
@@ -74,7 +79,7 @@ Run: TypeAlias = Batch | Merge
 
 def parts_of(runs: Iterable[Run]) -> list[Part]:
     """Return the files of rows that are read, oldest first."""
-    batches = ((run,) if isinstance(run, Batch) else (run.first, run.second) for run in runs)
+    batches = ((run,) if isinstance(run, Batch) else run.batches for run in runs)
     return [part for batch in concatenated.from_iterable(batches) for part in batch.parts]
 
 
@@ -109,14 +114,14 @@ class Chain:
 def _run_to_json(run: Run) -> list[Any]:
     if isinstance(run, Batch):
         return [_to_json(run)]
-    return [_to_json(run.first), _to_json(run.second), _to_json(run.done), run.upto]
+    return [*map(_to_json, run.batches), _to_json(run.done), run.upto]
 
 
 def _run_from_json(data: list[Any]) -> Run:
     if len(data) == 1:
         return _from_json(data[0])
-    first, second, done, upto = data
-    return Merge(_from_json(first), _from_json(second), int(upto), _from_json(done))
+    *batches, done, upto = data
+    return Merge(tuple(map(_from_json, batches)), int(upto), _from_json(done))
 
 
 def _to_json(batch: Batch) -> list[Any]:

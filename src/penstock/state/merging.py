@@ -1,7 +1,8 @@
 """Merging of batches in files: a bit per tick, in proportion to what the tick adds.
 
-Small batches before a new one are merged into it in memory. Merges of larger ones advance with each tick, and
-end in a later one; until then both batches are read as before.
+Small batches before a new one are merged into it in memory. Several larger ones are merged at once, so that a
+row is moved once for about each time that their number doubles twice. Such merges advance with each tick, and
+end in a later one; until then the batches are read as before.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from penstock.arrangement.batch import bounded, merged
 from penstock.state.chain import Batch, Merge, Part, Run
 from penstock.state.mapped_files import MappedFiles
 
+MERGED = 4
+"""Larger batches that are merged at once, at least."""
 RATIO = 4
-"""Of the rows of neighbours, below which they are merged."""
+"""Of the rows of neighbours, below which they are merged in memory."""
 WORK = 12
 """Bytes that merges move for each byte that is added."""
 AT_ONCE = 8 << 20
@@ -71,7 +74,7 @@ class Step:
 
     def _work(self, budget: int) -> None:
         """Merge about so many bytes, those of small batches first."""
-        size = sum(_size(run) for run in self.runs)
+        size = sum(run.size for run in self.runs)
         budget = max(budget, AT_ONCE, size // _MOST_PARTS)
         while budget > 0:
             self._begin_merges()
@@ -82,23 +85,24 @@ class Step:
             budget -= self._advance(at, min(budget, MOST_AT_ONCE))
 
     def _begin_merges(self) -> None:
-        at = len(self.runs) - 1
-        while at > 0:
-            match self.runs[at - 1 : at + 1]:
-                case [Batch() as first, Batch() as second] if first.rows < RATIO * second.rows:
-                    self.runs[at - 1 : at + 1] = [Merge(first, second, _FIRST)]
-                    at -= 2
-                case _:
-                    at -= 1
+        """Begin a merge of the last batches, if they are many and the first is no larger than the others."""
+        last: list[Batch] = []
+        for run in reversed(self.runs):
+            if not isinstance(run, Batch):
+                break
+            last.insert(0, run)
+        for start in range(len(last) - MERGED + 1):
+            own = last[start:]
+            if 2 * own[0].rows <= sum(batch.rows for batch in own):
+                self.runs[len(self.runs) - len(own) :] = [Merge(tuple(own), _FIRST)]
+                return
 
     def _advance(self, at: int, budget: int) -> int:
         """Merge about so many more bytes, and return how many."""
         merge = self.runs[at]
         assert isinstance(merge, Merge)
         upto = self._end(merge, budget)
-        pieces = [
-            piece for batch in (merge.first, merge.second) for piece in self._pieces(batch, merge.upto, upto)
-        ]
+        pieces = [piece for batch in merge.batches for piece in self._pieces(batch, merge.upto, upto)]
         done = merge.done
         if pieces and len(made := merged(self.files.layout, pieces, whole=at == 0)):
             done = Batch((*done.parts, self._write(made)))
@@ -118,8 +122,8 @@ class Step:
 
     def _end(self, merge: Merge, budget: int) -> int:
         """Return the code up to which a merge comes if it moves about so many more bytes."""
-        larger = max(merge.first, merge.second, key=lambda batch: batch.rows)
-        rows = 1 + budget * larger.rows // max(1, merge.first.size + merge.second.size)
+        larger = max(merge.batches, key=lambda batch: batch.rows)
+        rows = 1 + budget * larger.rows // max(1, merge.size)
         for part in larger.parts:
             if part.upto > merge.upto:
                 held = self.files.open(part)
@@ -152,11 +156,7 @@ class Step:
     def _left(run: Run) -> int:
         """Return about how many bytes of a merge are left."""
         assert isinstance(run, Merge)
-        return _size(run) - run.done.size
-
-
-def _size(run: Run) -> int:
-    return run.size if isinstance(run, Batch) else run.first.size + run.second.size
+        return run.size - run.done.size
 
 
 def _bytes(rows: Rows) -> int:
