@@ -17,6 +17,8 @@ from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered_expression import replace_negative_zero
 from penstock.engine.columnar.stream import Stream, build_stream, empty_stream, with_one_zero
 from penstock.expr.check import check
+from penstock.expr.tree import Column
+from penstock.expr.widening import is_float
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr, Ordering
@@ -39,33 +41,59 @@ class RowsInOrder:
         """Return the types of the groups' keys."""
         return tuple(check(expr, self.schema).type for expr in self.per)
 
+    @cached_property
+    def key_names(self) -> tuple[str, ...]:
+        """Return the columns with the groups' keys: of the rows, or beside them if they are computed."""
+        names: list[str] = []
+        for at, expr in enumerate(self.per):
+            name = self._column_of(expr)
+            names.append(f"k{at}" if name is None or name in names else name)
+        return tuple(names) or names_of_keys(0)
+
     @property
     def by_names(self) -> tuple[str, ...]:
-        """Return the columns with what rows are sorted by."""
-        return tuple(f"o{at}" for at in range(len(self.by)))
+        """Return the columns with what rows are sorted by, as `key_names`."""
+        return tuple(self._descending)
+
+    @cached_property
+    def _descending(self) -> dict[str, bool]:
+        """Return for each of these columns whether it is descending."""
+        found: dict[str, bool] = {}
+        for at, ordering in enumerate(self.by):
+            found.setdefault(self._column_of(ordering.expr) or f"o{at}", ordering.descending)
+        return found
+
+    def _column_of(self, expr: Expr) -> str | None:
+        """Return the column of the rows that an expression is; None if it is none, or has several zeros."""
+        if not isinstance(expr, Column):
+            return None
+        at = self.schema.position(expr.name)
+        return None if at is None or is_float(self.schema.fields[at].type) else str(at)
+
+    @cached_property
+    def _computed(self) -> dict[str, Expr]:
+        """Return what is computed for the columns beside the rows."""
+        exprs = dict(zip(self.key_names, self.per, strict=False))
+        exprs |= {f"o{at}": ordering.expr for at, ordering in enumerate(self.by)}
+        wanted = {*self.key_names, *self.by_names}
+        return {name: expr for name, expr in exprs.items() if name in wanted and not name.isdigit()}
 
     @cached_property
     def layout(self) -> Layout:
         """Layout of all rows: by group, sorted."""
         rows = {str(at): dtype_of(f.type) for at, f in enumerate(self.schema.fields)}
         per = [check(expr, self.schema) for expr in self.per]
-        types = [dtype_of(of.type) for of in per] or [pl.Int64()]
-        keys = dict(zip(names_of_keys(len(per)), types, strict=True))
-        ordered = list(zip(self.by_names, self.by, strict=True))
-        by = {name: dtype_of(check(ordering.expr, self.schema).type) for name, ordering in ordered}
-        order = [
-            *(Order(name, ordering.descending) for name, ordering in ordered),
-            *(Order(name, False) for name in rows),
-        ]
+        keys = dict(zip(self.key_names, [dtype_of(of.type) for of in per] or [pl.Int64()], strict=True))
+        computed = self._computed.items()
+        by = {name: dtype_of(check(expr, self.schema).type) for name, expr in computed if name not in keys}
+        names = dict.fromkeys((*self.by_names, *rows))
+        order = tuple(Order(n, self._descending.get(n, False)) for n in names if n not in keys)
         types = {**keys, **by, **rows, WEIGHT: pl.Int64()}
-        nullable = any(of.nullable for of in per)
-        return Layout(types, tuple(keys), (WEIGHT,), nullable, tuple(order))
+        return Layout(types, tuple(keys), (WEIGHT,), any(of.nullable for of in per), order)
 
     def keyed(self, stream: Stream) -> Stream:
         """Add groups, what rows are sorted by, and missing weights."""
-        named = dict(zip(names_of_keys(len(self.per)), self.per, strict=False))
-        named |= {name: ordering.expr for name, ordering in zip(self.by_names, self.by, strict=True)}
-        lowered = {name: stream.lower(expr) for name, expr in named.items()}
+        lowered = {name: stream.lower(expr) for name, expr in self._computed.items()}
         noted = stream.noting(*(one.fails for one in lowered.values()))
         columns = [
             (replace_negative_zero(one.value) if self.layout.types[name].is_float() else one.value).alias(
@@ -74,10 +102,10 @@ class RowsInOrder:
             for name, one in lowered.items()
         ]
         if not self.per:
-            columns.append(pl.lit(0, pl.Int64()).alias(names_of_keys(0)[0]))
+            columns.append(pl.lit(0, pl.Int64()).alias(self.key_names[0]))
         if stream.append:
             columns.append(pl.lit(1, pl.Int64()).alias(WEIGHT))
-        return replace(noted, frame=noted.frame.with_columns(columns))
+        return replace(noted, frame=noted.frame.with_columns(columns)) if columns else noted
 
     def given(self, stream: Stream) -> pl.DataFrame:
         """Return new rows as they are kept. Raises `ColumnarDeclined`."""
