@@ -64,6 +64,17 @@ def test_first_rows_are_those_of_all_sorted(
             assert mine == wanted(held_then, key, descending, count)
 
 
+def test_first_rows_that_stay_are_the_same_object() -> None:
+    types = {"k": pl.Int64(), "v": pl.Int64(), "w": pl.Int64()}
+    held = Spine(Layout(types, ("k",), ("w",), False, (Order("v", False),)))
+    held.add(frame_of(types, [(0, 1, 1), (0, 2, 1)]))
+    keys = [pl.Series([0], dtype=pl.Int64)]
+    for value, stays in ((3, True), (0, False)):
+        new = held.prepare(frame_of(types, [(0, value, 1)]))
+        before, after = change_of_first_rows(held.layout, held.batches, new, keys, 1)
+        assert (before is after) == stays
+
+
 def test_a_key_behind_many_rows_of_one_with_the_same_code_is_found() -> None:
     types = {"k": pl.Int64(), "v": pl.Int64(), "t": pl.String(), "w": pl.Int64()}
     held = Spine(Layout(types, ("k",), ("w",), True, (Order("v", False), Order("t", False))))

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.arrangement import codes, spine
-from penstock.arrangement.batch import Layout, batch_of, grouped, merged, sorted_codes
+from penstock.arrangement.batch import Layout, Order, batch_of, grouped, merged, sorted_codes
 from penstock.arrangement.files import batch_in, content_of
 from penstock.arrangement.spine import Spine
 
@@ -117,6 +117,23 @@ def test_a_spine_is_a_dict(
         if not values:
             totals = zip(*(total.tolist() for total in held.sums(columns)), strict=True)
             assert list(totals) == [present.get(key, (0, 0)) for key in own_keys]
+
+
+def test_rows_of_a_key_with_which_one_batch_ends_and_another_begins_are_sorted() -> None:
+    types = {"k": pl.Int64(), "v": pl.Int64(), "w": pl.Int64()}
+    layout = Layout(types, ("k",), ("w",), nullable=False, order=(Order("v", False),))
+    ones, others = [(1, 1, 1), (2, 5, 1), (2, 9, 1)], [(2, 3, 1), (2, 9, -1), (3, 0, 1)]
+    both = merged(layout, [batch_of(layout, frame_of(types, rows)) for rows in (ones, others)])
+    assert both.frame.rows() == [(1, 1, 1), (2, 3, 1), (2, 5, 1), (3, 0, 1)]
+
+
+def test_the_bounds_of_merged_batches_are_those_of_their_rows() -> None:
+    types = {"k": pl.Int64(), "v": pl.Int64(), "w": pl.Int64()}
+    held = Spine(Layout(types, ("k",), ("w",), nullable=False))
+    for start in range(0, 60_000, 1_000):
+        numbers = np.arange(start, start + 1_000)
+        held.add(pl.DataFrame({"k": numbers, "v": numbers, "w": np.ones(1_000, np.int64)}))
+    assert held.bounds == (60_000.0,)
 
 
 @given(st.data(), st.lists(kinds, min_size=1, max_size=2), st.booleans())

@@ -549,3 +549,38 @@ def test_what_comes_and_goes_in_rows_leaves_nothing_behind() -> None:
     (slot,) = (run.machine.slot(name) for name in run.names)
     assert isinstance(slot, ArrangedSlot)
     assert set(slot._entries) <= set(range(10))
+
+
+@pytest.mark.parametrize("appends", [True, False])
+def test_rows_of_a_key_that_rows_touch_between_large_ticks_are_kept_once(appends: bool) -> None:
+    flow = ps.Flow("pairs")
+    ones, others = ((flow.source if appends else flow.table)(name, Plain) for name in ("rows", "others"))
+    flow.sink("out", ones.select("k", "n").join(others.select(k=col.k, m=col.n), on="k"))
+    program = compile_program(flow.graph())
+    in_rows, mixed = Run(program, None), Run(program, ALWAYS)
+
+    def rows(*numbers: int) -> Rows:
+        made = [Plain(1, n, "a", 0.5, None, True, HOUR, HOUR, Decimal(1), Decimal(n)) for n in numbers]
+        schema = program.graph.nodes[program.graph.sources["rows"]].schema
+        return from_user(schema, what="rows", change=None if appends else Change)(made)
+
+    for large, tick in enumerate([{"rows": (1, 2), "others": (7,)}, {"rows": (3,)}, {"rows": (4, 5)}] * 2):
+        mixed.machine.least = 10**9 if large % 3 == 1 else 1
+        given = {name: rows(*numbers) for name, numbers in tick.items()}
+        assert mixed.tick(given) == in_rows.tick(given)
+        mixed.machine.least = 10**9
+        given = {"others": rows(8)}
+        assert mixed.tick(given) == in_rows.tick(given)
+
+
+def test_first_rows_are_right_where_no_rows_have_keys() -> None:
+    flow = ps.Flow("first")
+    flow.sink("out", flow.table("rows", int).top_k(1, by=col.value))
+    program = compile_program(flow.graph())
+    in_rows, in_columns = Run(program, None), Run(program, ALWAYS)
+    for start in range(0, 60, 10):
+        given = {"rows": [(100 - n, 1) for n in range(start, start + 10)]}
+        assert in_columns.tick(given) == in_rows.tick(given)
+    for number in (41, 42, 200, 43):
+        given = {"rows": [(number, 1 if number == 200 else -1)]}
+        assert in_columns.tick(given) == in_rows.tick(given)

@@ -11,6 +11,7 @@ import pytest
 
 import penstock as ps
 from penstock.errors import UnsupportedQuery
+from penstock.flow.operators.expiring_join import JoinOnTime
 from tests.event_time.test_state import entries
 from tests.queries.spark_answers import comparable
 
@@ -183,3 +184,12 @@ def test_duplicates_within_the_delay_are_dropped(stream: DataFrame) -> None:
     seconds = [0, 10, 29, 31, 5]
     rows = [Bid(1, START + timedelta(seconds=s), s) for s in seconds]
     assert [change.row.price for row in rows for change in engine.tick(bids=[row])["answer"]] == [0, 31]
+
+
+def test_a_join_on_event_time_stays_before_others(spark: SparkSession) -> None:
+    text = (
+        f"SELECT a.id, c.price FROM (SELECT * FROM {BIDS}) a, (SELECT * FROM {BIDS}) b, bids c"
+        " WHERE a.id = b.id AND a.at = b.at AND a.price = c.price AND c.id = 2"
+    )
+    nodes = ps.sql(text, sources={"bids": Bid}, spark=spark).graph().nodes
+    assert any(isinstance(node.operator, JoinOnTime) for node in nodes)

@@ -40,8 +40,7 @@ class Layout:
         the last has the rest.
     order: what rows of one key are sorted by: nothing, or all columns that are neither keys nor sums. Equal
         rows are always one then.
-
-    latest: without sums. Of the rows of a key only the newest is there; a null says that none is.
+    latest: only the newest row of a key counts; one with a null value marks a removed key. It has no sums.
 
     A collection of rows has its weights as the only sums. An aggregate of groups has keys and sums alone.
     """
@@ -122,11 +121,9 @@ def merged(layout: Layout, batches: Sequence[Batch], *, net: bool = True, whole:
 
     net: as of `batch_of`. whole: nothing lies below.
     """
-    found = batches[0]
-    if len(batches) > 1:
-        codes = np.concatenate([batch.codes for batch in batches])
-        ends = np.cumsum([len(batch) for batch in batches])
-        found = _settled(layout, codes, stacked([batch.frame for batch in batches]), ends, net=net)
+    codes = np.concatenate([batch.codes for batch in batches])
+    ends = np.cumsum([len(batch) for batch in batches])
+    found = _settled(layout, codes, stacked([batch.frame for batch in batches]), ends, net=net)
     if whole and layout.latest:
         there = np.all([found.frame[name].is_not_null().to_numpy() for name in layout.values], axis=0)
         if not there.all():
@@ -229,9 +226,9 @@ def _sorted(numbers: Numbers) -> Numbers:
 
 def _mixed_runs(codes: Codes, repeated: Any, order: Places | None, ends: Places) -> Places:
     """Return the places of the codes, as sorted, whose rows come from several runs that end there."""
-    if not len(codes) or order is None:
+    if not len(codes):
         return np.empty(0, np.int64)
-    run = np.searchsorted(ends, order, "right")
+    run = np.searchsorted(ends, np.arange(len(codes)) if order is None else order, "right")
     starts = np.flatnonzero(np.concatenate(([True], ~repeated)))
     several = np.minimum.reduceat(run, starts) != np.maximum.reduceat(run, starts)
     return np.flatnonzero(np.repeat(several, np.diff(starts, append=len(codes))))
@@ -448,7 +445,7 @@ def take(frame: pl.DataFrame, places: Places) -> pl.DataFrame:
     """Return the rows at these places."""
     at = pl.Series(places.astype(np.uint32))
     if len(at) < _FEW:
-        # Before Polars has woken its threads, they are there.
+        # For few rows this is cheaper than starting Polars' threads.
         return pl.DataFrame([column[at] for column in frame])
     if len(at) > frame.height // 4 and frame.n_chunks() > 1:
         # Of columns in pieces, single values are found three times as slowly.

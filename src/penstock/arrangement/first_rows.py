@@ -71,7 +71,8 @@ def change_of_first_rows(
         probe = Probe.of(layout, left)
         looked = _beginnings(layout, every, new, probe, limit)
         found, done = _trusted(layout, looked, len(asked), count)
-        parts.append(Change(*(Found(asked[each.asked], each.rows) for each in found)))
+        before, after = (Found(asked[each.asked], each.rows) for each in found)
+        parts.append(Change(before, before if found[0] is found[1] else after))
         asked = asked[~done]
         limit *= 8
     if len(parts) == 1:

@@ -116,12 +116,12 @@ class Spine:
         return sum(map(len, self.batches))
 
     def add(self, frame: pl.DataFrame) -> None:
-        """Add rows. Raises `SumOverflow`; then nothing is added."""
-        self.add_batch(self.prepare(frame))
+        """Add rows, without those that take back each other. Raises `SumOverflow`; then nothing is added."""
+        self.add_batch(self.prepare(frame, net=True))
 
-    def prepare(self, frame: pl.DataFrame) -> Batch:
-        """Make rows into a batch for `add_batch`. Raises `SumOverflow`."""
-        batch = batch_of(self.layout, frame, net=False)
+    def prepare(self, frame: pl.DataFrame, *, net: bool = False) -> Batch:
+        """Make rows into a batch for `add_batch`. net: as of `batch_of`. Raises `SumOverflow`."""
+        batch = batch_of(self.layout, frame, net=net)
         if any(new + held >= _MOST for new, held in zip(batch.bounds, self.bounds, strict=True)):
             raise SumOverflow
         return batch

@@ -2,7 +2,7 @@
 
 Without statistics, Catalyst joins relations in the order in which a query names them. State is kept of each
 intermediate result, so that it pays to join a relation early that a filter makes small: one with a constant
-in a column joins its only neighbour first. Both are one small relation then, whose only neighbour is next.
+in a column joins its only neighbour first. The result counts as one small relation, and so on.
 All else stays in Catalyst's order. A semi- or anti-join whose condition is more than equalities looks at
 pairs of rows; it comes after the joins, which leave fewer.
 """
@@ -18,11 +18,14 @@ from penstock.queries.relations import exists_column, join_type
 
 @dataclass(frozen=True, slots=True)
 class JoinGraph:
-    """Relations that are all joined, in Catalyst's order. tests: semi- and anti-joins that come after."""
+    """Relations that are all joined, in Catalyst's order.
+
+    pair_tests: semi- and anti-joins that come after.
+    """
 
     leaves: list[CatalystNode] = field(default_factory=list[CatalystNode])
     conditions: list[CatalystNode] = field(default_factory=list[CatalystNode])
-    tests: list[CatalystNode] = field(default_factory=list[CatalystNode])
+    pair_tests: list[CatalystNode] = field(default_factory=list[CatalystNode])
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ def join_graph(node: CatalystNode) -> JoinGraph | None:
     graph = JoinGraph()
     _collect(node, graph)
     several = len(graph.leaves) > 2 and any(map(_weight, graph.leaves))
-    return graph if several or (len(graph.leaves) > 1 and graph.tests) else None
+    return graph if several or (len(graph.leaves) > 1 and graph.pair_tests) else None
 
 
 def _collect(node: CatalystNode, graph: JoinGraph) -> None:
@@ -66,7 +69,7 @@ def _collect(node: CatalystNode, graph: JoinGraph) -> None:
         graph.conditions.extend(parts)
     elif join_type(below) in ("LeftSemi", "LeftAnti") and not all(part.kind == "EqualTo" for part in parts):
         _collect(below.children[0], graph)
-        graph.tests.append(below)
+        graph.pair_tests.append(below)
     else:
         graph.leaves.append(node)
 
@@ -83,7 +86,7 @@ _PLAIN = _COMPARISONS | {"AttributeReference", "Literal", "And", "Or", "Not", "I
 
 
 def _cannot_fail(condition: CatalystNode) -> bool:
-    """Return whether a condition may be tried on rows that it would not have met."""
+    """Return whether a condition is safe to evaluate on any row."""
     return all(node.kind in _PLAIN for node in condition.walk())
 
 
@@ -93,7 +96,7 @@ def in_order(graph: JoinGraph, outputs: Sequence[frozenset[int]]) -> Joined | Ca
         _Part(leaf, own, place, _weight(leaf), 1)
         for place, (leaf, own) in enumerate(zip(graph.leaves, outputs, strict=True))
     ]
-    while len(parts) > 1 and (found := list(_small_ones(parts, graph.conditions))):
+    while len(parts) > 1 and (found := list(_selective_parts(parts, graph.conditions))):
         small, neighbour = max(found, key=lambda pair: (pair[0].weight, pair[0].leaves, pair[0].place))
         parts = [part for part in parts if part is not small and part is not neighbour]
         parts.append(_together(neighbour, small))
@@ -112,8 +115,10 @@ def _together(one: _Part, other: _Part) -> _Part:
     return _Part(Joined(one.tree, other.tree), attributes, place, weight, leaves)
 
 
-def _small_ones(parts: Sequence[_Part], conditions: Sequence[CatalystNode]) -> Iterator[tuple[_Part, _Part]]:
-    """Yield what a filter makes small and meets one other part only, with that."""
+def _selective_parts(
+    parts: Sequence[_Part], conditions: Sequence[CatalystNode]
+) -> Iterator[tuple[_Part, _Part]]:
+    """Yield each filtered part that joins exactly one other part, with that part."""
     for part in parts:
         met = [other for other in parts if other is not part and _meet(part, other, conditions)]
         if part.weight and len(met) == 1:
@@ -135,22 +140,22 @@ def _meet(one: _Part, other: _Part, conditions: Sequence[CatalystNode]) -> bool:
 
 
 def _weight(node: CatalystNode) -> int:
-    """Return how many conditions of a relation leave few rows, as far as can be told without looking."""
+    """Return how many conditions of a relation are likely to leave few rows."""
     weight = 0
     while node.kind in ("Project", "Filter", "SubqueryAlias"):
         if node.kind == "Filter" and (condition := node.tree("condition")) is not None:
-            weight += sum(map(_leaves_few, conjuncts(condition)))
+            weight += sum(map(_is_selective, conjuncts(condition)))
         node = node.children[0]
     return weight
 
 
-def _leaves_few(condition: CatalystNode) -> bool:
+def _is_selective(condition: CatalystNode) -> bool:
     match condition.kind:
         case "EqualTo":
             return any(child.kind == "Literal" for child in condition.children)
         case "Or":
-            return all(map(_leaves_few, condition.children))
+            return all(map(_is_selective, condition.children))
         case "And":
-            return any(map(_leaves_few, condition.children))
+            return any(map(_is_selective, condition.children))
         case kind:
             return kind in ("In", "InSet", "StartsWith", "EndsWith", "Contains", "Like")

@@ -11,6 +11,7 @@ from penstock.errors import UnsupportedQuery
 from penstock.expr.check import check
 from penstock.expr.tree import Call, Column, Expr, Literal
 from penstock.flow import aggregates
+from penstock.flow.state_expiry import timed_columns
 from penstock.queries.catalyst_plan import CatalystNode, attributes_of, conjuncts, same_expression
 from penstock.queries.expressions import Scope, zero_of
 from penstock.queries.join_order import Joined, JoinGraph, in_order, join_graph
@@ -29,8 +30,8 @@ from penstock.queries.relations import (
 @lowers("Join")
 def _join(node: CatalystNode, planner: Planner) -> Relation:
     graph = join_graph(node)
-    if graph is not None:
-        return _all_joined(graph, node, planner)
+    if graph is not None and (relations := _free_relations(graph, planner)) is not None:
+        return _joined_in_order(graph, relations, node, planner)
     left, right = map(planner.relation, node.children)
     right = _disjoint(right, left, planner)
     kind, condition = join_type(node), node.tree("condition")
@@ -59,11 +60,25 @@ def _join(node: CatalystNode, planner: Planner) -> Relation:
     return _joined(left, right, kind, parts)
 
 
-def _all_joined(graph: JoinGraph, node: CatalystNode, planner: Planner) -> Relation:
-    """Join relations in an order of our own. node: whose output they are to have."""
+def _free_relations(graph: JoinGraph, planner: Planner) -> dict[int, Relation] | None:
+    """Return the relations of a graph by the identity of their nodes; None if their order is to stay.
+
+    A join on event time forgets rows by the watermarks of both sides, which another join would hide.
+    """
     relations = {id(leaf): planner.relation(leaf) for leaf in graph.leaves}
+    ids = [expr_id for relation in relations.values() for expr_id in relation.columns]
+    ids += [expr_id for test in graph.pair_tests for expr_id in output_of(test.children[1])]
+    timed = any(timed_columns(relation.stream) for relation in relations.values())
+    return None if timed or len(set(ids)) < len(ids) else relations
+
+
+def _joined_in_order(
+    graph: JoinGraph, relations: Mapping[int, Relation], node: CatalystNode, planner: Planner
+) -> Relation:
+    """Join relations in the order that `in_order` chooses. node: whose output they are to have."""
     pending = list(graph.conditions)
-    tests = [list(conjuncts(condition)) for test in graph.tests if (condition := test.tree("condition"))]
+    conditions = [test.tree("condition") for test in graph.pair_tests]
+    tests = [[] if condition is None else list(conjuncts(condition)) for condition in conditions]
     wanted = set(output_of(node)).union(*(attributes_of(part) for parts in tests for part in parts))
 
     def kept(relation: Relation) -> Relation:
@@ -80,7 +95,7 @@ def _all_joined(graph: JoinGraph, node: CatalystNode, planner: Planner) -> Relat
         return kept(_joined(left, right, "Inner", parts))
 
     whole = joined(in_order(graph, [frozenset(r.columns) for r in relations.values()]))
-    for test, parts in zip(graph.tests, tests, strict=True):
+    for test, parts in zip(graph.pair_tests, tests, strict=True):
         other = _disjoint(planner.relation(test.children[1]), whole, planner)
         whole = _joined(whole, other, join_type(test), parts)
     return _selected(whole.stream, {i: whole.columns[i] for i in output_of(node)})

@@ -124,6 +124,6 @@ def pieces_of(folder: Path, layout: Layout, runs: Iterable[Run]) -> Iterator[Row
     files = MappedFiles(folder, layout)
     for parts in ranges(map(files.open, parts_of(runs)), _MOST_ROWS):
         # A batch that was never merged may have rows that take back others of it.
-        found = merged(layout, [*parts, parts[0].slice(0, 0)], whole=True)
+        found = merged(layout, parts, whole=True)
         if len(found):
             yield found

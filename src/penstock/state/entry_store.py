@@ -44,7 +44,7 @@ class EntryStore:
         self._readers = RowReaders(spine, tuple(LAYOUT.types))
 
     def number(self, slots: Iterable[str]) -> None:
-        """Go on with the numbers that a chain gives slots."""
+        """Take the slot numbers of a chain."""
         self.numbers = {name: _NUMBER.pack(number) for number, name in enumerate(slots)}
 
     def load(self, slot: str, key: bytes) -> bytes | None:
@@ -82,6 +82,7 @@ class EntryStore:
 
     def discard(self) -> None:
         """Forget values that are not in the arrangement."""
+        # Readers of batches that are gone would keep their files.
         self._readers.current()
         for slot in self.slots.values():
             slot.discard()
@@ -94,9 +95,13 @@ def stored_entries(
     folder: Path, chain: Chain, wanted: Callable[[str], bool] = lambda slot: True
 ) -> Iterator[Entry]:
     """Read all entries of the wanted slots, in the order of slots and keys. Raises `CheckpointDamaged`."""
-    pieces = list(pieces_of(folder, LAYOUT, chain.arranged.get(ENTRIES, ())))
-    rows = stacked([piece.frame for piece in pieces]) if pieces else pl.DataFrame(schema=LAYOUT.types)
-    for slot, number in sorted((slot, _NUMBER.pack(at)) for at, slot in enumerate(chain.slots)):
-        if wanted(slot):
-            own = rows.filter(pl.col("key").bin.starts_with(number)).sort("key")
-            yield from ((slot, key[_NUMBER.size :], value) for key, value in own.iter_rows())
+    numbers = sorted((slot, _NUMBER.pack(at)) for at, slot in enumerate(chain.slots) if wanted(slot))
+    if not numbers:
+        return
+    of_one = [pl.col("key").bin.starts_with(number) for _, number in numbers]
+    pieces = pieces_of(folder, LAYOUT, chain.arranged.get(ENTRIES, ()))
+    found = [piece.frame.filter(pl.any_horizontal(of_one)) for piece in pieces]
+    rows = stacked([*found, pl.DataFrame(schema=LAYOUT.types)])
+    for (slot, _), condition in zip(numbers, of_one, strict=True):
+        own = rows.filter(condition).sort("key")
+        yield from ((slot, key[_NUMBER.size :], value) for key, value in own.iter_rows())

@@ -120,7 +120,7 @@ class ShardState:
 
 
 class ShardWriter:
-    """Writer of a new state of a shard. name: of its files below `folder`, and something."""
+    """Writer of a new state of a shard. name: prefix of its files, relative to `folder`."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder

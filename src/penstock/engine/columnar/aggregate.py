@@ -145,7 +145,7 @@ class AggregatePlan:
 
         Raises `ColumnarDeclined`.
         """
-        frame = self._of_few(stream) if stream.most < _FEW else None
+        frame = self._reduce_few(stream) if stream.most < _FEW else None
         if frame is None:
             frame = self.groups.reduce_lazily(stream).collect()
             if FAILS in frame.columns:
@@ -164,8 +164,8 @@ class AggregatePlan:
         names = (*self.key_names, *self.layout.sums)
         return pl.DataFrame([c.alias(name) for c, name in zip(columns, names, strict=False)])
 
-    def _of_few(self, stream: Stream) -> pl.DataFrame | None:
-        """Return the groups of few rows, added up by NumPy before Polars had planned it; None if not."""
+    def _reduce_few(self, stream: Stream) -> pl.DataFrame | None:
+        """Aggregate few rows with NumPy, faster than a query is planned. None if 64 bits are too few."""
         rows = self.groups.terms(stream)
         if rows is None or not rows.height:
             return rows

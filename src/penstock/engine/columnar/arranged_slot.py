@@ -150,7 +150,7 @@ class ArrangedSlot:
 
     @property
     def rows_per_key(self) -> float:
-        """Return how many rows the key of some row has, about: where some keys have most rows, as many."""
+        """Estimate the number of rows with the key of a random row."""
         largest = self.spine.batches[0] if self.spine.batches else None
         if largest is not self._sampled:
             self._sampled = largest

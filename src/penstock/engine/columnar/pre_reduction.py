@@ -82,7 +82,7 @@ class PartialForm:
 
         Arguments as of `values`.
         """
-        return ()
+        return None if self.types else ()
 
     def fails(self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int) -> pl.Expr | None:
         """Return a condition that is true on rows that these values cannot hold; None if there are none.
@@ -215,11 +215,6 @@ def _parts_of_float(value: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
 
 
 class _Best(PartialForm):
-    def terms(
-        self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
-    ) -> Sequence[pl.Expr] | None:
-        return None
-
     @property
     def types(self) -> tuple[DataType, ...]:
         return (self.accumulator.types[0].type,)
@@ -244,11 +239,6 @@ class _Best(PartialForm):
 
 class _PowerSums(PartialForm):
     """Partial form of sums of powers of integers, those of `power_sums` with a shift of 0."""
-
-    def terms(
-        self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
-    ) -> Sequence[pl.Expr] | None:
-        return None
 
     @property
     def _degrees(self) -> tuple[int, ...]:
@@ -444,7 +434,7 @@ class GroupedRows(PreReduction):
         return self.gathered(noted.frame, named)
 
     def terms(self, stream: Stream) -> pl.DataFrame | None:
-        """Return of each row its key, copies and terms of partial values, which the group's are the sums of.
+        """Return of each row its key, its copies, and terms whose sums by group are the partial values.
 
         None where 64 bits do not hold them. Columns: "k0", ... and "v0", ... Raises `ColumnarDeclined`.
         """

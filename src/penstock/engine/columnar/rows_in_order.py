@@ -72,7 +72,7 @@ class RowsInOrder:
 
     @cached_property
     def _computed(self) -> dict[str, Expr]:
-        """Return what is computed for the columns beside the rows."""
+        """Return the expressions of computed key and order columns."""
         exprs = dict(zip(self.key_names, self.per, strict=False))
         exprs |= {f"o{at}": ordering.expr for at, ordering in enumerate(self.by)}
         wanted = {*self.key_names, *self.by_names}
