@@ -13,7 +13,7 @@ from typing import Any, cast
 import polars as pl
 
 from penstock.arrangement.batch import Batch, select, sorted_codes, stacked, take
-from penstock.arrangement.spine import Probe, together
+from penstock.arrangement.spine import Probe, Spine, together
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, consolidated
 from penstock.engine.columnar.columns import FAILS, ColumnarDeclined, Columns, rows_to_columns
 from penstock.engine.columnar.join_plan import JoinPlan
@@ -77,22 +77,29 @@ class ColumnarJoin:
             raise ColumnarDeclined
         pairs: list[pl.DataFrame] = []
         if len(new[0]) and right.batches:
-            pairs.append(self._pairs(new[0], right.batches, 0))
+            pairs.append(self._pairs(new[0], right.batches, spines, 0))
         if len(new[1]) and (held := [batch for batch in (*left.batches, new[0]) if len(batch)]):
-            pairs.append(self._pairs(new[1], held, 1))
+            pairs.append(self._pairs(new[1], held, spines, 1))
         frame = stacked(pairs) if pairs else empty_stream(plan.pairs, plan.append).frame.collect()
         return plan.output(build_stream(Columns(plan.pairs, plan.append, frame)))
 
-    def _pairs(self, asking: Batch, held: Sequence[Batch], port: int) -> pl.DataFrame:
-        """Pair new rows of a side with those of the other."""
-        layout, keys = self.plan.layout(1 - port), select(asking.frame, self.plan.key_names(port))
-        # Rows that are sorted already are found fastest.
-        probe = Probe(layout, keys.get_columns(), asking.codes, None, self.slots.most)
-        found = together(layout, [probe.find(batch) for batch in held])
+    def _pairs(
+        self, asking: Batch, held: Sequence[Batch], spines: Sequence[Spine], port: int
+    ) -> pl.DataFrame:
+        """Pair new rows of a side with those of the other. spines: of both sides."""
+        own, layout = spines[port].layout, spines[1 - port].layout
+        keys = select(asking.frame, self.plan.key_names(port)).get_columns()
+        if own.exact == layout.exact:
+            # Rows that are sorted already are found fastest.
+            probe = Probe(layout, keys, asking.codes, None, self.slots.most)
+        else:
+            # An index that is shared may hold keys that are null.
+            probe = Probe.of(layout, keys, self.slots.most)
+        found = together(self.plan.layout(1 - port), [probe.find(batch) for batch in held])
         order, asked = sorted_codes(found.asked)
-        own = take(asking.frame, asked)
-        other = found.rows if order is None else take(found.rows, order)
-        return self.plan.pair_rows(own, other) if port == 0 else self.plan.pair_rows(other, own)
+        rows = take(asking.frame, asked)
+        others = found.rows if order is None else take(found.rows, order)
+        return self.plan.pair_rows(rows, others) if port == 0 else self.plan.pair_rows(others, rows)
 
 
 def join_forms(plan: JoinPlan) -> dict[str, SlotForm]:
