@@ -261,7 +261,7 @@ def ordered(frame: pl.DataFrame, by: Sequence[Order]) -> Places:
 
 
 _FEW = 10_000
-"""Rows below which NumPy sorts them before Polars has planned it, and no column need be put together."""
+"""Rows below which plans and threads of Polars cost more than they save."""
 
 
 def _last_of_each(layout: Layout, codes: Codes, frame: pl.DataFrame) -> Places | None:
@@ -392,13 +392,9 @@ def differing(ones: Sequence[pl.Series], others: Sequence[pl.Series]) -> Any:
 def distinct_keys(layout: Layout, frame: pl.DataFrame) -> list[pl.Series]:
     """Return the keys of rows, each once, in the order in which they come first."""
     keys = select(frame, layout.keys)
-    _, firsts, of = np.unique(layout.codes_of(keys.get_columns()), return_index=True, return_inverse=True)
-    if len(firsts) == frame.height:
-        return keys.get_columns()
-    if not layout.exact and differing(keys.get_columns(), take(keys, firsts[of]).get_columns()).any():
-        # Several keys have one code.
-        return keys.unique(maintain_order=True).get_columns()
-    return take(keys, np.sort(firsts)).get_columns()
+    made = grouped(keys.get_columns(), (), exact=layout.exact)
+    found = keys.unique(maintain_order=True) if made is None else take(keys, made[0])
+    return found.get_columns()
 
 
 def grouped(

@@ -22,6 +22,7 @@ from penstock.arrangement.batch import (
     batch_of,
     differing,
     grouped,
+    negated,
     select,
     stacked,
     take,
@@ -49,7 +50,7 @@ from penstock.engine.columnar.held_values import (
     of_part,
 )
 from penstock.engine.columnar.pre_reduction import GroupedRows, PartialForm, partial_form
-from penstock.engine.columnar.stream import Stream, build_stream, decline_marked, empty_stream
+from penstock.engine.columnar.stream import FEW, Stream, build_stream, decline_marked, empty_stream
 from penstock.engine.columnar.sum_columns import (
     Numbers,
     parts_of,
@@ -145,7 +146,7 @@ class AggregatePlan:
 
         Raises `ColumnarDeclined`.
         """
-        frame = self._reduce_few(stream) if stream.most < _FEW else None
+        frame = self._reduce_few(stream) if stream.most < FEW else None
         if frame is None:
             frame = self.groups.reduce_lazily(stream).collect()
             if FAILS in frame.columns:
@@ -363,9 +364,6 @@ def _named(form: GroupForm, keys: list[Any]) -> dict[str, pl.Series]:
 Extremes: TypeAlias = Mapping[int, pl.Series]
 """Extremes of some groups, by part."""
 
-_FEW = 20_000
-"""Rows below which a tick's groups are not made by Polars."""
-
 _MORE = 3
 """Values beyond the first that are looked at, for those that are taken back."""
 
@@ -434,9 +432,8 @@ class ColumnarAggregate:
         before = self.slots.spine(self.plan.slot).probe(keys).rows
         both = [batch for batch in (batch_of(layout, before), batch_of(layout, rows)) if len(batch)]
         after = first_rows(layout, both, keys, 1, more=1).rows
-        before.replace_column(before.get_column_index(COPIES), -before[COPIES])
         after.replace_column(after.get_column_index(COPIES), of_copies(1, after.height))
-        return stacked([before, after])
+        return stacked([negated(layout, before), after])
 
     def _extremes(
         self, batches: Sequence[Batch], new: Batch, keys: Sequence[pl.Series]

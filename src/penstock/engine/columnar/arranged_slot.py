@@ -20,12 +20,16 @@ from penstock.engine.columnar.column_types import from_series, row_reader, to_se
 from penstock.engine.columnar.columns import ColumnarDeclined
 from penstock.engine.external_join_sides import SharedSide
 from penstock.engine.spilling import ShardedSlot, estimated_bytes
+from penstock.expr.tree import Column
 from penstock.expr.types import DataType
+from penstock.expr.widening import is_float
 
 if TYPE_CHECKING:
     from penstock.arrangement.batch import Batch, Layout
     from penstock.engine.slot import SlotMapping
     from penstock.engine.tick_budget import TickBudget
+    from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
 
 Values = tuple[Any, ...]
 
@@ -276,6 +280,23 @@ def keys_with_sums(form: SlotForm, keys: list[Any], sums: Sequence[list[int]]) -
 def one_key(rows: int) -> pl.Series:
     """Return the key of all rows, where they have no keys."""
     return pl.Series(np.zeros(rows, np.int64))
+
+
+def column_of(expr: Expr, schema: Schema) -> str | None:
+    """Return the column of rows that an expression is; None if it is none, or has several zeros."""
+    if not isinstance(expr, Column):
+        return None
+    at = schema.position(expr.name)
+    return None if at is None or is_float(schema.fields[at].type) else str(at)
+
+
+def key_names(keys: Sequence[Expr], schema: Schema) -> tuple[str, ...]:
+    """Return the columns with keys: of the rows, or "k0", ... beside them if they are computed."""
+    names: list[str] = []
+    for at, expr in enumerate(keys):
+        name = column_of(expr, schema)
+        names.append(f"k{at}" if name is None or name in names else name)
+    return tuple(names) or names_of_keys(0)
 
 
 def names_of_keys(count: int) -> tuple[str, ...]:

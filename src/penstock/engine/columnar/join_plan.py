@@ -10,15 +10,15 @@ import numpy as np
 import polars as pl
 
 from penstock.arrangement.batch import Layout
-from penstock.engine.columnar.arranged_slot import names_of_keys
+from penstock.engine.columnar.arranged_slot import key_names
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
-from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnsOfFrame
+from penstock.engine.columnar.columns import FAILS, WEIGHT
 from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered_expression import LoweredExpression
 from penstock.engine.columnar.stream import Stream, each_copy, empty_stream
 from penstock.engine.retractions_first import pair_schema
 from penstock.expr.check import TypeAndNullability, check
-from penstock.expr.tree import Column, Expr
+from penstock.expr.tree import Expr
 from penstock.expr.types import DataType, Schema
 from penstock.expr.widening import is_float
 from penstock.flow.lifetime import Lifetime
@@ -57,12 +57,7 @@ class JoinPlan:
         return self._names_of(0), self._names_of(1)
 
     def _names_of(self, port: int) -> tuple[str, ...]:
-        places = {field.name: str(at) for at, field in enumerate(self.schemas[port].fields)}
-        names: list[str] = []
-        for at, expr in enumerate(self.keys[port]):
-            name = places[expr.name] if isinstance(expr, Column) else f"k{at}"
-            names.append(f"k{at}" if name in names else name)
-        return tuple(names) or names_of_keys(0)
+        return key_names(self.keys[port], self.schemas[port])
 
     def layout(self, port: int) -> Layout:
         """Return the layout of a side's arrangement. A row without a key is not in it."""
@@ -164,12 +159,9 @@ class JoinPlan:
             if pairs.checked:
                 passes = passes.fill_null(False) | pl.col(FAILS)
             pairs = replace(pairs, frame=pairs.frame.filter(passes))
-        whole = pairs.at_hand
-        if whole is not None:
-            named = [whole[str(at)].alias(str(to)) for to, at in enumerate(self.taken)]
-            frame = pl.DataFrame([*named, *([] if self.append else [whole[WEIGHT]])])
-            known = ColumnsOfFrame(self.schema, frame)
-            return Stream.of_frame(self.schema, self.append, frame, known, pairs.copies)
+        taken = pairs.taking(self.schema, self.append, self.taken)
+        if taken is not None:
+            return taken
         known = tuple(
             LoweredExpression(pl.col(str(to)), pairs.columns[at].bounds) for to, at in enumerate(self.taken)
         )

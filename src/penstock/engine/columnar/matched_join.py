@@ -192,7 +192,7 @@ class ColumnarMatchedJoin:
     def _output(self, parts: Sequence[pl.DataFrame]) -> Stream:
         plan = self.plan
         whole = stacked(parts) if parts else self._alone(pl.DataFrame(schema=plan.layout(0).types))
-        copies_in(whole)
         if plan.append:
+            copies_in(whole)  # declines what would be too many rows
             whole = each_copy(whole)
         return build_stream(Columns(plan.schema, plan.append, whole))

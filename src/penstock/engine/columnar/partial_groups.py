@@ -18,6 +18,8 @@ from penstock.engine.columnar.columns import FAILS
 from penstock.engine.columnar.expressions import columns_without_bounds
 from penstock.engine.columnar.pre_reduction import (
     HEIGHT,
+    ROOM,
+    WIDE_ROOM,
     GroupedRows,
     PartialForm,
     choose_reduction,
@@ -33,9 +35,6 @@ if TYPE_CHECKING:
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
     from penstock.graph.node import Node
-
-_ROOM, _WIDE_ROOM = 2**62, 2**126
-"""What sums of 64 and of 128 bits hold."""
 
 
 def _widths(parts: Sequence[tuple[Expr | None, PartialForm]]) -> tuple[tuple[int, ...], ...]:
@@ -79,7 +78,7 @@ class MergedGroups(GroupedRows):
         values: list[pl.Expr] = []
         beyond: list[pl.Expr] = []
         for at, field in list(enumerate(stream.schema.fields))[len(self.keys) :]:
-            room = (_WIDE_ROOM if isinstance(field.type, DecimalType) else _ROOM) // max(1, stream.most)
+            room = (WIDE_ROOM if isinstance(field.type, DecimalType) else ROOM) // max(1, stream.most)
             values.append(pl.col(str(at)).to_physical())
             beyond.append(~values[-1].is_between(-room, room))
         noted = stream.noting(*beyond)
@@ -95,7 +94,7 @@ class MergedGroups(GroupedRows):
         values = [
             column.to_physical().cast(pl.Int64, strict=False) for column in frame.get_columns()[len(keys) :]
         ]
-        room = _ROOM // max(1, frame.height)
+        room = ROOM // max(1, frame.height)
         if not all(value.null_count() == 0 and value.is_between(-room, room).all() for value in values):
             return None
         return pl.DataFrame([*keys, *(value.alias(f"v{at}") for at, value in enumerate(values))])

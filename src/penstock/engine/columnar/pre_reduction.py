@@ -49,8 +49,9 @@ from penstock.graph.node import Operator
 if TYPE_CHECKING:
     from penstock.flow.aggregates import Aggregation
 
-# A sum of so many bits and fewer leaves room in 64, or in 128.
-_ROOM, _WIDE_ROOM = 2**62, 2**126
+ROOM, WIDE_ROOM = 2**62, 2**126
+"""Bounds of sums that leave room in 64 bits, and in 128."""
+
 _HALF = 2**64
 
 
@@ -142,7 +143,7 @@ class _Total(PartialForm):
         self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
     ) -> Sequence[pl.Expr] | None:
         assert argument is not None
-        if _greatest(argument) * copies >= _ROOM:
+        if _greatest(argument) * copies >= ROOM:
             return None
         whole = argument.value.to_physical().cast(pl.Int64)
         counted = [_weight_if(argument.value.is_not_null(), weight)] if len(self.types) > 1 else []
@@ -156,7 +157,7 @@ class _Total(PartialForm):
 def _greatest(argument: LoweredExpression) -> int:
     """Return what no absolute value exceeds."""
     # Nothing is known of intervals, in microseconds.
-    return max(map(abs, argument.bounds)) if argument.bounds is not None else _ROOM
+    return max(map(abs, argument.bounds)) if argument.bounds is not None else ROOM
 
 
 _UPPER, _LOWER = 40, 120
@@ -281,8 +282,8 @@ def _exact_sum(whole: pl.Expr, most: int, weight: pl.Expr | None = None) -> pl.E
 
     most: that no sum of absolute values exceeds.
     """
-    if most < _WIDE_ROOM:
-        wide = pl.Int64 if most < _ROOM else pl.Int128
+    if most < WIDE_ROOM:
+        wide = pl.Int64 if most < ROOM else pl.Int128
         return (whole.cast(wide) if weight is None else whole.cast(wide) * weight.cast(wide)).sum()
     # In two halves. An error of Polars makes the tick run in rows where their sum has more bits yet:
     # a result that fits in no decimal, unless what is taken back from a group later makes it small.

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import polars as pl
 
 from penstock.arrangement.batch import Layout, Order, select
-from penstock.engine.columnar.arranged_slot import SlotForm, consolidated, names_of_keys
+from penstock.engine.columnar.arranged_slot import SlotForm, column_of, consolidated, key_names
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.columns import FAILS, WEIGHT, rows_to_columns
 from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered_expression import replace_negative_zero
 from penstock.engine.columnar.stream import Stream, build_stream, empty_stream, with_one_zero
 from penstock.expr.check import check
-from penstock.expr.tree import Column
-from penstock.expr.widening import is_float
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr, Ordering
@@ -44,11 +42,7 @@ class RowsInOrder:
     @cached_property
     def key_names(self) -> tuple[str, ...]:
         """Return the columns with the groups' keys: of the rows, or beside them if they are computed."""
-        names: list[str] = []
-        for at, expr in enumerate(self.per):
-            name = self._column_of(expr)
-            names.append(f"k{at}" if name is None or name in names else name)
-        return tuple(names) or names_of_keys(0)
+        return key_names(self.per, self.schema)
 
     @property
     def by_names(self) -> tuple[str, ...]:
@@ -60,15 +54,8 @@ class RowsInOrder:
         """Return for each of these columns whether it is descending."""
         found: dict[str, bool] = {}
         for at, ordering in enumerate(self.by):
-            found.setdefault(self._column_of(ordering.expr) or f"o{at}", ordering.descending)
+            found.setdefault(column_of(ordering.expr, self.schema) or f"o{at}", ordering.descending)
         return found
-
-    def _column_of(self, expr: Expr) -> str | None:
-        """Return the column of the rows that an expression is; None if it is none, or has several zeros."""
-        if not isinstance(expr, Column):
-            return None
-        at = self.schema.position(expr.name)
-        return None if at is None or is_float(self.schema.fields[at].type) else str(at)
 
     @cached_property
     def _computed(self) -> dict[str, Expr]:

@@ -35,8 +35,8 @@ MOST_COPIES = 2**53
 """Limit on a frame's total weight, low enough that sums over united streams cannot overflow."""
 
 
-_FEW = 20_000
-"""Rows below which a plan is run as it is written: to make a better one takes longer."""
+FEW = 20_000
+"""Rows below which it takes longer to make a good plan than to do without."""
 
 _AS_WRITTEN = pl.QueryOptFlags.none()
 
@@ -89,6 +89,15 @@ class Stream:
         """Lower an expression over the rows. Raises `NotLowered`."""
         return lower_expression(expr, self.schema, self.columns)
 
+    def taking(self, schema: Schema, append: bool, places: Sequence[int]) -> Stream | None:
+        """Return the stream of the columns at some places, of `schema`; None if rows are not computed yet."""
+        whole = self.at_hand
+        if whole is None:
+            return None
+        columns = [whole[str(at)].alias(str(to)) for to, at in enumerate(places)]
+        frame = pl.DataFrame(columns if append else [*columns, whole[WEIGHT]])
+        return Stream.of_frame(schema, append, frame, ColumnsOfFrame(schema, frame), self.copies)
+
     def noting(self, *failures: pl.Expr | None) -> Stream:
         """Mark the rows for which any of `failures` is true."""
         fails = either_condition(*failures)
@@ -110,7 +119,7 @@ class Stream:
         return frame.drop(FAILS)
 
     def _computed(self) -> pl.DataFrame:
-        return self.frame.collect(optimizations=_AS_WRITTEN) if self.most < _FEW else self.frame.collect()
+        return self.frame.collect(optimizations=_AS_WRITTEN) if self.most < FEW else self.frame.collect()
 
     def kept(self) -> Stream:
         """Cache the stream, so that several readers share one computation."""
@@ -186,13 +195,11 @@ def _filter(operator: Filter, schema: Schema, append: bool, inputs: Sequence[Str
 @apply_operator.register(Select)
 def _select(operator: Select, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
     (stream,) = inputs
-    whole = stream.at_hand
-    if whole is not None and all(isinstance(expr, Column) for _, expr in operator.columns):
-        names = {field.name: str(at) for at, field in enumerate(stream.schema.fields)}
-        own = [whole[names[cast("Column", expr).name]] for _, expr in operator.columns]
-        taken = [column.alias(str(at)) for at, column in enumerate(own)]
-        frame = pl.DataFrame(taken if append else [*taken, whole[WEIGHT]])
-        return Stream.of_frame(schema, append, frame, ColumnsOfFrame(schema, frame), stream.copies)
+    if all(isinstance(expr, Column) for _, expr in operator.columns):
+        names = [cast("Column", expr).name for _, expr in operator.columns]
+        taken = stream.taking(schema, append, [stream.schema.names.index(name) for name in names])
+        if taken is not None:
+            return taken
     lowered = [stream.lower(expr) for _, expr in operator.columns]
     if not any(reads_columns(expr) for _, expr in operator.columns):
         raise NotLowered("constants alone stay in rows")
