@@ -124,10 +124,9 @@ def merged(layout: Layout, batches: Sequence[Batch], *, net: bool = True, whole:
     codes = np.concatenate([batch.codes for batch in batches])
     ends = np.cumsum([len(batch) for batch in batches])
     found = _settled(layout, codes, stacked([batch.frame for batch in batches]), ends, net=net)
-    if whole and layout.latest:
+    if whole and layout.latest and any(found.frame[name].null_count() for name in layout.values):
         there = np.all([found.frame[name].is_not_null().to_numpy() for name in layout.values], axis=0)
-        if not there.all():
-            return Batch(found.codes[there], take(found.frame, np.flatnonzero(there)), ())
+        return Batch(found.codes[there], take(found.frame, np.flatnonzero(there)), ())
     return found
 
 

@@ -97,7 +97,7 @@ class ArrangedStore:
         if not new:
             return runs, []
         step = Step(self._files, name, list(runs))
-        step.add(merged(self._layout, new))
+        step.add(new[0] if len(new) == 1 else merged(self._layout, new))
         return tuple(step.runs), step.kept()
 
     def _kept_runs(self) -> tuple[tuple[Run, ...], list[Rows]]:

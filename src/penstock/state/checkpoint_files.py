@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,17 @@ def make_durable(paths: Collection[Path]) -> None:
     everything = {*paths, *(path.parent for path in paths)}
     if everything:
         # At once, since a disk is much quicker with ten such wishes than with one after the other.
-        with ThreadPoolExecutor(max_workers=16) as pool:
-            list(pool.map(sync, everything))
+        list(_flushing().map(sync, everything))
+
+
+@cache
+def _flushing() -> ThreadPoolExecutor:
+    # To start its threads costs as much as a small file.
+    return ThreadPoolExecutor(max_workers=16, thread_name_prefix="penstock-flush")
+
+
+# A forked process has none of the threads.
+os.register_at_fork(after_in_child=_flushing.cache_clear)
 
 
 def sync(path: Path) -> None:

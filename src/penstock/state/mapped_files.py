@@ -56,7 +56,7 @@ class MappedFiles:
         ref = FileRef(name, content.size, xxh3_128_hexdigest(content))
         part = Part(ref, len(rows), int(rows.codes[-1]), rows.bounds)
         if content.size <= _SMALL:
-            self._mapped[ref] = (_stamp(os.stat(path)), batch_in(self.layout, content, rows.bounds))
+            self._mapped[ref] = (_stamp(os.stat(path)), rows)
         return part
 
     def _map(self, part: Part) -> tuple[tuple[int, int], Batch]:

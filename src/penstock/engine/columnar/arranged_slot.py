@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -82,6 +82,46 @@ class SlotForm(ABC):
     @abstractmethod
     def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
         """Return the rows of entries, with all columns of the layout. Raises `ColumnarDeclined`."""
+
+    def changes(self, before: Mapping[Any, Any], after: Mapping[Any, Any]) -> pl.DataFrame:
+        """Return rows that replace entries by others. Raises `ColumnarDeclined`."""
+        return stacked([negated(self.layout, self.present(before)), self.present(after)])
+
+    def present(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
+        """Return the rows of entries, none for None, with the columns as the layout has them."""
+        there = {key: entry for key, entry in entries.items() if entry is not None}
+        types = self.layout.types
+        return select(self.frame(there), types) if there else pl.DataFrame(schema=types)
+
+
+class BagForm(SlotForm):
+    """Form of a slot whose entries are rows, of which a tick changes few."""
+
+    @abstractmethod
+    def rows_of(self, entry: Any) -> Iterable[tuple[Values, int]]:
+        """Return the rows of an entry, with their copies."""
+
+    @abstractmethod
+    def weighted(self, rows: list[Values]) -> pl.DataFrame:
+        """Return rows, each with its copies, with all columns of the layout. Raises `ColumnarDeclined`."""
+
+    def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
+        return self.weighted([(*row, n) for entry in entries.values() for row, n in self.rows_of(entry)])
+
+    def changes(self, before: Mapping[Any, Any], after: Mapping[Any, Any]) -> pl.DataFrame:
+        changed: list[Values] = []
+        for key in dict.fromkeys((*before, *after)):
+            old, new = self._copies(before.get(key)), self._copies(after.get(key))
+            changed += [(*row, -n) for row, n in old.items() if row not in new]
+            changed += [(*row, n - old.get(row, 0)) for row, n in new.items() if old.get(row) != n]
+        types = self.layout.types
+        return select(self.weighted(changed), types) if changed else pl.DataFrame(schema=types)
+
+    def _copies(self, entry: Any) -> dict[Values, int]:
+        copies: dict[Values, int] = {}
+        for row, n in self.rows_of(entry) if entry is not None else ():
+            copies[row] = copies.get(row, 0) + n
+        return copies
 
 
 def consolidated(found: Sequence[Values]) -> dict[Values, int]:
@@ -186,14 +226,14 @@ class ArrangedSlot:
         """Write all entries into the arrangement. Raises `ColumnarDeclined` if columns can't hold one."""
         if not self._entries and not self._dropped:
             return
-        self._replace(self._before(), self._entries)
+        taken_back = negated(self.spine.layout, self._before())
+        self._add(taken_back, self._form.present(self._entries))
         self.discard()
 
-    def _replace(self, before: pl.DataFrame, entries: Mapping[Any, Any]) -> None:
-        """Put the rows of entries into the place of others. Raises `ColumnarDeclined`."""
-        taken_back = negated(self.spine.layout, before)
+    def _add(self, *rows: pl.DataFrame) -> None:
+        """Add rows to the arrangement. Raises `ColumnarDeclined`."""
         try:
-            self.spine.add(stacked([taken_back, self._rows_of(entries)]))
+            self.spine.add(stacked(rows))
         except SumOverflow as error:
             raise ColumnarDeclined from error
 
@@ -211,11 +251,6 @@ class ArrangedSlot:
             at = np.flatnonzero(np.isin(batch.frame[group].to_numpy(), numbers))
             rows.append(take(batch.frame, at).select(rows[0].columns))
         return stacked(rows)
-
-    def _rows_of(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
-        there = {key: entry for key, entry in entries.items() if entry is not None}
-        layout = self.spine.layout
-        return select(self._form.frame(there), layout.types) if there else pl.DataFrame(schema=layout.types)
 
     def discard(self) -> None:
         """Forget entries that are not in the arrangement."""

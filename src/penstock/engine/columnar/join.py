@@ -6,16 +6,17 @@ Small ticks read and write the same state in rows (`ArrangedSlot`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, cast
 
 import polars as pl
 
 from penstock.arrangement.batch import Batch, select, sorted_codes, stacked, take
 from penstock.arrangement.spine import Probe, Spine, together
-from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, consolidated
-from penstock.engine.columnar.columns import FAILS, ColumnarDeclined, Columns, rows_to_columns
+from penstock.engine.columnar.arranged_slot import ArrangedSlots, BagForm, SlotForm, Values, consolidated
+from penstock.engine.columnar.columns import ColumnarDeclined, Columns, rows_to_columns
 from penstock.engine.columnar.join_plan import JoinPlan
 from penstock.engine.columnar.stream import (
     Stream,
@@ -28,7 +29,7 @@ Rows = list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
-class JoinSideForm(SlotForm):
+class JoinSideForm(BagForm):
     """Form of a join side's slot: key -> rows, a list where they are never retracted, else with weights."""
 
     plan: JoinPlan
@@ -41,16 +42,12 @@ class JoinSideForm(SlotForm):
             return [row[:-1] for row in found for _ in range(row[-1])] or None
         return consolidated(found) or None
 
-    def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
-        schema = self.plan.schemas[self.port]
-        weighted: Rows = []
-        for entry in entries.values():
-            if isinstance(entry, dict):
-                weighted += [(*row, weight) for row, weight in cast("dict[Any, int]", entry).items()]
-            else:
-                weighted += [(*row, 1) for row in entry]
-        stream = build_stream(rows_to_columns(schema, False, weighted))
-        return self.plan.add_keys(self.port, stream).frame.drop(FAILS, strict=False).collect()
+    def rows_of(self, entry: Any) -> Iterable[tuple[Values, int]]:
+        return cast("dict[Values, int]", entry).items() if isinstance(entry, dict) else zip(entry, repeat(1))
+
+    def weighted(self, rows: list[Values]) -> pl.DataFrame:
+        stream = build_stream(rows_to_columns(self.plan.schemas[self.port], False, rows))
+        return self.plan.add_keys(self.port, stream).unmarked()
 
 
 class ColumnarJoin:

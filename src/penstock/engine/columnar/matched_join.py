@@ -6,7 +6,7 @@ answer changes by what l meets in R', and by the rows of L whose matches begin o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ import polars as pl
 
 from penstock.arrangement.batch import Batch, Layout, batch_of, distinct_keys, negated, select, stacked, take
 from penstock.arrangement.spine import Found, Probe, together
-from penstock.engine.columnar.arranged_slot import ArrangedSlots, CountForm, SlotForm
+from penstock.engine.columnar.arranged_slot import ArrangedSlots, CountForm, SlotForm, Values
 from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
 from penstock.engine.columnar.join import JoinSideForm, side_form
 from penstock.engine.columnar.stream import (
@@ -55,10 +55,8 @@ class MatchedForm(JoinSideForm):
         others: Mapping[Any, int] = self.right(key) or {}
         return {row: [copies, self.matches(row, others)] for row, copies in rows.items()}
 
-    def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
-        return super().frame(
-            {key: {row: copies for row, (copies, _) in rows.items()} for key, rows in entries.items()}
-        )
+    def rows_of(self, entry: Any) -> Iterable[tuple[Values, int]]:
+        return ((row, copies) for row, (copies, _) in entry.items())
 
 
 def counts_matches(plan: JoinPlan) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import polars as pl
 
 from penstock.arrangement.batch import Layout, Order, select
-from penstock.engine.columnar.arranged_slot import SlotForm, column_of, consolidated, key_names
+from penstock.engine.columnar.arranged_slot import BagForm, Values, column_of, consolidated, key_names
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
-from penstock.engine.columnar.columns import FAILS, WEIGHT, rows_to_columns
+from penstock.engine.columnar.columns import WEIGHT, rows_to_columns
 from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered_expression import replace_negative_zero
 from penstock.engine.columnar.stream import Stream, build_stream, empty_stream, with_one_zero
@@ -101,7 +101,7 @@ class RowsInOrder:
     def weighted(self, rows: list[tuple[Any, ...]]) -> pl.DataFrame:
         """Return rows in Python, with their weights, as they are kept. Raises `ColumnarDeclined`."""
         stream = build_stream(rows_to_columns(self.schema, False, rows))
-        return self.keyed(stream).frame.drop(FAILS, strict=False).collect()
+        return self.keyed(stream).unmarked()
 
 
 def rows_in_order(
@@ -117,7 +117,7 @@ def rows_in_order(
 
 
 @dataclass(frozen=True)
-class RowsForm(SlotForm):
+class RowsForm(BagForm):
     """Form of a slot whose entries are made of the rows of a group. copies: returns those of an entry."""
 
     rows: RowsInOrder
@@ -136,6 +136,8 @@ class RowsForm(SlotForm):
         copies = consolidated(found)
         return self.of_copies(copies) if copies else None
 
-    def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
-        weighted = [(*row, n) for entry in entries.values() for row, n in self.copies(entry).items()]
-        return self.rows.weighted(weighted)
+    def rows_of(self, entry: Any) -> Iterable[tuple[Values, int]]:
+        return self.copies(entry).items()
+
+    def weighted(self, rows: list[Values]) -> pl.DataFrame:
+        return self.rows.weighted(rows)

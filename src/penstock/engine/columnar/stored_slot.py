@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.arrangement.batch import select, stacked
+from penstock.arrangement.batch import negated
 from penstock.engine.columnar.arranged_slot import ArrangedSlot, SlotForm, Values
 from penstock.engine.columnar.columns import ColumnarDeclined
 from penstock.engine.spilling import estimated_bytes
@@ -81,11 +81,13 @@ class StoredSlot(ArrangedSlot):
         changed = {key: e for key, e in self._entries.items() if key not in read or e != read[key]}
         if not changed:
             return
-        before = [self._rows_of({key: read[key] for key in changed if key in read})]
-        unread = [key for key in changed if key not in read]
-        if unread:
-            before.append(select(self.spine.probe(self._key_columns(unread)).rows, before[0].columns))
-        self._replace(stacked(before), changed)
+        before = {key: read[key] for key in changed if key in read}
+        changes = self._form.changes(before, changed)
+        if len(before) < len(changed):
+            unread = self._key_columns([key for key in changed if key not in before])
+            self._add(negated(self.spine.layout, self.spine.probe(unread).rows), changes)
+        else:
+            self._add(changes)
 
     def discard(self) -> None:
         super().discard()

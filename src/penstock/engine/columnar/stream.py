@@ -118,6 +118,10 @@ class Stream:
         decline_marked(frame)
         return frame.drop(FAILS)
 
+    def unmarked(self) -> pl.DataFrame:
+        """Collect the rows, also those that are marked."""
+        return self.at_hand if self.at_hand is not None else self._computed().drop(FAILS, strict=False)
+
     def _computed(self) -> pl.DataFrame:
         return self.frame.collect(optimizations=_AS_WRITTEN) if self.most < FEW else self.frame.collect()
 

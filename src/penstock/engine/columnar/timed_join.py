@@ -7,7 +7,7 @@ slot drops the whole bucket.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf
@@ -18,7 +18,7 @@ import polars as pl
 
 from penstock.arrangement.batch import Batch, Layout, batch_of, bounded, merged, negated, stacked, take
 from penstock.arrangement.spine import Probe, together
-from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, consolidated
+from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, Values, consolidated
 from penstock.engine.columnar.clocks import check_time, ticks_in, ticks_of
 from penstock.engine.columnar.columns import ColumnarDeclined, Columns
 from penstock.engine.columnar.join import JoinSideForm
@@ -108,8 +108,8 @@ class TimedSideForm(JoinSideForm):
     def entry(self, key: Any, found: Sequence[tuple[Any, ...]]) -> Any:
         return [row for row, count in consolidated(found).items() for _ in range(count)] or None
 
-    def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
-        return self.timed.with_buckets(self.port, super().frame(entries))
+    def weighted(self, rows: list[Values]) -> pl.DataFrame:
+        return self.timed.with_buckets(self.port, super().weighted(rows))
 
 
 def timed_join_forms(plan: TimedJoinPlan) -> dict[str, SlotForm]:
