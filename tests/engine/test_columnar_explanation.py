@@ -109,3 +109,24 @@ def test_the_explanation_has_a_section_for_it() -> None:
     flow.sink("out", flow.source("bids", Bid).filter(col.price > 3))
     text = explain(flow, large_ticks=list(explain_large_ticks(flow.graph())))
     assert "\nLarge ticks whose rows come in a frame\n  on frames: filter, sink 'out'" in text
+
+
+class Change(NamedTuple):
+    id: int
+    city: str
+    at: int
+    op: str
+
+
+def test_records_that_delete_by_a_sequence_run_on_frames() -> None:
+    changes = ps.Flow("records").source("changes", Change)
+    options: dict[str, object] = {"sequence": "at", "deleted": col.op == "D"}
+    upserted = changes.upsert("id", **options, tombstones=5)  # type: ignore[arg-type]
+    assert lines(upserted, changes.history("id", **options))[0] == (  # type: ignore[arg-type]
+        "on frames: aggregate, history, sink 'out1', upsert, sink 'out0'"
+    )
+
+
+def test_records_of_tables_with_a_key_run_in_rows() -> None:
+    table = ps.Flow("tables").table("changes", Change, key="id", sequence="at")
+    assert lines(table) == ["in rows: upsert: values of type struct<id: int64> stay in rows"]

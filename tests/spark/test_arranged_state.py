@@ -187,3 +187,75 @@ def test_a_run_whose_state_has_other_columns_is_refused(
     monkeypatch.setattr(DescribedRows, "to_text", lambda self: text(self).replace("Int64", "Int32"))
     with pytest.raises(FlowChanged, match="its left and right"):
         ran(checkpoint, TICKS[4:])
+
+
+class Change(NamedTuple):
+    id: int
+    city: str
+    at: int
+    op: str
+
+
+def of_records() -> Flow:
+    flow = Flow("records")
+    changes, row = flow.source("changes", Change), ps.struct(id=col.id, city=col.city)
+    options: Any = {"sequence": "at", "row": row, "deleted": col.op == "D", "on_misfit": "trust_key"}
+    flow.sink("rows", changes.upsert("id", **options, name="rows"))
+    flow.sink("versions", changes.history("id", **options))
+    return flow
+
+
+RECORDS: list[dict[str, list[Any]]] = [
+    {"changes": [Change(n, f"c{n}", at, "I") for n in range(8) for at in (1, 5)]},
+    {"changes": [*(Change(n, f"d{n}", 9, "I") for n in range(4)), Change(9, SECRET, 3, "I")]},
+    {"changes": [Change(9, SECRET, 3, "D"), Change(1, "", 12, "D"), Change(2, "old", 2, "I")]},
+    {"changes": [Change(1, "back", 14, "I"), Change(0, "late", 11, "I"), Change(9, "older", 2, "I")]},
+]
+
+
+def versions_of(folder: Path, ticks: list[Any], shards: int | None = None) -> list[Counter[Any]]:
+    """The changes of each tick."""
+    made: list[Counter[Any]] = []
+    with CheckpointedTasks(of_records(), folder, shards=shards) as tasks:
+        for tick in ticks:
+            changes: Counter[Any] = Counter()
+            for name, rows in tasks.tick(tick).items():
+                for *row, weight in rows:
+                    changes[name, *row] += weight
+            made.append(changes)
+    return made
+
+
+def test_records_by_key_are_shown_moved_and_erased(tmp_path: Path) -> None:
+    engine = ps.Engine(of_records())
+    wanted = [
+        Counter({(name, *row): n for name, rows in engine.tick(**tick).items() for *row, n in rows.raw})
+        for tick in RECORDS
+    ]
+    folder = tmp_path / "c"
+    assert versions_of(folder, RECORDS[:3], shards=2) == wanted[:3]
+    keys = {("rows", "rows"): 9, (None, "rows"): 9}
+    assert {what: n for what, n in held(folder).items() if what[1] == "rows"} == keys
+    (row,) = rows_of_key(folder, "rows", 2)
+    # The sequence, the kind, the next older sequence with digests of its rows, the row, its own digests.
+    (((sequence, kind, older, digests, *others), copies),) = row.value.items()
+    assert (sequence, kind, older, len(digests), *others, copies) == (9, 1, 5, 8, 2, "d2", None, 1)
+    (history,) = {slot.name for slot in inspect(folder).slots if slot.called is None and slot.what == "rows"}
+    (versions,) = rows_of_key(folder, history, 2)
+    assert sorted(versions.value) == [
+        (at, 1, 2, c, None) for at, c in [(1, "c2"), (2, "old"), (5, "c2"), (9, "d2")]
+    ]
+    assert files_with(folder, SECRET)
+    erase(folder)
+    assert files_with(folder, SECRET) == []
+    assert {what: n for what, n in held(folder).items() if what[1] == "rows"} == keys
+    reshard(folder, 3, of_records())
+    # The row that the deletion of its sequence hid is known by its digest alone, and stays hidden.
+    assert versions_of(folder, RECORDS[3:]) == wanted[3:]
+
+
+def test_versions_are_those_of_a_run_that_never_went_back(tmp_path: Path) -> None:
+    wanted = versions_of(tmp_path / "whole", RECORDS, shards=2)
+    versions_of(tmp_path / "c", RECORDS[:3], shards=2)
+    rewind(tmp_path / "c", 1)
+    assert versions_of(tmp_path / "c", RECORDS[1:]) == wanted[1:]

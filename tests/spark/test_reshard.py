@@ -76,6 +76,7 @@ def appended() -> Flow:
     flow.sink("late", prices.defer_tick().group_by(col.item).agg(n=ps.count()))
     latest = {"sequence": "at", "deleted": col.price < 3, "on_misfit": "trust_key", "tombstones": "4s"}
     flow.sink("latest", bids.upsert("item", **latest))
+    flow.sink("versions", bids.history("item", sequence="at", deleted=col.price < 3, on_misfit="trust_key"))
     return flow
 
 

@@ -436,6 +436,12 @@ def negated(layout: Layout, frame: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame([sums.get(name, frame[name]) for name in layout.types])
 
 
+def masked(column: pl.Series, there: Any) -> pl.Series:
+    """Return a column with nulls in place of some values, of which nothing is left beneath them."""
+    places = pl.Series(np.arange(len(column), dtype=np.uint32))
+    return column.gather(places.scatter(np.flatnonzero(~there), None))
+
+
 def take(frame: pl.DataFrame, places: Places) -> pl.DataFrame:
     """Return the rows at these places."""
     at = pl.Series(places.astype(np.uint32))

@@ -18,10 +18,13 @@ import numpy as np
 import polars as pl
 
 from penstock.arrangement.batch import Batch as Rows
-from penstock.arrangement.batch import Layout, Order, bounded, select, take, unlike
+from penstock.arrangement.batch import Layout, Order, bounded, masked, select, take, unlike
 from penstock.expr.code_runtime import NAN
 from penstock.state.arranged_store import pieces_of
 from penstock.state.chain import Run
+
+ASIDE, ERASED = 3, 4
+"""Kinds of rows that are put aside, and of those whose values were erased since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class DescribedRows:
     read:    columns of a row that is kept; none where only numbers are kept by key.
     moments: columns of times in UTC.
     of_pair: a key is a pair of such a key and the last part.
+    aside:   column that is `ASIDE` where a row is put aside until it is erased, and the columns with its
+             values; none if no row is.
     """
 
     layout: Layout
@@ -42,6 +47,7 @@ class DescribedRows:
     read: tuple[str, ...]
     moments: frozenset[str]
     of_pair: bool = False
+    aside: tuple[str, ...] = ()
 
     def to_text(self) -> str:
         """Return the description for a manifest."""
@@ -50,7 +56,7 @@ class DescribedRows:
             "columns": [[name, _text_of(type)] for name, type in layout.types.items()],
             "by": [layout.keys, layout.sums, layout.nullable, layout.order, layout.wide],
             "keys": self.keys, "bare": self.bare, "read": self.read, "moments": sorted(self.moments),
-            "of_pair": self.of_pair,
+            "of_pair": self.of_pair, "aside": self.aside,
         }  # fmt: skip
         return json.dumps(body, separators=(",", ":"), sort_keys=True)
 
@@ -64,7 +70,9 @@ class DescribedRows:
             tuple(Order(*each) for each in order), tuple(map(tuple, wide)),
         )  # fmt: skip
         names, moments = tuple(body["read"]), frozenset(body["moments"])
-        return cls(layout, tuple(body["keys"]), body["bare"], names, moments, body["of_pair"])
+        return cls(
+            layout, tuple(body["keys"]), body["bare"], names, moments, body["of_pair"], tuple(body["aside"])
+        )
 
     def pieces(self, folder: Path, runs: Iterable[Run]) -> Iterator[Piece]:
         """Read all rows, a piece at a time. Raises `CheckpointDamaged`."""
@@ -134,6 +142,22 @@ class Piece:
     def bytes(self) -> int:
         """Return the size of the columns."""
         return int(self.rows.frame.estimated_size())
+
+    @property
+    def erased(self) -> Rows:
+        """Return the rows without the values that are put aside."""
+        rows = self.rows
+        if not self.of.aside:
+            return rows
+        kind, *values = self.of.aside
+        kinds = rows.frame[kind].to_numpy()
+        aside = kinds == ASIDE
+        if not aside.any():
+            return rows
+        made = {name: masked(rows.frame[name], ~aside) for name in values}
+        made[kind] = pl.Series(kind, np.where(aside, ERASED, kinds).astype(kinds.dtype))
+        frame = pl.DataFrame([made.get(name, rows.frame[name]) for name in rows.frame.columns])
+        return Rows(rows.codes, frame, rows.bounds)
 
     def divided(self, parts: Sequence[int]) -> Iterator[tuple[int, Rows]]:
         """Divide the rows. parts: for each group the number of the part that it goes to."""

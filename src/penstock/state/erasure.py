@@ -64,7 +64,7 @@ def _anew(folder: Path, name: str, chain: Chain, manifest: Manifest) -> Chain:
         writer.add(slot, key, value if value.startswith(MARK) else without_erasable(value))
     for slot, form in manifest.arranged(chain):
         for piece in form.pieces(folder, chain.arranged[slot]):
-            writer.add_rows(slot, form.layout, piece.rows)
+            writer.add_rows(slot, form.layout, piece.erased)
     made = writer.finish()
     make_durable([folder / file.name for file in made.files()])
     return made

@@ -47,10 +47,15 @@ class SlotForm(ABC):
     read:   columns that an entry is made of, besides the key and the sums.
     of_pair: a key is a pair of such a key and the last part.
     group:  last part of the key, if its values can be deleted like keys, with all keys that have them.
+    aside:  columns of rows that are put aside (`DescribedRows`).
     """
 
     of_pair: ClassVar[bool] = False
     group: ClassVar[str | None] = None
+
+    @property
+    def aside(self) -> tuple[str, ...]:
+        return ()
 
     layout: Layout
     keys: tuple[DataType, ...]

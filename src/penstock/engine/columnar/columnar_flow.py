@@ -15,6 +15,7 @@ from penstock.engine.columnar.columnar_intake import columns_of_frame, columns_o
 from penstock.engine.columnar.columnar_plan import ArrangedPlan, ColumnarPlan, plan_columnar, takes_values
 from penstock.engine.columnar.columns import Columns
 from penstock.engine.columnar.distinct import ColumnarDistinct, DistinctPlan, copies_form
+from penstock.engine.columnar.history import ColumnarHistory, HistoryPlan, moments_form
 from penstock.engine.columnar.join import ColumnarJoin, join_forms
 from penstock.engine.columnar.join_plan import JoinPlan
 from penstock.engine.columnar.matched_join import ColumnarMatchedJoin, matched_forms
@@ -235,6 +236,8 @@ def _forms(
             return {plan.slot: held_form(plan)}
         case UpsertPlan():
             return {plan.slot: row_form(plan)}
+        case HistoryPlan():
+            return {plan.slot: moments_form(plan)}
         case TimedJoinPlan():
             return timed_join_forms(plan)
 
@@ -272,6 +275,8 @@ def _operator(
             return ColumnarTemporalFilter(plan, slots)
         case UpsertPlan():
             return ColumnarUpsert(plan, slots)
+        case HistoryPlan():
+            return ColumnarHistory(plan, slots)
         case TimedJoinPlan():
             return ColumnarTimedJoin(plan, slots)
 

@@ -16,6 +16,7 @@ from penstock.engine.columnar.aggregate import AggregatePlan, plan_aggregate
 from penstock.engine.columnar.clocks import PunctualityPlan, plan_punctuality
 from penstock.engine.columnar.column_types import NotLowered
 from penstock.engine.columnar.distinct import DistinctPlan, plan_distinct
+from penstock.engine.columnar.history import HistoryPlan, plan_history
 from penstock.engine.columnar.join_plan import JoinPlan, plan_join
 from penstock.engine.columnar.over import OverPlan, plan_over
 from penstock.engine.columnar.partial_groups import plan_merged
@@ -30,6 +31,7 @@ from penstock.engine.partial_operators import MergedAggregate
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.expiring_join import JoinOnTime
+from penstock.flow.operators.history import History
 from penstock.flow.operators.join import Join
 from penstock.flow.operators.late_rows import LateRows
 from penstock.flow.operators.on_time import OnTime
@@ -63,6 +65,7 @@ ArrangedPlan: TypeAlias = (
     | PunctualityPlan
     | TimedJoinPlan
     | UpsertPlan
+    | HistoryPlan
     | TemporalPlan
 )
 
@@ -187,7 +190,8 @@ def _divided(
 
 
 WITH_STATE = (
-    Join, JoinOnTime, Aggregate, MergedAggregate, Distinct, Unique, TopK, ComputeOver, Upsert, TemporalFilter
+    Join, JoinOnTime, Aggregate, MergedAggregate, Distinct, Unique, TopK, ComputeOver, Upsert, History,
+    TemporalFilter,
 )  # fmt: skip
 """Operators whose state may lie in arrangements."""
 
@@ -225,6 +229,8 @@ def _arranged_plan(graph: FlowGraph, node: Node, appends: tuple[bool, ...], appe
             return plan_temporal(node, appends[0])
         case Upsert():
             return plan_upsert(node, graph.nodes[node.inputs[0]].schema)
+        case History():
+            return plan_history(node, graph.nodes[node.inputs[0]].schema)
         case TopK():
             return plan_top(node, appends[0], append)
         case ComputeOver():

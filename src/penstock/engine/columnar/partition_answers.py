@@ -136,7 +136,7 @@ def _lag(function: Lag, frame: Frame | None, schema: Schema) -> Answer:
         offset = max(-len(rows.first), min(len(rows.first), function.offset))
         places = rows.at - offset
         within = (places >= rows.first) & (places < rows.end)
-        found = _at(values[0], places, within)
+        found = values_at(values[0], places, within)
         if default:
             mine = values[1].cast(found.dtype)
             found = pl.select(pl.when(pl.Series(within)).then(found).otherwise(mine)).to_series()
@@ -155,7 +155,7 @@ def _nth_value(function: NthValue, frame: Frame | None, schema: Schema) -> Answe
         low, high = bounds(rows)
         most = len(low) + 1
         places = low + min(n, most) - 1 if n > 0 else high + max(n, -most)
-        return _at(values[0], places, (low <= places) & (places < high))
+        return values_at(values[0], places, (low <= places) & (places < high))
 
     return Answer((function.expr,), value)
 
@@ -214,15 +214,15 @@ def _running(bounds: _Bounds, *, least: bool) -> Compute:
         shown = np.zeros(len(ranks) + 1, np.int64)
         shown[ranks] = np.arange(len(ranks))
         there = (high > low) & (of > 0)
-        return _at(value, shown[np.where(there, of, 0)], there)
+        return values_at(value, shown[np.where(there, of, 0)], there)
 
     return extremes
 
 
-def _at(values: pl.Series, places: Numbers, within: Any) -> pl.Series:
+def values_at(values: pl.Series, places: Numbers, within: Any) -> pl.Series:
     """Return the values at some places; null where these are not within what they may be."""
     if not len(places):
-        return values
+        return values.clear()
     wanted = pl.Series(np.where(within, places, 0).astype(np.uint32))
     outside = np.flatnonzero(~within)
     return values.gather(wanted.scatter(outside, None) if len(outside) else wanted)

@@ -38,7 +38,9 @@ def _description(form: SlotForm) -> str:
     parts = dict(zip(form.layout.keys, form.keys, strict=False))
     moments = [name for name, type in (*parts.items(), *form.read) if isinstance(type, TimestampType)]
     read = tuple(name for name, _ in form.read)
-    described = DescribedRows(form.layout, tuple(parts), form.bare, read, frozenset(moments), form.of_pair)
+    described = DescribedRows(
+        form.layout, tuple(parts), form.bare, read, frozenset(moments), form.of_pair, form.aside
+    )
     return described.to_text()
 
 

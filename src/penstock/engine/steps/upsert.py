@@ -17,7 +17,7 @@ from penstock.expr.tree import Call
 from penstock.expr.types import StructType
 from penstock.flow.operators.history import History
 from penstock.flow.operators.misfits import Misfits
-from penstock.flow.operators.upsert import OnMisfit, Upsert
+from penstock.flow.operators.upsert import KeyedRecords, OnMisfit, Upsert, UpsertRule
 from penstock.flow.watermark_policy import WatermarkPolicy
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.step_writer import StepWriter
     from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
     from penstock.graph.node import Node
 
 
@@ -46,25 +47,10 @@ class KeyedRecordsStep(Step):
         super().__init__(node, writer)
         self.rule = self.operator.rule
         self.held = writer.node_variable("held", node.id)
-        self.texts = writer.constant("misfits", self._texts())
-        self.ties = writer.constant("ties", self._ties())
+        self.texts = writer.constant("misfits", misfit_texts(self.operator, self.input_schema()))
+        self.ties = writer.constant("ties", tie_rule(self.rule, self.input_schema()))
         self._highest = writer.node_variable("highest", node.id)
         self._calendar = None if self.rule.tombstones is None else WindowCalendar(node, writer)
-
-    def _texts(self) -> MisfitTexts:
-        schema, rule = self.input_schema(), self.rule
-        keys = tuple((_name(key), check(key, schema).type) for key in rule.keys)
-        rows = check(rule.row, schema).type
-        assert isinstance(rows, StructType)
-        return MisfitTexts(rule.table, keys, rows, not isinstance(self.operator, History))
-
-    def _ties(self) -> TieRule:
-        rule, rows = self.rule, check(self.rule.row, self.input_schema()).type
-        assert isinstance(rows, StructType)
-        names = [field.name for field in rows.fields]
-        version = None if rule.version is None else names.index(rule.version)
-        may_delete = rule.image is not None or check(rule.row, self.input_schema()).nullable
-        return TieRule(version, rule.commits, rule.on_misfit is OnMisfit.TRUST_KEY, may_delete)
 
     def slots(self) -> tuple[Slot, ...]:
         rows = Slot(f"{self.node.id}.rows")
@@ -175,11 +161,8 @@ class KeyedRecordsStep(Step):
 
     def _forget_tombstones(self, calendar: WindowCalendar) -> None:
         """Write the code that removes deleted keys whose sequence is too far below the highest one."""
-        rule, code, writer, slot = self.rule, self.code, self.writer, self.slot("rows")
-        assert rule.sequence is not None
-        assert rule.tombstones is not None
-        type = check(rule.sequence, self.input_schema()).type
-        bound = watermark_function(WatermarkPolicy(str(rule.sequence), rule.tombstones), type)
+        code, writer, slot = self.code, self.writer, self.slot("rows")
+        bound = oldest_tombstone(self.rule, self.input_schema())
         oldest, at, key, stored = (writer.fresh(n) for n in ("oldest", "at", "key", "stored"))
         with code.block(f"if {self._highest} is not None:"):
             code.line(f"{oldest} = {writer.constant('bound', bound)}({self._highest})")
@@ -192,6 +175,35 @@ class KeyedRecordsStep(Step):
     def emit_change(self, before: str, after: str) -> None:
         """Write the code for a key whose row a tick has changed."""
         self.code.line("pass")
+
+
+def misfit_texts(operator: KeyedRecords, records: Schema) -> MisfitTexts:
+    """Return the texts about the records of an operator that do not fit."""
+    rule = operator.rule
+    keys = tuple((_name(key), check(key, records).type) for key in rule.keys)
+    return MisfitTexts(rule.table, keys, _row_type(rule, records), not isinstance(operator, History))
+
+
+def tie_rule(rule: UpsertRule, records: Schema) -> TieRule:
+    """Return how the rows and deletions of one key and sequence are ordered."""
+    names = [field.name for field in _row_type(rule, records).fields]
+    version = None if rule.version is None else names.index(rule.version)
+    may_delete = rule.image is not None or check(rule.row, records).nullable
+    return TieRule(version, rule.commits, rule.on_misfit is OnMisfit.TRUST_KEY, may_delete)
+
+
+def oldest_tombstone(rule: UpsertRule, records: Schema) -> Callable[[Any], Any]:
+    """Return the function from the highest sequence to the least one of a deleted key that is kept."""
+    assert rule.sequence is not None
+    assert rule.tombstones is not None
+    type = check(rule.sequence, records).type
+    return watermark_function(WatermarkPolicy(str(rule.sequence), rule.tombstones), type)
+
+
+def _row_type(rule: UpsertRule, records: Schema) -> StructType:
+    rows = check(rule.row, records).type
+    assert isinstance(rows, StructType)
+    return rows
 
 
 def _name(key: Expr) -> str:
@@ -229,7 +241,8 @@ class HistoryStep(KeyedRecordsStep):
     def finish(self) -> None:
         code, writer = self.code, self.writer
         key, own, changes, row, n = (writer.fresh(name) for name in ("key", "own", "changes", "row", "n"))
-        tracked = writer.constant("tracked", self._tracked())
+        assert isinstance(self.operator, History)
+        tracked = writer.constant("tracked", tracked_values(self.operator, self.node.schema))
         with code.block(f"for {key}, {own} in {self.held}.items():"):
             code.line(f"{changes} = {own}.changes({self.ties}, {tracked})")
             with code.block(f"if {own}.has_changed:"):
@@ -237,12 +250,11 @@ class HistoryStep(KeyedRecordsStep):
             with code.block(f"for {row}, {n} in {changes}:"):
                 self.emit_unpacked(row, n)
 
-    def _tracked(self) -> Callable[[Any], Any]:
-        """Return the function of a row whose value starts a version when it changes."""
-        assert isinstance(self.operator, History)
-        names = self.node.schema.names
-        at = [names.index(name) for name in self.operator.track]
-        if len(at) > 1:
-            return itemgetter(*at)
-        # Of equal NaNs, only tuples say that they are.
-        return itemgetter(slice(at[0], at[0] + 1) if at else slice(0))
+
+def tracked_values(operator: History, schema: Schema) -> Callable[[Any], Any]:
+    """Return the function of a row whose value starts a version when it changes. schema: of the output."""
+    at = [schema.names.index(name) for name in operator.track]
+    if len(at) > 1:
+        return itemgetter(*at)
+    # Of equal NaNs, only tuples say that they are.
+    return itemgetter(slice(at[0], at[0] + 1) if at else slice(0))
