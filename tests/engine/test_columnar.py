@@ -23,7 +23,7 @@ from penstock.analysis import analyse
 from penstock.engine.change import Change
 from penstock.engine.columnar.arranged_slot import ArrangedSlot
 from penstock.engine.columnar.columnar_option import Columnar, explain_large_ticks
-from penstock.engine.columnar.columns import ColumnarDeclined
+from penstock.engine.columnar.columns import ColumnarDeclined, Columns
 from penstock.engine.columnar.runner import PartRunner
 from penstock.engine.machine import Machine
 from penstock.engine.program import Program, compile_program
@@ -160,6 +160,8 @@ def _with_one_zero(value: object) -> object:
 
 def _bag(value: object, shown: Callable[[object], str]) -> object:
     """A piece of state without the order in which its parts came."""
+    if isinstance(value, Columns):
+        value = value.rows()
     if isinstance(value, dict):
         return {shown(k): _bag(v, shown) for k, v in value.items()}
     if isinstance(value, list):
@@ -584,3 +586,32 @@ def test_first_rows_are_right_where_no_rows_have_keys() -> None:
     for number in (41, 42, 200, 43):
         given = {"rows": [(number, 1 if number == 200 else -1)]}
         assert in_columns.tick(given) == in_rows.tick(given)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("is_table", [False, True])
+def test_what_a_delay_keeps_of_a_large_tick_stays_in_columns(is_table: bool, lazy: bool) -> None:
+    def built(release: Callable[[str], None] | None) -> Run:
+        flow = ps.Flow("later")
+        rows = flow.table("rows", Plain) if is_table else flow.source("rows", Plain)
+        chosen = rows.select("k", "n", "s").filter(col.k > 1)
+        later = chosen.defer_tick_lazy(nondet="test") if lazy else chosen.defer_tick()
+        flow.sink("out", later.filter(col.n > 3).group_by("s").agg(n=ps.count(), total=ps.sum(col.n)))
+        program = compile_program(flow.graph())
+        return Run(program, Columnar(1, always=True, release=release))
+
+    in_columns, stored = built(lambda slot: None), built(None)
+    (name,) = (name for name in in_columns.names if name.endswith(".deferred"))
+    schema = in_columns.program.graph.nodes[in_columns.program.graph.sources["rows"]].schema
+    inside = from_user(schema, what="rows", change=Change if is_table else None)
+    for tick, large in enumerate([True, True, False, True, True]):
+        made = [
+            Plain(n % 5, n, "abc"[n % 3], 0.5, None, True, HOUR, None, Decimal(n), None)
+            for n in range(tick, tick + 30)
+        ]
+        given = {"rows": inside([*map(ps.insert, made), *map(ps.delete, made[::3])] if is_table else made)}
+        in_columns.machine.least = stored.machine.least = 1 if large else 10**9
+        assert in_columns.tick(given) == stored.tick(given)
+        assert isinstance(in_columns.machine.slot(name).get(()), Columns) is large
+        assert isinstance(stored.machine.slot(name).get(()), list)
+        assert in_columns.settled() == stored.settled()

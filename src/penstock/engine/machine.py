@@ -24,7 +24,7 @@ from penstock.engine.slot import SlotMapping
 from penstock.engine.spilling import estimated_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
     from penstock.engine.columnar.columnar_flow import LargeTicks
@@ -138,7 +138,7 @@ class Machine:
         """
         self.budget.made = 0
         try:
-            for given in inputs.values():
+            for given in self._given(inputs):
                 if len(given) >= self.least and (large := self._large_ticks_for(given)) is not None:
                     outputs = self._on_columns(large, inputs)
                     break
@@ -159,6 +159,12 @@ class Machine:
                 self.activations[self._sources[name]] += bool(given)
         return outputs
 
+    def _given(self, inputs: Mapping[str, Rows]) -> Iterable[Rows | Columns]:
+        """Return the rows that a tick begins with, of each source and each delay."""
+        if not self._delayed:
+            return inputs.values()
+        return (*inputs.values(), *(slot.get(()) or _NOTHING for _, _, slot, _ in self._delayed))
+
     def large_ticks(self) -> LargeTicks | None:
         """Columnar form for large ticks; None if large ticks run like all others."""
         if self._large is None and self._columnar is not None and self.least < NEVER:
@@ -173,7 +179,7 @@ class Machine:
         return self.large_ticks() if always or given.__class__ is not list else None
 
     def _on_columns(self, large: LargeTicks, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
-        outputs = self._scheduled(large.inputs(inputs), large.parts)
+        outputs = self._scheduled(large.inputs(inputs), large.parts, large)
         self.least = large.least
         return outputs
 
@@ -186,7 +192,10 @@ class Machine:
                 return explained
         return explain_in_stream(error, nodes, self.program.purposes_of)
 
-    def _scheduled(self, inputs: Mapping[str, Rows], parts: list[PartFunction]) -> dict[str, Rows]:
+    def _scheduled(
+        self, inputs: Mapping[str, Rows], parts: list[PartFunction], large: LargeTicks | None = None
+    ) -> dict[str, Rows]:
+        """Run the parts and what is delayed. large: what takes columns, of parts that do."""
         rows: dict[int, Rows] = {}
         for name, given in inputs.items():
             if given:
@@ -195,12 +204,20 @@ class Machine:
             kept = slot.get(())
             if kept:
                 del slot[()]
-                rows[node] = kept
+                rows[node] = kept if large is not None or kept.__class__ is list else kept.rows()
                 self.activations[node] += self.program.counting
         self._run(rows, parts)
         for _, source, slot, append in self._delayed:
             # What cancels out does not wait: it would start a tick in which nothing happens.
-            if source in rows and (kept := rows[source] if append else consolidate(rows[source])):
+            if source not in rows:
+                continue
+            kept: Any = rows[source]
+            if not append:
+                if large is None or kept.__class__ is list:
+                    kept = consolidate(kept)
+                else:
+                    kept = large.consolidated(kept)
+            if kept:
                 slot[()] = kept
         return {name: rows[node] for name, node in self._sinks if node in rows}
 

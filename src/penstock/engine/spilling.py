@@ -318,4 +318,6 @@ def _deep(value: Any) -> int:
         inside: list[tuple[Any, Any]] = list(islice(entries.items(), _SAMPLE))
         if inside:
             size += int(sum(_deep(k) + _deep(v) for k, v in inside) / len(inside) * len(entries))
+    elif hasattr(value, "estimated_bytes"):
+        size += value.estimated_bytes()
     return size

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+import polars as pl
+
 from penstock.analysis import analyse
 from penstock.analysis.column_liveness import live_columns
 from penstock.engine.columnar.aggregate import AggregatePlan, ColumnarAggregate, group_form
@@ -13,7 +15,7 @@ from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm
 from penstock.engine.columnar.clocks import ColumnarPunctuality, PunctualityPlan
 from penstock.engine.columnar.columnar_intake import columns_of_frame, columns_of_values
 from penstock.engine.columnar.columnar_plan import ArrangedPlan, ColumnarPlan, plan_columnar, takes_values
-from penstock.engine.columnar.columns import Columns
+from penstock.engine.columnar.columns import ColumnarDeclined, Columns
 from penstock.engine.columnar.distinct import ColumnarDistinct, DistinctPlan, copies_form
 from penstock.engine.columnar.history import ColumnarHistory, HistoryPlan, moments_form
 from penstock.engine.columnar.join import ColumnarJoin, join_forms
@@ -22,6 +24,7 @@ from penstock.engine.columnar.matched_join import ColumnarMatchedJoin, matched_f
 from penstock.engine.columnar.over import ColumnarOver, OverPlan, partition_form
 from penstock.engine.columnar.rest_code import RestWriter, function_of
 from penstock.engine.columnar.runner import ArrangedOperator, PartRunner, as_rows
+from penstock.engine.columnar.stream import build_stream, sum_weights
 from penstock.engine.columnar.temporal_filter import (
     ColumnarTemporalFilter,
     TemporalPlan,
@@ -36,7 +39,7 @@ from penstock.engine.columnar.top_k import ColumnarTopK, TopPlan, top_form
 from penstock.engine.columnar.upsert import ColumnarUpsert, UpsertPlan, row_form
 from penstock.engine.generated_source import Constants, Purpose
 from penstock.engine.plan import live_consumers
-from penstock.engine.runtime_library import RUNTIME
+from penstock.engine.runtime_library import RUNTIME, consolidate
 from penstock.engine.steps.joins import SIDES
 from penstock.expr.compile_python import runtime_names
 from penstock.expr.tree import columns_of
@@ -66,7 +69,8 @@ class LargeTicksCode:
     program: generated code of the parts' row-wise operators, to locate errors in it.
     unread:  per source the columns that nobody reads. looked_over: per source node those that none of its
         readers looks at or hands on.
-    delayed: source nodes whose rows a delay keeps. of_values: sources whose bare values become a column.
+    delays:  nodes whose rows a delay keeps, each with its slot. of_values: sources whose bare values become
+        a column.
     """
 
     def __init__(self, program: Program, *, arranged: bool) -> None:
@@ -102,7 +106,8 @@ class LargeTicksCode:
             for name, node in graph.sources.items()
         }
         self.looked_over = _unread(graph, self.consumers)
-        self.delayed = frozenset(delay.source for delay in program.delayed)
+        self.delays = [(delay.source, delay.slot.name) for delay in program.delayed]
+        self.arranged = arranged
         self.of_values = frozenset(
             name
             for name, node in graph.sources.items()
@@ -149,6 +154,12 @@ class LargeTicks:
         names.update(program.constants)
         exec(code.bytecode, names)
         limit: TickBudget | None = names["x_made"] if program.bounds is not None else None
+        # Slots that others read, or that are stored, hold rows.
+        self._delayed_as_rows = frozenset(
+            source
+            for source, slot in code.delays
+            if not code.arranged or type(names[slot_variable(slot)]) is not dict
+        )
         self.parts: list[PartFunction] = []
         self._least = least
         self._runners: list[PartRunner] = []
@@ -166,7 +177,7 @@ class LargeTicks:
                     {n: _operator(plan, names, arrange, limit) for n, plan in shape.arranged.items()},
                     least=least,
                     always=always,
-                    wanted_as_rows=code.delayed,
+                    wanted_as_rows=self._delayed_as_rows,
                     unread=code.looked_over,
                     limit=limit,
                 )
@@ -191,12 +202,20 @@ class LargeTicks:
         return columns_of_frame(schema, append, given, unread=code.unread[name])
 
     def inputs(self, given: Mapping[str, Rows | Columns]) -> dict[str, Any]:
-        """Return a tick's input per source, as rows if a delay keeps them."""
-        sources, delayed = self.code.graph.sources, self.code.delayed
+        """Return a tick's input per source, as rows if a delay keeps rows of it."""
+        sources, delayed = self.code.graph.sources, self._delayed_as_rows
         return {
             name: rows.rows() if isinstance(rows, Columns) and sources[name] in delayed else rows
             for name, rows in given.items()
         }
+
+    def consolidated(self, columns: Columns) -> Columns | Rows:
+        """Return changes that a delay keeps, without those that cancel each other."""
+        try:
+            summed = sum_weights(build_stream(columns))
+            return Columns(columns.schema, False, summed.collected(), unread=columns.unread)
+        except (ColumnarDeclined, pl.exceptions.PolarsError):
+            return consolidate(columns.rows())
 
 
 def _unread(graph: FlowGraph, consumers: Consumers) -> dict[int, frozenset[str]]:
@@ -251,7 +270,7 @@ def _operator(
     """Return the operator of a plan. names: where the generated code finds slots, and these its answers."""
 
     def slot(name: str) -> SlotMapping:
-        return names[f"slot_{name.replace('.', '_')}"]
+        return names[slot_variable(name)]
 
     forms = _forms(plan, names, slot)
     alone = isinstance(plan, PunctualityPlan | TemporalPlan | TimedJoinPlan)
@@ -279,6 +298,11 @@ def _operator(
             return ColumnarHistory(plan, slots)
         case TimedJoinPlan():
             return ColumnarTimedJoin(plan, slots)
+
+
+def slot_variable(name: str) -> str:
+    """Return the name of a slot in generated code."""
+    return f"slot_{name.replace('.', '_')}"
 
 
 def _in_rows(function: Callable[..., Any]) -> Callable[..., Any]:

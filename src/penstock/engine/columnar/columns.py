@@ -61,6 +61,10 @@ class Columns:
             self._rows = self._made_rows() if self._make_rows is None else self._make_rows()
         return self._rows
 
+    def estimated_bytes(self) -> int:
+        """Estimate the memory of the frame."""
+        return int(self.frame.estimated_size())
+
     def user_frame(self) -> pl.DataFrame:
         """Return the rows under their column names, with a weight column unless append-only."""
         taken: dict[str, pl.Series] = {}
