@@ -257,17 +257,22 @@ def _sums(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
 
 
 def _upsert(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
-    """The latest row of each key, in order of arrival or by a sequence."""
+    """The latest row of each key, in order of arrival or by a sequence, or all its versions."""
     numbers = [f.name for f in one.schema.fields if f.type == INT64]
     if not one.append or not numbers:
         return None
     by = draw(st.lists(st.sampled_from(one.schema.names), min_size=1, max_size=2, unique=True))
     row = ps.struct(**{name: col[name] for name in one.schema.names}) if draw(st.booleans()) else None
+    deleted = draw(st.sampled_from([None, col[numbers[0]] > 1]))
     if not one.facts.ordered or draw(st.booleans()):
         sequence = col[draw(st.sampled_from(numbers))]
-        policy = draw(st.sampled_from(["error", "trust_key"]))
-        return Grown(one.stream.upsert(by, row=row, sequence=sequence, on_misfit=policy), one.size)
-    deleted = draw(st.sampled_from([None, col[numbers[0]] > 1]))
+        options: dict[str, Any] = {
+            "row": row, "sequence": sequence, "deleted": deleted,
+            "on_misfit": draw(st.sampled_from(["error", "trust_key"])),
+        }  # fmt: skip
+        if draw(st.booleans()) and not {"start_at", "end_at"} & set(one.schema.names):
+            return Grown(one.stream.history(by, **options), 2 * one.size)
+        return Grown(one.stream.upsert(by, **options), one.size)
     return Grown(one.stream.upsert(by, row=row, deleted=deleted), one.size)
 
 
@@ -408,6 +413,14 @@ def _upserted_by_sequence(rows: Stream, others: Stream) -> Stream:
     return rows.upsert("k", sequence="n")
 
 
+def _upserted_by_deleting_sequence(rows: Stream, others: Stream) -> Stream:
+    return rows.upsert("k", sequence="n", deleted=col.n % 4 == 0, tombstones=7)
+
+
+def _versions(rows: Stream, others: Stream) -> Stream:
+    return rows.history("k", sequence="n", deleted=col.n % 4 == 0, track=["s"])
+
+
 def _grouped(rows: Stream, others: Stream) -> Stream:
     return rows.group_by("s").agg(n=ps.count(), total=ps.sum(col.n), mean=ps.mean(col.d), least=ps.min(col.t))
 
@@ -485,7 +498,9 @@ def test_what_has_a_columnar_form_runs_in_it(build: Callable[..., Stream], is_ta
     check_runs_in_columns(build, is_table)
 
 
-@pytest.mark.parametrize("build", [_upserted, _upserted_by_sequence])
+@pytest.mark.parametrize(
+    "build", [_upserted, _upserted_by_sequence, _upserted_by_deleting_sequence, _versions]
+)
 def test_what_takes_records_runs_in_columns(build: Callable[..., Stream]) -> None:
     check_runs_in_columns(build, is_table=False)
 

@@ -48,10 +48,12 @@ class SlotForm(ABC):
     of_pair: a key is a pair of such a key and the last part.
     group:  last part of the key, if its values can be deleted like keys, with all keys that have them.
     aside:  columns of rows that are put aside (`DescribedRows`).
+    reused: how often a key that rows fetched is touched before columns take it back, about.
     """
 
     of_pair: ClassVar[bool] = False
     group: ClassVar[str | None] = None
+    reused: ClassVar[int] = 1
 
     @property
     def aside(self) -> tuple[str, ...]:
@@ -199,7 +201,7 @@ class ArrangedSlot:
 
     @property
     def rows_per_key(self) -> float:
-        """Estimate the number of rows with the key of a random row."""
+        """Estimate the number of rows to be fetched for the key of a random row."""
         largest = self.spine.batches[0] if self.spine.batches else None
         if largest is not self._sampled:
             self._sampled = largest
@@ -207,7 +209,7 @@ class ArrangedSlot:
             ends = np.flatnonzero(np.diff(codes)) + 1
             sizes = np.diff(ends, prepend=0, append=len(codes)).astype(np.float64)
             expected = (sizes * sizes).sum() / max(1, len(codes))
-            self._rows_per_key = max(1.0, expected * max(1, len(self._form.sections)))
+            self._rows_per_key = max(1.0, expected * max(1, len(self._form.sections)) / self._form.reused)
         return self._rows_per_key
 
     def keys(self) -> Iterator[Any]:

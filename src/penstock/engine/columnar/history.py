@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -97,7 +97,12 @@ def plan_history(node: Node, records: Schema) -> HistoryPlan:
 
 @dataclass(frozen=True)
 class MomentsForm(TiedForm):
-    """Form of a history's slot: key -> its moments in order (see `KeyHistory`)."""
+    """Form of a history's slot: key -> its moments in order (see `KeyHistory`).
+
+    In rows, a record looks at its neighbours alone; columns read all moments of the key again.
+    """
+
+    reused: ClassVar[int] = 10
 
     def entry(self, key: Any, found: Sequence[tuple[Any, ...]]) -> Any:
         moments = [_moment(row) for row in consolidated(found)]
