@@ -20,7 +20,6 @@ from penstock.arrangement.batch import (
     Order,
     batch_of,
     differing,
-    negated,
     select,
     stacked,
     take,
@@ -117,6 +116,16 @@ class MomentsForm(TiedForm):
             for moment in moments
         ]
         return rows_as_columns(self, keys, rows)
+
+    def changes(self, before: Mapping[Any, Any], after: Mapping[Any, Any]) -> pl.DataFrame:
+        # Of the moments of a key, a tick changes few.
+        gone, come = dict[Any, list[Moment]](), dict[Any, list[Moment]]()
+        for key in dict.fromkeys((*before, *after)):
+            old, new = before.get(key) or (), after.get(key) or ()
+            was, is_now = set(old), set(new)
+            gone[key] = [moment for moment in old if moment not in is_now]
+            come[key] = [moment for moment in new if moment not in was]
+        return super().changes(gone, come)
 
 
 def _moment(row: tuple[Any, ...]) -> Moment:
@@ -262,18 +271,14 @@ class ColumnarHistory:
         columns = (from_series(type, held[name]) for name, type in plan.read)
         for number, row in zip(numbers[there].tolist(), zip(*columns, strict=True), strict=True):
             stored.setdefault(number, []).append(_moment(row))
-        gone, come = dict[Any, list[Moment]](), dict[Any, list[Moment]]()
+        old, new = dict[Any, list[Moment]](), dict[Any, list[Moment]]()
         changes: list[tuple[Any, ...]] = []
         own = plan.records.by_key(records, keys)
         for number, name in enumerate(plan.records.keys_of(keys)):
-            before = stored.get(number, [])
-            after, versions = self._applied(before, own[number])
+            old[name] = stored.get(number, [])
+            new[name], versions = self._applied(old[name], own[number])
             changes += [(*version, n) for version, n in versions]
-            was, is_now = set(before), set(after)
-            gone[name] = [moment for moment in before if moment not in is_now]
-            come[name] = [moment for moment in after if moment not in was]
-        delta = stacked([negated(plan.layout, form.frame(gone)), form.frame(come)])
-        return delta, rows_to_columns(plan.schema, False, changes).frame
+        return form.changes(old, new), rows_to_columns(plan.schema, False, changes).frame
 
     def _applied(
         self, before: list[Moment], records: Sequence[OwnRecord]

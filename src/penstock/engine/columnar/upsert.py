@@ -20,7 +20,6 @@ from penstock.arrangement.batch import (
     Order,
     batch_of,
     differing,
-    negated,
     select,
     stacked,
     take,
@@ -267,8 +266,7 @@ class ColumnarUpsert:
             if key.before != key.shown:
                 both = ((key.before, -1), (key.shown, 1))
                 changes += [(*row, weight) for row, weight in both if row is not None]
-        delta = stacked([negated(plan.layout, form.frame(gone)), select(form.frame(come), plan.layout.types)])
-        return delta, rows_to_columns(plan.schema, False, changes).frame
+        return form.changes(gone, come), rows_to_columns(plan.schema, False, changes).frame
 
     # -- tombstones --------------------------------------------------------------------------------
 
