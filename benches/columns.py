@@ -3,7 +3,8 @@
 Per operator and number of changed rows: processor milliseconds of a tick, mean and worst, in dicts
 (`columnar="never"`, rows given as changes) and as the engine decides (an Arrow table from 100 rows on), and
 how many times cheaper the mean is. Half of a tick's rows take back ones that are there, the others come.
-Both answers are compared. The load is one tick of all rows, given as an Arrow table.
+Both answers are compared. The load is one tick of all rows, given as an Arrow table. An upsert and a history
+take records by a sequence instead, of which one in twenty deletes the row of its key.
 
     python -m benches.columns [OPERATOR ...] [--rows 500000]
 """
@@ -25,7 +26,7 @@ from benches.measure import LiveTable
 from penstock import col
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 class Item(NamedTuple):
@@ -38,6 +39,14 @@ class Item(NamedTuple):
 class Group(NamedTuple):
     group: int
     label: str
+
+
+class Record(NamedTuple):
+    id: int
+    amount: int
+    name: str
+    at: int
+    op: str
 
 
 Stream = ps.Stream[Any, Any, Any, Any]
@@ -53,11 +62,23 @@ OPERATORS: dict[str, Callable[[Stream, Stream], Stream]] = {
         rank=ps.rank().over(partition_by="group", order_by=col.amount.desc())
     ),
 }
+OWN: Any = {
+    "row": ps.struct(id=col.id, amount=col.amount, name=col.name),
+    "deleted": col.op == "D",
+    "sequence": "at",
+}
+OF_RECORDS: dict[str, Callable[[Stream], Stream]] = {
+    "upsert": lambda records: records.upsert("id", **OWN),
+    "history": lambda records: records.history("id", **OWN),
+}
 SIZES = (1, 10, 100, 1_000, 10_000, 100_000)
 
 
 def flow_of(operator: str) -> ps.Flow:
     flow = ps.Flow(operator.replace(" ", "_"))
+    if operator in OF_RECORDS:
+        flow.sink("out", OF_RECORDS[operator](flow.source("items", Record)))
+        return flow
     items, groups = flow.table("items", Item), flow.table("groups", Group)
     answer = OPERATORS[operator](items, groups)
     flow.sink("out", answer)
@@ -101,7 +122,32 @@ class Business:
         return [*map(ps.delete, gone), *map(ps.insert, new)]
 
 
-def table_of(changes: list[ps.Change[Any]]) -> pa.Table:
+class Records:
+    """Records of keys that are there, each later than those before."""
+
+    def __init__(self, rows: int) -> None:
+        self._choice = random.Random(7)
+        self._rows = rows
+        self._at = 0
+        self.load = self._of(range(rows))
+
+    def _of(self, keys: Iterable[int]) -> list[Record]:
+        choice, self._at = self._choice, self._at + 1
+        return [
+            Record(
+                key, choice.randrange(1_000_000), f"item {key % 97}", self._at,
+                "D" if choice.randrange(20) == 0 else "U",
+            )
+            for key in keys
+        ]  # fmt: skip
+
+    def tick(self, count: int) -> list[Record]:
+        return self._of(self._choice.sample(range(self._rows), count))
+
+
+def table_of(changes: list[Any]) -> pa.Table:
+    if isinstance(changes[0], Record):
+        return pa.table([*map(pa.array, zip(*changes, strict=True))], names=[*Record._fields])
     columns = list(zip(*(change.row for change in changes), strict=True))
     names = type(changes[0].row)._fields
     weights = pa.array([change.weight for change in changes], pa.int64())
@@ -120,15 +166,19 @@ def ticks_of(size: int) -> int:
 
 
 def measure(operator: str, rows: int, shown: LiveTable) -> None:
-    business = Business(rows)
+    business = Records(rows) if operator in OF_RECORDS else Business(rows)
     engines = {way: ps.Engine(flow_of(operator), columnar=way) for way in ("never", "auto")}
-    load = [table_of([ps.insert(row) for row in some]) for some in (business.groups, business.load)]
-    loads = {way: spent(lambda e=e: e.tick(groups=load[0], items=load[1]))[0] for way, e in engines.items()}
+    if isinstance(business, Records):
+        load = {"items": table_of(business.load)}
+    else:
+        given_first = {"items": business.load, "groups": business.groups}
+        load = {name: table_of([ps.insert(row) for row in some]) for name, some in given_first.items()}
+    loads = {way: spent(lambda e=e: e.tick(**load))[0] for way, e in engines.items()}
     shown.add(operator, "load", *_cells(*([each] for each in loads.values())))
     for size in SIZES:
         taken: dict[str, list[float]] = {way: [] for way in engines}
         for number in range(ticks_of(size) + 1):
-            changes = business.tick(size)
+            changes: Any = business.tick(size)
             given: dict[str, Any] = {"never": changes, "auto": table_of(changes) if size >= 100 else changes}
             made: dict[str, Any] = {}
             for way, engine in engines.items():
@@ -160,7 +210,7 @@ def main() -> None:
         f"One operator over {given.rows:,} rows, processor milliseconds",
         "operator", "changed rows", "rows", "worst", "columns", "worst", "times cheaper",
     )  # fmt: skip
-    for operator in OPERATORS:
+    for operator in (*OPERATORS, *OF_RECORDS):
         if not given.operators or operator in given.operators:
             measure(operator, given.rows, shown)
 
