@@ -14,7 +14,13 @@ from penstock.engine.columnar.aggregate import AggregatePlan, ColumnarAggregate,
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm
 from penstock.engine.columnar.clocks import ColumnarPunctuality, PunctualityPlan
 from penstock.engine.columnar.columnar_intake import columns_of_frame, columns_of_values
-from penstock.engine.columnar.columnar_plan import ArrangedPlan, ColumnarPlan, plan_columnar, takes_values
+from penstock.engine.columnar.columnar_plan import (
+    ArrangedPlan,
+    ColumnarPlan,
+    plan_columnar,
+    setup_of,
+    takes_values,
+)
 from penstock.engine.columnar.columns import ColumnarDeclined, Columns
 from penstock.engine.columnar.distinct import ColumnarDistinct, DistinctPlan, copies_form
 from penstock.engine.columnar.history import ColumnarHistory, HistoryPlan, moments_form
@@ -274,7 +280,7 @@ def _operator(
 
     forms = _forms(plan, names, slot)
     alone = isinstance(plan, PunctualityPlan | TemporalPlan | TimedJoinPlan)
-    slots = ArrangedSlots(forms, slot, arrange, alone=alone, limit=limit)
+    slots = ArrangedSlots(forms, slot, arrange, alone=alone, limit=limit, setup=setup_of(plan))
     match plan:
         case JoinPlan(operator=operator) if operator.how is How.INNER:
             return ColumnarJoin(plan, slots)

@@ -113,7 +113,8 @@ def explain_large_ticks(graph: FlowGraph) -> Iterator[str]:
 
 
 def _lines(graph: FlowGraph, shape: ColumnarPlan) -> Iterator[str]:
-    from penstock.engine.columnar.columnar_plan import WITH_VALUES
+    from penstock.engine.columnar.arranged_slot import KEY, ROW
+    from penstock.engine.columnar.columnar_plan import WITH_VALUES, setup_of
 
     names = [label(graph, graph.nodes[n]) for n in shape.columnar]
     if names:
@@ -121,11 +122,9 @@ def _lines(graph: FlowGraph, shape: ColumnarPlan) -> Iterator[str]:
     kept = {
         n: plan for n, plan in shape.arranged.items() if not isinstance(graph.nodes[n].operator, WITH_VALUES)
     }
-    if kept:
-        from penstock.engine.columnar.arranged_slot import COLUMNS, KEY, ROW
-
-        arranged = ", ".join(label(graph, graph.nodes[n]) for n in kept)
-        least = COLUMNS // (KEY + ROW)
+    for setup in sorted({setup_of(plan) for plan in kept.values()}):
+        arranged = ", ".join(label(graph, graph.nodes[n]) for n in kept if setup_of(kept[n]) == setup)
+        least = setup // (KEY + ROW)
         yield f"state in arrangements from the first on, and then on frames from {least} rows on: {arranged}"
     for feed in shape.feeds:
         if feed.reduction is not None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.engine.columnar.aggregate import AggregatePlan, plan_aggregate
+from penstock.engine.columnar.arranged_slot import COLUMNS, RECORDS
 from penstock.engine.columnar.clocks import PunctualityPlan, plan_punctuality
 from penstock.engine.columnar.column_types import NotLowered
 from penstock.engine.columnar.distinct import DistinctPlan, plan_distinct
@@ -94,6 +95,12 @@ class ColumnarPlan:
     def uses_frames(self) -> bool:
         """Return whether any operator runs on frames."""
         return bool(self.columnar) or any(feed.reduction is not None for feed in self.feeds)
+
+
+def setup_of(plan: ArrangedPlan) -> int:
+    """Return the microseconds of a tick in columns, about, whatever its size."""
+    by_sequence = isinstance(plan, HistoryPlan) or (isinstance(plan, UpsertPlan) and plan.sequenced)
+    return RECORDS if by_sequence else COLUMNS
 
 
 def takes_values(graph: FlowGraph, plans: Sequence[ColumnarPlan], source: int) -> bool:

@@ -20,6 +20,7 @@ from penstock.arrangement.batch import (
     Order,
     batch_of,
     differing,
+    distinct_keys,
     select,
     stacked,
     take,
@@ -179,7 +180,7 @@ class ColumnarHistory:
     def _touched(self, new: pl.DataFrame) -> pl.DataFrame:
         """Return all moments of the keys of new ones, those of a key in order."""
         layout = self.plan.layout
-        keys = select(new, layout.keys).unique(maintain_order=True).get_columns()
+        keys = distinct_keys(layout, new)
         held = present_rows(layout, self.slots.spine(self.plan.slot).probe(keys)).rows
         types = {**layout.types, _NEW: pl.Int64()}
         numbers = [

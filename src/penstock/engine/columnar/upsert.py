@@ -337,14 +337,17 @@ class _Keys:
         held_of = np.flatnonzero(self.known >= 0)
         odd[held_of] |= self.held[KIND].to_numpy()[self.known[held_of]] > Kind.ROW
         at = np.flatnonzero(self.known[of] >= 0)
-        own, held = take(self.tick, at), take(self.held, self.known[of[at]])
-        rows = self.plan.records.row_names
-        same = _holds(own[SEQUENCE] == held[SEQUENCE])
-        both = np.flatnonzero(same)
-        pairs = (select(take(frame, both), (KIND, *rows)).get_columns() for frame in (own, held))
-        differs = differing(*pairs) | (kinds[at[both]] != Kind.ROW)
-        odd[of[at[both[differs]]]] = True
-        odd[of[at[_holds(own[SEQUENCE] == held[OLDER])]]] = True
+        of_held = self.known[of[at]]
+        own = take(select(self.tick, (SEQUENCE,)), at)[SEQUENCE]
+        held = take(select(self.held, (SEQUENCE, OLDER)), of_held)
+        both = np.flatnonzero(_holds(own == held[SEQUENCE]))
+        if len(both):
+            names = (KIND, *self.plan.records.row_names)
+            places = ((self.tick, at[both]), (self.held, of_held[both]))
+            pairs = (take(select(frame, names), each).get_columns() for frame, each in places)
+            differs = differing(*pairs) | (kinds[at[both]] != Kind.ROW)
+            odd[of[at[both[differs]]]] = True
+        odd[of[at[_holds(own == held[OLDER])]]] = True
         return odd
 
     def plain(self, keys: Any) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -393,7 +396,8 @@ class _Keys:
         places = np.arange(self.tick.height)
         latest = np.maximum.accumulate(np.where(self.tick[KIND].to_numpy() == Kind.ROW, places, -1))
         # The last record of a key is older only than a held one.
-        decides = takes | _holds(take(self.tick, self.last[keys])[SEQUENCE] == held[SEQUENCE])
+        top = take(select(self.tick, (SEQUENCE,)), self.last[keys])[SEQUENCE]
+        decides = takes | _holds(top == held[SEQUENCE])
         first, until = self.first[keys], self.last[keys] - decides
         found = np.where(until >= first, latest[until], -1)
         there = found >= first
@@ -404,7 +408,8 @@ class _Keys:
         for frame, of, at in ((self.tick, found, wins), (held, np.arange(len(keys)), leaves & ~wins)):
             numbers = np.flatnonzero(at)
             if len(numbers):
-                digests = self.plan.records.digests_of(take(frame, of[numbers]))
+                rows = select(frame, self.plan.records.row_names)
+                digests = self.plan.records.digests_of(take(rows, of[numbers]))
                 before = before.scatter(numbers, pl.Series(digests, dtype=pl.Binary()))
         return _either(sequence, older, wins), before, wins & ~takes
 
@@ -434,4 +439,4 @@ def _holds(condition: pl.Series) -> Any:
 
 def _either(ones: pl.Series, others: pl.Series, first: Any) -> pl.Series:
     """Return of each pair of values one."""
-    return ones.zip_with(pl.Series(first), others)
+    return ones if first.all() else ones.zip_with(pl.Series(first), others)
