@@ -28,6 +28,7 @@ from penstock.engine.columnar.runner import PartRunner
 from penstock.engine.machine import Machine
 from penstock.engine.program import Program, compile_program
 from penstock.engine.steps.accumulator import FloatTotals, accumulator_for
+from penstock.engine.steps.value_accumulators import OnceEach
 from penstock.expr.constructors import col, left, right
 from penstock.expr.row_classes import from_user
 from penstock.expr.types import BOOL, FLOAT64, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP, DecimalType
@@ -123,8 +124,10 @@ class Run:
         (source,) = graph.nodes[int(node)].inputs
         for _, aggregation in operator.aggregations:
             kept = accumulator_for(aggregation, graph.nodes[source].schema, self.facts[source].append)
-            if isinstance(kept, FloatTotals):
-                group[at : at + 2] = Fraction(*group[at : at + 2]).as_integer_ratio()
+            total = kept.of if isinstance(kept, OnceEach) else kept
+            if isinstance(total, FloatTotals):
+                first = at + (total is not kept)
+                group[first : first + 2] = Fraction(*group[first : first + 2]).as_integer_ratio()
             at += len(kept.fields())
         return group
 

@@ -35,7 +35,7 @@ def bids() -> ps.Stream:
 
 def test_a_chain_into_groups_runs_on_frames() -> None:
     stream = bids().filter(col.price > 3).group_by("auction").agg(spread=ps.stddev(col.price))
-    assert lines(stream) == ["on frames: filter", "summed up on frames: aggregate"]
+    assert lines(stream)[0] == "on frames: filter, aggregate, sink 'out0'"
     stream = bids().filter(col.price > 3).group_by("auction").agg(most=ps.max(col.price))
     assert lines(stream)[0] == "on frames: filter, aggregate, sink 'out0'"
 
@@ -89,11 +89,11 @@ def test_state_in_arrangements_is_named_with_the_rows_from_which_it_is_probed() 
     assert lines(again.top_k(1, by=col.count))[1].endswith("from 100 rows on: aggregate, top_k")
 
 
-def test_totals_of_numbers_of_any_kind_are_summed_up_on_frames() -> None:
+def test_totals_of_numbers_of_any_kind_lie_in_arrangements() -> None:
     amount = col.price.cast(DecimalType(20, 2)) * Decimal("0.05")
     totals = {"a": ps.sum(col.tip), "b": ps.mean(col.tip), "c": ps.sum(amount), "d": ps.mean(amount)}
     stream = bids().group_by("auction").agg(**totals, e=ps.stddev(col.price), f=ps.max(amount))
-    assert lines(stream) == ["summed up on frames: aggregate"]
+    assert lines(stream)[0] == "on frames: aggregate, sink 'out0'"
 
 
 def test_lists_of_values_that_become_a_column_are_named() -> None:

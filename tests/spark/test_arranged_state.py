@@ -259,3 +259,38 @@ def test_versions_are_those_of_a_run_that_never_went_back(tmp_path: Path) -> Non
     versions_of(tmp_path / "c", RECORDS[:3], shards=2)
     rewind(tmp_path / "c", 1)
     assert versions_of(tmp_path / "c", RECORDS[1:]) == wanted[1:]
+
+
+# -- sums of floats -----------------------------------------------------------------------------------
+
+
+class Reading(NamedTuple):
+    meter: str
+    value: float
+
+
+def readings() -> Flow:
+    flow = Flow("readings")
+    by_meter = flow.table("readings", Reading).group_by("meter")
+    flow.sink("out", by_meter.agg(total=ps.sum(col.value), mean=ps.mean(col.value), name="totals"))
+    return flow
+
+
+FLOATS = (0.1, -2.5, 1e308, 1e308, 2.0**-1074, 1e-300, float("inf"), float("nan"), 1e16, 1.0)
+
+
+def test_sums_of_any_floats_survive_restarts_and_shards(tmp_path: Path) -> None:
+    """The largest and the smallest floats have columns in files, though large ticks compute with none."""
+    changes = [Reading(f"m{n % 3}", value) for n, value in enumerate(FLOATS * 3)]
+    ticks = [[ps.insert(row) for row in changes[at : at + 6]] for at in range(0, 30, 6)]
+    ticks += [[ps.delete(row)] for row in changes if row.value != 0.1]
+    engine = ps.Engine(readings())
+    for at, tick in enumerate(ticks):
+        shards = 2 + at % 2
+        if at:
+            reshard(tmp_path / "c", shards, readings())
+        with CheckpointedTasks(readings(), tmp_path / "c", shards=shards) as tasks:
+            made = tasks.tick({"readings": tick})
+        expected = Counter(repr((*c.row, c.weight)) for c in engine.tick(readings=tick).get("out", ()))
+        assert Counter(map(repr, made.get("out", []))) == expected
+    assert held(tmp_path / "c") == {("totals", "groups"): 3}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -14,12 +15,13 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import Engine, Flow, col
-from penstock.engine.runtime_library import float_add, float_merge
+from penstock.engine.columnar.columnar_option import Columnar
+from penstock.engine.float_totals import float_add, float_merge
 from penstock.expr.types import DecimalType
 from penstock.spark.placing.combining import combined_nodes, insert_partial_operators
 from penstock.spark.placing.stages import cut_stages
 from penstock.spark.ticks.cell import run_stateless
-from tests.spark.tasks_in_process import InProcessTasks
+from tests.spark.tasks_in_process import SPOOLED, InProcessTasks
 
 NAN, INF = float("nan"), float("inf")
 
@@ -193,8 +195,10 @@ def extremes(sales: Any) -> Any:
     )
 
 
-def compared(flow: Flow, ticks: list[Any], folder: Path, shards: int, way: str) -> None:
-    engine, tasks = Engine(flow), InProcessTasks(flow, shards, folder, way)
+def compared(
+    flow: Flow, ticks: list[Any], folder: Path, shards: int, way: str, *, reading: Any = SPOOLED
+) -> None:
+    engine, tasks = Engine(flow), InProcessTasks(flow, shards, folder, way, reading=reading)
     for rows in ticks:
         expected = {n: Counter(map(repr, c.raw)) for n, c in engine.tick(sales=rows).items() if len(c)}
         assert {n: Counter(map(repr, r)) for n, r in tasks.tick({"sales": rows}).items()} == expected
@@ -234,6 +238,38 @@ def test_extremes_and_tops_of_a_stream_are_those_of_the_engine(
     flow.sink("top of each", rows.top_k(1, by=[col.weight], per=col.shop))
     assert len(combined_nodes(flow.graph())) == 3
     compared(flow, ticks, tmp_path_factory.mktemp("extremes"), shards, way)
+
+
+class Load(NamedTuple):
+    shop: str | None
+    weighed: float | None
+    pieces: int | None
+
+
+loads = st.builds(Load, st.sampled_from(["a", "b", None]), weights, st.none() | st.integers(-3, 3))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.lists(st.tuples(loads, st.integers(-2, 3)), max_size=8), max_size=4),
+    st.integers(1, 3),
+    st.sampled_from(["one task", "stages"]),
+    st.booleans(),
+)
+def test_sums_are_those_of_the_engine_where_rows_and_state_are_columns(
+    tmp_path_factory: pytest.TempPathFactory, ticks: list[Any], shards: int, way: str, in_cells: bool
+) -> None:
+    flow = Flow("sums")
+    by_shop = flow.table("sales", Load).group_by(col.shop)
+    total, mean = ps.sum(col.weighed), ps.mean(col.weighed)
+    flow.sink("out", by_shop.agg(n=ps.count(), total=total, mean=mean, pieces=ps.sum(col.pieces)))
+    changes = [[ps.Change(row, n) for row, n in tick if n] for tick in ticks]
+    cells = Columnar(1, always=in_cells, release=lambda name: None)
+    with (
+        mock.patch("penstock.spark.ticks.columnar_stage._LEAST", 1),
+        mock.patch("penstock.spark.ticks.cell.ARRANGED", cells),
+    ):
+        compared(flow, changes, tmp_path_factory.mktemp("sums"), shards, way, reading=None)
 
 
 def test_a_sum_that_leaves_int64_fails_where_the_user_wrote_it(tmp_path: Path) -> None:

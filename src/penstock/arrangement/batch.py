@@ -170,10 +170,9 @@ def _order(
         return order, codes
     repeated = codes[1:] == codes[:-1]
     if layout.order:
-        at = None if ends is None else _mixed_runs(codes, repeated, order, ends)
-        if at is None or len(at):
+        at = _repeated(repeated) if ends is None else _mixed_runs(codes, repeated, order, ends)
+        if len(at):
             order = np.arange(len(codes)) if order is None else order
-            at = np.arange(len(codes)) if at is None else at
             order[at] = order[at][_in_order(layout, codes[at], take(frame, order[at]))]
         return order, codes
     keys = select(frame, layout.keys)
@@ -221,6 +220,13 @@ def sorted_codes(codes: Codes) -> tuple[Places | None, Codes]:
 def _sorted(numbers: Numbers) -> Numbers:
     # NumPy takes longer.
     return pl.Series(numbers).sort().to_numpy()
+
+
+def _repeated(repeated: Any) -> Places:
+    """Return the places of codes that equal a neighbour. repeated: of each but the last, if the next does."""
+    if not len(repeated):
+        return np.empty(0, np.int64)
+    return np.flatnonzero(np.concatenate((repeated, [False])) | np.concatenate(([False], repeated)))
 
 
 def _mixed_runs(codes: Codes, repeated: Any, order: Places | None, ends: Places) -> Places:

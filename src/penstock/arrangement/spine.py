@@ -187,11 +187,14 @@ class Spine:
 
     def sums(self, keys: Sequence[pl.Series]) -> list[Any]:
         """Return for each sum of the layout its values for these keys."""
-        asked, rows = self.probe(keys)
+        return self.sums_of(self.probe(keys), len(keys[0]))
+
+    def sums_of(self, found: Found, count: int) -> list[Any]:
+        """Return for each sum of the layout its values for so many keys, of the rows found for them."""
         totals: list[Any] = []
         for name in self.layout.sums:
-            total = np.zeros(len(keys[0]), np.int64)
-            np.add.at(total, asked, rows[name].to_numpy())
+            total = np.zeros(count, np.int64)
+            np.add.at(total, found.asked, found.rows[name].to_numpy())
             totals.append(total)
         return totals
 

@@ -6,17 +6,16 @@ from bisect import insort
 from collections.abc import Callable
 from decimal import Context, Decimal, Inexact
 from itertools import islice, zip_longest
-from math import inf
 from operator import itemgetter
 from typing import Any, cast
 
+from penstock.engine.float_totals import RUNTIME as FLOAT_TOTALS
 from penstock.engine.histories import RUNTIME as HISTORIES
 from penstock.engine.loops.round_runtime import RUNTIME as LOOPS
 from penstock.engine.ordered_values import RUNTIME as ORDERED_VALUES
 from penstock.engine.power_sums import RUNTIME as POWER_SUMS
 from penstock.engine.upserts import RUNTIME as UPSERTS
 from penstock.errors import EvaluationError, NoFixpoint, UnknownPort, UserFunctionFailed
-from penstock.expr.code_runtime import NAN
 from penstock.expr.sort_keys import any_key
 
 Rows = list[tuple[Any, ...]]
@@ -37,67 +36,6 @@ def consolidate(rows: Rows) -> Rows:
 def int64_overflow() -> int:
     """Raise the error for an integer sum beyond the range of its type."""
     raise EvaluationError("a sum of integers leaves the range of int64", fix="cast the argument to a decimal")
-
-
-# -- exact float sums -------------------------------------------------------------------
-#
-# A float is n / 2**k, so a sum of floats is too: state holds numerator and denominator,
-# and what is taken out leaves nothing behind. NaN and the infinities are counted beside.
-
-
-def float_add(group: list[Any], at: int, value: float, weight: int) -> None:
-    """Add `weight` copies of `value` to [numerator, denominator, nan, +inf, -inf] at `group[at:]`."""
-    if value - value != 0:
-        group[at + (2 if value != value else 3 if value > 0 else 4)] += weight
-        return
-    numerator, denominator = value.as_integer_ratio()
-    common = group[at + 1]
-    if denominator > common:
-        total = group[at] * (denominator // common) + numerator * weight
-        group[at + 1] = denominator
-    else:
-        total = group[at] + numerator * (common // denominator) * weight
-    group[at] = total
-    if not total:
-        group[at + 1] = 1
-
-
-def float_merge(
-    group: list[Any], at: int, numerator: int, denominator: int, nan: int, up: int, down: int
-) -> None:
-    """Merge an exact float sum (as kept by `float_add`) into the one at `group[at:]`."""
-    common = group[at + 1]
-    if denominator > common:
-        total = group[at] * (denominator // common) + numerator
-        common = denominator
-    else:
-        total = group[at] + numerator * (common // denominator)
-    group[at], group[at + 1] = total, common if total else 1
-    group[at + 2] += nan
-    group[at + 3] += up
-    group[at + 4] += down
-
-
-def float_parts(group: list[Any], at: int, numerator: int, bits: int, nan: int, up: int, down: int) -> None:
-    """Merge an exact float sum of so many units of `2**-bits` into the one at `group[at:]`."""
-    common = min(bits, (numerator & -numerator).bit_length() - 1) if numerator else bits
-    float_merge(group, at, numerator >> common, 1 << bits - common, nan, up, down)
-
-
-def float_sum(group: list[Any], at: int, count: int = 1) -> float:
-    """Divide the sum at `group[at:]` by `count`, rounding once."""
-    numerator, denominator, nan, up, down = group[at : at + 5]
-    if nan > 0 or (up > 0 and down > 0):
-        return NAN
-    if up > 0:
-        return inf
-    if down > 0:
-        return -inf
-    try:
-        # A quotient that is too small for a float would be -0.0 if it is negative.
-        return numerator / (denominator * count) or 0.0
-    except OverflowError:
-        return inf if numerator > 0 else -inf
 
 
 # -- decimals -------------------------------------------------------------------------------
@@ -282,16 +220,13 @@ RUNTIME: dict[str, Any] = {
     **LOOPS,
     **ORDERED_VALUES,
     **POWER_SUMS,
+    **FLOAT_TOTALS,
     **HISTORIES,
     **UPSERTS,
     "x_sort": sort,
     "x_no_fixpoint": no_fixpoint,
     "x_consolidate": consolidate,
     "x_int64_overflow": int64_overflow,
-    "x_float_add": float_add,
-    "x_float_merge": float_merge,
-    "x_float_parts": float_parts,
-    "x_float_sum": float_sum,
     "x_unscaled": to_unscaled,
     "x_decimal_of": decimal_of_unscaled,
     "x_decimal_mean": decimal_mean,

@@ -8,8 +8,9 @@ holds besides are further rows of the arrangement (`held_values`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -29,7 +30,7 @@ from penstock.arrangement.batch import (
 )
 from penstock.arrangement.codes import is_exact
 from penstock.arrangement.first_rows import change_of_first_rows, first_rows
-from penstock.arrangement.spine import Found
+from penstock.arrangement.spine import Found, Spine
 from penstock.engine.columnar.arranged_slot import (
     ArrangedSlots,
     SlotForm,
@@ -37,8 +38,9 @@ from penstock.engine.columnar.arranged_slot import (
     names_of_keys,
     one_key,
 )
-from penstock.engine.columnar.column_types import NotLowered, dtype_of, to_series
+from penstock.engine.columnar.column_types import NotLowered, dtype_of, repeated, to_series
 from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
+from penstock.engine.columnar.float_sums import WINDOW
 from penstock.engine.columnar.held_values import (
     CODE,
     COPIES,
@@ -53,13 +55,13 @@ from penstock.engine.columnar.pre_reduction import GroupedRows, PartialForm, par
 from penstock.engine.columnar.stream import FEW, Stream, build_stream, decline_marked, empty_stream
 from penstock.engine.columnar.sum_columns import (
     Numbers,
-    parts_of,
+    fields_of,
     result_of,
     sum_widths,
     sums_of,
-    value_of,
+    windows_of_fields,
 )
-from penstock.engine.steps.accumulator import AppendExtreme, accumulator_for
+from penstock.engine.steps.accumulator import Accumulator, AppendExtreme, FloatTotals, accumulator_for
 from penstock.engine.steps.group_code import FIRST_FIELD, ROWS
 from penstock.expr.check import check
 from penstock.expr.types import INT64
@@ -80,14 +82,16 @@ class AggregatePlan:
     """Plan for an aggregate over frames.
 
     groups: reduction of a tick's rows to groups, by the accumulators that hold sums alone.
-    kept: per accumulator, how many sums hold each of its fields, or the values that it holds.
+    kept: the accumulators, in order; of those that hold more than sums, the values.
     schema: of the output.
+    alike: for the place of an accumulator that of an earlier one that holds the same sums.
     """
 
     node: int
     groups: GroupedRows
-    kept: tuple[tuple[int, ...] | HeldValues, ...]
+    kept: tuple[Accumulator | HeldValues, ...]
     schema: Schema
+    alike: Mapping[int, int] = field(default_factory=dict["int", "int"])
 
     @property
     def slot(self) -> str:
@@ -99,17 +103,33 @@ class AggregatePlan:
         return tuple(each for each in self.kept if isinstance(each, HeldValues))
 
     @cached_property
-    def field_widths(self) -> tuple[int, ...]:
-        """Return of each field that sums hold how many do; those over distinct values come last."""
-        plain = [width for each in self.kept if not isinstance(each, HeldValues) for width in each]
-        return (*plain, *(width for held in self.held for width in held.widths))
+    def spans(self) -> tuple[slice, ...]:
+        """Return where the sums of each accumulator are; those over distinct values come last."""
+        found: dict[int, slice] = {}
+        at = 1
+        for of_held in (False, True):
+            for number, each in enumerate(self.kept):
+                if number not in self.alike and isinstance(each, HeldValues) == of_held:
+                    widths = each.widths if isinstance(each, HeldValues) else sum_widths(each) or ()
+                    found[number] = slice(at, at + sum(widths))
+                    at += sum(widths)
+        return tuple(found[self.alike.get(number, number)] for number in range(len(self.kept)))
 
     @cached_property
     def sum_names(self) -> tuple[tuple[str, ...], ...]:
-        """Return the names of the sums of each field."""
-        return tuple(
-            tuple(f"s{at}.{part}" for part in range(width)) for at, width in enumerate(self.field_widths)
-        )
+        """Return the names of the sums of each field, in their order."""
+        own = [each for number, each in enumerate(self.kept) if number not in self.alike]
+        plain = [each for each in own if not isinstance(each, HeldValues)]
+        widths = [
+            *chain.from_iterable(sum_widths(each) or () for each in plain),
+            *chain.from_iterable(held.widths for held in self.held),
+        ]
+        return tuple(tuple(f"s{at}.{part}" for part in range(width)) for at, width in enumerate(widths))
+
+    @cached_property
+    def has_windows(self) -> bool:
+        """Return whether sums may lie in several windows (`float_sums`)."""
+        return any(isinstance(_summing(each), FloatTotals) for each in self.kept)
 
     @cached_property
     def key_names(self) -> tuple[str, ...]:
@@ -127,6 +147,9 @@ class AggregatePlan:
         if any(held.inner is not None for held in self.held):
             columns[CODE] = pl.Int64()
             order.append(Order(CODE, False))
+        if self.has_windows:
+            columns[WINDOW] = pl.Int8()
+            order.append(Order(WINDOW, False))
         for held in self.held:
             for name, type in zip(held.columns, held.types, strict=True):
                 if name != CODE:
@@ -163,25 +186,28 @@ class AggregatePlan:
             columns += sums_of(partial.accumulator, values)
             at += len(values)
         names = (*self.key_names, *self.layout.sums)
-        return pl.DataFrame([c.alias(name) for c, name in zip(columns, names, strict=False)])
+        made = [c.alias(name) for c, name in zip(columns, names, strict=False)]
+        if self.has_windows:
+            made.append(repeated(0, pl.Int8(), frame.height).alias(WINDOW))
+        return pl.DataFrame(made)
 
     def _reduce_few(self, stream: Stream) -> pl.DataFrame | None:
         """Aggregate few rows with NumPy, faster than a query is planned. None if 64 bits are too few."""
-        rows = self.groups.terms(stream)
-        if rows is None or not rows.height:
-            return rows
-        count = len(self.groups.keys)
-        keys = rows.get_columns()[:count] or [one_key(rows.height)]
+        found = self.groups.terms(stream)
+        if found is None or not len(found[1][0]):
+            return None
+        own, summands = found
+        keys = own or [one_key(len(summands[0]))]
         types = [key.dtype for key in keys]
         made = grouped(
             keys,
-            [column.to_numpy() for column in rows.get_columns()[count:]],
+            summands,
             exact=is_exact(types, nullable=any(key.null_count() for key in keys)),
         )
         if made is None:
             return None
         firsts, sums = made
-        groups = take(pl.DataFrame(keys), firsts).get_columns()[:count]
+        groups = take(pl.DataFrame(own), firsts).get_columns() if own else []
         return pl.DataFrame([*groups, *(pl.Series(f"v{at}", each) for at, each in enumerate(sums))])
 
     def answers(
@@ -192,25 +218,24 @@ class AggregatePlan:
         Raises `ColumnarDeclined`.
         """
         made = list(keys[: len(self.groups.keys)])
-        plain = iter(self.groups.parts)
-        at, after = 1, 1 + sum(self.field_widths) - sum(sum(held.widths) for held in self.held)
-        for each in self.kept:
-            if isinstance(each, HeldValues):
-                if each.inner is None:
-                    made.append(values[each.part])
-                    continue
-                width = sum(each.widths)
-                made.append(result_of(each.inner.accumulator)(sums[0], sums[after : after + width]))
-                after += width
-            else:
-                _, partial = next(plain)
-                made.append(result_of(partial.accumulator)(sums[0], sums[at : at + sum(each)]))
-                at += sum(each)
+        for each, span in zip(self.kept, self.spans, strict=True):
+            accumulator = _summing(each)
+            if accumulator is not None:
+                made.append(result_of(accumulator)(sums[0], sums[span]))
+            elif isinstance(each, HeldValues):
+                made.append(values[each.part])
         types = [dtype_of(field.type) for field in self.schema.fields]
         return [
             column.cast(type) if column.dtype != type else column
             for column, type in zip(made, types, strict=True)
         ]
+
+
+def _summing(kept: Accumulator | HeldValues) -> Accumulator | None:
+    """Return the accumulator that holds sums; None for extremes."""
+    if isinstance(kept, HeldValues):
+        return None if kept.inner is None else kept.inner.accumulator
+    return kept
 
 
 def plan_aggregate(node: Node, schema: Schema, appends: bool, append: bool) -> AggregatePlan:
@@ -224,14 +249,20 @@ def plan_aggregate(node: Node, schema: Schema, appends: bool, append: bool) -> A
         raise NotLowered("it answers once")
     if operator.lifetime is Lifetime.TICK:
         raise NotLowered("it answers each tick for itself")
-    kept: list[tuple[int, ...] | HeldValues] = []
-    parts: list[tuple[Expr | None, PartialForm]] = []
-    for _, aggregation in operator.aggregations:
+    kept: list[Accumulator | HeldValues] = []
+    parts: dict[int, tuple[Expr | None, PartialForm]] = {}
+    alike: dict[int, int] = {}
+    for number, (_, aggregation) in enumerate(operator.aggregations):
         accumulator = accumulator_for(aggregation, schema, appends)
-        widths, partial = sum_widths(accumulator), partial_form(accumulator)
-        if widths is not None and partial is not None:
-            kept.append(widths)
-            parts.append((next(iter(aggregation.arguments()), None), partial))
+        partial = partial_form(accumulator)
+        if sum_widths(accumulator) is not None and partial is not None:
+            kept.append(accumulator)
+            own = next(iter(aggregation.arguments()), None), partial
+            same = next((at for at, part in parts.items() if _sum_up_alike(part, own)), None)
+            if same is None:
+                parts[number] = own
+            else:
+                alike[number] = same
             continue
         part = 1 + sum(isinstance(each, HeldValues) for each in kept)
         held = held_values(aggregation, schema, appends, part)
@@ -239,14 +270,27 @@ def plan_aggregate(node: Node, schema: Schema, appends: bool, append: bool) -> A
             raise NotLowered(f"{aggregation} needs every value of a group")
         kept.append(held)
     keys = tuple(expr for _, expr in operator.keys)
-    groups = GroupedRows(keys, tuple(check(expr, schema).type for expr in keys), tuple(parts))
-    plan = AggregatePlan(node.id, groups, tuple(kept), node.schema)
+    groups = GroupedRows(keys, tuple(check(expr, schema).type for expr in keys), tuple(parts.values()))
+    plan = AggregatePlan(node.id, groups, tuple(kept), node.schema, alike)
     empty = empty_stream(schema, appends)
     plan.groups.reduce_lazily(empty)
     plan.layout.exact  # noqa: B018  # raises where a type has no column
     for held in plan.held:
         held.changes(empty, keys)
     return plan
+
+
+def _sum_up_alike(one: tuple[Expr | None, PartialForm], other: tuple[Expr | None, PartialForm]) -> bool:
+    """Return whether two partial forms sum up the same of the same expression."""
+    (expr, partial), (of, form) = one, other
+    widths = {sum_widths(each.accumulator) for each in (partial, form)}
+    return (
+        expr is not None
+        and of is not None
+        and expr.same(of)
+        and type(partial) is type(form)
+        and len(widths) == 1
+    )
 
 
 @dataclass(frozen=True)
@@ -269,74 +313,83 @@ class GroupForm(SlotForm):
         read = [name for name, _ in self.read]
         return {held.part: [*map(read.index, held.columns), len(read)] for held in self.plan.held}
 
+    @cached_property
+    def _window_place(self) -> int | None:
+        """Return where the window of a row is; None if all rows are in one."""
+        return next((at for at, (name, _) in enumerate(self.read) if name == WINDOW), None)
+
     def entry(self, key: Any, found: Sequence[tuple[Any, ...]]) -> Any:
-        plan = self.plan
-        before = len(self.read)
-        of_sums = [row[before:] for row in found if not before or row[0] == 0]
-        sums = of_sums[0] if len(of_sums) == 1 else tuple(map(sum, zip(*of_sums, strict=True)))
-        sums = sums or (0,) * len(plan.layout.sums)
+        plan, before, window_at = self.plan, len(self.read), self._window_place
+        of_windows: dict[int, list[tuple[Any, ...]]] = {0: []}
         values = {held.part: list[tuple[Any, ...]]() for held in plan.held}
-        for row in found if before else ():
-            if row[0]:
-                values[row[0]].append(tuple(row[at] for at in self._places[row[0]]))
-        fields, at = list[Any](), 1
-        for width in plan.field_widths:
-            fields.append(value_of(sums[at : at + width]))
-            at += width
-        group: list[Any] = [sums[0], None]
-        after = len(fields) - sum(len(held.widths) for held in plan.held)
-        at = 0
-        for each in plan.kept:
-            if isinstance(each, HeldValues):
-                width = len(each.widths)
-                group += each.fields(values[each.part], fields[after : after + width])
-                after += width
+        for row in found:
+            part = row[0] if values else 0
+            if part:
+                values[part].append(tuple([row[at] for at in self._places[part]]))
             else:
-                group += fields[at : at + len(each)]
-                at += len(each)
-        if (
-            not any(fields)
-            and not sums[0]
-            and not any(copies for each in values.values() for *_, copies in each)
-        ):
+                window = 0 if window_at is None else row[window_at]
+                of_windows.setdefault(window, []).append(row[before:])
+        windows = {window: _added(own) for window, own in of_windows.items()}
+        sums = windows.pop(0) or (0,) * len(plan.layout.sums)
+        there = any(sums) or any(map(any, windows.values()))
+        if not there and not any(copies for each in values.values() for *_, copies in each):
             return None
+        group: list[Any] = [sums[0], None]
+        for each, span in zip(plan.kept, plan.spans, strict=True):
+            accumulator, fields = _summing(each), list[Any]()
+            if accumulator is not None:
+                others = {window: own[span] for window, own in windows.items()}
+                fields = fields_of(accumulator, sums[span], others)
+            group += each.fields(values[each.part], fields) if isinstance(each, HeldValues) else fields
         if group[ROWS] > 0:
             group[1] = self.answer(key, group)
         return group
 
     def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
-        plan = self.plan
-        sums: list[tuple[int, ...]] = []
+        plan, count = self.plan, len(self.plan.layout.sums)
+        sums: dict[tuple[Any, int], list[int]] = {}
         values: dict[int, list[tuple[Any, Any, int]]] = {held.part: [] for held in plan.held}
-        for key, group in entries.items():
-            at, totals, distinct = FIRST_FIELD, list[int](), list[int]()
-            plain = iter(plan.groups.parts)
-            for each in plan.kept:
+        for number, (key, group) in enumerate(entries.items()):
+            sums[number, 0] = [group[ROWS], *[0] * (count - 1)]
+            at = FIRST_FIELD
+            for each, span in zip(plan.kept, plan.spans, strict=True):
+                accumulator, width = _summing(each), 0
                 if isinstance(each, HeldValues):
-                    accumulator = each.accumulator
+                    width = len(each.accumulator.fields()) if accumulator is None else 1
                     values[each.part] += [(key, *one) for one in each.entries(group, at)]
-                    if each.inner is not None:
-                        inner = group[at + 1 : at + len(accumulator.fields())]
-                        distinct += inner
-                else:
-                    accumulator = next(plain)[1].accumulator
-                    totals += group[at : at + len(accumulator.fields())]
-                at += len(accumulator.fields())
-            held = zip((*totals, *distinct), plan.field_widths, strict=True)
-            sums.append((group[ROWS], *(part for value, width in held for part in parts_of(value, width))))
-        columns = [[row[at] for row in sums] for at in range(len(plan.layout.sums))]
-        made = _with_sums(self, list(entries), columns)
+                at += width
+                if accumulator is None:
+                    continue
+                fields = group[at : at + len(accumulator.fields())]
+                for window, own in windows_of_fields(accumulator, fields).items():
+                    sums.setdefault((number, window), [0] * count)[span] = own
+                at += len(fields)
+        columns = [[row[at] for row in sums.values()] for at in range(count)]
+        keys = list(entries)
+        made = _with_sums(self, [keys[number] for number, _ in sums], columns, [w for _, w in sums])
         return stacked([made, *(_with_values(self, held, values[held.part]) for held in plan.held)])
 
 
-def _with_sums(form: GroupForm, keys: list[Any], sums: Sequence[list[int]]) -> pl.DataFrame:
-    """Return the rows of groups with their sums. Raises `ColumnarDeclined` for one beyond 64 bits."""
+def _added(rows: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return the sums of rows; none without any."""
+    return rows[0] if len(rows) == 1 else tuple(map(sum, zip(*rows, strict=True)))
+
+
+def _with_sums(
+    form: GroupForm, keys: list[Any], sums: Sequence[list[int]], windows: list[int]
+) -> pl.DataFrame:
+    """Return the rows of groups with their sums in some windows.
+
+    Raises `ColumnarDeclined` for one beyond 64 bits.
+    """
     layout = form.plan.layout
     try:
         columns = [pl.Series(values, dtype=pl.Int64) for values in sums]
     except (OverflowError, TypeError) as error:
         raise ColumnarDeclined from error
     named = {**_named(form, keys), **dict(zip(layout.sums, columns, strict=True))}
+    if form.plan.has_windows:
+        named[WINDOW] = pl.Series(windows, dtype=pl.Int8)
     if form.plan.held:
         named[PART] = of_part(0, len(keys))
     return filled(layout, named, len(keys))
@@ -396,18 +449,25 @@ class ColumnarAggregate:
         else:
             new = self.slots.prepare(plan.slot, deltas)
         probed = [*keys, of_part(0, deltas.height)] if plan.held else keys
-        sums = spine.sums(probed)
+        sums = self._sums(spine, probed)
         after = [old + deltas[name].to_numpy() for old, name in zip(sums, plan.layout.sums, strict=True)]
         before, now = self._extremes(spine.batches, new, keys)
         frame = _changes(plan, keys, State(sums, before), State(after, now))
         return build_stream(Columns(plan.schema, False, frame))
+
+    def _sums(self, spine: Spine, keys: Sequence[pl.Series]) -> list[Numbers]:
+        """Return the sums of groups. Raises `ColumnarDeclined` where some lie in several windows."""
+        found = spine.probe(keys)
+        if self.plan.has_windows and bool((found.rows[WINDOW].to_numpy() != 0).any()):
+            raise ColumnarDeclined
+        return spine.sums_of(found, len(keys[0]))
 
     def _held_changes(self, stream: Stream, deltas: pl.DataFrame) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
         """Return the deltas with the sums over distinct values, and the rows of values to add."""
         plan, spine = self.plan, self.slots.spine(self.plan.slot)
         deltas = deltas.hstack([of_part(0, deltas.height).alias(PART)])
         added: list[pl.DataFrame] = []
-        at = len(plan.field_widths) - sum(len(held.widths) for held in plan.held)
+        at = len(plan.sum_names) - sum(len(held.widths) for held in plan.held)
         for held in plan.held:
             rows = held.rows(plan.layout, held.changes(stream, plan.groups.keys))
             if isinstance(held.accumulator, AppendExtreme):
@@ -505,6 +565,9 @@ def group_form(plan: AggregatePlan, answer: Answer) -> GroupForm:
         read.append((PART, INT64))
         if CODE in plan.layout.types:
             read.append((CODE, INT64))
+    if plan.has_windows:
+        read.append((WINDOW, INT64))
+    if plan.held:
         for held in plan.held:
             columns = zip(held.columns, held.types, strict=True)
             read += [(name, type) for name, type in columns if name != CODE]

@@ -20,6 +20,7 @@ from penstock.arrangement.spine import Probe, Spine, together
 from penstock.engine.columnar.arranged_slot import consolidated, names_of_keys
 from penstock.engine.columnar.column_types import bounds_in, repeated
 from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined
+from penstock.engine.columnar.float_sums import WINDOW
 from penstock.engine.columnar.lowered_expression import LoweredExpression, replace_negative_zero
 from penstock.engine.columnar.pre_reduction import PartialForm, partial_form
 from penstock.engine.columnar.stream import Stream, decline_marked
@@ -170,8 +171,10 @@ class HeldValues:
         inner = self.inner
         assert inner is not None
         at = np.flatnonzero(crossed)
-        taken = take(rows, at).with_columns(pl.Series(WEIGHT, crossed[at]))
+        taken = take(rows, at)
         value, weight = taken[self.columns[0]], pl.col(WEIGHT)
+        prepared = inner.prepared(pl.col(self.columns[0]))
+        taken = taken.with_columns(pl.Series(WEIGHT, crossed[at]), prepared.alias(self.columns[0]))
         argument = LoweredExpression(pl.col(self.columns[0]), bounds_in(self.types[0], value))
         fails = inner.fails(argument, weight, taken.height)
         if fails is not None and taken.select(fails.any()).item():
@@ -220,7 +223,8 @@ def filled(layout: Layout, columns: Mapping[str, pl.Series], count: int) -> pl.D
     for name, dtype in layout.types.items():
         column = columns.get(name)
         if column is None:
-            column = repeated(0 if name in layout.sums or name == CODE else None, dtype, count)
+            number = name in layout.sums or name in (CODE, WINDOW)
+            column = repeated(0 if number else None, dtype, count)
         elif column.dtype != dtype:
             column = column.cast(dtype)
         made.append(column.alias(name))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -19,30 +21,29 @@ from penstock.engine.columnar.expressions import columns_without_bounds
 from penstock.engine.columnar.pre_reduction import (
     HEIGHT,
     ROOM,
-    WIDE_ROOM,
     GroupedRows,
     PartialForm,
     choose_reduction,
     group_parts,
 )
 from penstock.engine.columnar.stream import Stream, apply_operator, empty_stream
-from penstock.engine.columnar.sum_columns import sum_widths
+from penstock.engine.columnar.sum_columns import Numbers, sum_widths
 from penstock.engine.partial_operators import MergedAggregate, PartialAggregate
 from penstock.expr.check import check
-from penstock.expr.types import DecimalType
 
 if TYPE_CHECKING:
+    from penstock.engine.steps.accumulator import Accumulator
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
     from penstock.graph.node import Node
 
 
-def _widths(parts: Sequence[tuple[Expr | None, PartialForm]]) -> tuple[tuple[int, ...], ...]:
-    """Return per accumulator how many sums hold each of its fields. Raises `NotLowered`."""
-    widths = [sum_widths(partial.accumulator) for _, partial in parts]
-    if None in widths:
+def _accumulators(parts: Sequence[tuple[Expr | None, PartialForm]]) -> tuple[Accumulator, ...]:
+    """Return the accumulators. Raises `NotLowered` if one holds more than sums."""
+    found = tuple(partial.accumulator for _, partial in parts)
+    if any(sum_widths(each) is None for each in found):
         raise NotLowered("partial groups that hold more than sums stay in rows")
-    return tuple(each for each in widths if each is not None)
+    return found
 
 
 @apply_operator.register(PartialAggregate)
@@ -52,7 +53,7 @@ def _partial_groups(
     (stream,) = inputs
     groups = choose_reduction(operator, stream.schema, stream.append)
     assert isinstance(groups, GroupedRows)
-    _widths(groups.parts)
+    _accumulators(groups.parts)
     frame = groups.reduce_lazily(stream)
     if not groups.keys:
         # A group that no row reaches is not there.
@@ -73,14 +74,20 @@ def _partial_groups(
 class MergedGroups(GroupedRows):
     """Reduction of partial groups to one row per group: key, row count, and the sums of partial values."""
 
+    @cached_property
+    def _rooms(self) -> list[int]:
+        """Return what absolute values of each column but the keys may add up to."""
+        parts = chain.from_iterable(partial.rooms for _, partial in self.parts)
+        return [ROOM, *parts]
+
     def reduce_lazily(self, stream: Stream) -> pl.LazyFrame:
         keys = [stream.lower(key).value.alias(f"k{at}") for at, key in enumerate(self.keys)]
         values: list[pl.Expr] = []
         beyond: list[pl.Expr] = []
-        for at, field in list(enumerate(stream.schema.fields))[len(self.keys) :]:
-            room = (WIDE_ROOM if isinstance(field.type, DecimalType) else ROOM) // max(1, stream.most)
+        for at, room in enumerate(self._rooms, len(self.keys)):
+            most = room // max(1, stream.most)
             values.append(pl.col(str(at)).to_physical())
-            beyond.append(~values[-1].is_between(-room, room))
+            beyond.append(~values[-1].is_between(-most, most))
         noted = stream.noting(*beyond)
         sums = [value.sum().alias(f"v{at}") for at, value in enumerate(values)]
         marks = [pl.col(FAILS).any()] * noted.checked
@@ -88,16 +95,17 @@ class MergedGroups(GroupedRows):
             return noted.frame.select(*sums, *marks, pl.len().alias(HEIGHT))
         return noted.frame.group_by(*keys, maintain_order=True).agg(*sums, *marks)
 
-    def terms(self, stream: Stream) -> pl.DataFrame | None:
+    def terms(self, stream: Stream) -> tuple[list[pl.Series], list[Numbers]] | None:
         frame = stream.collected()
         keys = [frame[str(at)].alias(f"k{at}") for at in range(len(self.keys))]
         values = [
             column.to_physical().cast(pl.Int64, strict=False) for column in frame.get_columns()[len(keys) :]
         ]
-        room = ROOM // max(1, frame.height)
-        if not all(value.null_count() == 0 and value.is_between(-room, room).all() for value in values):
-            return None
-        return pl.DataFrame([*keys, *(value.alias(f"v{at}") for at, value in enumerate(values))])
+        for value, room in zip(values, self._rooms, strict=True):
+            most = min(room, ROOM) // max(1, frame.height)
+            if value.null_count() or not value.is_between(-most, most).all():
+                return None
+        return keys, [value.to_numpy() for value in values]
 
 
 def plan_merged(node: Node, schema: Schema, append: bool) -> AggregatePlan:
@@ -112,7 +120,7 @@ def plan_merged(node: Node, schema: Schema, append: bool) -> AggregatePlan:
     parts = group_parts(operator.of.aggregations, operator.rows, operator.appends)
     keys = tuple(expr for _, expr in operator.keys)
     groups = MergedGroups(keys, tuple(check(expr, schema).type for expr in keys), parts)
-    plan = AggregatePlan(node.id, groups, _widths(parts), node.schema)
+    plan = AggregatePlan(node.id, groups, _accumulators(parts), node.schema)
     groups.reduce_lazily(empty_stream(schema, True))
     plan.layout.exact  # noqa: B018  # raises where a type has no column
     return plan

@@ -16,8 +16,10 @@ from penstock.engine.steps.accumulator import (
     Accumulator,
     CountRows,
     CountValues,
+    FloatTotals,
     accumulator_for,
 )
+from penstock.engine.steps.value_accumulators import PowerSums
 from penstock.flow.aggregates import Aggregation, Max, Min
 from penstock.flow.window_functions import (
     CumeDist,
@@ -169,7 +171,7 @@ def _aggregate(function: Aggregation, frame: Frame | None, schema: Schema) -> An
             raise NotLowered(f"{function} of a frame that moves stays in rows")
         return Answer(exprs, _running(bounds, least=isinstance(function, Min)))
     widths = sum_widths(accumulator)
-    if widths is None:
+    if widths is None or isinstance(accumulator, FloatTotals | PowerSums):
         raise NotLowered(f"{function} needs every value of a frame")
     return Answer(exprs, _totals(bounds, accumulator, widths))
 

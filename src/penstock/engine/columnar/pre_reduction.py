@@ -11,17 +11,29 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from penstock.engine.columnar.column_types import NotLowered, dtype_of, from_series
-from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns
+from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
+from penstock.engine.columnar.float_sums import (
+    KINDS,
+    ODD,
+    PARTS,
+    SPLIT,
+    THERE,
+    Numbers,
+    parts_of_floats,
+    split_floats,
+)
 from penstock.engine.columnar.lowered_expression import (
     LoweredExpression,
     bounds_of,
     either_condition,
     replace_negative_zero,
 )
-from penstock.engine.columnar.stream import Stream, decline_marked, sum_weights
+from penstock.engine.columnar.stream import AS_WRITTEN, Stream, decline_marked, sum_weights
+from penstock.engine.float_totals import PART_BITS
 from penstock.engine.partial_operators import PartialAggregate
 from penstock.engine.steps.accumulator import (
     Accumulator,
@@ -39,7 +51,7 @@ from penstock.engine.steps.accumulator import (
 from penstock.engine.steps.value_accumulators import PowerSums
 from penstock.expr.check import check
 from penstock.expr.tree import Expr
-from penstock.expr.types import INT64, DataType, IntegerType, Schema
+from penstock.expr.types import INT64, DataType, DecimalType, IntegerType, Schema
 from penstock.expr.widening import is_float
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
@@ -66,24 +78,41 @@ class PartialForm:
         """Types of the partial values."""
         return ()
 
+    @property
+    def rooms(self) -> tuple[int, ...]:
+        """What absolute values in the columns of partial aggregates may add up to, where these are merged."""
+        columns = self.accumulator.partial_columns() or ()
+        return tuple(WIDE_ROOM if isinstance(column.type, DecimalType) else ROOM for column in columns)
+
+    def prepared(self, value: pl.Expr) -> pl.Expr:
+        """Return the column that `values`, `terms` and `fails` read, of what is aggregated."""
+        return value
+
     def values(
         self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
     ) -> Sequence[pl.Expr]:
         """Return the Polars aggregations that compute a group's partial values.
 
-        argument: of the accumulator. weight: None on an append edge. copies: of rows, of which no group has
-        more, those that are taken back included.
+        argument: of the accumulator, prepared. weight: None on an append edge. copies: of rows, of which no
+        group has more, those that are taken back included.
         """
         return ()
 
     def terms(
         self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
     ) -> Sequence[pl.Expr] | None:
-        """Return of each row what makes the partial values if added up in 64 bits; None if nothing does.
+        """Return of each row what `summands` makes the partial values of; None if 64 bits are too few.
 
-        Arguments as of `values`.
+        Arguments as of `values`, but the argument is not prepared.
         """
         return None if self.types else ()
+
+    def summands(self, terms: Sequence[pl.Series], weights: Numbers) -> Sequence[Numbers]:
+        """Return of each row what makes the partial values if added up in 64 bits, of its terms.
+
+        weights: 1 on an append edge. Raises `ColumnarDeclined`.
+        """
+        return [term.to_numpy() for term in terms]
 
     def fails(self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int) -> pl.Expr | None:
         """Return a condition that is true on rows that these values cannot hold; None if there are none.
@@ -160,59 +189,68 @@ def _greatest(argument: LoweredExpression) -> int:
     return max(map(abs, argument.bounds)) if argument.bounds is not None else ROOM
 
 
-_UPPER, _LOWER = 40, 120
 _WEIGHT_BITS = 10
 
 
-class _FloatTotal(_Total):
-    """Partial form of exact totals of floats: [upper part, lower part, nan, +inf, -inf], and their number.
+class _FloatTotal(PartialForm):
+    """Partial form of exact totals of floats (`float_sums`): parts, 0, nan, +inf, -inf, and number of values.
 
-    A float is the sum of two whole numbers, of 2**-40 and of 2**-120. One that is not, as it has smaller
-    bits, is marked, and so is one of which as many as there are rows might be too much for 128 bits.
+    A float that has no such parts is marked, and so is one of which as many as there are rows might be too
+    much for 64 bits.
     """
 
-    def terms(
-        self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
-    ) -> Sequence[pl.Expr] | None:
-        return None
+    @property
+    def types(self) -> tuple[DataType, ...]:
+        return (INT64,) * len(self.accumulator.partial_columns() or ())
+
+    @property
+    def rooms(self) -> tuple[int, ...]:
+        # Parts in smaller units are merged in rows.
+        return tuple(0 if at == len(PARTS) else ROOM for at in range(len(self.types)))
+
+    def prepared(self, value: pl.Expr) -> pl.Expr:
+        return pl.map_batches([value], _split, return_dtype=SPLIT, is_elementwise=True)
 
     def fails(self, argument: LoweredExpression | None, weight: pl.Expr | None, rows: int) -> pl.Expr | None:
         assert argument is not None
-        value, upper = _parts_of_float(argument.value)
-        room = 126 - _UPPER - rows.bit_length() - (0 if weight is None else _WEIGHT_BITS)
-        lower = (value - upper * 2.0**-_UPPER) * 2.0**_LOWER
-        fails = (value.abs() >= 2.0**room) | (lower != lower.floor())
-        return fails if weight is None else fails | (weight.abs() > 2**_WEIGHT_BITS)
+        of = argument.value.struct.field
+        # What is left of 62 bits beside those of the lower parts.
+        spare = max(0, 62 - PART_BITS - rows.bit_length())
+        weight_bits = 0 if weight is None else min(spare, _WEIGHT_BITS)
+        room = max(0, 62 - rows.bit_length() - weight_bits)
+        fails = of(ODD) | (of(PARTS[-1]).abs() >= 2**room)
+        return fails if weight is None else fails | (weight.abs() > 2**weight_bits)
 
     def values(
         self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
     ) -> Sequence[pl.Expr]:
         assert argument is not None
-        value, upper = _parts_of_float(argument.value)
-        lower = (value - upper * 2.0**-_UPPER) * 2.0**_LOWER
-        sums = [part.cast(pl.Int128, strict=False) for part in (upper, lower)]
-        if weight is not None:
-            sums = [part * weight.cast(pl.Int128) for part in sums]
-        number = argument.value
-        kinds = (number.is_nan(), number == float("inf"), number == float("-inf"))
-        counted = [_weight_where(kind, weight) for kind in kinds]
-        if len(self.types) > len(kinds) + len(sums):
-            counted.append(_present(number, weight))
-        return (*(part.sum() for part in sums), *counted)
+        of = argument.value.struct.field
+        counted = [*KINDS, THERE][: len(self.types) - len(PARTS) - 1]
+        parts = [of(name) if weight is None else of(name) * weight for name in PARTS]
+        counts = [_weight_if(of(name), weight) for name in counted]
+        return [term.sum() for term in (*parts, of(PARTS[0]) * 0, *counts)]
+
+    def terms(
+        self, argument: LoweredExpression | None, weight: pl.Expr | None, copies: int
+    ) -> Sequence[pl.Expr]:
+        assert argument is not None
+        return (argument.value,)
+
+    def summands(self, terms: Sequence[pl.Series], weights: Numbers) -> Sequence[Numbers]:
+        parts, kinds, odd, there = parts_of_floats(terms[0])
+        copies = np.abs(weights.astype(np.float64))
+        if odd.any() or copies.sum() >= 2**29 or (np.abs(parts[-1]) * copies).sum() >= 2**61:
+            raise ColumnarDeclined
+        counted = [*kinds, there][: len(self.types) - len(parts) - 1]
+        return [part * weights for part in (*parts, np.zeros_like(weights), *counted)]
 
     def merge(self, to: Target, values: tuple[str, ...]) -> None:
-        upper, lower, *others = values
-        whole = f"({upper} << {_LOWER - _UPPER}) + {lower}"
-        to.code.line(f"x_float_parts({to.group}, {to.at}, {whole}, {_LOWER}, {', '.join(others[:3])})")
-        for value in others[3:]:
-            to.code.line(f"{to.field(5)} += {value}")
+        self.accumulator.merge_partial(to, values)
 
 
-def _parts_of_float(value: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-    """Return the values that are finite, and the whole numbers of 2**-40 in them."""
-    finite = pl.when(value.is_finite()).then(value.cast(pl.Float64))
-    scaled = finite * 2.0**_UPPER
-    return finite, pl.when(scaled >= 0).then(scaled.floor()).otherwise(scaled.ceil())
+def _split(columns: Sequence[pl.Series]) -> pl.Series:
+    return split_floats(columns[0])
 
 
 class _Best(PartialForm):
@@ -405,13 +443,21 @@ class GroupedRows(PreReduction):
         """Lower what groups are told apart by. Raises `NotLowered`."""
         return [stream.lower(expr) for expr in self.keys]
 
-    def _computed(self, stream: Stream) -> tuple[Stream, list[LoweredExpression | None]]:
-        """Add the keys to rows, and what is aggregated, as "g0", ... and "a0", ... Return the latter, too."""
+    def _computed(self, stream: Stream, *, prepared: bool) -> tuple[Stream, list[LoweredExpression | None]]:
+        """Add the keys to rows, and what is aggregated, as "g0", ... and "a0", ... Return the latter, too.
+
+        prepared: as by `PartialForm.prepared`.
+        """
         keys = self.lowered_keys(stream)
         arguments = [None if expr is None else stream.lower(expr) for expr, _ in self.parts]
         noted = stream.noting(*(one.fails for one in (*keys, *arguments) if one is not None))
         # Computed before rows are grouped: once for all groups, and a constant for each row.
-        computed = {f"a{at}": one.value for at, one in enumerate(arguments) if one is not None}
+        partials = [partial for _, partial in self.parts]
+        computed = {
+            f"a{at}": partial.prepared(one.value) if prepared else one.value
+            for at, (one, partial) in enumerate(zip(arguments, partials, strict=True))
+            if one is not None
+        }
         computed |= {f"g{at}": _key(*each) for at, each in enumerate(zip(keys, self.key_types, strict=True))}
         noted = replace(noted, frame=noted.frame.with_columns(**computed))
         arguments = [
@@ -421,7 +467,7 @@ class GroupedRows(PreReduction):
         return noted, arguments
 
     def reduce_lazily(self, stream: Stream) -> pl.LazyFrame:
-        noted, arguments = self._computed(stream)
+        noted, arguments = self._computed(stream, prepared=True)
         weight = None if stream.append else pl.col(WEIGHT)
         parts = zip(arguments, self.parts, strict=True)
         noted = noted.noting(*(partial.fails(one, weight, stream.most) for one, (_, partial) in parts))
@@ -434,25 +480,34 @@ class GroupedRows(PreReduction):
             return noted.frame.select(*named, pl.len().alias(HEIGHT))
         return self.gathered(noted.frame, named)
 
-    def terms(self, stream: Stream) -> pl.DataFrame | None:
-        """Return of each row its key, its copies, and terms whose sums by group are the partial values.
+    def terms(self, stream: Stream) -> tuple[list[pl.Series], list[Numbers]] | None:
+        """Return of each row its key, and its copies with what makes the partial values if added up.
 
-        None where 64 bits do not hold them. Columns: "k0", ... and "v0", ... Raises `ColumnarDeclined`.
+        None where 64 bits do not hold them. Raises `ColumnarDeclined`.
         """
-        noted, arguments = self._computed(stream)
+        noted, arguments = self._computed(stream, prepared=False)
         weight = None if stream.append else pl.col(WEIGHT)
         terms = [pl.repeat(1, pl.len(), dtype=pl.Int64()) if weight is None else weight]
+        counts: list[int] = []
         for argument, (_, partial) in zip(arguments, self.parts, strict=True):
             own = partial.terms(argument, weight, stream.copies)
             if own is None:
                 return None
             terms += own
+            counts.append(len(own))
         keys = [pl.col(f"g{at}").alias(f"k{at}") for at in range(len(self.key_types))]
         values = [term.alias(f"v{at}") for at, term in enumerate(terms)]
-        frame = noted.frame.select(*keys, *values, *[FAILS] * noted.checked).collect()
+        taken = noted.frame.select(*keys, *values, *[FAILS] * noted.checked)
+        frame = taken.collect(optimizations=AS_WRITTEN)
         if noted.checked:
             decline_marked(frame)
-        return frame
+        columns = frame.get_columns()
+        weights = columns[len(keys)].to_numpy()
+        summands, at = [weights], len(keys) + 1
+        for (_, partial), count in zip(self.parts, counts, strict=True):
+            summands += partial.summands(columns[at : at + count], weights)
+            at += count
+        return columns[: len(keys)], summands
 
     def gathered(self, frame: pl.LazyFrame, named: Sequence[pl.Expr]) -> pl.LazyFrame:
         """Return a row per group, first reached first. Keys are "g0", ... in the rows, and then "k0", ..."""

@@ -38,7 +38,7 @@ MOST_COPIES = 2**53
 FEW = 20_000
 """Rows below which it takes longer to make a good plan than to do without."""
 
-_AS_WRITTEN = pl.QueryOptFlags.none()
+AS_WRITTEN = pl.QueryOptFlags.none()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Stream:
         return self.at_hand if self.at_hand is not None else self._computed().drop(FAILS, strict=False)
 
     def _computed(self) -> pl.DataFrame:
-        return self.frame.collect(optimizations=_AS_WRITTEN) if self.most < FEW else self.frame.collect()
+        return self.frame.collect(optimizations=AS_WRITTEN) if self.most < FEW else self.frame.collect()
 
     def kept(self) -> Stream:
         """Cache the stream, so that several readers share one computation."""

@@ -1,12 +1,12 @@
 """Sums of groups in columns: how accumulators' fields stand in sums of 64 bits, and their results.
 
-A field that counts is one sum. A total, which may need more than 64 bits, is two or four: of 32 bits each of
-what was added, and of the rest.
+A field that counts is one sum. A total, which may need more than 64 bits, is several: of 32 bits each of what
+was added, and of the rest. A field that is always the same, or follows from others, is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import singledispatch
 from typing import Any, TypeAlias
 
@@ -17,6 +17,9 @@ import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
 from penstock.arrangement.batch import WIDE_BITS
 from penstock.engine.columnar.column_types import to_series
 from penstock.engine.columnar.columns import ColumnarDeclined
+from penstock.engine.columnar.float_sums import carried, fraction, nearest, windows_of, with_kinds
+from penstock.engine.float_totals import FLOAT_PARTS
+from penstock.engine.power_sums import statistic
 from penstock.engine.runtime_library import decimal_mean, decimal_of_unscaled
 from penstock.engine.steps.accumulator import (
     Accumulator,
@@ -25,6 +28,9 @@ from penstock.engine.steps.accumulator import (
     DecimalMean,
     DecimalSum,
     DecimalTotals,
+    FloatMean,
+    FloatSum,
+    FloatTotals,
     IntervalMean,
     IntervalSum,
     IntervalTotals,
@@ -32,6 +38,7 @@ from penstock.engine.steps.accumulator import (
     IntSum,
     Totals,
 )
+from penstock.engine.steps.value_accumulators import PowerSums
 from penstock.errors import EvaluationError
 from penstock.expr.functions.intervals import mean, of_micros
 from penstock.expr.types import FLOAT64, INT64, INTERVAL, DataType, DecimalType, IntegerType
@@ -75,10 +82,30 @@ def _total_widths(accumulator: Totals) -> tuple[int, ...]:
     return (4 if long else 2, 1)[: len(accumulator.fields())]
 
 
+@sum_widths.register(FloatTotals)
+def _float_widths(accumulator: FloatTotals) -> tuple[int, ...]:
+    return (FLOAT_PARTS, 0, 1, 1, 1, 1)[: len(accumulator.fields())]
+
+
+@sum_widths.register(PowerSums)
+def _power_widths(accumulator: PowerSums) -> tuple[int, ...] | None:
+    (first, *others) = accumulator.types
+    if others or not isinstance(first.type, IntegerType):
+        return None
+    return (1, 0, 0, *(2 * degree for degree in accumulator.degrees))
+
+
+@singledispatch
 def sums_of(accumulator: Accumulator, partial: Sequence[pl.Series]) -> list[pl.Series]:
     """Return the sums that stand for an accumulator's partial values. Raises `ColumnarDeclined`."""
-    widths = sum_widths(accumulator) or ()
+    widths = [width for width in sum_widths(accumulator) or () if width]
     return [part for values, width in zip(partial, widths, strict=True) for part in split(values, width)]
+
+
+@sums_of.register(FloatTotals)
+def _sums_of_floats(accumulator: FloatTotals, partial: Sequence[pl.Series]) -> list[pl.Series]:
+    parts = carried([part.to_numpy() for part in partial[:FLOAT_PARTS]])
+    return [*map(pl.Series, parts), *partial[FLOAT_PARTS + 1 :]]  # without the column of smaller units
 
 
 def split(values: pl.Series, width: int) -> tuple[pl.Series, ...]:
@@ -97,12 +124,50 @@ def split(values: pl.Series, width: int) -> tuple[pl.Series, ...]:
 
 def parts_of(value: int, width: int) -> tuple[int, ...]:
     """Return the sums that stand for one integer."""
+    if not width:
+        return ()
     return (*(value >> at * _BITS & _LOW for at in range(width - 1)), value >> (width - 1) * _BITS)
 
 
 def value_of(sums: Sequence[int]) -> int:
     """Return the integer that some sums stand for."""
     return sum(part << at * _BITS for at, part in enumerate(sums))
+
+
+Windows: TypeAlias = "Mapping[int, Sequence[int]]"
+"""Sums of further windows (`float_sums`), by their numbers."""
+
+
+@singledispatch
+def fields_of(accumulator: Accumulator, sums: Sequence[int], windows: Windows) -> list[Any]:
+    """Return the fields that some sums stand for."""
+    fields, at = list[Any](), 0
+    for width in sum_widths(accumulator) or ():
+        fields.append(value_of(sums[at : at + width]) if width != 1 else sums[at])
+        at += width
+    return fields
+
+
+@fields_of.register(FloatTotals)
+def _fields_of_floats(accumulator: FloatTotals, sums: Sequence[int], windows: Windows) -> list[Any]:
+    others = {window: own[:FLOAT_PARTS] for window, own in windows.items()}
+    return [*fraction(sums[:FLOAT_PARTS], others), *sums[FLOAT_PARTS:]]
+
+
+@singledispatch
+def windows_of_fields(accumulator: Accumulator, fields: Sequence[Any]) -> Mapping[int, tuple[int, ...]]:
+    """Return the sums that stand for fields, by window. They are in window 0, for all but floats."""
+    held = zip(fields, sum_widths(accumulator) or (), strict=True)
+    return {0: tuple(part for value, width in held for part in parts_of(value, width))}
+
+
+@windows_of_fields.register(FloatTotals)
+def _windows_of_floats(accumulator: FloatTotals, fields: Sequence[Any]) -> Mapping[int, tuple[int, ...]]:
+    numerator, denominator, *counts = fields
+    found = windows_of(numerator, denominator)
+    none = (0,) * FLOAT_PARTS
+    made = {window: (*parts, *(0 for _ in counts)) for window, parts in found.items()}
+    return {**made, 0: (*found.get(0, none), *counts)}
 
 
 class _Large(Exception):
@@ -244,3 +309,37 @@ def decimals(unscaled: Any, type: DecimalType) -> pl.Series:
     halves[1::2] = unscaled >> 63
     of = _arrow.decimal128(type.precision, type.scale)
     return _polars.from_arrow(_arrow.Array.from_buffers(of, len(unscaled), [None, _arrow.py_buffer(halves)]))
+
+
+def _float_result(accumulator: FloatTotals, *, means: bool) -> Result:
+    def result(rows: Numbers, sums: Sequence[Numbers]) -> pl.Series:
+        parts, kinds, counted = sums[:FLOAT_PARTS], sums[FLOAT_PARTS:][:3], sums[FLOAT_PARTS + 3 :]
+        counts = counted[0] if counted else rows
+        some = counts > 0
+        found = nearest(parts, np.where(some, counts, 1) if means else None)
+        made = pl.Series(with_kinds(found, kinds))
+        return made if some.all() else made.scatter(np.flatnonzero(~some), None)
+
+    return result
+
+
+@result_of.register(FloatSum)
+def _float_sum(accumulator: FloatSum) -> Result:
+    return _float_result(accumulator, means=False)
+
+
+@result_of.register(FloatMean)
+def _float_mean(accumulator: FloatMean) -> Result:
+    return _float_result(accumulator, means=True)
+
+
+@result_of.register(PowerSums)
+def _moment(accumulator: PowerSums) -> Result:
+    degrees, moment = accumulator.degrees, accumulator.moment
+
+    def result(rows: Numbers, sums: Sequence[Numbers]) -> pl.Series:
+        each = zip(*(part.tolist() for part in sums), strict=True)
+        found = [statistic(fields_of(accumulator, own, {}), 0, degrees, moment) for own in each]
+        return pl.Series(found, dtype=pl.Float64)
+
+    return result

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.engine.float_totals import FLOAT_PARTS
 from penstock.engine.row_codegen import weight_product
 from penstock.engine.slot import Thaw, as_it_is, thaw_dict, thaw_list
 from penstock.expr.check import TypeAndNullability, check
@@ -100,12 +101,20 @@ class Accumulator:
         """Return the columns that carry the fields of a partial aggregate; None if they cannot be sent."""
         return None
 
+    def partial_values(self, to: Target) -> tuple[str, ...]:
+        """Return the sources of the values that carry the fields of a partial aggregate."""
+        return tuple(to.field(number) for number in range(len(self.fields())))
+
     def merge(self, to: Target, fields: Sequence[str]) -> None:
         """Write code that merges another group's fields, given as sources, into those of `to`.
 
         Only for groups whose rows are never retracted.
         """
         raise NotImplementedError(type(self).__name__)
+
+    def merge_partial(self, to: Target, values: Sequence[str]) -> None:
+        """Write code that merges `partial_values` of another group, as `merge` does."""
+        self.merge(to, values)
 
 
 def _plus(field: str, amount: str, weight: str | None) -> str:
@@ -223,11 +232,23 @@ class FloatTotals(Totals):
         to.code.line(f"x_float_add({to.group}, {to.at}, {value}, {weight or '1'})")
 
     def total_parts(self) -> tuple[SchemaField, ...]:
-        wide = (SchemaField(name, WHOLE_NUMBER) for name in ("numerator", "denominator"))
-        return (*wide, *(SchemaField(name, INT64) for name in ("nan", "up", "down")))
+        names = (*(f"part {at}" for at in range(FLOAT_PARTS)), "less", "nan", "up", "down")
+        return tuple(SchemaField(name, INT64) for name in names)
+
+    def partial_values(self, to: Target) -> tuple[str, ...]:
+        parts = to.writer.fresh("parts")
+        to.code.line(f"{parts} = x_float_parts({to.group}, {to.at})")
+        own = (f"{parts}[{at}]" for at in range(FLOAT_PARTS + 1))
+        return (*own, *(to.field(number) for number in range(2, len(self.fields()))))
 
     def merge_total(self, to: Target, fields: Sequence[str]) -> None:
         to.code.line(f"x_float_merge({to.group}, {to.at}, {', '.join(fields[:5])})")
+
+    def merge_partial(self, to: Target, values: Sequence[str]) -> None:
+        total = len(self.total_parts())
+        to.code.line(f"x_float_merge_parts({to.group}, {to.at}, {', '.join(values[:total])})")
+        for value in values[total:]:
+            to.code.line(f"{to.field(len(self.total_fields()))} += {value}")
 
 
 class FloatSum(FloatTotals):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.row_codegen import item_sources
@@ -99,6 +100,20 @@ class Group:
         """Return the sources of a list's parts, as taken by `merge`."""
         count = sum(len(accumulator.fields()) for _, accumulator, _ in self._parts)
         return (f"{group}[{ROWS}]", *item_sources(group, FIRST_FIELD + count)[FIRST_FIELD:])
+
+    def merge_partial(self, group: str, columns: Sequence[str]) -> None:
+        """Write code that merges the columns of a partial aggregate into the list in the variable `group`."""
+        self._writer.code.line(f"{group}[{ROWS}] += {columns[0]}")
+        first = 1
+        for _, accumulator, at in self._parts:
+            end = first + len(accumulator.partial_columns() or ())
+            accumulator.merge_partial(Target(self._writer, group, at), columns[first:end])
+            first = end
+
+    def partial_columns(self, group: str) -> tuple[str, ...]:
+        """Return the sources of a list's columns in a partial aggregate."""
+        values = (a.partial_values(Target(self._writer, group, at)) for _, a, at in self._parts)
+        return (f"{group}[{ROWS}]", *chain.from_iterable(values))
 
     def settle(self, group: str) -> None:
         """Write the code for a touched list before its result is read."""

@@ -55,7 +55,7 @@ class PartialAggregateStep(Step):
     def finish(self) -> None:
         key, group = self.writer.fresh("key"), self.writer.fresh("group")
         with self.code.block(f"for {key}, {group} in {self.touched}.items():"):
-            columns = (*key_columns(key, len(self.keys)), *self.group.part_columns(group))
+            columns = (*key_columns(key, len(self.keys)), *self.group.partial_columns(group))
             self.emit(Row(columns, None, "1"))
 
 
@@ -74,7 +74,7 @@ class MergedAggregateStep(AggregateStep):
         super().__init__(node, writer, keys, operator.of.lifetime, group)
 
     def fold(self, group: str, row: Row) -> None:
-        self.group.merge(group, row.columns[len(self.keys) :])
+        self.group.merge_partial(group, row.columns[len(self.keys) :])
 
 
 class PartialTopKStep(TopKStep):
@@ -113,21 +113,21 @@ class PartialWindowStep(GridStep):
         key, start, group = (self.writer.fresh(name) for name in ("key", "start", "group"))
         keys = key_columns(key, len(self.operator.keys))
         with self.code.block(f"for ({key}, {start}), {group} in {self._sums}.items():"):
-            self.emit(Row((*keys, start, *self.group.part_columns(group))))
+            self.emit(Row((*keys, start, *self.group.partial_columns(group))))
 
 
 class MergedClosedWindowStep(ClosedWindowStep):
     """Windows over partial groups, each covering rows of a slice."""
 
     def add(self, group: str, row: Row) -> None:
-        self.group.merge(group, row.columns[len(self.operator.keys) + 1 :])
+        self.group.merge_partial(group, row.columns[len(self.operator.keys) + 1 :])
 
 
 class MergedUpdatedWindowStep(UpdatedWindowStep):
     """Updated windows over partial groups, each covering rows of a slice."""
 
     def add(self, group: str, row: Row) -> None:
-        self.group.merge(group, row.columns[len(self.operator.keys) + 1 :])
+        self.group.merge_partial(group, row.columns[len(self.operator.keys) + 1 :])
 
 
 @step_for.register(MergedAggregate)

@@ -82,8 +82,14 @@ class NullWhereItFails(Accumulator):
     def partial_columns(self) -> tuple[SchemaField, ...] | None:
         return self.of.partial_columns()
 
+    def partial_values(self, to: Target) -> tuple[str, ...]:
+        return self.of.partial_values(to)
+
     def merge(self, to: Target, fields: Sequence[str]) -> None:
         self.of.merge(to, fields)
+
+    def merge_partial(self, to: Target, values: Sequence[str]) -> None:
+        self.of.merge_partial(to, values)
 
 
 class SortedValues(Extreme):

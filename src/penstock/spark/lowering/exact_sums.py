@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
+from penstock.engine.float_totals import float_add
+from penstock.engine.float_totals import float_sum as rounded_float_sum
 from penstock.engine.power_sums import add_powers, degrees_of, empty_sums, statistic
-from penstock.engine.runtime_library import float_add
-from penstock.engine.runtime_library import float_sum as rounded_float_sum
 
 if TYPE_CHECKING:
     import pyarrow as pa
