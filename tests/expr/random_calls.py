@@ -84,6 +84,8 @@ _PATTERNS = st.sampled_from(
     ]
 ).map(lit)
 _ANY_TEXT = _TEXTS | _TEXT
+_SEPARATORS = st.sampled_from([" ", ",", "a", "-", r"\.", "ab", "[ab]", "."]).map(lit)
+_SPLIT = st.builds(lambda *of: Call("split", of), _TEXT, _SEPARATORS, st.sampled_from([-1, 0, 2]).map(lit))
 _WITH_TEXTS: dict[str, tuple[st.SearchStrategy[Expr], ...]] = {
     "substring": (_TEXT | st.just(Column("r_")), _SMALL, _SMALL),
     "replace": (_TEXT, _ANY_TEXT, _ANY_TEXT),
@@ -112,6 +114,9 @@ _WITH_TEXTS: dict[str, tuple[st.SearchStrategy[Expr], ...]] = {
     "date_format": (st.sampled_from(["t", "t_", "local_"]).map(Column), _PATTERNS),
     "from_unixtime": (st.sampled_from(["n", "n_"]).map(Column), _PATTERNS),
     "overlay": (_TEXT, _ANY_TEXT, _SMALL, _SMALL),
+    "split": (_TEXT, _SEPARATORS, st.sampled_from([-1, 0, 2]).map(lit)),
+    "array_contains": (_SPLIT, _ANY_TEXT),
+    **dict.fromkeys(("get", "element_at", "try_element_at"), (_SPLIT, _SMALL)),
 }
 _COUNTS: dict[str, tuple[int, ...]] = dict.fromkeys(("eq", "ne", "and", "or"), (2,))
 

@@ -28,6 +28,7 @@ from penstock.spark.placing.combining import insert_partial_operators
 from penstock.spark.placing.stages import cut_stages
 from penstock.spark.ticks.intake import Taken, read_inputs
 from penstock.spark.ticks.plan import CompiledStage, Input, Plan, compiled
+from tests.spark.tasks_in_process import InProcessTasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -376,3 +377,27 @@ def test_the_rows_of_a_dataframe_are_counted(spark: SparkSession, way: Any) -> N
     changes: list[Any] = []
     ps.spark.run(flow, spark, sources={"sales": ps.spark.Frame(frame)}, sinks={"out": changes}, way=way)
     assert [tuple(change.row) for change in changes] == [(6,)]
+
+
+class Line(NamedTuple):
+    text: str | None
+    tags: list[str]
+
+
+def test_words_are_counted_from_lists_in_columns(tmp_path: Path) -> None:
+    flow = Flow("words")
+    lines = flow.table("lines", Line)
+    words = lines.select(word=ps.functions.split(col.text, " ", -1)).explode(col.word)
+    tags = lines.explode(col.tags, position="at").select(word=col.tags)
+    flow.sink("out", words.union(tags).group_by("word").agg(n=ps.count()))
+    engine, tasks = ps.Engine(flow), InProcessTasks(flow, 2, tmp_path, "one task", reading=None)
+    graph = tasks.plan.stages[0].stage.graph
+    exploding = {node.id for node in graph.nodes if node.operator.kind == "explode"}
+    assert len(exploding) == 2
+    assert exploding <= tasks.plan.stages[0].columnar.nodes
+    rows = [Line(text, tags) for text in ("a b", "", None, " b") for tags in ([], ["a"], ["c", "c"])]
+    for tick in (rows[:7], rows[7:]):
+        expected = Counter(map(repr, engine.tick(lines=[*map(ps.insert, tick)])["out"].raw))
+        assert Counter(map(repr, tasks.tick({"lines": [*map(ps.insert, tick)]})["out"])) == expected
+    (gone,) = engine.tick(lines=[ps.delete(rows[0])]).values()
+    assert Counter(tasks.tick({"lines": [ps.delete(rows[0])]})["out"]) == Counter(gone.raw)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import singledispatch
+from itertools import accumulate
 from typing import Any, TypeAlias, cast
 
 import polars as pl
@@ -23,6 +24,7 @@ from penstock.expr.types import (
     FloatingType,
     IntegerType,
     IntervalType,
+    ListType,
     StrType,
     TimestampNtzType,
     TimestampType,
@@ -108,6 +110,20 @@ def dtype_of(type: DataType) -> pl.DataType:
     return found
 
 
+def carried_dtype(type: DataType) -> pl.DataType:
+    """Return the Polars type of a column that no operator compares or holds: also lists of plain values.
+
+    Raises `NotLowered` if it has none.
+    """
+    if not isinstance(type, ListType):
+        return dtype_of(type)
+    element = polars_type(type.element)
+    if element is None or isinstance(type.element, FloatingType | TimestampType):
+        # Of floats in lists, too, there would have to be one zero and one NaN; of moments, one zone.
+        raise NotLowered(f"values of type {type} stay in rows")
+    return pl.List(element)
+
+
 def unscaled_bounds(type: DataType) -> tuple[int, int] | None:
     """Return the bounds of an integer type, or of a decimal's unscaled integers; None for other types."""
     if isinstance(type, DecimalType):
@@ -172,6 +188,17 @@ def _intervals(type: IntervalType, values: list[Any]) -> pl.Series:
     return pl.Series(values=micros, dtype=pl.Int64(), strict=True).cast(pl.Duration("us"))
 
 
+@to_series.register(ListType)
+def _lists(type: ListType, values: list[Any]) -> pl.Series:
+    flat = to_series(type.element, [each for value in values if value is not None for each in value])
+    lengths = [0 if value is None else len(value) for value in values]
+    starts = _arrow.array([0, *accumulate(lengths)], _arrow.int64())
+    absent = _arrow.array([value is None for value in values], _arrow.bool_())
+    lists = _arrow.LargeListArray.from_arrays(starts, flat.to_arrow(), mask=absent)
+    made = pl.from_arrow(lists)  # pyright: ignore[reportUnknownMemberType]
+    return cast("pl.Series", made).cast(carried_dtype(type))
+
+
 @singledispatch
 def from_series(type: DataType, series: pl.Series) -> list[Any]:
     """Convert a column to internal values."""
@@ -216,6 +243,17 @@ def _moments(type: TimestampType, series: pl.Series) -> list[Any]:
 @from_series.register(IntervalType)
 def _spans(type: IntervalType, series: pl.Series) -> list[Any]:
     return [None if v is None else timedelta(0, 0, v) for v in series.cast(pl.Int64).to_list()]
+
+
+@from_series.register(ListType)
+def _tuples(type: ListType, series: pl.Series) -> list[Any]:
+    lengths = series.list.len()
+    values = from_series(type.element, series.filter(lengths > 0).explode())
+    at, made = 0, list[Any]()
+    for length in lengths.to_list():
+        made.append(None if length is None else tuple(values[at : at + length]))
+        at += length or 0
+    return made
 
 
 def repeated(value: int | None, dtype: pl.DataType, count: int) -> pl.Series:

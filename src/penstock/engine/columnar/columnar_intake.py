@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 import polars as pl
 import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
 
-from penstock.engine.columnar.column_types import dtype_of, repeated
-from penstock.engine.columnar.columns import WEIGHT, Columns, can_hold
+from penstock.engine.columnar.column_types import NotLowered, carried_dtype, dtype_of, repeated
+from penstock.engine.columnar.columns import WEIGHT, Columns
 from penstock.engine.columnar.functions.time import cut_to_step
 from penstock.engine.frames import WEIGHT_COLUMN
 from penstock.expr.row_conversion import CLASSES
@@ -27,6 +27,7 @@ from penstock.expr.types import (
     Float64Type,
     IntegerType,
     IntervalType,
+    ListType,
     Schema,
     StrType,
     TimestampNtzType,
@@ -47,7 +48,10 @@ def columns_of_frame(
     unread: columns that nobody reads: they may be absent, or null although their fields are not nullable.
     valid:  it is a table of columns of the schema, and its values have been looked at before.
     """
-    if not can_hold(schema):
+    try:
+        for field in schema.fields:
+            carried_dtype(field.type)
+    except NotLowered:
         return None
     if valid:
         frame: Any = pl.from_arrow(given, rechunk=False)  # pyright: ignore[reportUnknownMemberType]
@@ -66,12 +70,12 @@ def _columns_of_valid(schema: Schema, append: bool, frame: pl.DataFrame, unread:
     taken: list[pl.Series] = []
     for at, field in enumerate(schema.fields):
         if field.name in unread:
-            taken.append(repeated(None, dtype_of(field.type), frame.height).alias(str(at)))
+            taken.append(repeated(None, carried_dtype(field.type), frame.height).alias(str(at)))
             continue
         series = frame[field.name]
         if isinstance(field.type, TimestampType):
             series = series.dt.replace_time_zone(None)
-        taken.append(series.cast(dtype_of(field.type)).alias(str(at)))
+        taken.append(series.cast(carried_dtype(field.type)).alias(str(at)))
     if not append:
         taken.append(frame[WEIGHT_COLUMN].alias(WEIGHT))
     return Columns(schema, append, pl.DataFrame(taken), unread=unread)
@@ -133,7 +137,7 @@ def _columns_of(
     taken: list[pl.Series] = []
     for at, (field, name) in enumerate(zip(schema.fields, own, strict=True)):
         if name in absent:
-            taken.append(repeated(None, dtype_of(field.type), frame.height).alias(str(at)))
+            taken.append(repeated(None, carried_dtype(field.type), frame.height).alias(str(at)))
             continue
         series = _accepted(field.type, frame.get_column(name))
         if series is None or (series.null_count() and not field.nullable and name not in unread):
@@ -154,6 +158,16 @@ def _columns_of(
 def _accepted(type: DataType, series: pl.Series) -> pl.Series | None:
     """Convert a column to its internal form; None if its Polars type admits invalid values."""
     return series if series.dtype == dtype_of(type) else None
+
+
+@_accepted.register(ListType)
+def _lists(type: ListType, series: pl.Series) -> pl.Series | None:
+    if series.dtype != carried_dtype(type):
+        return None
+    values = series.filter(series.list.len() > 0).explode()
+    if values.null_count() and not type.nullable:
+        return None
+    return None if _accepted(type.element, values) is None else series
 
 
 @_accepted.register(IntegerType)

@@ -114,7 +114,7 @@ def rows_to_columns(
 
 
 def can_hold(schema: Schema) -> bool:
-    """Return whether every column of the schema has a Polars type."""
+    """Return whether every column of the schema has a Polars type, and is no list."""
     return all(polars_type(f.type) is not None for f in schema.fields)
 
 

@@ -21,7 +21,7 @@ from functools import singledispatch
 
 import polars as pl
 
-from penstock.engine.columnar.column_types import NotLowered, dtype_of, unscaled_bounds
+from penstock.engine.columnar.column_types import NotLowered, carried_dtype, dtype_of, unscaled_bounds
 from penstock.engine.columnar.functions import (
     arithmetic,
     calendar,
@@ -29,6 +29,7 @@ from penstock.engine.columnar.functions import (
     decimals,
     errors,
     hashing,
+    lists,
     logic,
     numbers,
     strings,
@@ -43,7 +44,7 @@ from penstock.expr.decimal_arithmetic import EXACT
 from penstock.expr.function_bases import StrictFunction
 from penstock.expr.python_emitter import PythonEmitter, Scope
 from penstock.expr.tree import Column, Expr
-from penstock.expr.types import FLOAT32, DataType, DecimalType, IntervalType, Schema
+from penstock.expr.types import FLOAT32, DataType, DecimalType, IntervalType, ListType, Schema
 from penstock.expr.typing_rules import CallTerm, ColumnTerm, LiteralTerm, Term
 
 _MOST_COLUMNS = 24
@@ -56,6 +57,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     **decimals.LOWERINGS,
     **errors.LOWERINGS,
     **hashing.LOWERINGS,
+    **lists.LOWERINGS,
     **logic.LOWERINGS,
     **numbers.LOWERINGS,
     **strings.LOWERINGS,
@@ -153,7 +155,7 @@ def _lowered(term: Term, columns: Sequence[LoweredExpression]) -> LoweredExpress
 
 @_lowered.register(ColumnTerm)
 def _column(term: ColumnTerm, columns: Sequence[LoweredExpression]) -> LoweredExpression:
-    dtype_of(term.type)
+    carried_dtype(term.type)
     return columns[term.position]
 
 
@@ -186,7 +188,9 @@ def _call(term: CallTerm, columns: Sequence[LoweredExpression]) -> LoweredExpres
     lowering = LOWERINGS.get(function.name)
     if lowering is None:
         raise NotLowered(f"{function.name}() has no columnar form")
-    dtype_of(term.type)
+    if function.name not in lists.OF_LISTS and any(isinstance(a.type, ListType) for a in term.arguments):
+        raise NotLowered(f"{function.name}() of lists has no columnar form")
+    carried_dtype(term.type)
     if not any(isinstance(part, ColumnTerm) for part in _parts(term)):
         return _lowered_constant(term, columns)
     arguments = [_lowered(a, columns) for a in term.arguments]
@@ -227,7 +231,7 @@ def _lower_once(
         both = pl.struct(argument.value.alias("v"), argument.fails.alias("f"))
         parts.append(both if argument.once is None else argument.once)
         columns.append(LoweredExpression(value, argument.bounds, fails))
-    made, dtype = _applied(lowering, term, columns), dtype_of(term.type)
+    made, dtype = _applied(lowering, term, columns), carried_dtype(term.type)
     if made.fails is None:
         value = _over(parts, made.value, dtype)
         return LoweredExpression(value, made.bounds, None, value)

@@ -32,7 +32,7 @@ from penstock.engine.columnar.lowered_expression import (
     either_condition,
     replace_negative_zero,
 )
-from penstock.engine.columnar.stream import AS_WRITTEN, Stream, decline_marked, sum_weights
+from penstock.engine.columnar.stream import AS_WRITTEN, Stream, check_plain, decline_marked, sum_weights
 from penstock.engine.float_totals import PART_BITS
 from penstock.engine.partial_operators import PartialAggregate
 from penstock.engine.steps.accumulator import (
@@ -423,6 +423,7 @@ class DistinctRows(PreReduction):
 def _distinct(operator: Distinct, schema: Schema, append: bool) -> PreReduction:
     if operator.lifetime is Lifetime.TICK:
         raise NotLowered("it answers each tick for itself")
+    check_plain(schema)
     return DistinctRows()
 
 
@@ -539,8 +540,10 @@ def _aggregate(operator: Aggregate, schema: Schema, append: bool) -> PreReductio
     if operator.lifetime is Lifetime.TICK:
         raise NotLowered("it answers each tick for itself")
     keys = tuple(expr for _, expr in operator.keys)
-    parts = group_parts(operator.aggregations, schema, append)
-    return GroupedRows(keys, tuple(check(expr, schema).type for expr in keys), parts)
+    types = tuple(check(expr, schema).type for expr in keys)
+    for type in types:
+        dtype_of(type)
+    return GroupedRows(keys, types, group_parts(operator.aggregations, schema, append))
 
 
 def group_parts(

@@ -12,7 +12,7 @@ import polars as pl
 
 from penstock.arrangement.batch import select, take
 from penstock.arrangement.codes import codes_of
-from penstock.engine.columnar.column_types import NotLowered, dtype_of
+from penstock.engine.columnar.column_types import NotLowered, carried_dtype, dtype_of
 from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, ColumnsOfFrame
 from penstock.engine.columnar.expressions import columns_without_bounds, lower_expression, reads_columns
 from penstock.engine.columnar.lowered_expression import (
@@ -23,8 +23,9 @@ from penstock.engine.columnar.lowered_expression import (
 )
 from penstock.engine.partial_operators import ExchangeSink
 from penstock.expr.tree import Column, Expr
-from penstock.expr.types import Schema
+from penstock.expr.types import ListType, Schema
 from penstock.expr.widening import is_float
+from penstock.flow.operators.explode import Explode
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
@@ -168,7 +169,7 @@ def empty_stream(schema: Schema, append: bool) -> Stream:
 
     Raises `NotLowered` for a type that stays in rows.
     """
-    types = {str(at): dtype_of(f.type) for at, f in enumerate(schema.fields)}
+    types = {str(at): carried_dtype(f.type) for at, f in enumerate(schema.fields)}
     if not append:
         types[WEIGHT] = pl.Int64()
     return Stream(schema, append, pl.LazyFrame(schema=types), tuple(columns_without_bounds(schema)), 0, 0)
@@ -236,12 +237,14 @@ def _union(operator: Union, schema: Schema, append: bool, inputs: Sequence[Strea
 @apply_operator.register(Sink)
 def _sink(operator: Sink, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
     (stream,) = inputs
+    check_plain(schema)
     return stream if append else sum_weights(stream)
 
 
 @apply_operator.register(ExchangeSink)
 def _exchange(operator: ExchangeSink, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
     (stream,) = inputs
+    check_plain(schema)
     if append:
         return stream
     if not stream.checked:
@@ -251,6 +254,39 @@ def _exchange(operator: ExchangeSink, schema: Schema, append: bool, inputs: Sequ
         if whole is not None and bool((whole[WEIGHT].to_numpy() > 0).all()):
             return stream
     return sum_weights(stream)
+
+
+def check_plain(schema: Schema) -> None:
+    """Raise `NotLowered` where rows hold a value that can't be compared in columns."""
+    for field in schema.fields:
+        dtype_of(field.type)
+
+
+@apply_operator.register(Explode)
+def _explode(operator: Explode, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
+    (stream,) = inputs
+    type = stream.schema.fields[operator.at].type
+    if not isinstance(type, ListType):
+        raise NotLowered("it takes values of any kind apart")
+    if not stream.most:
+        return empty_stream(schema, append)
+    frame = stream.collected()
+    lists = frame[str(operator.at)]
+    counts = lists.list.len().fill_null(0).to_numpy().astype(np.int64)
+    elements = lists.filter(pl.Series(counts > 0)).explode()
+    copies = np.maximum(counts, 1) if operator.outer else counts
+    of_row = np.repeat(np.arange(len(copies)), copies)
+    numbered = pl.Series((np.arange(len(of_row)) - (np.cumsum(copies) - copies)[of_row]).astype(np.int32))
+    if operator.outer:
+        empty = np.flatnonzero(counts[of_row] == 0)
+        places = np.cumsum(counts[of_row] != 0) - 1
+        elements = elements.gather(pl.Series(places.clip(0).astype(np.uint32)).scatter(empty, None))
+        numbered = numbered.scatter(empty, None)
+    others = frame.drop(str(operator.at))
+    columns = take(others, of_row).get_columns() if others.width else []
+    columns[operator.at : operator.at] = [elements] if operator.position is None else [numbered, elements]
+    named = [column.alias(str(at)) for at, column in enumerate(columns[: len(schema.fields)])]
+    return build_stream(Columns(schema, append, pl.DataFrame([*named, *columns[len(schema.fields) :]])))
 
 
 def each_copy(rows: pl.DataFrame) -> pl.DataFrame:

@@ -16,6 +16,7 @@ from penstock.engine.machine import Machine
 from penstock.engine.partial_operators import PartialAggregate
 from penstock.engine.plan import live_consumers
 from penstock.expr.tree import Column, Expr
+from penstock.flow.operators.explode import Explode
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.union import Union
@@ -128,7 +129,7 @@ def leaving(rows: Rows | Columns, *, in_columns: bool) -> Rows | pa.Table:
     return rows.user_frame().to_arrow().cast(arrow_schema(rows.schema, weighted=not rows.append))
 
 
-_CHANGING = (Select, Filter, Union, PartialAggregate)
+_CHANGING = (Select, Filter, Union, Explode, PartialAggregate)
 """Operators without state that have a columnar form."""
 
 
@@ -140,4 +141,4 @@ def _computes(node: Node) -> bool:
         case Filter(predicate=predicate):
             return isinstance(predicate, Expr)
         case other:
-            return isinstance(other, Union | PartialAggregate)
+            return isinstance(other, Union | Explode | PartialAggregate)

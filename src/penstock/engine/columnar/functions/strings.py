@@ -17,7 +17,7 @@ from penstock.engine.columnar.lowered_expression import (
 )
 from penstock.errors import EvaluationError
 from penstock.expr.functions.strings import like_parts
-from penstock.expr.types import BYTES, STR
+from penstock.expr.types import BYTES, STR, ListType
 from penstock.expr.typing_rules import CallTerm
 
 Arguments = Sequence[LoweredExpression]
@@ -67,6 +67,8 @@ def length_of(value: pl.Expr, type_: object) -> pl.Expr:
 
 def _length(call: CallTerm, arguments: Arguments) -> LoweredExpression:
     type_ = call.arguments[0].type
+    if isinstance(type_, ListType):
+        return LoweredExpression(arguments[0].value.list.len().cast(pl.Int32), _LENGTHS)
     if type_ not in (STR, BYTES):
         raise NotLowered(f"length() of a {type_} has no columnar form")
     return LoweredExpression(length_of(arguments[0].value, type_).cast(pl.Int32), _LENGTHS)
