@@ -10,7 +10,7 @@ import polars as pl
 
 from penstock.analysis import analyse
 from penstock.analysis.column_liveness import live_columns
-from penstock.engine.columnar.aggregate import AggregatePlan, ColumnarAggregate, group_form
+from penstock.engine.columnar.aggregate import AggregatePlan, ColumnarAggregate
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm
 from penstock.engine.columnar.clocks import ColumnarPunctuality, PunctualityPlan
 from penstock.engine.columnar.columnar_intake import columns_of_frame, columns_of_values
@@ -23,6 +23,7 @@ from penstock.engine.columnar.columnar_plan import (
 )
 from penstock.engine.columnar.columns import ColumnarDeclined, Columns
 from penstock.engine.columnar.distinct import ColumnarDistinct, DistinctPlan, copies_form
+from penstock.engine.columnar.group_form import group_form
 from penstock.engine.columnar.history import ColumnarHistory, HistoryPlan, moments_form
 from penstock.engine.columnar.join import ColumnarJoin, join_forms
 from penstock.engine.columnar.join_plan import JoinPlan

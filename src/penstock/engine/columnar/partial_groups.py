@@ -18,14 +18,8 @@ from penstock.engine.columnar.aggregate import AggregatePlan
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.columns import FAILS
 from penstock.engine.columnar.expressions import columns_without_bounds
-from penstock.engine.columnar.pre_reduction import (
-    HEIGHT,
-    ROOM,
-    GroupedRows,
-    PartialForm,
-    choose_reduction,
-    group_parts,
-)
+from penstock.engine.columnar.partial_forms import ROOM, PartialForm
+from penstock.engine.columnar.pre_reduction import HEIGHT, GroupedRows, choose_reduction, group_parts
 from penstock.engine.columnar.stream import Stream, apply_operator, empty_stream
 from penstock.engine.columnar.sum_columns import Numbers, sum_widths
 from penstock.engine.partial_operators import MergedAggregate, PartialAggregate
