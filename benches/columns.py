@@ -55,6 +55,9 @@ OPERATORS: dict[str, Callable[[Stream, Stream], Stream]] = {
     "join": lambda items, groups: items.join(groups, on="group"),
     "left join": lambda items, groups: items.join(groups, on="group", how="left"),
     "aggregate": lambda items, groups: items.group_by("group").agg(n=ps.count(), total=ps.sum(col.amount)),
+    "sums of floats": lambda items, groups: items.group_by("group").agg(
+        total=ps.sum(col.amount / 7), mean=ps.mean(col.amount / 7)
+    ),
     "distinct": lambda items, groups: items.select("group", "amount").distinct(),
     "top-k": lambda items, groups: items.top_k(3, by=col.amount.desc(), per=col.group),
     "max": lambda items, groups: items.group_by("group").agg(most=ps.max(col.amount)),

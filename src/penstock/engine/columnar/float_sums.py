@@ -178,7 +178,10 @@ def windows_of(numerator: int, denominator: int) -> dict[int, tuple[int, ...]]:
 
 
 def _whole(parts: Sequence[int]) -> int:
-    return sum(part << at * PART_BITS for at, part in enumerate(parts))
+    total = 0
+    for part in reversed(parts):
+        total = (total << PART_BITS) + part
+    return total
 
 
 def _parts(total: int) -> tuple[int, ...]:

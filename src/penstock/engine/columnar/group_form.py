@@ -28,7 +28,8 @@ from penstock.engine.columnar.held_values import (
     of_part,
 )
 from penstock.engine.columnar.sum_columns import (
-    fields_of,
+    ReadFields,
+    fields_reader,
     windows_of_fields,
 )
 from penstock.engine.steps.group_code import FIRST_FIELD, ROWS
@@ -66,32 +67,59 @@ class GroupForm(SlotForm):
         """Return where the window of a row is; None if all rows are in one."""
         return next((at for at, (name, _) in enumerate(self.read) if name == WINDOW), None)
 
+    @cached_property
+    def _of_windows_alone(self) -> bool:
+        """Return whether nothing but the window is read of a row besides its sums."""
+        return [name for name, _ in self.read] == [WINDOW]
+
+    @cached_property
+    def _readers(self) -> tuple[tuple[HeldValues | None, ReadFields | None], ...]:
+        """Return of each accumulator the values that it holds, and how its fields are read from sums."""
+        found: list[tuple[HeldValues | None, ReadFields | None]] = []
+        for each, span in zip(self.plan.kept, self.plan.spans, strict=True):
+            accumulator = summing(each)
+            reads = None if accumulator is None else fields_reader(accumulator, span.start)
+            found.append((each if isinstance(each, HeldValues) else None, reads))
+        return tuple(found)
+
     def entry(self, key: Any, found: Sequence[tuple[Any, ...]]) -> Any:
-        plan, before, window_at = self.plan, len(self.read), self._window_place
-        of_windows: dict[int, list[tuple[Any, ...]]] = {0: []}
-        values = {held.part: list[tuple[Any, ...]]() for held in plan.held}
+        before = len(self.read)
+        values: dict[int, list[tuple[Any, ...]]] = {}
+        windows: dict[int, Sequence[int]] = {}
+        if not before:
+            sums = _added(found)
+        elif self._of_windows_alone and len(found) == 1 and not found[0][0]:
+            sums = found[0][1:]
+        else:
+            sums, windows, values = self._taken_apart(found)
+        group: list[Any] = [sums[0], None]
+        for held, reads in self._readers:
+            fields = [] if reads is None else reads(sums, windows)
+            group += fields if held is None else held.fields(values.get(held.part, ()), fields)
+        if group[ROWS] > 0:
+            group[1] = self.answer(key, group)
+        elif not (
+            any(sums) or any(map(any, windows.values())) or any(n for own in values.values() for *_, n in own)
+        ):
+            return None
+        return group
+
+    def _taken_apart(
+        self, found: Sequence[tuple[Any, ...]]
+    ) -> tuple[Sequence[int], dict[int, Sequence[int]], dict[int, list[tuple[Any, ...]]]]:
+        """Return a group's sums, those of further windows, and the values that it holds, by part."""
+        before, window_at, has_parts = len(self.read), self._window_place, bool(self.plan.held)
+        of_windows: dict[int, list[tuple[Any, ...]]] = {}
+        values: dict[int, list[tuple[Any, ...]]] = {}
         for row in found:
-            part = row[0] if values else 0
-            if part:
-                values[part].append(tuple([row[at] for at in self._places[part]]))
+            if has_parts and row[0]:
+                places = self._places[row[0]]
+                values.setdefault(row[0], []).append(tuple([row[at] for at in places]))
             else:
                 window = 0 if window_at is None else row[window_at]
                 of_windows.setdefault(window, []).append(row[before:])
-        windows = {window: _added(own) for window, own in of_windows.items()}
-        sums = windows.pop(0) or (0,) * len(plan.layout.sums)
-        there = any(sums) or any(map(any, windows.values()))
-        if not there and not any(copies for each in values.values() for *_, copies in each):
-            return None
-        group: list[Any] = [sums[0], None]
-        for each, span in zip(plan.kept, plan.spans, strict=True):
-            accumulator, fields = summing(each), list[Any]()
-            if accumulator is not None:
-                others = {window: own[span] for window, own in windows.items()}
-                fields = fields_of(accumulator, sums[span], others)
-            group += each.fields(values[each.part], fields) if isinstance(each, HeldValues) else fields
-        if group[ROWS] > 0:
-            group[1] = self.answer(key, group)
-        return group
+        windows: dict[int, Sequence[int]] = {window: _added(own) for window, own in of_windows.items()}
+        return windows.pop(0, None) or (0,) * len(self.plan.layout.sums), windows, values
 
     def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
         plan, count = self.plan, len(self.plan.layout.sums)
@@ -118,8 +146,8 @@ class GroupForm(SlotForm):
         return stacked([made, *(_with_values(self, held, values[held.part]) for held in plan.held)])
 
 
-def _added(rows: list[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Return the sums of rows; none without any."""
+def _added(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return the sums of rows."""
     return rows[0] if len(rows) == 1 else tuple(map(sum, zip(*rows, strict=True)))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import singledispatch
+from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -131,6 +132,9 @@ def parts_of(value: int, width: int) -> tuple[int, ...]:
 
 def value_of(sums: Sequence[int]) -> int:
     """Return the integer that some sums stand for."""
+    if len(sums) == 2:
+        low, high = sums
+        return low + (high << _BITS)
     return sum(part << at * _BITS for at, part in enumerate(sums))
 
 
@@ -138,20 +142,29 @@ Windows: TypeAlias = "Mapping[int, Sequence[int]]"
 """Sums of further windows (`float_sums`), by their numbers."""
 
 
+ReadFields: TypeAlias = Callable[[Sequence[int], Windows], list[Any]]
+"""Function from the sums of a group, of which an accumulator has some, to its fields."""
+
+
 @singledispatch
-def fields_of(accumulator: Accumulator, sums: Sequence[int], windows: Windows) -> list[Any]:
-    """Return the fields that some sums stand for."""
-    fields, at = list[Any](), 0
-    for width in sum_widths(accumulator) or ():
-        fields.append(value_of(sums[at : at + width]) if width != 1 else sums[at])
-        at += width
-    return fields
+def fields_reader(accumulator: Accumulator, at: int) -> ReadFields:
+    """Return the function that reads an accumulator's fields, whose sums begin at a place."""
+    ends = [at, *accumulate(sum_widths(accumulator) or (), initial=at)][1:]
+    places = list(pairwise(ends))
+    if all(end - start == 1 for start, end in places):
+        return lambda sums, windows: list(sums[at : ends[-1]])
+    return lambda sums, windows: [value_of(sums[start:end]) for start, end in places]
 
 
-@fields_of.register(FloatTotals)
-def _fields_of_floats(accumulator: FloatTotals, sums: Sequence[int], windows: Windows) -> list[Any]:
-    others = {window: own[:FLOAT_PARTS] for window, own in windows.items()}
-    return [*fraction(sums[:FLOAT_PARTS], others), *sums[FLOAT_PARTS:]]
+@fields_reader.register(FloatTotals)
+def _reader_of_floats(accumulator: FloatTotals, at: int) -> ReadFields:
+    behind, end = at + FLOAT_PARTS, at + sum(sum_widths(accumulator) or ())
+
+    def read(sums: Sequence[int], windows: Windows) -> list[Any]:
+        others = {window: own[at:behind] for window, own in windows.items()} if windows else {}
+        return [*fraction(sums[at:behind], others), *sums[behind:end]]
+
+    return read
 
 
 @singledispatch
@@ -335,11 +348,11 @@ def _float_mean(accumulator: FloatMean) -> Result:
 
 @result_of.register(PowerSums)
 def _moment(accumulator: PowerSums) -> Result:
-    degrees, moment = accumulator.degrees, accumulator.moment
+    degrees, moment, read = accumulator.degrees, accumulator.moment, fields_reader(accumulator, 0)
 
     def result(rows: Numbers, sums: Sequence[Numbers]) -> pl.Series:
         each = zip(*(part.tolist() for part in sums), strict=True)
-        found = [statistic(fields_of(accumulator, own, {}), 0, degrees, moment) for own in each]
+        found = [statistic(read(own, {}), 0, degrees, moment) for own in each]
         return pl.Series(found, dtype=pl.Float64)
 
     return result
