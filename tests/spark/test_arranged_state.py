@@ -294,3 +294,57 @@ def test_sums_of_any_floats_survive_restarts_and_shards(tmp_path: Path) -> None:
         expected = Counter(repr((*c.row, c.weight)) for c in engine.tick(readings=tick).get("out", ()))
         assert Counter(map(repr, made.get("out", []))) == expected
     assert held(tmp_path / "c") == {("totals", "groups"): 3}
+
+
+def reach() -> Flow:
+    """Nodes that are reached from some roots: a loop, whose state lies in arrangements, too."""
+    flow = Flow("reach")
+    edges, roots = flow.source("edges", Edge), flow.source("roots", int)
+
+    def further(found: Any) -> Any:
+        return found.join(edges, on=ps.left.value == ps.right.a, name="along").select(value=col.b, into=int)
+
+    reached = flow.feedback(int)
+    reached.close(roots.union(further(reached)))
+    flow.sink("out", reached)
+    return flow
+
+
+class Edge(NamedTuple):
+    a: int
+    b: int
+
+
+REACH: list[dict[str, list[Any]]] = [
+    # Rounds of many rows, and of few.
+    {"edges": [Edge(n, 2 * n + more) for n in range(1, 600) for more in (0, 1)], "roots": [4]},
+    {"edges": [Edge(n, n + 1) for n in range(2_000, 2_020)]},
+    {"edges": [Edge(700, 2_000)], "roots": [1, 10]},
+    {"edges": [Edge(2_020, n) for n in range(3_000, 3_400)] + [Edge(3_000, 5_000), Edge(5_000, 5_001)]},
+    {"edges": [Edge(5_001, 700), Edge(3_399, 6_000)], "roots": [3_000, 7_000]},
+]
+
+
+def test_the_state_of_a_loop_lies_in_arrangements(tmp_path: Path) -> None:
+    folder, engine = tmp_path / "c", ps.Engine(reach(), columnar="never")
+    wanted = [sorted(engine.tick(**tick)["out"].raw) for tick in REACH]
+
+    def gone_on(begin: int, end: int, shards: int | None = None) -> list[Any]:
+        with CheckpointedTasks(reach(), folder, shards=shards, loops="one shard") as tasks:
+            return [sorted(tasks.tick(tick).get("out", [])) for tick in REACH[begin:end]]
+
+    assert gone_on(0, 3, shards=2) == wanted[:3]
+    assert gone_on(3, 5) == wanted[3:]
+    reached = sum(map(len, wanted))
+    sizes = held(folder)
+    assert sizes[None, "rows"] == sizes["along", "left"] == reached
+    (one,) = (slot for slot in inspect(folder).slots if slot.what == "rows")
+    assert [found.value for found in rows_of_key(folder, str(one.operator), [6_000])] == [1]
+    assert [found.value for found in rows_of_key(folder, "along", 3_399)] == [
+        {(3_399,): 1},
+        {(3_399, 6_000): 1},
+    ]
+    rewind(folder, 3)
+    assert reshard(folder, 3, reach()).keys
+    assert gone_on(3, 5, shards=3) == wanted[3:]
+    assert held(folder) == sizes

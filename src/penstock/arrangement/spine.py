@@ -108,6 +108,7 @@ class Spine:
         self.layout = layout
         self._work = WORK if merges else 0
         self.batches = tuple(batch for batch in batches if len(batch))
+        self._fixed = 0
         self._merges: list[Merge] = []
         """Of neighbours, each batch in one at most; the largest first."""
 
@@ -139,6 +140,20 @@ class Spine:
         # Whoever merges knows the batches by their places.
         self.batches = tuple(batch for batch in batches if len(batch)) if self._work else tuple(batches)
 
+    def branch(self) -> Spine:
+        """Return a spine that goes on from the present rows, to which this one is indifferent."""
+        branch = Spine(self.layout, self.batches)
+        branch._fixed = len(branch.batches)
+        return branch
+
+    def grown(self) -> Batch:
+        """Return the rows of a branch that came since, as one batch for `add_batch`."""
+        since = self.batches[self._fixed :]
+        if len(since) == 1:
+            return since[0]
+        nothing = pl.DataFrame(schema=self.layout.types)
+        return merged(self.layout, since, net=False) if since else batch_of(self.layout, nothing)
+
     def work(self, rows: int) -> None:
         """Merge about so many rows, those of small batches first."""
         while rows > 0:
@@ -164,7 +179,7 @@ class Spine:
         """
         busy = {id(batch) for merge in self._merges for batch in merge.batches}
         at = len(self.batches)
-        while at and id(self.batches[at - 1]) not in busy:
+        while at > self._fixed and id(self.batches[at - 1]) not in busy:
             at -= 1
         for start in range(at, len(self.batches) - MERGED + 1):
             own = self.batches[start:]

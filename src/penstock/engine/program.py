@@ -106,6 +106,8 @@ class Program:
         for slot in (*self.slots, *self.transient):
             namespace.update(slot_names(slot.name, state[slot.name]))
         namespace["x_activations"] = [0] * len(self.graph.nodes)
+        # Of loops whose large rounds run on frames, by their first node; see `write_rounds`.
+        namespace["x_loops"] = {}
         namespace["x_made"] = TickBudget((self.bounds or CodeBounds()).tick_rows)
         exec(self.bytecode, namespace)
         return namespace

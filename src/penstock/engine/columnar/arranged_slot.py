@@ -374,11 +374,12 @@ class ArrangedSlots:
     _effects: dict[Any, Callable[[], None]] = field(
         default_factory=dict["Any", "Callable[[], None]"], init=False
     )
+    _arranging: dict[str, ArrangedSlot] = field(default_factory=dict["str", ArrangedSlot], init=False)
 
     @property
     def least(self) -> int:
         """Number of rows whose keys cost as much one by one as in columns, where the state lies there."""
-        arranged = (self._arranged(name) for name in self.forms)
+        arranged = (self.arranged(name) for name in self.forms)
         rows = max((slot.rows_per_key for slot in arranged if slot is not None), default=1.0)
         return max(1, int(self.setup / (KEY + ROW * rows)))
 
@@ -387,7 +388,15 @@ class ArrangedSlots:
         """Return whether the state lies in arrangements already."""
         return all(isinstance(self.slot(name), ArrangedSlot | SharedSide) for name in self.forms)
 
-    def _arranged(self, name: str) -> ArrangedSlot | None:
+    @property
+    def are_new(self) -> bool:
+        """Return whether the state comes into arrangements in this tick, unless it is declined."""
+        return bool(self._arranging)
+
+    def arranged(self, name: str) -> ArrangedSlot | None:
+        """Return a slot that is an arrangement, in this tick at least; None if it is none."""
+        if name in self._arranging:
+            return self._arranging[name]
         slot = self.slot(name)
         if isinstance(slot, SharedSide):
             return slot.arranged
@@ -396,10 +405,12 @@ class ArrangedSlots:
     def arrange(self, rows: int) -> bool:
         """Bring the state into arrangements, for a tick with this many rows; return whether that pays.
 
+        Until `add` what is no arrangement yet stays as it is.
+
         Raises `ColumnarDeclined` for a value that no column can hold.
         """
         # What an earlier tick prepared before it was declined.
-        self._new, self._left, self._effects = {}, {}, {}
+        self.forget()
         slots = {name: self.slot(name) for name in self.forms}
         shared = {name: slot for name, slot in slots.items() if isinstance(slot, SharedSide)}
         if not all(
@@ -417,9 +428,9 @@ class ArrangedSlots:
                 return False
             for name, entries in held.items():
                 form = self.forms[name]
-                self.replace(name, ArrangedSlot(form, Spine(form.layout), dict(entries)))
+                self._arranging[name] = ArrangedSlot(form, Spine(form.layout), dict(entries))
         for name in self.forms:
-            cast("ArrangedSlot", self._arranged(name)).settle()
+            cast("ArrangedSlot", self.arranged(name)).settle()
         return True
 
     @property
@@ -429,7 +440,7 @@ class ArrangedSlots:
 
     def spine(self, name: str) -> Spine:
         """Return the arrangement of a slot."""
-        slot = self._arranged(name)
+        slot = self.arranged(name)
         assert slot is not None
         return slot.spine
 
@@ -444,10 +455,11 @@ class ArrangedSlots:
             raise ColumnarDeclined from error
         return batch
 
-    def prepare_batch(self, name: str, batch: Batch, left: Sequence[Batch]) -> None:
-        """Note new rows of a slot, as `prepare` does, and what is left of its batches."""
+    def prepare_batch(self, name: str, batch: Batch, left: Sequence[Batch] | None = None) -> None:
+        """Note new rows of a slot, as `prepare` does. left: of its batches, if some are replaced."""
         self._new[name] = batch
-        self._left[name] = left
+        if left is not None:
+            self._left[name] = left
 
     def value(self, name: str) -> Any:
         """Return the one value of a slot that holds no more; None without any."""
@@ -465,15 +477,30 @@ class ArrangedSlots:
         """Note what `add` does at the end. Of one key the last effect counts."""
         self._effects[key] = effect
 
+    def undo(self) -> None:
+        """Leave the state as it was before a tick that is declined."""
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what was prepared."""
+        self._new, self._left, self._effects, self._arranging = {}, {}, {}, {}
+
+    def bind(self) -> None:
+        """Put arrangements in the places of slots that were none before this tick."""
+        arranging, self._arranging = self._arranging, {}
+        for name, slot in arranging.items():
+            self.replace(name, slot)
+
     def add(self) -> None:
         """Add a successful tick's new rows to the state, and do what else was prepared."""
+        self.bind()
         for name, left in self._left.items():
             self.spine(name).replace(left)
         for name, batch in self._new.items():
             self.spine(name).add_batch(batch)
         for effect in self._effects.values():
             effect()
-        self._new, self._left, self._effects = {}, {}, {}
+        self.forget()
 
 
 def _size(entry: Any) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,14 +23,20 @@ from penstock.engine.columnar.columnar_plan import (
     takes_values,
 )
 from penstock.engine.columnar.columns import ColumnarDeclined, Columns
-from penstock.engine.columnar.distinct import ColumnarDistinct, DistinctPlan, copies_form
+from penstock.engine.columnar.distinct import (
+    ColumnarDistinct,
+    ColumnarFeedback,
+    DistinctPlan,
+    copies_form,
+)
 from penstock.engine.columnar.group_form import group_form
 from penstock.engine.columnar.history import ColumnarHistory, HistoryPlan, moments_form
 from penstock.engine.columnar.join import ColumnarJoin, join_forms
 from penstock.engine.columnar.join_plan import JoinPlan
+from penstock.engine.columnar.loop_rounds import RoundSlots
 from penstock.engine.columnar.matched_join import ColumnarMatchedJoin, matched_forms
 from penstock.engine.columnar.over import ColumnarOver, OverPlan, partition_form
-from penstock.engine.columnar.rest_code import RestWriter, function_of
+from penstock.engine.columnar.rest_code import LoopWriter, RestWriter, function_of, loop_function
 from penstock.engine.columnar.runner import ArrangedOperator, PartRunner, as_rows
 from penstock.engine.columnar.stream import build_stream, sum_weights
 from penstock.engine.columnar.temporal_filter import (
@@ -44,7 +51,7 @@ from penstock.engine.columnar.timed_join import (
 )
 from penstock.engine.columnar.top_k import ColumnarTopK, TopPlan, top_form
 from penstock.engine.columnar.upsert import ColumnarUpsert, UpsertPlan, row_form
-from penstock.engine.generated_source import Constants, Purpose
+from penstock.engine.generated_source import Constants, Purpose, SourceCode
 from penstock.engine.plan import live_consumers
 from penstock.engine.runtime_library import RUNTIME, consolidate
 from penstock.engine.steps.joins import SIDES
@@ -92,15 +99,9 @@ class LargeTicksCode:
         constants.values.update(program.constants)
         lines: list[str] = []
         purposes: list[Purpose] = []
-        for shape in self.shapes:
-            if shape.uses_frames or shape.stored:
-                writer = RestWriter(graph, self.analysis, shape, self.consumers, constants)
-                if shape.uses_frames:
-                    writer.write()
-                writer.write_of_state()
-                for written in (writer.functions, writer.code):
-                    lines.extend(written.lines)
-                    purposes.extend(written.purposes)
+        for code in self._written(constants):
+            lines.extend(code.lines)
+            purposes.extend(code.purposes)
         source_code = "\n".join(lines) + "\n"
         file = f"<penstock {graph.name}, large ticks>"
         self.bytecode = compile(source_code, file, "exec")
@@ -120,6 +121,21 @@ class LargeTicksCode:
             for name, node in graph.sources.items()
             if program.source_append[name] and takes_values(graph, self.shapes, node)
         )
+
+    def _written(self, constants: Constants) -> Iterator[SourceCode]:
+        """Yield the code of what parts leave to rows."""
+        for shape in self.shapes:
+            if not (shape.uses_frames or shape.stored):
+                continue
+            writer = RestWriter(self.graph, self.analysis, shape, self.consumers, constants)
+            if shape.uses_frames:
+                writer.write()
+            writer.write_of_state()
+            yield from (writer.functions, writer.code)
+            for plan in shape.loops.values():
+                loop = LoopWriter(self.graph, self.analysis, shape, plan, self.consumers, constants)
+                loop.write()
+                yield from (loop.functions, loop.code)
 
     @property
     def uses_frames(self) -> bool:
@@ -181,13 +197,20 @@ class LargeTicks:
                     shape,
                     in_rows,
                     names[f"{part.function}_rest"],
-                    {n: _operator(plan, names, arrange, limit) for n, plan in shape.arranged.items()},
+                    {
+                        n: _operator(plan, names, arrange, limit, in_loop=shape.is_in_loop(n))
+                        for n, plan in shape.arranged.items()
+                    },
                     least=least,
                     always=always,
                     wanted_as_rows=self._delayed_as_rows,
                     unread=code.looked_over,
                     limit=limit,
+                    loops={first: names[loop_function(part.function, first)] for first in shape.loops},
+                    most_rounds=sys.maxsize if program.bounds is None else program.bounds.rounds,
                 )
+                for first, loop in runner.loops.items():
+                    names["x_loops"][first] = loop.go_on
                 self._runners.append(runner)
             self.parts.append((run, part.inputs, part.outputs))
 
@@ -273,6 +296,8 @@ def _operator(
     names: dict[str, Any],
     arrange: Callable[[str, SlotMapping], None],
     limit: TickBudget | None,
+    *,
+    in_loop: bool,
 ) -> ArrangedOperator:
     """Return the operator of a plan. names: where the generated code finds slots, and these its answers."""
 
@@ -281,7 +306,8 @@ def _operator(
 
     forms = _forms(plan, names, slot)
     alone = isinstance(plan, PunctualityPlan | TemporalPlan | TimedJoinPlan)
-    slots = ArrangedSlots(forms, slot, arrange, alone=alone, limit=limit, setup=setup_of(plan))
+    kind = RoundSlots if in_loop else ArrangedSlots
+    slots = kind(forms, slot, arrange, alone=alone, limit=limit, setup=setup_of(plan))
     match plan:
         case JoinPlan(operator=operator) if operator.how is How.INNER:
             return ColumnarJoin(plan, slots)
@@ -294,7 +320,7 @@ def _operator(
         case OverPlan():
             return ColumnarOver(plan, slots)
         case DistinctPlan():
-            return ColumnarDistinct(plan, slots)
+            return ColumnarFeedback(plan, slots) if plan.closes else ColumnarDistinct(plan, slots)
         case PunctualityPlan():
             return ColumnarPunctuality(plan, slots)
         case TemporalPlan():

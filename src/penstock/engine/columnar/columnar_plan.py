@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.engine.columnar.aggregate import AggregatePlan, plan_aggregate
@@ -19,6 +19,7 @@ from penstock.engine.columnar.column_types import NotLowered
 from penstock.engine.columnar.distinct import DistinctPlan, plan_distinct
 from penstock.engine.columnar.history import HistoryPlan, plan_history
 from penstock.engine.columnar.join_plan import JoinPlan, plan_join
+from penstock.engine.columnar.loop_rounds import LoopPlan, plan_loop
 from penstock.engine.columnar.over import OverPlan, plan_over
 from penstock.engine.columnar.partial_groups import plan_merged
 from penstock.engine.columnar.pre_reduction import PreReduction, choose_reduction
@@ -30,8 +31,10 @@ from penstock.engine.columnar.top_k import TopPlan, plan_top
 from penstock.engine.columnar.upsert import UpsertPlan, plan_upsert
 from penstock.engine.partial_operators import MergedAggregate
 from penstock.flow.operators.aggregate import Aggregate
+from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.expiring_join import JoinOnTime
+from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.history import History
 from penstock.flow.operators.join import Join
 from penstock.flow.operators.late_rows import LateRows
@@ -81,6 +84,7 @@ class ColumnarPlan:
         alone: a flow that changes beside a node, or is divided otherwise, finds its state in the same form.
     feeds:    outside input of the row-wise nodes.
     reasons:  per row-wise node whose input is available in columns, why it stays row-wise.
+    loops:    those whose rounds run on frames, by their first node.
     """
 
     part: CompiledPart
@@ -90,11 +94,16 @@ class ColumnarPlan:
     stored: Mapping[int, ArrangedPlan]
     feeds: tuple[PartInput, ...]
     reasons: Mapping[int, str]
+    loops: Mapping[int, LoopPlan]
 
     @property
     def uses_frames(self) -> bool:
         """Return whether any operator runs on frames."""
         return bool(self.columnar) or any(feed.reduction is not None for feed in self.feeds)
+
+    def is_in_loop(self, node: int) -> bool:
+        """Return whether a node is in a loop that runs on frames."""
+        return any(node in loop.nodes for loop in self.loops.values())
 
 
 def setup_of(plan: ArrangedPlan) -> int:
@@ -121,7 +130,7 @@ def plan_columnar(
     graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: CompiledPart, *, arranged: bool = True
 ) -> ColumnarPlan:
     """Divide a part into columnar and row-wise nodes. arranged: whether those with state may be columnar."""
-    in_rows = set[int]() if arranged else {n.id for n in graph.nodes if isinstance(n.operator, WITH_STATE)}
+    in_rows = set[int]() if arranged else {n.id for n in graph.nodes if isinstance(n.operator, _KEEPING)}
     stored = dict(_arranged_plans(graph, analysis, part))
     while True:
         plan = _divided(graph, analysis, consumers, part, stored, in_rows)
@@ -136,7 +145,8 @@ def _read_row_by_row(graph: FlowGraph, plan: ColumnarPlan) -> set[int]:
     """Return the columnar nodes of whose rows some reach a row-wise operator one by one."""
     found = {feed.source for feed in plan.feeds if feed.reduction is None}
     for node_id in reversed(plan.columnar):
-        if node_id in found:
+        # A set that goes round has fewer rows than what is found on the way.
+        if node_id in found and not isinstance(graph.nodes[node_id].operator, Feedback):
             found.update(graph.nodes[node_id].inputs)
     return found
 
@@ -153,47 +163,102 @@ def _divided(
 
     stored: plans of the nodes with state. in_rows: those that are row-wise although they have one.
     """
-    streams: dict[int, Stream] = {}
     reasons: dict[int, str] = {}
-    arranged: dict[int, ArrangedPlan] = {}
-    in_loop = {n for loop in analysis.loops for n in loop}
-
-    def append(node: int) -> bool:
-        return analysis.facts[node].append
-
+    lowered = _Lowered(graph, analysis, consumers, stored, in_rows)
+    streams = lowered.streams
+    loop_of = {n: loop for loop in analysis.loops for n in loop}
     for source in part.inputs if not part.signals else ():
         try:
-            streams[source] = empty_stream(graph.nodes[source].schema, append(source))
+            lowered.begin(source)
         except NotLowered as reason:
             reasons.update({e.target: str(reason) for e in consumers[source]})
     for node_id in part.nodes:
-        node = graph.nodes[node_id]
-        if not node.inputs or node_id in in_loop or not all(source in streams for source in node.inputs):
+        loop = loop_of.get(node_id, ())
+        group = loop or (node_id,)
+        read = {source for n in group for source in graph.nodes[n].inputs if source not in loop}
+        if node_id != group[0] or not read or not all(source in streams for source in read):
             continue
         try:
-            if isinstance(node.operator, (*WITH_STATE, *WITH_VALUES)):
-                if node_id in in_rows:
-                    # Of a join: its rows hold values of both sides, which would be made once per pair.
-                    raise NotLowered(
-                        "what it finds is read row by row"
-                        if isinstance(node.operator, Join | JoinOnTime)
-                        else ""
-                    )
-                found = stored[node_id]
-                if isinstance(found, NotLowered):
-                    raise found
-                arranged[node_id] = found
-                streams[node_id] = empty_stream(node.schema, append(node_id))
+            if loop:
+                lowered.lower_loop(loop)
             else:
-                inputs = [streams[source] for source in node.inputs]
-                streams[node_id] = apply_operator(node.operator, node.schema, append(node_id), inputs)
+                lowered.lower(node_id)
         except NotLowered as reason:
-            reasons[node_id] = str(reason)
+            reasons[lowered.last] = str(reason)
+            lowered.forget(group)
     columnar = tuple(n for n in part.nodes if n in streams)
     rest = tuple(n for n in part.nodes if n not in streams)
     feeds = _feeds(graph, analysis, streams, rest, reasons)
     kept = {node: of for node, of in stored.items() if not isinstance(of, NotLowered | PunctualityPlan)}
-    return ColumnarPlan(part, columnar, rest, arranged, kept, feeds, reasons)
+    return ColumnarPlan(part, columnar, rest, lowered.arranged, kept, feeds, reasons, lowered.loops)
+
+
+@dataclass
+class _Lowered:
+    """Nodes that run on frames, with their plans. last: the one that was looked at last."""
+
+    graph: FlowGraph
+    analysis: Analysis
+    consumers: Consumers
+    stored: Mapping[int, ArrangedPlan | NotLowered]
+    in_rows: AbstractSet[int]
+    streams: dict[int, Stream] = field(default_factory=dict["int", Stream])
+    arranged: dict[int, ArrangedPlan] = field(default_factory=dict["int", "ArrangedPlan"])
+    loops: dict[int, LoopPlan] = field(default_factory=dict["int", LoopPlan])
+    last: int = -1
+
+    def begin(self, node_id: int) -> None:
+        """Add a node whose rows are there already. Raises `NotLowered`."""
+        self.last = node_id
+        node = self.graph.nodes[node_id]
+        self.streams[node_id] = empty_stream(node.schema, self.analysis.facts[node_id].append)
+
+    def lower(self, node_id: int) -> None:
+        """Add a node whose inputs are there. Raises `NotLowered`."""
+        self.last = node_id
+        node = self.graph.nodes[node_id]
+        if node_id not in self.stored:
+            inputs = [self.streams[source] for source in node.inputs]
+            append = self.analysis.facts[node_id].append
+            self.streams[node_id] = apply_operator(node.operator, node.schema, append, inputs)
+            return
+        if node_id in self.in_rows:
+            # Of a join: its rows hold values of both sides, which would be made once per pair.
+            raise NotLowered(
+                "what it finds is read row by row" if isinstance(node.operator, Join | JoinOnTime) else ""
+            )
+        found = self.stored[node_id]
+        if isinstance(found, NotLowered):
+            raise found
+        self.arranged[node_id] = found
+        self.begin(node_id)
+
+    def lower_loop(self, loop: tuple[int, ...]) -> None:
+        """Add the nodes of a loop, all of them or none. Raises `NotLowered`."""
+        nodes = self.graph.nodes
+        self.last = loop[0]
+        if self.analysis.is_changing(loop):
+            raise NotLowered("a loop whose rows may be retracted keeps differences by round, in rows")
+        closing = [n for n in loop if isinstance(nodes[n].operator, Feedback | BagFeedback)]
+        for node_id in closing:
+            self.begin(node_id)
+        for node_id in loop:
+            self.last = node_id
+            if isinstance(nodes[node_id].operator, (*WITH_STATE, *WITH_VALUES)) and (
+                node_id not in self.stored
+            ):
+                raise NotLowered("in a loop it works on rows")
+            # The rows of a bag are those that closed it in the round before.
+            if not isinstance(nodes[node_id].operator, BagFeedback):
+                self.lower(node_id)
+        leaving = {n for n in loop if any(edge.target not in loop for edge in self.consumers[n])}
+        self.loops[loop[0]] = plan_loop(self.graph, loop, leaving)
+
+    def forget(self, group: tuple[int, ...]) -> None:
+        """Remove nodes of which one runs in rows after all."""
+        for node_id in group:
+            self.streams.pop(node_id, None)
+            self.arranged.pop(node_id, None)
 
 
 WITH_STATE = (
@@ -201,6 +266,12 @@ WITH_STATE = (
     TemporalFilter,
 )  # fmt: skip
 """Operators whose state may lie in arrangements."""
+
+_IN_ROUNDS = (Join, Distinct, Unique)
+"""Those of `WITH_STATE` that may be in a loop on frames."""
+
+_KEEPING = (*WITH_STATE, Feedback)
+"""Operators with state; a feedback keeps it in arrangements only in a loop without retractions."""
 
 WITH_VALUES = (OnTime, LateRows)
 """Operators with little state, which stays Python values."""
@@ -210,9 +281,12 @@ def _arranged_plans(
     graph: FlowGraph, analysis: Analysis, part: CompiledPart
 ) -> Iterator[tuple[int, ArrangedPlan | NotLowered]]:
     """Yield for each node with state or values its plan, or why it has none."""
-    in_loop = {n for loop in analysis.loops for n in loop}
+    looping = {n: analysis.is_changing(loop) for loop in analysis.loops for n in loop}
     for node in map(graph.nodes.__getitem__, part.nodes if not part.signals else ()):
-        if isinstance(node.operator, (*WITH_STATE, *WITH_VALUES)) and node.id not in in_loop:
+        # Outside of a loop, a feedback is read after a delay.
+        in_rounds = (*_IN_ROUNDS, Feedback) if looping.get(node.id) is False else ()
+        keeping = in_rounds if node.id in looping else (*WITH_STATE, *WITH_VALUES)
+        if isinstance(node.operator, keeping):
             appends = tuple(analysis.facts[source].append for source in node.inputs)
             try:
                 yield node.id, _arranged_plan(graph, node, appends, analysis.facts[node.id].append)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Layout, select, take
+from penstock.arrangement.batch import Layout, batch_of, bounded, select, take
+from penstock.arrangement.spine import Probe
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, CountForm
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns
@@ -18,6 +19,7 @@ from penstock.engine.columnar.pre_reduction import DistinctRows
 from penstock.engine.columnar.stream import Stream, build_stream, decline_marked, with_one_zero
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.unique import Unique
 
 if TYPE_CHECKING:
@@ -27,16 +29,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DistinctPlan:
-    """Plan for a distinct over frames. append: of the input."""
+    """Plan for a distinct over frames. append: of the input. closes: it is the feedback of a loop."""
 
     node: int
     schema: Schema
     append: bool
     output_append: bool
+    closes: bool = False
 
     @property
     def slot(self) -> str:
-        return f"{self.node}.copies"
+        return f"{self.node}.{'rows' if self.closes else 'copies'}"
 
     @cached_property
     def layout(self) -> Layout:
@@ -46,12 +49,16 @@ class DistinctPlan:
 
 
 def plan_distinct(node: Node, appends: bool, append: bool) -> DistinctPlan:
-    """Plan a distinct on frames. appends: of the input. append: of the output. Raises `NotLowered`."""
+    """Plan a distinct, or the feedback of a loop, on frames. Raises `NotLowered`.
+
+    appends: of the input. append: of the output.
+    """
     operator = node.operator
-    assert isinstance(operator, Distinct | Unique)
-    if operator.lifetime is Lifetime.TICK:
+    assert isinstance(operator, Distinct | Unique | Feedback)
+    closes = isinstance(operator, Feedback)
+    if not closes and operator.lifetime is Lifetime.TICK:
         raise NotLowered("it answers each tick for itself")
-    plan = DistinctPlan(node.id, node.schema, appends, append)
+    plan = DistinctPlan(node.id, node.schema, appends, append, closes)
     if not plan.layout.keys:
         raise NotLowered("rows without columns stay in rows")
     return plan
@@ -91,7 +98,30 @@ class ColumnarDistinct:
         return build_stream(Columns(plan.schema, plan.output_append, select(made, names)))
 
 
+@dataclass(slots=True)
+class ColumnarFeedback:
+    """Feedback of sets in a loop on frames: the rows that were never there, in no particular order."""
+
+    plan: DistinctPlan
+    slots: ArrangedSlots
+
+    def answer(self, inputs: Sequence[Stream]) -> Stream:
+        """Return the new ones among the rows of a round, each once."""
+        layout, slot = self.plan.layout, self.plan.slot
+        rows = with_one_zero(inputs[0]).collected()
+        found = batch_of(layout, rows.hstack([pl.Series(WEIGHT, np.ones(rows.height, np.int64))]))
+        probe = Probe(layout, layout.keys_of(found.frame), found.codes, None)
+        known = np.zeros(len(found), np.bool_)
+        for batch in self.slots.spine(slot).batches:
+            known[probe.find(batch).asked] = True
+        at = np.flatnonzero(~known)
+        made = select(take(found.frame, at), layout.keys)
+        weighted = made.hstack([pl.Series(WEIGHT, np.ones(len(at), np.int64))])
+        self.slots.prepare_batch(slot, bounded(layout, found.codes[at], weighted))
+        return build_stream(Columns(self.plan.schema, True, made))
+
+
 def copies_form(plan: DistinctPlan) -> CountForm:
     """Return the form of a distinct's slot: row -> its copies, or 1 where rows are never retracted."""
     types = tuple(f.type for f in plan.schema.fields)
-    return CountForm(plan.layout, types, plan.append and len(types) == 1, ())
+    return CountForm(plan.layout, types, plan.append and len(types) == 1 and not plan.closes, ())

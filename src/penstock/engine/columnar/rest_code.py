@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.columnar.pre_reduction import GroupedRows
+from penstock.engine.loops.semi_naive import write_rounds
 from penstock.engine.partial_operators import MergedAggregate, PartialAggregate, PartialWindow
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.row_codegen import Row, key_columns, tuple_source
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from penstock.analysis import Analysis
     from penstock.engine.columnar.columnar_plan import ColumnarPlan
+    from penstock.engine.columnar.loop_rounds import LoopPlan
     from penstock.engine.generated_source import Constants
     from penstock.engine.plan import Consumers
     from penstock.engine.step_writer import StepWriter
@@ -238,6 +240,43 @@ class RestWriter(RegionWriter):
                 with rows.where_residual(pair):
                     self.code.line("matches += n")
             self.code.line("return matches")
+
+
+class LoopWriter(RegionWriter):
+    """Writer of a loop as a function of a round and of the rows that its feedbacks hand out in it."""
+
+    def __init__(
+        self,
+        graph: FlowGraph,
+        analysis: Analysis,
+        shape: ColumnarPlan,
+        loop: LoopPlan,
+        consumers: Consumers,
+        constants: Constants,
+    ) -> None:
+        part = replace(
+            shape.part,
+            function=loop_function(shape.part.function, loop.nodes[0]),
+            nodes=loop.nodes,
+            inputs=loop.entering,
+            outputs=loop.leaving,
+        )
+        super().__init__(graph, analysis, part, consumers, constants)
+        self._loop = loop
+
+    def write(self) -> None:
+        loop, code = self._loop, self.code
+        given = ", ".join(self.buffer(n) for n in loop.closing)
+        with code.block(f"def {self.part.function}({self.round_variable(loop.nodes[0])}, {given}):"):
+            for node in loop.entering:
+                code.line(f"{self.buffer(node)} = ()")
+            write_rounds(self, loop.nodes, self._steps, begun=True)
+            code.line(f"return {tuple_source([self.buffer(n) for n in loop.leaving])}")
+
+
+def loop_function(part: str, first: int) -> str:
+    """Return the name of the function of a loop in a part. first: its first node."""
+    return f"{part}_loop_{first}"
 
 
 def function_of(node: int) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-import polars as pl
-
-from penstock.arrangement.spine import TooManyFound
+from penstock.engine.columnar.arranged_slot import COLUMNS
 from penstock.engine.columnar.columns import ColumnarDeclined, Columns, rows_to_columns
+from penstock.engine.columnar.loop_rounds import DECLINES, ColumnarLoop, NarrowLoop, RoundSlots
 from penstock.engine.columnar.stream import (
     Stream,
     apply_operator,
@@ -21,12 +20,17 @@ if TYPE_CHECKING:
     from penstock.analysis import Analysis
     from penstock.engine.columnar.arranged_slot import ArrangedSlots
     from penstock.engine.columnar.columnar_plan import ColumnarPlan
+    from penstock.engine.columnar.loop_rounds import LoopPlan
     from penstock.engine.tick_budget import TickBudget
     from penstock.graph.node import FlowGraph
 
 Rows = list[tuple[Any, ...]]
 Given = Rows | Columns
 Function: TypeAlias = Callable[..., tuple[Rows, ...]]
+
+
+_MORE = 4
+"""Times as many rows as in a tick whose loop was too narrow for columns, in one that tries again."""
 
 
 class FrameResults(NamedTuple):
@@ -64,6 +68,8 @@ class PartRunner:
     always:   run on frames even if all rows come as rows.
     wanted_as_rows: outputs that must be rows. unread: columns of sources that nobody reads.
     limit:    on the rows that a tick makes; None for no limit. What might exceed it runs in rows.
+    loops:    the generated code of loops that run on frames, by their first node, for small rounds.
+    most_rounds: limit on the rounds of all loops.
     """
 
     def __init__(
@@ -80,6 +86,8 @@ class PartRunner:
         wanted_as_rows: frozenset[int],
         unread: Mapping[int, frozenset[str]],
         limit: TickBudget | None,
+        loops: Mapping[int, Function],
+        most_rounds: int,
     ) -> None:
         self._graph = graph
         self._append = {n: analysis.facts[n].append for n in (*shape.part.inputs, *shape.part.nodes)}
@@ -95,15 +103,45 @@ class PartRunner:
         self.arranged = arranged
         self._shared = self._read_often()
         self._without_rows: dict[int, Stream] = {}
+        self._made = 0
+        self._least_new = 0
+        self.loops = {
+            first: self._loop(plan, loops[first], most_rounds) for first, plan in shape.loops.items()
+        }
+        self._in_loop = frozenset(n for plan in shape.loops.values() for n in plan.nodes)
+
+    def _loop(self, plan: LoopPlan, in_rows: Function, most_rounds: int) -> ColumnarLoop:
+        every = [self.arranged[n].slots for n in plan.nodes if n in self.arranged]
+        slots = [each for each in every if isinstance(each, RoundSlots)]
+
+        def least() -> int:
+            return min(self._least, *(each.least for each in slots), COLUMNS)
+
+        return ColumnarLoop(
+            self._graph,
+            plan,
+            self._nothing,
+            self._applied,
+            slots,
+            in_rows,
+            least=least,
+            most_rounds=min(most_rounds, plan.most_rounds),
+            limit=self._limit,
+            count=self._count,
+            always=self._always,
+        )
 
     def __call__(self, *inputs: Given) -> tuple[Given, ...]:
         made: FrameResults | None = None
         try:
             if self._is_worth_it(inputs):
                 made = self._on_frames(inputs)
-        except (ColumnarDeclined, TooManyFound, pl.exceptions.PolarsError, pl.exceptions.PanicException):
-            # Nothing has changed so far; in rows, what fails fails as ever.
-            pass
+        except DECLINES as why:
+            # Nothing else has changed so far; in rows, what fails fails as ever.
+            if isinstance(why, NarrowLoop):
+                self._least_new = _MORE * sum(map(len, inputs))
+            for operator in self.arranged.values():
+                operator.slots.undo()
         if made is None:
             return self._function(*[as_rows(given) for given in inputs])
         # From here on nothing is declined: state changes, and users' functions are called.
@@ -134,7 +172,7 @@ class PartRunner:
         if count < self.least or not shape.uses_frames:
             return False
         in_frames = sum(len(given) for given in inputs if isinstance(given, Columns))
-        if not self._always and not arranged and in_frames * 2 < count:
+        if not self._always and not arranged and (in_frames * 2 < count or count < self._least_new):
             return False
         return all(operator.slots.arrange(count) for operator in self.arranged.values())
 
@@ -150,22 +188,17 @@ class PartRunner:
                 streams[node] = taken if self._append[node] else with_one_zero(taken)
             return streams[node]
 
-        count = 0
+        self._made = 0
         for node_id in shape.columnar:
-            node = self._graph.nodes[node_id]
-            read = [stream(source) for source in node.inputs]
-            if not any(each.most for each in read) and not self._acts_alone(node_id):
-                made = self._nothing(node_id)
-            elif node_id in self.arranged:
-                made = self.arranged[node_id].answer(read)
-            else:
-                made = apply_operator(node.operator, node.schema, self._append[node_id], read)
-            if node_id in self._one_zero:
-                made = with_one_zero(made)
-            count += made.most
-            if self._limit is not None and count > self._limit.rows:
-                raise ColumnarDeclined
-            streams[node_id] = made.kept() if node_id in self._shared else made
+            if node_id in self.loops:
+                entering = {source: stream(source) for source in shape.loops[node_id].entering}
+                if any(each.most for each in entering.values()):
+                    streams.update(self.loops[node_id].answer(entering))
+                else:
+                    streams.update((n, self._nothing(n)) for n in shape.loops[node_id].leaving)
+            elif node_id not in self._in_loop:
+                read = [stream(source) for source in self._graph.nodes[node_id].inputs]
+                streams[node_id] = self._applied(node_id, read)
         left: dict[int, Given] = {n: self._leaving(n, stream(n)) for n in part.outputs if n in shape.columnar}
         feeds = [
             feed.reduction.reduce_rows(stream(feed.source))
@@ -174,6 +207,25 @@ class PartRunner:
             for feed in shape.feeds
         ]
         return FrameResults(left, feeds)
+
+    def _applied(self, node_id: int, read: Sequence[Stream]) -> Stream:
+        """Return a node's answer to its inputs."""
+        node = self._graph.nodes[node_id]
+        if not any(each.most for each in read) and not self._acts_alone(node_id):
+            return self._nothing(node_id)
+        if node_id in self.arranged:
+            made = self.arranged[node_id].answer(read)
+        else:
+            made = apply_operator(node.operator, node.schema, self._append[node_id], read)
+        if node_id in self._one_zero:
+            made = with_one_zero(made)
+        self._count(made.most)
+        return made.kept() if node_id in self._shared else made
+
+    def _count(self, rows: int) -> None:
+        self._made += rows
+        if self._limit is not None and self._made > self._limit.rows:
+            raise ColumnarDeclined
 
     def _acts_alone(self, node: int) -> bool:
         return node in self.arranged and self.arranged[node].slots.alone

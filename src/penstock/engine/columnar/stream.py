@@ -218,6 +218,9 @@ def _select(operator: Select, schema: Schema, append: bool, inputs: Sequence[Str
 
 @apply_operator.register(Union)
 def _union(operator: Union, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
+    there = [stream for stream in inputs if stream.most]
+    if len(there) == 1 and there[0].append == append:
+        return replace(there[0], schema=schema)
     checked = any(stream.checked for stream in inputs)
     frames: list[pl.LazyFrame] = []
     for stream in inputs:
@@ -292,7 +295,8 @@ def _explode(operator: Explode, schema: Schema, append: bool, inputs: Sequence[S
 def each_copy(rows: pl.DataFrame) -> pl.DataFrame:
     """Return rows as often as their weights say, without these. None is negative."""
     copies = rows[WEIGHT].to_numpy()
-    rows = rows.drop(WEIGHT)
+    # Polars plans a query to drop a column.
+    rows = select(rows, [name for name in rows.columns if name != WEIGHT])
     if (copies == 1).all():
         return rows
     return take(rows, np.repeat(np.arange(len(copies)), copies))

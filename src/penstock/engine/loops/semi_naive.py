@@ -6,8 +6,10 @@ no row is ever retracted, new rows alone can lead to further ones.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
+from penstock.engine.row_codegen import tuple_source
 from penstock.engine.slot import Slot
 from penstock.engine.steps.distinct import distinct_step
 from penstock.engine.steps.step import Step, step_for
@@ -73,12 +75,20 @@ def _bag_feedback(operator: BagFeedback, node: Node, writer: StepWriter) -> Step
     return BagFeedbackStep(node, writer)
 
 
-_SHOWN_ROUNDS = 8
+SHOWN_ROUNDS = 8
 """Number of most recent rounds shown in the error for a loop that does not end."""
 
 
-def write_rounds(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, Step]) -> None:
+LARGE_ROUND = 300
+"""New rows of a round from which `x_loops` may go on with the loop, if it can."""
+
+
+def write_rounds(
+    writer: StepWriter, loop: Sequence[int], steps: Mapping[int, Step], *, begun: bool = False
+) -> None:
     """Write a loop as rounds of its body, collecting the rows that leave.
+
+    begun: the variables of the round and of the rows that feedbacks hand out are there already.
 
     The steps of the body are written like any others, and see the rows of one round at a time: variables from
     `begin` belong to the round, while slots persist.
@@ -92,11 +102,13 @@ def write_rounds(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, St
     rounds = writer.round_variable(loop[0])
     for node in leaving:
         code.line(f"all_{node} = []")
-    for node in closing:
-        code.line(f"{writer.buffer(node)} = []")
-    growth = writer.fresh("growth")
-    code.line(f"{rounds} = 0")
+    growth, large = writer.fresh("growth"), writer.fresh("large")
+    if not begun:
+        for node in closing:
+            code.line(f"{writer.buffer(node)} = []")
+        code.line(f"{rounds} = 0")
     code.line(f"{growth} = []")
+    code.line(f"{large} = {LARGE_ROUND}")
     with code.block("while True:"):
         for node in closing:
             code.line(f"{writer.feedback_variable(node)} = []")
@@ -119,12 +131,32 @@ def write_rounds(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, St
         code.line(f"{rounds} += 1")
         writer.write_count(*(writer.feedback_variable(n) for n in closing))
         bound = writer.most_rounds(step.operator for step in closing.values())
-        with code.block(f"if {rounds} > {bound - _SHOWN_ROUNDS}:"):
+        with code.block(f"if {rounds} > {bound - SHOWN_ROUNDS}:"):
             code.line(
                 f"{growth}.append({' + '.join(f'len({writer.feedback_variable(n)})' for n in closing)})"
             )
             with code.attribute_lines(next(iter(closing))), code.block(f"if {rounds} > {bound}:"):
                 sizes = ", ".join(f"{n}: len({writer.feedback_variable(n)})" for n in closing)
                 code.line(f"x_no_fixpoint({rounds}, {growth}, {{{sizes}}})")
+        _write_going_on(writer, loop[0], tuple(closing), leaving, large)
     for node in leaving:
         code.line(f"{writer.buffer(node)} = all_{node}")
+
+
+def _write_going_on(
+    writer: StepWriter, loop: int, closing: Sequence[int], leaving: Sequence[int], large: str
+) -> None:
+    """Write code that lets large rounds run elsewhere, from where they come back when they are small."""
+    code, rounds = writer.code, writer.round_variable(loop)
+    gone, left = writer.fresh("gone"), writer.fresh("left")
+    news = [writer.buffer(n) for n in closing]
+    with code.block(f"if {' + '.join(f'len({rows})' for rows in news)} >= {large}:"):
+        code.line(f"{gone} = {loop} in x_loops and x_loops[{loop}]({', '.join((rounds, *news))})")
+        with code.block(f"if {gone}:"):
+            code.line(f"{rounds}, {tuple_source(news)}, {left} = {gone}")
+            for at, node in enumerate(leaving):
+                code.line(f"all_{node}.extend({left}[{at}])")
+            with code.block(f"if not ({' or '.join(news)}):"):
+                code.line("break")
+        with code.block("else:"):
+            code.line(f"{large} = {sys.maxsize}")
