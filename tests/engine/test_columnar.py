@@ -30,6 +30,7 @@ from penstock.engine.program import Program, compile_program
 from penstock.engine.steps.accumulator import FloatTotals, accumulator_for
 from penstock.engine.steps.value_accumulators import OnceEach
 from penstock.expr.constructors import col, left, right
+from penstock.expr.function_bases import bounded_code
 from penstock.expr.row_classes import from_user
 from penstock.expr.types import BOOL, FLOAT64, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP, DecimalType
 from penstock.flow.event_time_windows import Sessions
@@ -633,3 +634,14 @@ def test_what_a_delay_keeps_of_a_large_tick_stays_in_columns(is_table: bool, laz
         assert isinstance(in_columns.machine.slot(name).get(()), Columns) is large
         assert isinstance(stored.machine.slot(name).get(()), list)
         assert in_columns.settled() == stored.settled()
+
+
+def test_code_of_large_ticks_keeps_to_the_bounds_of_its_program() -> None:
+    flow = ps.Flow("bounded")
+    numbers = flow.source("numbers", int).filter(col.value > 1)
+    flow.sink("odd", numbers.filter(lambda n: n % 2 == 1))
+    flow.sink("even", numbers.filter(lambda n: n % 2 == 0).union(numbers).distinct())
+    with bounded_code():
+        program = compile_program(flow.graph())
+    assert "x_made(" in program.source_code
+    assert "x_made(" in program.large_ticks(arranged=True).program.source_code

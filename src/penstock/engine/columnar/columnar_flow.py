@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -56,6 +57,7 @@ from penstock.engine.plan import live_consumers
 from penstock.engine.runtime_library import RUNTIME, consolidate
 from penstock.engine.steps.joins import SIDES
 from penstock.expr.compile_python import runtime_names
+from penstock.expr.function_bases import bounded_code
 from penstock.expr.tree import columns_of
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.join import How
@@ -99,9 +101,11 @@ class LargeTicksCode:
         constants.values.update(program.constants)
         lines: list[str] = []
         purposes: list[Purpose] = []
-        for code in self._written(constants):
-            lines.extend(code.lines)
-            purposes.extend(code.purposes)
+        # Large ticks are compiled when the first one comes, elsewhere than the program.
+        with nullcontext() if program.bounds is None else bounded_code(program.bounds):
+            for code in self._written(constants):
+                lines.extend(code.lines)
+                purposes.extend(code.purposes)
         source_code = "\n".join(lines) + "\n"
         file = f"<penstock {graph.name}, large ticks>"
         self.bytecode = compile(source_code, file, "exec")
