@@ -16,15 +16,20 @@ from penstock.arrangement.batch import Batch, Layout, merged, select, take
 from penstock.arrangement.codes import codes_of
 from penstock.arrangement.spine import Spine
 
+_NOWHERE = range(0)
+_FEW = 4
+"""Rows up to which they are read faster one by one."""
+
 
 class RowReader:
     """Reader of single rows of a batch. row: returns the one at a place. columns: of such a row."""
 
-    __slots__ = ("_codes", "batch", "row")
+    __slots__ = ("_codes", "_frame", "batch", "row")
 
     def __init__(self, batch: Batch, columns: Sequence[str]) -> None:
         self.batch = batch
-        self.row = select(batch.frame, columns).row
+        self._frame = select(batch.frame, columns)
+        self.row = self._frame.row
         codes: Any = np.ascontiguousarray(batch.codes)
         self._codes: Any = memoryview(codes)
 
@@ -32,12 +37,18 @@ class RowReader:
         """Return the places of the rows with a code."""
         codes = self._codes
         start = bisect_left(codes, code)
-        end = start
-        if start < len(codes) and codes[start] == code:
-            end = start + 1
-            if end < len(codes) and codes[end] == code:
-                end = bisect_right(codes, code, end)
+        if start == len(codes) or codes[start] != code:
+            return _NOWHERE
+        end = start + 1
+        if end < len(codes) and codes[end] == code:
+            end = bisect_right(codes, code, end)
         return range(start, end)
+
+    def rows(self, places: range) -> list[tuple[Any, ...]]:
+        """Return the rows at places side by side."""
+        if len(places) < _FEW:
+            return list(map(self.row, places))
+        return self._frame.slice(places.start, len(places)).rows()
 
 
 class RowReaders:

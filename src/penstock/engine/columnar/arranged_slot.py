@@ -161,9 +161,11 @@ class ArrangedSlot:
         self._form = form
         self._entries: dict[Any, Any] = {} if entries is None else entries
         layout = spine.layout
-        self._code = coder([layout.types[name] for name in layout.keys], exact=layout.exact)
+        self._exact = layout.exact
+        self._sections = form.sections
+        self._code = coder([layout.types[name] for name in layout.keys], exact=self._exact)
         # Where codes are keys, these need not be compared.
-        read, keys = tuple(name for name, _ in form.read), () if layout.exact else layout.keys
+        read, keys = tuple(name for name, _ in form.read), () if self._exact else layout.keys
         columns = tuple(dict.fromkeys((*read, *layout.sums, *keys)))
         self._rows = RowReaders(spine, columns)
         self._key_places = [columns.index(name) for name in keys]
@@ -280,19 +282,33 @@ class ArrangedSlot:
         if not readers:
             return ()
         parts = self._form.parts(key) or (0,)
-        asked = [(*parts, section) for section in self._form.sections] or [parts]
+        sections = self._sections
         try:
-            coded = [(self._code(each), None if self.spine.layout.exact else each) for each in asked]
+            if sections:
+                coded = [(self._code(each), each) for each in [(*parts, section) for section in sections]]
+            else:
+                coded = [(self._code(parts), parts)]
         except (UnicodeEncodeError, OverflowError):
             # No column holds half a surrogate pair, or an integer of more than 64 bits.
             return ()
-        return [row for reader in readers for code, each in coded for row in self._read(reader, code, each)]
+        found: list[Values] = []
+        for reader in readers:
+            for code, each in coded:
+                places = reader.places(code)
+                if places:
+                    found += self._read(reader, places, None if self._exact else each)
+        return found
 
-    def _read(self, reader: RowReader, code: int, key: Values | None) -> Iterator[Values]:
-        """Yield the rows of a code. key: the one among those of the code; None if there is only one."""
-        for row in map(reader.row, reader.places(code)):
-            if key is None or self._convert_key(tuple([row[at] for at in self._key_places])) == key:
-                yield self._convert(row[: self._width])
+    def _read(self, reader: RowReader, places: range, key: Values | None) -> list[Values]:
+        """Return the rows at places of a code. key: the one that is meant; None if no other has the code."""
+        rows = reader.rows(places)
+        if key is not None:
+            rows = [
+                row[: self._width]
+                for row in rows
+                if self._convert_key(tuple([row[at] for at in self._key_places])) == key
+            ]
+        return rows if self._convert is tuple else list(map(self._convert, rows))
 
 
 def key_columns(form: SlotForm, keys: list[Any]) -> list[pl.Series]:
