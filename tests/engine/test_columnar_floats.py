@@ -191,3 +191,16 @@ def test_edges_have_the_sums_that_they_should(values: list[float], total: float,
         for change in engine.tick(values=tick).get("out", ()):
             answers[repr(change.row.total)] += change.weight
     assert +answers == {repr(total): 1}
+
+
+@pytest.mark.parametrize("values", [[1.0], [1.0, None, 1.0, 2.5]])
+def test_distinct_values_of_the_group_of_nan_are_summed_up(values: list[float | None]) -> None:
+    flow = Flow("nan")
+    groups = flow.table("items", Item).group_by("sure")
+    flow.sink("out", groups.agg(once=ps.sum(col.value, distinct=True), kinds=ps.count_distinct(col.value)))
+    items = [ps.insert(Item(0, value, NAN)) for value in values]
+    answers: list[str] = []
+    for columnar in ("never", "always"):
+        engine = ps.Engine(flow, columnar=columnar)
+        answers.append(repr([engine.tick(items=tick)["out"] for tick in (items, [ps.delete(items[0].row)])]))
+    assert answers[0] == answers[1]

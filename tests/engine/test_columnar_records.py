@@ -150,3 +150,16 @@ def test_records_mean_the_same_in_columns(build: str, rows: str, policy: str, tr
     if "history" in build:
         options["track"] = track
     check_alike(BUILDS[build](**options), [tick for tick, _ in ticks], [large for _, large in ticks])
+
+
+@pytest.mark.parametrize("build", ["upsert", "history"])
+def test_a_record_of_nan_meets_the_one_of_its_sequence(build: str) -> None:
+    flow = ps.Flow("nan")
+    records = flow.source("records", Record)
+    flow.sink("out", getattr(records, build)("score", sequence="at", on_misfit="trust_key"))
+    answers: list[str] = []
+    for columnar in ("never", "always"):
+        engine = ps.Engine(flow, columnar=columnar)
+        ticks = [[record(1, city, 1, score=float("nan"))] for city in ("a", "b", "c")]
+        answers.append(repr([engine.tick(records=tick)["out"] for tick in ticks]))
+    assert answers[0] == answers[1]

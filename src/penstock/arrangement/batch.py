@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import polars as pl
@@ -392,6 +392,18 @@ def differing(ones: Sequence[pl.Series], others: Sequence[pl.Series]) -> Any:
         nullable = one.null_count() or other.null_count()
         found |= (one.ne_missing(other) if nullable else one != other).to_numpy()
     return found
+
+
+def joined(
+    rows: pl.DataFrame, others: pl.DataFrame, keys: Sequence[str], how: Literal["inner", "left"]
+) -> pl.DataFrame:
+    """Join rows with others on their keys, in the order of the rows. Nulls are equal, and NaN are."""
+    if rows.height != 1 or others.height != 1:
+        return rows.join(others, on=keys, how=how, nulls_equal=True, maintain_order="left")
+    # Of one row each, Polars finds no NaN by one column alone.
+    alike = [pl.Series("=", [0])]
+    rows, others = rows.hstack(alike), others.hstack(alike)
+    return rows.join(others, on=[*keys, "="], how=how, nulls_equal=True).drop("=")
 
 
 def distinct_keys(layout: Layout, frame: pl.DataFrame) -> list[pl.Series]:

@@ -23,6 +23,7 @@ from penstock.arrangement.batch import (
     batch_of,
     differing,
     grouped,
+    joined,
     negated,
     select,
     stacked,
@@ -346,9 +347,7 @@ class ColumnarAggregate:
             added.append(rows)
             if held.inner is not None:
                 sums = held.inner_sums(plan.key_names, rows, held.gone_or_come(spine, rows))
-                found = deltas.select(plan.key_names).join(
-                    sums, on=plan.key_names, how="left", nulls_equal=True, maintain_order="left"
-                )
+                found = joined(deltas.select(plan.key_names), sums, plan.key_names, "left")
                 values = [column.fill_null(0) for column in found.drop(plan.key_names)]
                 names = [name for parts in plan.sum_names[at : at + len(held.widths)] for name in parts]
                 parts = zip(sums_of(held.inner.accumulator, values), names, strict=True)

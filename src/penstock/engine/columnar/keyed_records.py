@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import Layout, batch_of, differing, masked, select, take
+from penstock.arrangement.batch import Layout, batch_of, differing, joined, masked, select, take
 from penstock.arrangement.spine import Found
 from penstock.engine.columnar.arranged_slot import SlotForm, key_columns, names_of_keys
 from penstock.engine.columnar.column_types import NotLowered, dtype_of, from_series, repeated, to_series
@@ -169,7 +169,7 @@ class RecordColumns:
     def by_key(self, records: pl.DataFrame, keys: pl.DataFrame) -> dict[int, list[OwnRecord]]:
         """Return the records of some keys, by the number of the key, in their order."""
         numbered = keys.with_columns(pl.Series(_NUMBER, np.arange(keys.height)))
-        own = records.join(numbered, on=list(self.keys), nulls_equal=True, maintain_order="left")
+        own = joined(records, numbered, self.keys, "inner")
         nothing = [None] * own.height
         rows: list[Any] = list(self._rows_of(own))
         images: list[Any] = nothing
