@@ -93,6 +93,12 @@ def test_any_sums_lie_in_windows_and_these_add_up(
     assert Fraction(*fraction(added.pop(0), added)) == Fraction(*both)
 
 
+@given(st.integers(-(2**400), 2**400), st.integers(0, 400), st.integers(0, 400))
+@example(1, 110, 90)
+def test_equal_sums_have_the_same_windows(numerator: int, bits: int, more: int) -> None:
+    assert windows_of(numerator << more, 1 << bits + more) == windows_of(numerator, 1 << bits)
+
+
 # -- whole flows ----------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 
@@ -14,6 +15,7 @@ pytest.importorskip("pyspark")
 
 import penstock as ps
 from penstock import Flow, col
+from penstock.engine.columnar.columnar_option import Columnar
 from penstock.errors import CheckpointDamaged, FlowChanged
 from penstock.spark.checkpoints.reshard import reshard
 from penstock.state.commit import CommitLog
@@ -348,3 +350,26 @@ def test_the_state_of_a_loop_lies_in_arrangements(tmp_path: Path) -> None:
     assert reshard(folder, 3, reach()).keys
     assert gone_on(3, 5, shards=3) == wanted[3:]
     assert held(folder) == sizes
+
+
+def test_a_sum_that_grew_in_columns_leaves_nothing_where_rows_take_it_back(tmp_path: Path) -> None:
+    one, other = Reading("m", 2e17), Reading("m", 2.5e17)
+    ticks = [[ps.insert(one)], [ps.insert(other)], [ps.delete(one), ps.delete(other)]]
+    made: dict[str, list[Any]] = {}
+    for at, tick in enumerate(ticks):
+        cells = Columnar(1, always=at < 2, release=lambda name: None)
+        with (
+            mock.patch("penstock.spark.ticks.cell.ARRANGED", cells),
+            CheckpointedTasks(readings(), tmp_path / "c") as tasks,
+        ):
+            made = tasks.tick({"readings": tick})
+    assert made["out"] == [("m", 4.5e17, 2.25e17, -1)]
+    assert held(tmp_path / "c") == {}
+
+
+def test_a_sum_whose_small_bits_went_leaves_nothing_when_it_goes(tmp_path: Path) -> None:
+    small, large = Reading("m", 2.0**-200), Reading("m", 2.0**-110)
+    for tick in ([ps.insert(small), ps.insert(large)], [ps.delete(small)], [ps.delete(large)]):
+        with CheckpointedTasks(readings(), tmp_path / "c") as tasks:
+            tasks.tick({"readings": tick})
+    assert held(tmp_path / "c") == {}

@@ -52,12 +52,13 @@ def float_merge(
 FLOAT_PARTS, PART_BITS, FLOAT_UNIT = 5, 32, 112
 """Number of parts of a float sum, bits of all but the last one, and the unit `2**-112` of the first."""
 
-_MOST_IN_PARTS = 1 << (FLOAT_PARTS - 1) * PART_BITS + 42
+MOST_IN_LAST = 1 << 42
+"""Bound of the last part, low enough that sums of many such parts fit in 64 bits."""
 
 
 def in_float_parts(total: int) -> bool:
-    """Return whether so many units are few enough that sums of many such parts fit in 64 bits."""
-    return -_MOST_IN_PARTS <= total < _MOST_IN_PARTS
+    """Return whether so many units are few enough for parts (`MOST_IN_LAST`)."""
+    return -MOST_IN_LAST <= total >> (FLOAT_PARTS - 1) * PART_BITS < MOST_IN_LAST
 
 
 def parts_of_float_sum(group: list[Any], at: int) -> tuple[int, ...]:

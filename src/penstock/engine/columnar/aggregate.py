@@ -39,7 +39,7 @@ from penstock.engine.columnar.arranged_slot import (
 )
 from penstock.engine.columnar.column_types import NotLowered, dtype_of, repeated
 from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
-from penstock.engine.columnar.float_sums import WINDOW
+from penstock.engine.columnar.float_sums import WINDOW, are_in_one_window
 from penstock.engine.columnar.held_values import (
     CODE,
     COPIES,
@@ -59,6 +59,7 @@ from penstock.engine.columnar.sum_columns import (
     sum_widths,
     sums_of,
 )
+from penstock.engine.float_totals import FLOAT_PARTS
 from penstock.engine.steps.accumulator import Accumulator, AppendExtreme, FloatTotals, accumulator_for
 from penstock.expr.check import check
 from penstock.flow.lifetime import Lifetime
@@ -120,9 +121,15 @@ class AggregatePlan:
         return tuple(tuple(f"s{at}.{part}" for part in range(width)) for at, width in enumerate(widths))
 
     @cached_property
+    def float_spans(self) -> tuple[slice, ...]:
+        """Return where the sums of floats are, which may lie in several windows (`float_sums`)."""
+        own = zip(self.kept, self.spans, strict=True)
+        return tuple(span for each, span in own if isinstance(summing(each), FloatTotals))
+
+    @property
     def has_windows(self) -> bool:
-        """Return whether sums may lie in several windows (`float_sums`)."""
-        return any(isinstance(summing(each), FloatTotals) for each in self.kept)
+        """Return whether sums may lie in several windows."""
+        return bool(self.float_spans)
 
     @cached_property
     def key_names(self) -> tuple[str, ...]:
@@ -323,6 +330,8 @@ class ColumnarAggregate:
         probed = [*keys, of_part(0, deltas.height)] if plan.held else keys
         sums = self._sums(spine, probed)
         after = [old + deltas[name].to_numpy() for old, name in zip(sums, plan.layout.sums, strict=True)]
+        if not all(are_in_one_window(after[span][:FLOAT_PARTS]) for span in plan.float_spans):
+            raise ColumnarDeclined
         before, now = self._extremes(spine.batches, new, keys)
         frame = _changes(plan, keys, State(sums, before), State(after, now))
         return build_stream(Columns(plan.schema, False, frame))

@@ -6,7 +6,8 @@ loss. NaN and the infinities are counted beside.
 
 What those parts do not hold of a group's sum, as it has smaller bits or too many, lies in further rows, each
 with the number of its window: those of window n count units that are `2**(160 * n)` times as large. So any
-sum has columns. Rows alone make such windows; a large tick that meets one runs in rows.
+sum has columns. Rows alone make such windows; a large tick that meets one, or would need
+one, runs in rows. So a sum has the same windows whoever made it, and rows take back what columns wrote.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from penstock.engine.columnar.columns import ColumnarDeclined
-from penstock.engine.float_totals import FLOAT_PARTS, FLOAT_UNIT, PART_BITS, in_float_parts
+from penstock.engine.float_totals import FLOAT_PARTS, FLOAT_UNIT, MOST_IN_LAST, PART_BITS, in_float_parts
 
 Numbers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 Flags: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.bool_]]"
@@ -75,6 +76,12 @@ def carried(parts: Sequence[Numbers]) -> list[Numbers]:
         made.append(whole & _LOW)
         beyond = whole >> PART_BITS
     return [*made, parts[-1] + beyond]
+
+
+def are_in_one_window(parts: Sequence[Numbers]) -> bool:
+    """Return whether rows would have these sums in window 0 alone, too (`windows_of`)."""
+    last = carried(parts)[-1]
+    return not len(last) or (int(last.min()) >= -MOST_IN_LAST and int(last.max()) < MOST_IN_LAST)
 
 
 def nearest(parts: Sequence[Numbers], counts: Numbers | None) -> Floats:
@@ -162,7 +169,12 @@ def fraction(parts: Sequence[int], windows: Mapping[int, Sequence[int]]) -> tupl
 
 
 def windows_of(numerator: int, denominator: int) -> dict[int, tuple[int, ...]]:
-    """Return the parts of a sum by window, for windows in which it has some."""
+    """Return the parts of a sum by window, for windows in which it has some.
+
+    They are those of the number, whatever the fraction: rows write the parts of one that they did not reduce.
+    """
+    common = min(denominator, numerator & -numerator) or denominator
+    numerator, denominator = numerator // common, denominator // common
     more = denominator.bit_length() - 1 - FLOAT_UNIT
     window = -max(0, -(-more // WINDOW_BITS))
     total = numerator << -window * WINDOW_BITS - more
