@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -696,3 +697,33 @@ def test_a_frame_of_any_size_may_lack_or_leave_empty_what_nobody_reads(count: in
         ps.Engine(flow).tick(sales=whole.drop("price"))
     with pytest.raises(BadRow, match="shop"):
         ps.Engine(flow).tick(sales=whole.with_columns(shop=pl.lit(None, pl.String)))
+
+
+class Sample(NamedTuple):
+    key: int
+    value: int
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        lambda samples, keys: samples.defer_tick(),
+        lambda samples, keys: samples.filter(ps.col.key >= 0).defer_tick_lazy(nondet="test"),
+        lambda samples, keys: keys.join(samples, on="key"),
+        lambda samples, keys: keys.join(samples, on="key", how="semi"),
+    ],
+)
+def test_what_a_tick_keeps_is_not_the_memory_of_the_user(keep: Any) -> None:
+    flow = ps.Flow("kept")
+    samples, keys = flow.source("samples", Sample), flow.source("keys", Sample)
+    flow.sink("out", keep(samples, keys.select("key")))
+    ticks: list[list[tuple[Any, ...]]] = []
+    for columnar in ("never", "always"):
+        engine = ps.Engine(flow, columnar=columnar)  # type: ignore[arg-type]
+        key, value = np.arange(300), np.arange(300)
+        engine.tick(samples=pl.DataFrame({"key": key, "value": value}))
+        # As one does who fills the same arrays again.
+        key[:], value[:] = -1, -2
+        ticks.append(sorted(engine.tick(keys=[Sample(7, 0)])["out"].raw))
+    in_rows, in_columns = ticks
+    assert in_columns == in_rows != []

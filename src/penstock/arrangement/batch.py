@@ -138,6 +138,9 @@ def _settled(layout: Layout, codes: Codes, frame: pl.DataFrame, ends: Places | N
     order, codes = _order(layout, codes, frame, ends)
     if order is not None:
         frame = take(frame, order)
+    elif ends is None:
+        # What comes in order may lie in memory that is the user's, and so may codes that are keys.
+        codes, frame = codes.copy(), own_copy(frame)
     if layout.latest:
         kept = _last_of_each(layout, codes, frame)
         return Batch(codes, frame, ()) if kept is None else Batch(codes[kept], take(frame, kept), ())
@@ -458,6 +461,11 @@ def masked(column: pl.Series, there: Any) -> pl.Series:
     """Return a column with nulls in place of some values, of which nothing is left beneath them."""
     places = pl.Series(np.arange(len(column), dtype=np.uint32))
     return column.gather(places.scatter(np.flatnonzero(~there), None))
+
+
+def own_copy(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows in memory of their own: Polars may read columns where NumPy or Arrow hold them."""
+    return take(frame, np.arange(frame.height))
 
 
 def take(frame: pl.DataFrame, places: Places) -> pl.DataFrame:

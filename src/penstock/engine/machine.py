@@ -212,11 +212,10 @@ class Machine:
             if source not in rows:
                 continue
             kept: Any = rows[source]
-            if not append:
-                if large is None or kept.__class__ is list:
-                    kept = consolidate(kept)
-                else:
-                    kept = large.consolidated(kept)
+            if large is not None and kept.__class__ is not list:
+                kept = large.to_keep(kept)
+            elif not append:
+                kept = consolidate(kept)
             if kept:
                 slot[()] = kept
         return {name: rows[node] for name, node in self._sinks if node in rows}

@@ -12,6 +12,7 @@ import polars as pl
 
 from penstock.analysis import analyse
 from penstock.analysis.column_liveness import live_columns
+from penstock.arrangement.batch import own_copy
 from penstock.engine.columnar.aggregate import AggregatePlan, ColumnarAggregate
 from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm
 from penstock.engine.columnar.clocks import ColumnarPunctuality, PunctualityPlan
@@ -243,13 +244,15 @@ class LargeTicks:
             for name, rows in given.items()
         }
 
-    def consolidated(self, columns: Columns) -> Columns | Rows:
-        """Return changes that a delay keeps, without those that cancel each other."""
-        try:
-            summed = sum_weights(build_stream(columns))
-            return Columns(columns.schema, False, summed.collected(), unread=columns.unread)
-        except (ColumnarDeclined, pl.exceptions.PolarsError):
-            return consolidate(columns.rows())
+    def to_keep(self, columns: Columns) -> Columns | Rows:
+        """Return rows for a delay to keep, in memory of their own; changes without those that cancel out."""
+        schema, append, frame = columns.schema, columns.append, columns.frame
+        if not append:
+            try:
+                frame = sum_weights(build_stream(columns)).collected()
+            except (ColumnarDeclined, pl.exceptions.PolarsError):
+                return consolidate(columns.rows())
+        return Columns(schema, append, own_copy(frame), unread=columns.unread)
 
 
 def _unread(graph: FlowGraph, consumers: Consumers) -> dict[int, frozenset[str]]:
