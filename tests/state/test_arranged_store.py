@@ -20,6 +20,7 @@ from penstock.arrangement.spine import Spine
 from penstock.state.arranged_store import ArrangedForm
 from penstock.state.chain import Chain
 from penstock.state.described_rows import DescribedRows
+from penstock.state.mapped_files import MappedFiles
 from penstock.state.shard import ShardState, ShardWriter
 
 LAYOUTS = {
@@ -151,3 +152,13 @@ def held(spine: Spine) -> Counter[Any]:
     for k, v, w in spine.snapshot().select("k", "v", "w").rows():
         found[k, v] += w
     return found
+
+
+def test_a_small_file_at_hand_keeps_no_larger_batch_in_memory(tmp_path: Path) -> None:
+    layout, keys = LAYOUTS["exact"], np.arange(1_000)
+    frame = pl.DataFrame({"k": keys, "v": ["v"] * 1_000, "w": np.ones(1_000, np.int64)})
+    files = MappedFiles(tmp_path, layout)
+    part = files.write("few", bounded(layout, keys[:3], frame[:3]))
+    keys[:] = -1
+    found = files.open(part)
+    assert found.codes.tolist() == found.frame["k"].to_list() == [0, 1, 2]

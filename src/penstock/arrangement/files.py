@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 from pyarrow.ipc import new_file, open_file
 
-from penstock.arrangement.batch import Batch, Layout, select
+from penstock.arrangement.batch import Batch, Layout, own_copy, select
 
 _CODES = "#codes"
 """Name of the column beside those of the layout."""
@@ -47,6 +47,12 @@ def _alone(column: pl.Series) -> pl.Series:
     if column.dtype not in (pl.String, pl.Binary):
         return column
     return pl.Series(column.name, column.to_arrow(compat_level=_OLDEST))
+
+
+def alone(batch: Batch) -> Batch:
+    """Return a copy of a small batch, which keeps nothing in memory of larger ones that it was taken from."""
+    frame = pl.DataFrame([_alone(column) for column in own_copy(batch.frame)])
+    return Batch(batch.codes.copy(), frame, batch.bounds)
 
 
 def batch_in(layout: Layout, content: pa.Buffer, bounds: tuple[float, ...]) -> Batch:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from xxhash import xxh3_128_hexdigest
 
 from penstock.arrangement.batch import Batch, Layout
-from penstock.arrangement.files import batch_in, content_of
+from penstock.arrangement.files import alone, batch_in, content_of
 from penstock.state.chain import Part
 from penstock.state.checkpoint_files import FileRef, check_size, damaged
 
@@ -56,7 +56,7 @@ class MappedFiles:
         ref = FileRef(name, content.size, xxh3_128_hexdigest(content))
         part = Part(ref, len(rows), int(rows.codes[-1]), rows.bounds)
         if content.size <= _SMALL:
-            self._mapped[ref] = (_stamp(os.stat(path)), rows)
+            self._mapped[ref] = (_stamp(os.stat(path)), alone(rows))
         return part
 
     def _map(self, part: Part) -> tuple[tuple[int, int], Batch]:
