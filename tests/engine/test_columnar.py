@@ -645,3 +645,22 @@ def test_code_of_large_ticks_keeps_to_the_bounds_of_its_program() -> None:
         program = compile_program(flow.graph())
     assert "x_made(" in program.source_code
     assert "x_made(" in program.large_ticks(arranged=True).program.source_code
+
+
+class Measured(NamedTuple):
+    id: int
+    value: float
+
+
+@given(st.lists(st.tuples(st.lists(st.sampled_from([0.0, -0.0]), max_size=3), st.booleans()), max_size=5))
+def test_rows_that_are_only_added_keep_their_negative_zeros(ticks: list[tuple[list[float], bool]]) -> None:
+    flow = ps.Flow("zeros")
+    left, right = (flow.source(name, Measured) for name in ("left", "right"))
+    flow.sink("out", left.join(right.select("id"), on="id"))
+    run = Run(compile_program(flow.graph()), ALWAYS)
+    for zeros, large in ticks:
+        run.machine.least = 1 if large else 10**9
+        run.tick({"left": [(1, zero) for zero in zeros]})
+    made: Any = run.machine.tick({"right": [(1, 0.5)]}).get("out", [])
+    rows = made if isinstance(made, list) else made.rows()
+    assert Counter(map(repr, rows)) == Counter(repr((1, zero)) for zeros, _ in ticks for zero in zeros)

@@ -373,3 +373,19 @@ def test_a_sum_whose_small_bits_went_leaves_nothing_when_it_goes(tmp_path: Path)
         with CheckpointedTasks(readings(), tmp_path / "c") as tasks:
             tasks.tick({"readings": tick})
     assert held(tmp_path / "c") == {}
+
+
+class Measured(NamedTuple):
+    id: int
+    value: float
+
+
+def test_rows_that_are_only_added_keep_their_negative_zeros(tmp_path: Path) -> None:
+    flow = Flow("zeros")
+    left, right = (flow.source(name, Measured) for name in ("left", "right"))
+    flow.sink("out", left.join(right.select("id"), on="id"))
+    with CheckpointedTasks(flow, tmp_path / "c") as tasks:
+        for zeros in ([0.0], [-0.0], [-0.0, 0.0, -0.0]):
+            tasks.tick({"left": [Measured(1, zero) for zero in zeros]})
+        made = tasks.tick({"right": [Measured(1, 0.5)]})["out"]
+    assert Counter(map(repr, made)) == {"(1, -0.0, 1)": 3, "(1, 0.0, 1)": 2}

@@ -49,6 +49,7 @@ class SlotForm(ABC):
     group:  last part of the key, if its values can be deleted like keys, with all keys that have them.
     aside:  columns of rows that are put aside (`DescribedRows`).
     reused: how often a key that rows fetched is touched before columns take it back, about.
+    grows:  entries are lists of rows, to which rows are added at the end.
     """
 
     of_pair: ClassVar[bool] = False
@@ -58,6 +59,10 @@ class SlotForm(ABC):
     @property
     def aside(self) -> tuple[str, ...]:
         return ()
+
+    @property
+    def grows(self) -> bool:
+        return False
 
     layout: Layout
     keys: tuple[DataType, ...]
@@ -113,22 +118,24 @@ class BagForm(SlotForm):
         """Return rows, each with its copies, with all columns of the layout. Raises `ColumnarDeclined`."""
 
     def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
-        return self.weighted([(*row, n) for entry in entries.values() for row, n in self.rows_of(entry)])
+        return self.weighted([row for entry in entries.values() for row in self._weighted_rows(entry)])
 
     def changes(self, before: Mapping[Any, Any], after: Mapping[Any, Any]) -> pl.DataFrame:
         changed: list[Values] = []
         for key in dict.fromkeys((*before, *after)):
-            old, new = self._copies(before.get(key)), self._copies(after.get(key))
-            changed += [(*row, -n) for row, n in old.items() if row not in new]
-            changed += [(*row, n - old.get(row, 0)) for row, n in new.items() if old.get(row) != n]
+            old, new = self._weighted_rows(before.get(key)), self._weighted_rows(after.get(key))
+            if new[: len(old)] == old:
+                # Rows that are only added keep their -0.0, which equals 0.0 where copies are counted.
+                changed += new[len(old) :]
+                continue
+            was, is_now = consolidated(old), consolidated(new)
+            changed += [(*row, -n) for row, n in was.items() if row not in is_now]
+            changed += [(*row, n - was.get(row, 0)) for row, n in is_now.items() if was.get(row) != n]
         types = self.layout.types
         return select(self.weighted(changed), types) if changed else pl.DataFrame(schema=types)
 
-    def _copies(self, entry: Any) -> dict[Values, int]:
-        copies: dict[Values, int] = {}
-        for row, n in self.rows_of(entry) if entry is not None else ():
-            copies[row] = copies.get(row, 0) + n
-        return copies
+    def _weighted_rows(self, entry: Any) -> list[Values]:
+        return [] if entry is None else [(*row, n) for row, n in self.rows_of(entry)]
 
 
 def consolidated(found: Sequence[Values]) -> dict[Values, int]:
@@ -235,9 +242,21 @@ class ArrangedSlot:
         """Write all entries into the arrangement. Raises `ColumnarDeclined` if columns can't hold one."""
         if not self._entries and not self._dropped:
             return
-        taken_back = negated(self.spine.layout, self._before())
-        self._add(taken_back, self._form.present(self._entries))
+        if self._form.grows and not self._dropped and None not in self._entries.values():
+            self._add(self._form.present(self._came()))
+        else:
+            taken_back = negated(self.spine.layout, self._before())
+            self._add(taken_back, self._form.present(self._entries))
         self.discard()
+
+    def _came(self) -> dict[Any, Any]:
+        """Return what was added to the entries, which are lists, since they were read."""
+        # To take back all rows and add them again would add up 0.0 and -0.0.
+        asked, rows = self.spine.probe(self._key_columns(list(self._entries)))
+        (copies,) = self.spine.layout.sums
+        known = np.bincount(asked, rows[copies].to_numpy(), minlength=len(self._entries)).astype(np.int64)
+        each = zip(self._entries.items(), known.tolist(), strict=True)
+        return {key: entry[n:] for (key, entry), n in each if len(entry) > n}
 
     def _add(self, *rows: pl.DataFrame) -> None:
         """Add rows to the arrangement. Raises `ColumnarDeclined`."""

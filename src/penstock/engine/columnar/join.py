@@ -36,6 +36,10 @@ class JoinSideForm(BagForm):
     port: int
     append: bool
 
+    @property
+    def grows(self) -> bool:
+        return self.append
+
     def entry(self, key: Any, found: Sequence[tuple[Any, ...]]) -> Any:
         if self.append:
             # Rows that are all key are there once, with the number of their copies.

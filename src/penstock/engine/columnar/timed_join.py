@@ -106,7 +106,10 @@ class TimedSideForm(JoinSideForm):
     group = BUCKET
 
     def entry(self, key: Any, found: Sequence[tuple[Any, ...]]) -> Any:
-        return [row for row, count in consolidated(found).items() for _ in range(count)] or None
+        if any(row[-1] < 0 for row in found):
+            return [row for row, count in consolidated(found).items() for _ in range(count)] or None
+        # Rows that are only added keep their -0.0.
+        return [row[:-1] for row in found for _ in range(row[-1])] or None
 
     def weighted(self, rows: list[Values]) -> pl.DataFrame:
         return self.timed.with_buckets(self.port, super().weighted(rows))
