@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -162,3 +163,11 @@ def test_a_small_file_at_hand_keeps_no_larger_batch_in_memory(tmp_path: Path) ->
     keys[:] = -1
     found = files.open(part)
     assert found.codes.tolist() == found.frame["k"].to_list() == [0, 1, 2]
+
+
+def test_the_description_of_rows_that_none_puts_aside_is_as_it_always_was() -> None:
+    described = DescribedRows(LAYOUTS["exact"], ("k",), True, ("v",), frozenset())
+    assert "aside" not in described.to_text()
+    assert DescribedRows.from_text(described.to_text()) == described
+    aside = replace(described, aside=("k", "v"))
+    assert DescribedRows.from_text(aside.to_text()) == aside

@@ -56,8 +56,11 @@ class DescribedRows:
             "columns": [[name, _text_of(type)] for name, type in layout.types.items()],
             "by": [layout.keys, layout.sums, layout.nullable, layout.order, layout.wide],
             "keys": self.keys, "bare": self.bare, "read": self.read, "moments": sorted(self.moments),
-            "of_pair": self.of_pair, "aside": self.aside,
+            "of_pair": self.of_pair,
         }  # fmt: skip
+        if self.aside:
+            # Checkpoints from before there was such a column go on.
+            body["aside"] = self.aside
         return json.dumps(body, separators=(",", ":"), sort_keys=True)
 
     @classmethod
@@ -69,10 +72,8 @@ class DescribedRows:
             tuple(keys), tuple(sums), nullable,
             tuple(Order(*each) for each in order), tuple(map(tuple, wide)),
         )  # fmt: skip
-        names, moments = tuple(body["read"]), frozenset(body["moments"])
-        return cls(
-            layout, tuple(body["keys"]), body["bare"], names, moments, body["of_pair"], tuple(body["aside"])
-        )
+        names, moments, aside = tuple(body["read"]), frozenset(body["moments"]), tuple(body.get("aside", ()))
+        return cls(layout, tuple(body["keys"]), body["bare"], names, moments, body["of_pair"], aside)
 
     def pieces(self, folder: Path, runs: Iterable[Run]) -> Iterator[Piece]:
         """Read all rows, a piece at a time. Raises `CheckpointDamaged`."""
