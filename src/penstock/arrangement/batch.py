@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -363,13 +362,21 @@ def _mixed(codes: Codes, sums: Sequence[Numbers]) -> Places:
 
 
 def _carried(layout: Layout, sums: list[Any]) -> list[Any]:
-    """Carry what wide sums have beyond their lower bits, so that equal ones look alike."""
     at = {name: number for number, name in enumerate(layout.sums)}
-    for low, high in chain.from_iterable(map(pairwise, layout.wide)):
-        lower = sums[at[low]]
-        sums[at[high]] = sums[at[high]] + (lower >> WIDE_BITS)
-        sums[at[low]] = lower & ((1 << WIDE_BITS) - 1)
+    for names in layout.wide:
+        for name, part in zip(names, carried([sums[at[name]] for name in names]), strict=True):
+            sums[at[name]] = part
     return sums
+
+
+def carried(parts: Sequence[Numbers]) -> list[Numbers]:
+    """Carry what parts of wide sums have beyond their bits, so that equal sums look alike."""
+    made, beyond = list[Numbers](), np.zeros_like(parts[0])
+    for part in parts[:-1]:
+        whole = part + beyond
+        made.append(whole & ((1 << WIDE_BITS) - 1))
+        beyond = whole >> WIDE_BITS
+    return [*made, parts[-1] + beyond]
 
 
 def _unlike(frame: pl.DataFrame, order: Places | None, places: Places) -> Any:

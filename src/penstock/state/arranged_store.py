@@ -97,6 +97,7 @@ class ArrangedStore:
         if not new:
             return runs, []
         step = Step(self._files, name, list(runs))
+        # `add` merges with what is there, and nets the rows of one batch, too.
         step.add(new[0] if len(new) == 1 else merged(self._layout, new))
         return tuple(step.runs), step.kept()
 

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import polars as pl
 
+from penstock.arrangement.batch import carried
 from penstock.engine.columnar.columns import ColumnarDeclined
 from penstock.engine.float_totals import FLOAT_PARTS, FLOAT_UNIT, MOST_IN_LAST, PART_BITS, in_float_parts
 
@@ -66,16 +67,6 @@ def split_floats(values: pl.Series) -> pl.Series:
     parts, kinds, odd, there = parts_of_floats(values)
     named = zip(SPLIT.to_schema(), (*parts, *kinds, odd, there), strict=True)
     return pl.DataFrame([pl.Series(name, column) for name, column in named]).to_struct()
-
-
-def carried(parts: Sequence[Numbers]) -> list[Numbers]:
-    """Carry what parts have beyond their bits, so that equal sums look alike."""
-    made, beyond = list[Numbers](), np.zeros_like(parts[0])
-    for part in parts[:-1]:
-        whole = part + beyond
-        made.append(whole & _LOW)
-        beyond = whole >> PART_BITS
-    return [*made, parts[-1] + beyond]
 
 
 def are_in_one_window(parts: Sequence[Numbers]) -> bool:

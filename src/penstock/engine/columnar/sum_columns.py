@@ -15,10 +15,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
 
-from penstock.arrangement.batch import WIDE_BITS
+from penstock.arrangement.batch import WIDE_BITS, carried
 from penstock.engine.columnar.column_types import to_series
 from penstock.engine.columnar.columns import ColumnarDeclined
-from penstock.engine.columnar.float_sums import carried, fraction, nearest, windows_of, with_kinds
+from penstock.engine.columnar.float_sums import fraction, nearest, windows_of, with_kinds
 from penstock.engine.float_totals import FLOAT_PARTS
 from penstock.engine.power_sums import statistic
 from penstock.engine.runtime_library import decimal_mean, decimal_of_unscaled
