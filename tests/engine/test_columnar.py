@@ -10,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
 from operator import and_
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import pytest
 from hypothesis import given
@@ -664,3 +664,37 @@ def test_rows_that_are_only_added_keep_their_negative_zeros(ticks: list[tuple[li
     made: Any = run.machine.tick({"right": [(1, 0.5)]}).get("out", [])
     rows = made if isinstance(made, list) else made.rows()
     assert Counter(map(repr, rows)) == Counter(repr((1, zero)) for zeros, _ in ticks for zero in zeros)
+
+
+def test_state_goes_into_arrangements_in_vain_only_after_as_many_rows_as_it_has() -> None:
+    flow = ps.Flow("rare")
+    made = flow.source("made", int).filter(col.value > 0)
+    flow.sink("first", made.distinct())
+    flow.sink("many", made.select(value=col.value % 2).group_by("value").agg(n=ps.count()))
+    in_rows, run = Run(compile_program(flow.graph()), None), Run(compile_program(flow.graph()), ALWAYS)
+    brought: list[int] = []
+    settle: Any = ArrangedSlot.settle
+
+    def noted(slot: ArrangedSlot) -> None:
+        brought.append(len(slot._entries))
+        settle(slot)
+
+    def declined(*_: object) -> NoReturn:
+        raise ColumnarDeclined
+
+    def tick(begin: int, count: int, *, large: bool) -> None:
+        given: Any = {"made": [(n,) for n in range(begin, begin + count)]}
+        run.machine.least = 1 if large else 10**9
+        assert run.tick(given) == in_rows.tick(given)
+
+    tick(1, 100, large=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ArrangedSlot, "settle", noted)
+        patch.setattr(PartRunner, "_on_frames", declined)
+        for at in range(20):
+            tick(1_000 + 50 * at, 50, large=True)
+    assert [entries for entries in brought if entries > 2] == [100, 200, 400, 800]
+    assert run.settled() == in_rows.settled()
+    tick(9_000, 2_000, large=True)
+    assert run.settled() == in_rows.settled()
+    assert all(isinstance(run.machine.slot(name), ArrangedSlot) for name in run.names)

@@ -395,6 +395,7 @@ class ArrangedSlots:
     alone: the operator may do something in a tick that has no rows for it.
     limit: on the rows that a tick makes; None for no limit.
     setup: microseconds of a tick in columns, about, whatever its size.
+    rows_met: rows of the ticks for which the state was no arrangement yet, since it last became one in vain.
     """
 
     forms: Mapping[str, SlotForm]
@@ -437,8 +438,30 @@ class ArrangedSlots:
             return slot.arranged
         return slot if isinstance(slot, ArrangedSlot) else None
 
-    def arrange(self, rows: int) -> bool:
-        """Bring the state into arrangements, for a tick with this many rows; return whether that pays.
+    def pays(self, rows: int) -> bool:
+        """Return whether arrangements pay, now that there is a tick with this many rows."""
+        slots = {name: self.slot(name) for name in self.forms}
+        shared = {name: slot for name, slot in slots.items() if isinstance(slot, SharedSide)}
+        if not all(
+            slot.arrange(partial(ArrangedSlot, self.forms[name]), rows) for name, slot in shared.items()
+        ):
+            return False
+        others = [slot for slot in slots.values() if not isinstance(slot, ArrangedSlot | SharedSide)]
+        if not others:
+            return True
+        if not all(isinstance(slot, dict | ShardedSlot) for slot in others):
+            return False
+        held = cast("list[Mapping[Any, Any]]", others)
+        # The rows of large ticks pay for the way into columns, those of the state that they brought included.
+        self.rows_met += rows
+        most = 2 * self.rows_met
+        if sum(map(len, held)) > most:
+            # Without a look at each entry.
+            return False
+        return sum(_size(entry) for entries in held for entry in entries.values()) <= most
+
+    def arrange(self) -> None:
+        """Bring the state into arrangements. Only if it `pays`.
 
         Until `add` what is no arrangement yet stays as it is.
 
@@ -446,27 +469,13 @@ class ArrangedSlots:
         """
         # What an earlier tick prepared before it was declined.
         self.forget()
-        slots = {name: self.slot(name) for name in self.forms}
-        shared = {name: slot for name, slot in slots.items() if isinstance(slot, SharedSide)}
-        if not all(
-            slot.arrange(partial(ArrangedSlot, self.forms[name]), rows) for name, slot in shared.items()
-        ):
-            return False
-        others = {n: slot for n, slot in slots.items() if not isinstance(slot, ArrangedSlot | SharedSide)}
-        if others:
-            if not all(isinstance(slot, dict | ShardedSlot) for slot in others.values()):
-                return False
-            held = cast("dict[str, Mapping[Any, Any]]", others)
-            # What rows have gathered pays for its way into columns once as many rows have come.
-            self.rows_met += rows
-            if sum(_size(entry) for entries in held.values() for entry in entries.values()) > self.rows_met:
-                return False
-            for name, entries in held.items():
-                form = self.forms[name]
-                self._arranging[name] = ArrangedSlot(form, Spine(form.layout), dict(entries))
+        for name, form in self.forms.items():
+            slot = self.slot(name)
+            if not isinstance(slot, ArrangedSlot | SharedSide):
+                held = cast("Mapping[Any, Any]", slot)
+                self._arranging[name] = ArrangedSlot(form, Spine(form.layout), dict(held))
         for name in self.forms:
             cast("ArrangedSlot", self.arranged(name)).settle()
-        return True
 
     @property
     def most(self) -> int | None:
@@ -514,6 +523,9 @@ class ArrangedSlots:
 
     def undo(self) -> None:
         """Leave the state as it was before a tick that is declined."""
+        if self._arranging:
+            # It became arrangements in vain: as many rows as before must pay for the next time.
+            self.rows_met = 0
         self.forget()
 
     def forget(self) -> None:

@@ -204,9 +204,8 @@ class ColumnarLoop:
         plan, nodes = self._plan, self._graph.nodes
         left: dict[int, list[pl.DataFrame]] = {n: [] for n in plan.leaving}
         try:
-            if not all(slots.arrange(sum(map(len, news))) for slots in self._slots):
-                return None
             for slots in self._slots:
+                slots.arrange()
                 slots.begin_rounds()
             given = {
                 n: rows_to_columns(nodes[n].schema, True, rows).frame

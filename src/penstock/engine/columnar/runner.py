@@ -174,7 +174,13 @@ class PartRunner:
         in_frames = sum(len(given) for given in inputs if isinstance(given, Columns))
         if not self._always and not arranged and (in_frames * 2 < count or count < self._least_new):
             return False
-        return all(operator.slots.arrange(count) for operator in self.arranged.values())
+        slots = [operator.slots for operator in self.arranged.values()]
+        # Before any is arranged: all of them are needed.
+        if not all(each.pays(count) for each in slots):
+            return False
+        for each in slots:
+            each.arrange()
+        return True
 
     def _on_frames(self, inputs: Sequence[Given]) -> FrameResults:
         shape, part = self._shape, self._shape.part
