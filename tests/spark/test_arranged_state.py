@@ -16,6 +16,7 @@ pytest.importorskip("pyspark")
 import penstock as ps
 from penstock import Flow, col
 from penstock.engine.columnar.columnar_option import Columnar
+from penstock.engine.columnar.loop_rounds import ColumnarLoop
 from penstock.errors import CheckpointDamaged, FlowChanged
 from penstock.spark.checkpoints.reshard import reshard
 from penstock.state.commit import CommitLog
@@ -315,6 +316,28 @@ def reach() -> Flow:
 class Edge(NamedTuple):
     a: int
     b: int
+
+
+def test_rounds_that_are_large_and_small_in_turn_leave_few_batches(tmp_path: Path) -> None:
+    hubs, leaves = 40, 310
+    edges = [Edge(10**6 + n, 2 * 10**6 + n) for n in range(5 * hubs * leaves)]
+    for at in range(hubs * leaves):
+        edges += [Edge(at // leaves, 10**5 + at), Edge(10**5 + at, at // leaves + 1)]
+    batches: list[int] = []
+    go_on: Any = ColumnarLoop.go_on
+
+    def noted(loop: ColumnarLoop, *given: Any) -> Any:
+        made = go_on(loop, *given)
+        batches.append(max(len(slots.spine(name).batches) for slots in loop._slots for name in slots.forms))
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ColumnarLoop, "go_on", noted)
+        with CheckpointedTasks(reach(), tmp_path / "c", shards=1, loops="one shard") as tasks:
+            tasks.tick({"edges": edges})
+            assert len(tasks.tick({"roots": [0]})["out"]) == hubs * (leaves + 1) + 1
+    assert len(batches) == hubs
+    assert max(batches) < 10
 
 
 REACH: list[dict[str, list[Any]]] = [

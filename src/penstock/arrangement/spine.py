@@ -40,6 +40,9 @@ AT_ONCE = 4_096
 LARGE = 32_768
 """Rows above which a merge looks for rows that are taken back, which most are in larger batches."""
 
+RATIO = 4
+"""Of the rows of a batch to those of all later ones, below which `gather` merges them."""
+
 _MOST = 2**62
 """Bound of sums, with room for what floats round."""
 
@@ -102,13 +105,14 @@ class Spine:
     """An arrangement that grows.
 
     merges: whether it merges its batches. Else whoever keeps them does.
+    fixed:  number of batches, the first ones, that it merges in no case.
     """
 
     def __init__(self, layout: Layout, batches: Iterable[Batch] = (), *, merges: bool = True) -> None:
         self.layout = layout
         self._work = WORK if merges else 0
         self.batches = tuple(batch for batch in batches if len(batch))
-        self._fixed = 0
+        self.fixed = 0
         self._merges: list[Merge] = []
         """Of neighbours, each batch in one at most; the largest first."""
 
@@ -140,15 +144,30 @@ class Spine:
         # Whoever merges knows the batches by their places.
         self.batches = tuple(batch for batch in batches if len(batch)) if self._work else tuple(batches)
 
+    def gather(self) -> None:
+        """Merge the last small batches at once, if it doesn't merge."""
+        if self._work:
+            return
+        held, new = self.batches[: self.fixed], list(self.batches[self.fixed :])
+        start, rows = len(new), 0
+        for at in reversed(range(len(new))):
+            # Behind a small one, too: sizes may alternate.
+            if not rows or len(new[at]) < RATIO * rows:
+                start = at
+            rows += len(new[at])
+        if new[start:]:
+            new[start:] = [merged(self.layout, new[start:])]
+        self.batches = (*held, *new)
+
     def branch(self) -> Spine:
         """Return a spine that goes on from the present rows, to which this one is indifferent."""
         branch = Spine(self.layout, self.batches)
-        branch._fixed = len(branch.batches)
+        branch.fixed = len(branch.batches)
         return branch
 
     def grown(self) -> Batch:
         """Return the rows of a branch that came since, as one batch for `add_batch`."""
-        since = self.batches[self._fixed :]
+        since = self.batches[self.fixed :]
         if len(since) == 1:
             return since[0]
         nothing = pl.DataFrame(schema=self.layout.types)
@@ -179,7 +198,7 @@ class Spine:
         """
         busy = {id(batch) for merge in self._merges for batch in merge.batches}
         at = len(self.batches)
-        while at > self._fixed and id(self.batches[at - 1]) not in busy:
+        while at > self.fixed and id(self.batches[at - 1]) not in busy:
             at -= 1
         for start in range(at, len(self.batches) - MERGED + 1):
             own = self.batches[start:]

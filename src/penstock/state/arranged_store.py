@@ -13,7 +13,7 @@ from penstock.arrangement.reading import ranges
 from penstock.arrangement.spine import Spine
 from penstock.state.chain import Run, parts_of
 from penstock.state.mapped_files import MappedFiles, kept_files
-from penstock.state.merging import RATIO, Step
+from penstock.state.merging import Step
 
 _MOST_ROWS = 1 << 20
 """Rows that are read at once, about."""
@@ -69,7 +69,7 @@ class ArrangedStore:
 
     def discard(self) -> None:
         """Forget what came since the runs were made."""
-        self.spine.batches = self._opened
+        self.spine.batches, self.spine.fixed = self._opened, len(self._opened)
         self.slot.discard()
 
     def close(self) -> None:
@@ -79,15 +79,8 @@ class ArrangedStore:
 
     def gathered(self) -> int:
         """Merge small batches that are in no file, and return how many rows there are in such ones."""
-        held, new = self.spine.batches[: len(self._opened)], list(self.spine.batches[len(self._opened) :])
-        start, rows = len(new), 0
-        while start and (not rows or len(new[start - 1]) < RATIO * rows):
-            start -= 1
-            rows += len(new[start])
-        if new[start:]:
-            new[start:] = [merged(self._layout, new[start:])]
-        self.spine.batches = (*held, *new)
-        return sum(map(len, new))
+        self.spine.gather()
+        return sum(map(len, self.spine.batches[len(self._opened) :]))
 
     def write(self, name: str) -> tuple[tuple[Run, ...], list[Path]]:
         """Write what came to files named `name` and something; return the next runs and the files."""

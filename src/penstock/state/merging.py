@@ -16,13 +16,12 @@ import polars as pl
 
 from penstock.arrangement.batch import Batch as Rows
 from penstock.arrangement.batch import bounded, merged
+from penstock.arrangement.spine import RATIO
 from penstock.state.chain import Batch, Merge, Part, Run
 from penstock.state.mapped_files import MappedFiles
 
 MERGED = 4
 """Larger batches that are merged at once, at least."""
-RATIO = 4
-"""Of the rows of neighbours, below which they are merged in memory."""
 WORK = 12
 """Bytes that merges move for each byte that is added."""
 AT_ONCE = 8 << 20

@@ -105,6 +105,8 @@ class RoundSlots(ArrangedSlots):
             spine = self.spine(name)
             self._before.setdefault(name, spine.batches)
             spine.add_batch(branch.grown())
+            # Rows may go on from here many times in a tick.
+            spine.gather()
 
     def add(self) -> None:
         self.end_rounds()
