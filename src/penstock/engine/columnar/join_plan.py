@@ -193,6 +193,8 @@ def plan_join(graph: FlowGraph, node: Node, appends: tuple[bool, ...], append: b
         if not all(map(reads_columns, plan.keys[port])):
             raise NotLowered("a join on a constant works on rows")
         plan.add_keys(port, empty_stream(plan.schemas[port], appends[port]))
+        # Lists are carried on, but not held.
+        plan.layout(port)
     pairs = empty_stream(plan.pairs, append)
     if operator.how is How.INNER:
         plan.output(pairs)
