@@ -32,11 +32,7 @@ from penstock.arrangement.batch import (
 from penstock.arrangement.codes import is_exact
 from penstock.arrangement.first_rows import change_of_first_rows, first_rows
 from penstock.arrangement.spine import Found, Spine
-from penstock.engine.columnar.arranged_slot import (
-    ArrangedSlots,
-    names_of_keys,
-    one_key,
-)
+from penstock.engine.columnar.arranged_slot import ArrangedSlots
 from penstock.engine.columnar.column_types import NotLowered, dtype_of, repeated
 from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
 from penstock.engine.columnar.float_sums import WINDOW, are_in_one_window
@@ -52,6 +48,7 @@ from penstock.engine.columnar.held_values import (
 )
 from penstock.engine.columnar.partial_forms import PartialForm, partial_form
 from penstock.engine.columnar.pre_reduction import GroupedRows
+from penstock.engine.columnar.slot_form import names_of_keys, one_key
 from penstock.engine.columnar.stream import FEW, Stream, build_stream, decline_marked, empty_stream
 from penstock.engine.columnar.sum_columns import (
     Numbers,

@@ -14,7 +14,7 @@ from penstock.analysis import analyse
 from penstock.analysis.column_liveness import live_columns
 from penstock.arrangement.batch import own_copy
 from penstock.engine.columnar.aggregate import AggregatePlan, ColumnarAggregate
-from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm
+from penstock.engine.columnar.arranged_slot import ArrangedSlots
 from penstock.engine.columnar.clocks import ColumnarPunctuality, PunctualityPlan
 from penstock.engine.columnar.columnar_intake import columns_of_frame, columns_of_values
 from penstock.engine.columnar.columnar_plan import (
@@ -40,6 +40,7 @@ from penstock.engine.columnar.matched_join import ColumnarMatchedJoin, matched_f
 from penstock.engine.columnar.over import ColumnarOver, OverPlan, partition_form
 from penstock.engine.columnar.rest_code import LoopWriter, RestWriter, function_of, loop_function
 from penstock.engine.columnar.runner import ArrangedOperator, PartRunner, as_rows
+from penstock.engine.columnar.slot_form import SlotForm
 from penstock.engine.columnar.stream import build_stream, sum_weights
 from penstock.engine.columnar.temporal_filter import (
     ColumnarTemporalFilter,

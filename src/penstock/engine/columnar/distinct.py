@@ -12,10 +12,11 @@ import polars as pl
 
 from penstock.arrangement.batch import Layout, batch_of, bounded, select, take
 from penstock.arrangement.spine import Probe
-from penstock.engine.columnar.arranged_slot import ArrangedSlots, CountForm
+from penstock.engine.columnar.arranged_slot import ArrangedSlots
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns
 from penstock.engine.columnar.pre_reduction import DistinctRows
+from penstock.engine.columnar.slot_form import CountForm
 from penstock.engine.columnar.stream import Stream, build_stream, decline_marked, with_one_zero
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.distinct import Distinct

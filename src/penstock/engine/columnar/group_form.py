@@ -13,10 +13,6 @@ from penstock.arrangement.batch import (
     stacked,
 )
 from penstock.engine.columnar.aggregate import AggregatePlan, summing
-from penstock.engine.columnar.arranged_slot import (
-    SlotForm,
-    key_columns,
-)
 from penstock.engine.columnar.column_types import to_series
 from penstock.engine.columnar.columns import WEIGHT, ColumnarDeclined
 from penstock.engine.columnar.float_sums import WINDOW
@@ -27,6 +23,7 @@ from penstock.engine.columnar.held_values import (
     filled,
     of_part,
 )
+from penstock.engine.columnar.slot_form import SlotForm, key_columns
 from penstock.engine.columnar.sum_columns import (
     ReadFields,
     fields_reader,

@@ -17,12 +17,12 @@ import polars as pl
 from penstock.arrangement.batch import differing, select, take
 from penstock.arrangement.codes import codes_of
 from penstock.arrangement.spine import Probe, Spine, together
-from penstock.engine.columnar.arranged_slot import consolidated, names_of_keys
 from penstock.engine.columnar.column_types import bounds_in, repeated
 from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined
 from penstock.engine.columnar.float_sums import WINDOW
 from penstock.engine.columnar.lowered_expression import LoweredExpression, replace_negative_zero
 from penstock.engine.columnar.partial_forms import PartialForm, partial_form
+from penstock.engine.columnar.slot_form import consolidated, names_of_keys
 from penstock.engine.columnar.stream import Stream, decline_marked
 from penstock.engine.columnar.sum_columns import Numbers, sum_widths
 from penstock.engine.ordered_values import ends_of

@@ -25,7 +25,7 @@ from penstock.arrangement.batch import (
     stacked,
     take,
 )
-from penstock.engine.columnar.arranged_slot import ArrangedSlots, consolidated
+from penstock.engine.columnar.arranged_slot import ArrangedSlots
 from penstock.engine.columnar.column_types import from_series
 from penstock.engine.columnar.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns
 from penstock.engine.columnar.keyed_records import (
@@ -44,6 +44,7 @@ from penstock.engine.columnar.keyed_records import (
     unlike_next,
 )
 from penstock.engine.columnar.partition_answers import values_at
+from penstock.engine.columnar.slot_form import consolidated
 from penstock.engine.columnar.stream import Stream, build_stream
 from penstock.engine.histories import KeyHistory, Moment, Version
 from penstock.engine.steps.upsert import tracked_values

@@ -15,9 +15,10 @@ import polars as pl
 
 from penstock.arrangement.batch import Batch, select, sorted_codes, stacked, take
 from penstock.arrangement.spine import Probe, Spine, together
-from penstock.engine.columnar.arranged_slot import ArrangedSlots, BagForm, SlotForm, Values, consolidated
+from penstock.engine.columnar.arranged_slot import ArrangedSlots
 from penstock.engine.columnar.columns import ColumnarDeclined, Columns, rows_to_columns
 from penstock.engine.columnar.join_plan import JoinPlan
+from penstock.engine.columnar.slot_form import BagForm, SlotForm, Values, consolidated
 from penstock.engine.columnar.stream import (
     Stream,
     build_stream,

@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 
 from penstock.arrangement.batch import Layout
-from penstock.engine.columnar.arranged_slot import key_names
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.columns import FAILS, WEIGHT
 from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered_expression import LoweredExpression
+from penstock.engine.columnar.slot_form import key_names
 from penstock.engine.columnar.stream import Stream, each_copy, empty_stream
 from penstock.engine.retractions_first import pair_schema
 from penstock.expr.check import TypeAndNullability, check

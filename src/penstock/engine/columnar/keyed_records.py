@@ -16,11 +16,11 @@ import polars as pl
 
 from penstock.arrangement.batch import Layout, batch_of, differing, joined, masked, select, take
 from penstock.arrangement.spine import Found
-from penstock.engine.columnar.arranged_slot import SlotForm, key_columns, names_of_keys
 from penstock.engine.columnar.column_types import NotLowered, dtype_of, from_series, repeated, to_series
 from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined
 from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered_expression import replace_negative_zero
+from penstock.engine.columnar.slot_form import SlotForm, key_columns, names_of_keys
 from penstock.engine.columnar.stream import Stream, empty_stream
 from penstock.engine.steps.upsert import misfit_texts, tie_rule
 from penstock.expr.check import check

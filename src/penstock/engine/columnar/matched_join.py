@@ -15,9 +15,10 @@ import polars as pl
 
 from penstock.arrangement.batch import Batch, Layout, batch_of, distinct_keys, negated, select, stacked, take
 from penstock.arrangement.spine import Found, Probe, together
-from penstock.engine.columnar.arranged_slot import ArrangedSlots, CountForm, SlotForm, Values
+from penstock.engine.columnar.arranged_slot import ArrangedSlots
 from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns
 from penstock.engine.columnar.join import JoinSideForm, side_form
+from penstock.engine.columnar.slot_form import CountForm, SlotForm, Values
 from penstock.engine.columnar.stream import (
     Stream,
     build_stream,

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import polars as pl
 
 from penstock.arrangement.batch import Layout, Order, select
-from penstock.engine.columnar.arranged_slot import BagForm, Values, column_of, consolidated, key_names
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.columns import WEIGHT, rows_to_columns
 from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered_expression import replace_negative_zero
+from penstock.engine.columnar.slot_form import BagForm, Values, column_of, consolidated, key_names
 from penstock.engine.columnar.stream import Stream, build_stream, empty_stream, with_one_zero
 from penstock.expr.check import check
 

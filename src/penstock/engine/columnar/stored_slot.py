@@ -7,8 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.arrangement.batch import negated
-from penstock.engine.columnar.arranged_slot import ArrangedSlot, SlotForm, Values
+from penstock.engine.columnar.arranged_slot import ArrangedSlot
 from penstock.engine.columnar.columns import ColumnarDeclined
+from penstock.engine.columnar.slot_form import SlotForm, Values
 from penstock.engine.spilling import estimated_bytes
 from penstock.errors import NotPlainData
 from penstock.expr.types import TimestampType

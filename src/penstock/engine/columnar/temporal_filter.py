@@ -25,11 +25,12 @@ from penstock.arrangement.batch import (
     stacked,
     take,
 )
-from penstock.engine.columnar.arranged_slot import ArrangedSlots, CountForm
+from penstock.engine.columnar.arranged_slot import ArrangedSlots
 from penstock.engine.columnar.clocks import ticks_in, ticks_of, time_of
 from penstock.engine.columnar.column_types import NotLowered, dtype_of, from_series
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, rows_to_columns
 from penstock.engine.columnar.expressions import reads_columns
+from penstock.engine.columnar.slot_form import CountForm
 from penstock.engine.columnar.stream import Stream, build_stream, empty_stream, with_one_zero
 from penstock.engine.window_runtime import ARRANGED_ROWS, CHUNK, closing, schedule_window
 from penstock.expr.check import check

@@ -18,11 +18,12 @@ import polars as pl
 
 from penstock.arrangement.batch import Batch, Layout, batch_of, bounded, merged, negated, stacked, take
 from penstock.arrangement.spine import Probe, together
-from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, Values, consolidated
+from penstock.engine.columnar.arranged_slot import ArrangedSlots
 from penstock.engine.columnar.clocks import check_time, ticks_in, ticks_of
 from penstock.engine.columnar.columns import ColumnarDeclined, Columns
 from penstock.engine.columnar.join import JoinSideForm
 from penstock.engine.columnar.join_plan import JoinPlan, plan_join
+from penstock.engine.columnar.slot_form import SlotForm, Values, consolidated
 from penstock.engine.columnar.stream import Stream, build_stream, empty_stream
 from penstock.engine.steps.joins import SIDES
 from penstock.engine.window_runtime import closing, schedule_window

@@ -25,7 +25,7 @@ from penstock.arrangement.batch import (
     take,
 )
 from penstock.arrangement.spine import Found
-from penstock.engine.columnar.arranged_slot import ArrangedSlots, SlotForm, consolidated
+from penstock.engine.columnar.arranged_slot import ArrangedSlots
 from penstock.engine.columnar.column_types import from_series, repeated
 from penstock.engine.columnar.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns
 from penstock.engine.columnar.keyed_records import (
@@ -45,6 +45,7 @@ from penstock.engine.columnar.keyed_records import (
     weighted,
 )
 from penstock.engine.columnar.partition_answers import values_at
+from penstock.engine.columnar.slot_form import SlotForm, consolidated
 from penstock.engine.columnar.stream import Stream, build_stream
 from penstock.engine.steps.upsert import oldest_tombstone
 from penstock.engine.upserts import Sequenced, shown_row
