@@ -84,9 +84,9 @@ def test_what_stays_in_rows_has_a_reason(stream: object, why: str) -> None:
 def test_state_in_arrangements_is_named_with_the_rows_from_which_it_is_probed() -> None:
     counted, again = (bids().group_by("auction").agg(count=ps.count()) for _ in range(2))
     assert lines(counted)[1:] == [
-        "state in arrangements from the first on, and then on frames from 100 rows on: aggregate"
+        "state in arrangements from the first on, and then on frames from 300 rows on: aggregate"
     ]
-    assert lines(again.top_k(1, by=col.count))[1].endswith("from 100 rows on: aggregate, top_k")
+    assert lines(again.top_k(1, by=col.count))[1].endswith("from 300 rows on: aggregate, top_k")
 
 
 def test_totals_of_numbers_of_any_kind_lie_in_arrangements() -> None:
@@ -124,8 +124,8 @@ def test_records_that_delete_by_a_sequence_run_on_frames() -> None:
     upserted = changes.upsert("id", **options, tombstones=5)  # type: ignore[arg-type]
     assert lines(upserted, changes.history("id", **options)) == [  # type: ignore[arg-type]
         "on frames: aggregate, history, sink 'out1', upsert, sink 'out0'",
-        "state in arrangements from the first on, and then on frames from 100 rows on: aggregate",
-        "state in arrangements from the first on, and then on frames from 300 rows on: history, upsert",
+        "state in arrangements from the first on, and then on frames from 300 rows on: "
+        + "aggregate, history, upsert",
     ]
 
 

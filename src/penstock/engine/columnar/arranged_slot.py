@@ -203,9 +203,8 @@ class ArrangedSlot:
         return rows if self._convert is tuple else list(map(self._convert, rows))
 
 
-COLUMNS, RECORDS, KEY, ROW = 1_500, 4_500, 10, 5
-"""Microseconds, about: of a tick in columns, of one that sorts records by key and sequence, of a key that is
-fetched, and of each of its rows."""
+COLUMNS, KEY, ROW = 1_500, 3, 2
+"""Microseconds, about: of a tick in columns, of a key that is fetched, and of each of its rows."""
 
 
 @dataclass(slots=True)
@@ -216,7 +215,6 @@ class ArrangedSlots:
     slot:  returns a slot's mapping as it is at the time. replace: replaces it.
     alone: the operator may do something in a tick that has no rows for it.
     limit: on the rows that a tick makes; None for no limit.
-    setup: microseconds of a tick in columns, about, whatever its size.
     rows_met: rows of the ticks for which the state was no arrangement yet, since it last became one in vain.
     """
 
@@ -225,7 +223,6 @@ class ArrangedSlots:
     replace: Callable[[str, SlotMapping], None]
     alone: bool = False
     limit: TickBudget | None = None
-    setup: int = COLUMNS
     rows_met: int = 0
     _new: dict[str, Batch] = field(default_factory=dict["str", "Batch"], init=False)
     _left: dict[str, Sequence[Batch]] = field(default_factory=dict["str", "Sequence[Batch]"], init=False)
@@ -239,7 +236,7 @@ class ArrangedSlots:
         """Number of rows whose keys cost as much one by one as in columns, where the state lies there."""
         arranged = (self.arranged(name) for name in self.forms)
         rows = max((slot.rows_per_key for slot in arranged if slot is not None), default=1.0)
-        return max(1, int(self.setup / (KEY + ROW * rows)))
+        return max(1, int(COLUMNS / (KEY + ROW * rows)))
 
     @property
     def are_arranged(self) -> bool:

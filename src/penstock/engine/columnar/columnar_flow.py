@@ -21,7 +21,6 @@ from penstock.engine.columnar.columnar_plan import (
     ArrangedPlan,
     ColumnarPlan,
     plan_columnar,
-    setup_of,
     takes_values,
 )
 from penstock.engine.columnar.columns import ColumnarDeclined, Columns
@@ -315,7 +314,7 @@ def _operator(
     forms = _forms(plan, names, slot)
     alone = isinstance(plan, PunctualityPlan | TemporalPlan | TimedJoinPlan)
     kind = RoundSlots if in_loop else ArrangedSlots
-    slots = kind(forms, slot, arrange, alone=alone, limit=limit, setup=setup_of(plan))
+    slots = kind(forms, slot, arrange, alone=alone, limit=limit)
     match plan:
         case JoinPlan(operator=operator) if operator.how is How.INNER:
             return ColumnarJoin(plan, slots)

@@ -113,18 +113,15 @@ def explain_large_ticks(graph: FlowGraph) -> Iterator[str]:
 
 
 def _lines(graph: FlowGraph, shape: ColumnarPlan) -> Iterator[str]:
-    from penstock.engine.columnar.arranged_slot import KEY, ROW
-    from penstock.engine.columnar.columnar_plan import WITH_VALUES, setup_of
+    from penstock.engine.columnar.arranged_slot import COLUMNS, KEY, ROW
+    from penstock.engine.columnar.columnar_plan import WITH_VALUES
 
     names = [label(graph, graph.nodes[n]) for n in shape.columnar]
     if names:
         yield f"on frames: {', '.join(names)}"
-    kept = {
-        n: plan for n, plan in shape.arranged.items() if not isinstance(graph.nodes[n].operator, WITH_VALUES)
-    }
-    for setup in sorted({setup_of(plan) for plan in kept.values()}):
-        arranged = ", ".join(label(graph, graph.nodes[n]) for n in kept if setup_of(kept[n]) == setup)
-        least = setup // (KEY + ROW)
+    kept = [n for n in shape.arranged if not isinstance(graph.nodes[n].operator, WITH_VALUES)]
+    if kept:
+        arranged, least = ", ".join(label(graph, graph.nodes[n]) for n in kept), COLUMNS // (KEY + ROW)
         yield f"state in arrangements from the first on, and then on frames from {least} rows on: {arranged}"
     for feed in shape.feeds:
         if feed.reduction is not None:

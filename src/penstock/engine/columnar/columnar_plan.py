@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.engine.columnar.aggregate import AggregatePlan, plan_aggregate
-from penstock.engine.columnar.arranged_slot import COLUMNS, RECORDS
 from penstock.engine.columnar.clocks import PunctualityPlan, plan_punctuality
 from penstock.engine.columnar.column_types import NotLowered
 from penstock.engine.columnar.distinct import DistinctPlan, plan_distinct
@@ -104,12 +103,6 @@ class ColumnarPlan:
     def is_in_loop(self, node: int) -> bool:
         """Return whether a node is in a loop that runs on frames."""
         return any(node in loop.nodes for loop in self.loops.values())
-
-
-def setup_of(plan: ArrangedPlan) -> int:
-    """Return the microseconds of a tick in columns, about, whatever its size."""
-    by_sequence = isinstance(plan, HistoryPlan) or (isinstance(plan, UpsertPlan) and plan.sequenced)
-    return RECORDS if by_sequence else COLUMNS
 
 
 def takes_values(graph: FlowGraph, plans: Sequence[ColumnarPlan], source: int) -> bool:
