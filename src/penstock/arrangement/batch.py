@@ -464,10 +464,18 @@ def negated(layout: Layout, frame: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame([sums.get(name, frame[name]) for name in layout.types])
 
 
+def values_at(values: pl.Series, places: Places, within: Any) -> pl.Series:
+    """Return the values at some places; null where these are not within what they may be."""
+    if not len(places):
+        return values.clear()
+    wanted = pl.Series(np.where(within, places, 0).astype(np.uint32))
+    outside = np.flatnonzero(~within)
+    return values.gather(wanted.scatter(outside, None) if len(outside) else wanted)
+
+
 def masked(column: pl.Series, there: Any) -> pl.Series:
     """Return a column with nulls in place of some values, of which nothing is left beneath them."""
-    places = pl.Series(np.arange(len(column), dtype=np.uint32))
-    return column.gather(places.scatter(np.flatnonzero(~there), None))
+    return values_at(column, np.arange(len(column)), there)
 
 
 def own_copy(frame: pl.DataFrame) -> pl.DataFrame:

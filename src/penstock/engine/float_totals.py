@@ -10,6 +10,7 @@ Between stages and in columns, a sum is a whole number of units in parts of few 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -56,6 +57,22 @@ MOST_IN_LAST = 1 << 42
 """Bound of the last part, low enough that sums of many such parts fit in 64 bits."""
 
 
+def parts_of(value: int, count: int) -> tuple[int, ...]:
+    """Return an integer as parts, from the lowest on; none if it has none."""
+    if not count:
+        return ()
+    low = (1 << PART_BITS) - 1
+    return (*(value >> at * PART_BITS & low for at in range(count - 1)), value >> (count - 1) * PART_BITS)
+
+
+def value_of(parts: Sequence[int]) -> int:
+    """Return the integer that some parts stand for."""
+    if len(parts) == 2:
+        low, high = parts
+        return low + (high << PART_BITS)
+    return sum(part << at * PART_BITS for at, part in enumerate(parts))
+
+
 def in_float_parts(total: int) -> bool:
     """Return whether so many units are few enough for parts (`MOST_IN_LAST`)."""
     return -MOST_IN_LAST <= total >> (FLOAT_PARTS - 1) * PART_BITS < MOST_IN_LAST
@@ -68,21 +85,23 @@ def parts_of_float_sum(group: list[Any], at: int) -> tuple[int, ...]:
     """
     numerator, denominator = group[at], group[at + 1]
     more = denominator.bit_length() - 1 - FLOAT_UNIT
-    if more <= 0:
-        total = numerator << -more
-        if in_float_parts(total):
-            low, last = (1 << PART_BITS) - 1, (FLOAT_PARTS - 1) * PART_BITS
-            return (*(total >> bits & low for bits in range(0, last, PART_BITS)), total >> last, 0)
+    if more <= 0 and in_float_parts(total := numerator << -more):
+        return (*parts_of(total, FLOAT_PARTS), 0)
     return (numerator, *(0,) * (FLOAT_PARTS - 1), more)
 
 
 def float_merge_parts(group: list[Any], at: int, *parts: int) -> None:
     """Merge an exact float sum, as `parts_of_float_sum` gives it with nan, +inf, -inf, into `group[at:]`."""
-    total, bits = 0, FLOAT_UNIT + int(parts[FLOAT_PARTS])
-    for part in reversed(parts[:FLOAT_PARTS]):
-        total = (total << PART_BITS) + int(part)
-    common = min(bits, (total & -total).bit_length() - 1) if total else bits
-    float_merge(group, at, total >> common, 1 << bits - common, *parts[FLOAT_PARTS + 1 :])
+    total, bits = value_of(list(map(int, parts[:FLOAT_PARTS]))), FLOAT_UNIT + int(parts[FLOAT_PARTS])
+    float_merge(group, at, *lowest_terms(total, bits), *parts[FLOAT_PARTS + 1 :])
+
+
+def lowest_terms(total: int, bits: int) -> tuple[int, int]:
+    """Return numerator and denominator of so many `2**-bits`."""
+    if not total:
+        return 0, 1
+    common = min(bits, (total & -total).bit_length() - 1)
+    return total >> common, 1 << bits - common
 
 
 def float_sum(group: list[Any], at: int, count: int = 1) -> float:

@@ -138,7 +138,7 @@ class Machine:
         """
         self.budget.made = 0
         try:
-            for given in self._given(inputs):
+            for given in self._given(inputs) if self._delayed else inputs.values():
                 if len(given) >= self.least and (large := self._large_ticks_for(given)) is not None:
                     outputs = self._on_columns(large, inputs)
                     break
@@ -161,8 +161,6 @@ class Machine:
 
     def _given(self, inputs: Mapping[str, Rows]) -> Iterable[Rows | Columns]:
         """Return the rows that a tick begins with, of each source and each delay."""
-        if not self._delayed:
-            return inputs.values()
         return (*inputs.values(), *(slot.get(()) or _NOTHING for _, _, slot, _ in self._delayed))
 
     def large_ticks(self) -> LargeTicks | None:

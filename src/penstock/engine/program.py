@@ -188,8 +188,12 @@ def _compiled(source_code: str, file: str) -> CodeType:
 
 def slot_names(slot: str, mapping: SlotMapping) -> dict[str, Any]:
     """Return the names of a slot's mapping and its `get` in generated code."""
-    name = slot.replace(".", "_")
-    return {f"slot_{name}": mapping, f"get_{name}": mapping.get}
+    return {slot_variable(slot): mapping, f"get_{slot.replace('.', '_')}": mapping.get}
+
+
+def slot_variable(slot: str) -> str:
+    """Return the name of a slot's mapping in generated code."""
+    return f"slot_{slot.replace('.', '_')}"
 
 
 def endpoint_names(

@@ -19,6 +19,7 @@ import polars as pl
 from penstock.arrangement.batch import (
     Batch,
     Layout,
+    Numbers,
     Order,
     batch_of,
     differing,
@@ -28,6 +29,7 @@ from penstock.arrangement.batch import (
     select,
     stacked,
     take,
+    values_at,
 )
 from penstock.arrangement.codes import is_exact
 from penstock.arrangement.first_rows import change_of_first_rows, first_rows
@@ -51,7 +53,6 @@ from penstock.engine.columnar.pre_reduction import GroupedRows
 from penstock.engine.columnar.slot_form import names_of_keys, one_key
 from penstock.engine.columnar.stream import FEW, Stream, build_stream, decline_marked, empty_stream
 from penstock.engine.columnar.sum_columns import (
-    Numbers,
     result_of,
     sum_widths,
     sums_of,
@@ -397,8 +398,7 @@ def _by_part(extremes: Sequence[HeldValues], found: Found, count: int) -> Extrem
             continue
         places = np.full(count, -1)
         places[found.asked[own] - at * count] = own
-        wanted = pl.Series(places.astype(np.uint32)).scatter(np.flatnonzero(places < 0), None)
-        values[held.part] = column.to_series().gather(wanted)
+        values[held.part] = values_at(column.to_series(), places, places >= 0)
     return values
 
 

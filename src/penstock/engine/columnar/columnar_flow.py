@@ -55,6 +55,7 @@ from penstock.engine.columnar.top_k import ColumnarTopK, TopPlan, top_form
 from penstock.engine.columnar.upsert import ColumnarUpsert, UpsertPlan, row_form
 from penstock.engine.generated_source import Constants, Purpose, SourceCode
 from penstock.engine.plan import live_consumers
+from penstock.engine.program import slot_variable
 from penstock.engine.runtime_library import RUNTIME, consolidate
 from penstock.engine.steps.joins import SIDES
 from penstock.expr.compile_python import runtime_names
@@ -338,11 +339,6 @@ def _operator(
             return ColumnarHistory(plan, slots)
         case TimedJoinPlan():
             return ColumnarTimedJoin(plan, slots)
-
-
-def slot_variable(name: str) -> str:
-    """Return the name of a slot in generated code."""
-    return f"slot_{name.replace('.', '_')}"
 
 
 def _in_rows(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import polars as pl
 
-from penstock.engine.columnar.column_types import bounds_in, from_series, polars_type, to_series
+from penstock.engine.columnar.column_types import bounds_in, from_series, polars_type, repeated, to_series
 from penstock.engine.columnar.lowered_expression import LoweredExpression
 from penstock.engine.frames import WEIGHT_COLUMN
 from penstock.expr.types import INT64, TIMESTAMP
@@ -111,6 +111,11 @@ def rows_to_columns(
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
         raise ColumnarDeclined from error
     return Columns(schema, append, pl.DataFrame(taken), lambda: rows)
+
+
+def weights_of(weight: int, count: int) -> pl.Series:
+    """Return one weight for so many rows."""
+    return repeated(weight, pl.Int64(), count).alias(WEIGHT)
 
 
 def can_hold(schema: Schema) -> bool:

@@ -14,7 +14,7 @@ from penstock.arrangement.batch import Layout, batch_of, bounded, select, take
 from penstock.arrangement.spine import Probe
 from penstock.engine.columnar.arranged_slot import ArrangedSlots
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
-from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns
+from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, weights_of
 from penstock.engine.columnar.pre_reduction import DistinctRows
 from penstock.engine.columnar.slot_form import CountForm
 from penstock.engine.columnar.stream import Stream, build_stream, decline_marked, with_one_zero
@@ -110,14 +110,14 @@ class ColumnarFeedback:
         """Return the new ones among the rows of a round, each once."""
         layout, slot = self.plan.layout, self.plan.slot
         rows = with_one_zero(inputs[0]).collected()
-        found = batch_of(layout, rows.hstack([pl.Series(WEIGHT, np.ones(rows.height, np.int64))]))
+        found = batch_of(layout, rows.hstack([weights_of(1, rows.height)]))
         probe = Probe(layout, layout.keys_of(found.frame), found.codes, None)
         known = np.zeros(len(found), np.bool_)
         for batch in self.slots.spine(slot).batches:
             known[probe.find(batch).asked] = True
         at = np.flatnonzero(~known)
         made = select(take(found.frame, at), layout.keys)
-        weighted = made.hstack([pl.Series(WEIGHT, np.ones(len(at), np.int64))])
+        weighted = made.hstack([weights_of(1, len(at))])
         self.slots.prepare_batch(slot, bounded(layout, found.codes[at], weighted))
         return build_stream(Columns(self.plan.schema, True, made))
 

@@ -18,11 +18,19 @@ from typing import Any, TypeAlias
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import carried
+from penstock.arrangement.batch import Numbers, carried
 from penstock.engine.columnar.columns import ColumnarDeclined
-from penstock.engine.float_totals import FLOAT_PARTS, FLOAT_UNIT, MOST_IN_LAST, PART_BITS, in_float_parts
+from penstock.engine.float_totals import (
+    FLOAT_PARTS,
+    FLOAT_UNIT,
+    MOST_IN_LAST,
+    PART_BITS,
+    in_float_parts,
+    lowest_terms,
+    parts_of,
+    value_of,
+)
 
-Numbers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 Flags: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.bool_]]"
 Floats: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.float64]]"
 
@@ -144,19 +152,14 @@ def with_kinds(floats: Floats, kinds: Sequence[Numbers]) -> Floats:
 
 def fraction(parts: Sequence[int], windows: Mapping[int, Sequence[int]]) -> tuple[int, int]:
     """Return numerator and denominator of a sum. windows: its parts in further windows."""
-    total, bits = _whole(parts), FLOAT_UNIT
+    total, bits = value_of(parts), FLOAT_UNIT
     if windows:
         least = min(0, *windows)
         bits -= least * WINDOW_BITS
         total <<= -least * WINDOW_BITS
         for window, own in windows.items():
-            total += _whole(own) << (window - least) * WINDOW_BITS
-    if not total:
-        return 0, 1
-    if bits < 0:
-        return total << -bits, 1
-    common = min(bits, (total & -total).bit_length() - 1)
-    return total >> common, 1 << bits - common
+            total += value_of(own) << (window - least) * WINDOW_BITS
+    return lowest_terms(total, bits) if bits >= 0 else (total << -bits, 1)
 
 
 def windows_of(numerator: int, denominator: int) -> dict[int, tuple[int, ...]]:
@@ -174,19 +177,7 @@ def windows_of(numerator: int, denominator: int) -> dict[int, tuple[int, ...]]:
         last = in_float_parts(total)
         own = total if last else total & (1 << WINDOW_BITS) - 1
         if own:
-            found[window] = _parts(own)
+            found[window] = parts_of(own, FLOAT_PARTS)
         total = 0 if last else total >> WINDOW_BITS
         window += 1
     return found
-
-
-def _whole(parts: Sequence[int]) -> int:
-    total = 0
-    for part in reversed(parts):
-        total = (total << PART_BITS) + part
-    return total
-
-
-def _parts(total: int) -> tuple[int, ...]:
-    last = (FLOAT_PARTS - 1) * PART_BITS
-    return (*(total >> bits & _LOW for bits in range(0, last, PART_BITS)), total >> last)

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from penstock.arrangement.batch import (
-    stacked,
-)
+from penstock.arrangement.batch import stacked
 from penstock.engine.columnar.aggregate import AggregatePlan, summing
 from penstock.engine.columnar.column_types import to_series
 from penstock.engine.columnar.columns import WEIGHT, ColumnarDeclined

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import differing, select, take
+from penstock.arrangement.batch import Numbers, differing, select, take
 from penstock.arrangement.codes import codes_of
 from penstock.arrangement.spine import Probe, Spine, together
 from penstock.engine.columnar.column_types import bounds_in, repeated
@@ -24,7 +24,7 @@ from penstock.engine.columnar.lowered_expression import LoweredExpression, repla
 from penstock.engine.columnar.partial_forms import PartialForm, partial_form
 from penstock.engine.columnar.slot_form import consolidated, names_of_keys
 from penstock.engine.columnar.stream import Stream, decline_marked
-from penstock.engine.columnar.sum_columns import Numbers, sum_widths
+from penstock.engine.columnar.sum_columns import sum_widths
 from penstock.engine.ordered_values import ends_of
 from penstock.engine.steps.accumulator import (
     Accumulator,

@@ -24,10 +24,11 @@ from penstock.arrangement.batch import (
     select,
     stacked,
     take,
+    values_at,
 )
 from penstock.engine.columnar.arranged_slot import ArrangedSlots
 from penstock.engine.columnar.column_types import from_series
-from penstock.engine.columnar.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns
+from penstock.engine.columnar.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns, weights_of
 from penstock.engine.columnar.keyed_records import (
     KIND,
     SEQUENCE,
@@ -42,8 +43,8 @@ from penstock.engine.columnar.keyed_records import (
     rows_as_columns,
     tied_of,
     unlike_next,
+    weighted,
 )
-from penstock.engine.columnar.partition_answers import values_at
 from penstock.engine.columnar.slot_form import consolidated
 from penstock.engine.columnar.stream import Stream, build_stream
 from penstock.engine.histories import KeyHistory, Moment, Version
@@ -185,7 +186,7 @@ class ColumnarHistory:
         held = present_rows(layout, self.slots.spine(self.plan.slot).probe(keys)).rows
         types = {**layout.types, _NEW: pl.Int64()}
         numbers = [
-            pl.Series(name, np.full(frame.height, count, np.int64))
+            weights_of(count, frame.height).alias(name)
             for frame, name, count in ((held, _NEW, 0), (new, _BEFORE, 0), (new, _NEW, 1))
         ]
         both = [held.hstack(numbers[:1]), select(new.hstack(numbers[1:]), types)]
@@ -195,17 +196,12 @@ class ColumnarHistory:
 
     def _odd(self, moments: pl.DataFrame, starts: Any) -> Any:
         """Return the places of moments whose keys are looked at one by one."""
-        kinds, places = moments[KIND].to_numpy(), list[Any]()
-        if not moments.height:
-            return np.empty(0, np.int64)
+        kinds = moments[KIND].to_numpy()
         again = ~unlike_next(moments, (SEQUENCE,)) & ~starts[1:]
-        places += [np.flatnonzero(again) + 1, np.flatnonzero(kinds > Kind.ROW)]
-        if self.plan.records.digests:
-            # A further deletion that names no row is told from the first one.
-            told = moments[_BEFORE].to_numpy() + moments[_NEW].to_numpy()
-            unnamed = (kinds == Kind.DELETED) & moments[TIES].is_null().to_numpy()
-            places.append(np.flatnonzero(unnamed & (told > 1)))
-        return np.concatenate(places)
+        times = moments[_BEFORE].to_numpy() + moments[_NEW].to_numpy()
+        odd = (kinds > Kind.ROW) | self.plan.records.told_again(moments, times)
+        odd[1:] |= again
+        return np.flatnonzero(odd)
 
     def _plain(self, moments: pl.DataFrame, key: Any) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return what comes to the state, and the changes, of keys with one record per sequence."""
@@ -227,8 +223,7 @@ class ColumnarHistory:
         of = [2 * key[part.start] + sign for sign, part in enumerate(parts)]
         order = np.argsort(np.concatenate(of), kind="stable")
         fresh = take(moments, np.flatnonzero(~was))
-        ones = pl.Series(WEIGHT, np.ones(fresh.height, np.int64))
-        return select(fresh.drop(WEIGHT).hstack([ones]), layout.types), take(changes, order)
+        return weighted(layout, fresh, 1), take(changes, order)
 
     def _versions(self, moments: pl.DataFrame, key: Any, places: Any) -> _Versions:
         """Return the versions of which moments at some places, the only ones there are, are the first."""
@@ -257,7 +252,7 @@ class ColumnarHistory:
         start = take(select(moments, (SEQUENCE,)), versions.start)[SEQUENCE]
         end = values_at(sequences, versions.end, versions.end >= 0)
         rows = take(select(moments, self.plan.records.row_names), versions.last)
-        width, signs = rows.width, pl.Series(WEIGHT, np.full(rows.height, sign, np.int64))
+        width, signs = rows.width, weights_of(sign, rows.height)
         return rows.hstack([start.alias(str(width)), end.alias(str(width + 1)), signs])
 
     def _one_by_one(

@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
 from penstock.arrangement.batch import Layout
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
-from penstock.engine.columnar.columns import FAILS, WEIGHT
+from penstock.engine.columnar.columns import FAILS, WEIGHT, weights_of
 from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered_expression import LoweredExpression
 from penstock.engine.columnar.slot_form import key_names
@@ -103,7 +102,7 @@ class JoinPlan:
         """Add missing weights to rows that are computed already."""
         if not stream.append:
             return stream
-        ones = pl.Series(WEIGHT, np.ones(whole.height, np.int64))
+        ones = weights_of(1, whole.height)
         return Stream.of_frame(
             stream.schema, stream.append, whole.hstack([ones]), stream.columns, stream.copies
         )

@@ -17,7 +17,7 @@ import polars as pl
 from penstock.arrangement.batch import Layout, batch_of, differing, joined, masked, select, take
 from penstock.arrangement.spine import Found
 from penstock.engine.columnar.column_types import NotLowered, dtype_of, from_series, repeated, to_series
-from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined
+from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, weights_of
 from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered_expression import replace_negative_zero
 from penstock.engine.columnar.slot_form import SlotForm, key_columns, names_of_keys
@@ -162,6 +162,14 @@ class RecordColumns:
                 rows = pl.DataFrame([masked(column, present) for column in rows])
         return select(records, own).hstack([pl.Series(KIND, kinds), *rows, ties.alias(TIES)])
 
+    def told_again(self, moments: pl.DataFrame, times: Any) -> Any:
+        """Return which moments are deletions that name no row, and of which there is a further one.
+
+        times: how often each is told.
+        """
+        unnamed = (moments[KIND].to_numpy() == Kind.DELETED) & moments[TIES].is_null().to_numpy()
+        return unnamed & (times > 1) & self.digests
+
     def digests_of(self, rows: pl.DataFrame) -> list[bytes]:
         """Return the digests of rows (see `TieRule`)."""
         return list(map(self.ties.digest, self._rows_of(rows)))
@@ -248,7 +256,7 @@ def present_rows(layout: Layout, found: Found) -> Found:
 
 def weighted(layout: Layout, rows: pl.DataFrame, weight: int) -> pl.DataFrame:
     """Return rows with a weight, in the columns of a layout."""
-    weights = pl.Series(WEIGHT, np.full(rows.height, weight, np.int64))
+    weights = weights_of(weight, rows.height)
     return pl.DataFrame([weights if name == WEIGHT else rows[name] for name in layout.types])
 
 
@@ -334,4 +342,4 @@ def rows_as_columns(form: SlotForm, keys: Sequence[Any], rows: Sequence[tuple[An
         series.alias(name)
         for series, name in zip(key_columns(form, list(keys)), form.layout.keys, strict=True)
     ]
-    return pl.DataFrame([*own, *columns, pl.Series(WEIGHT, np.ones(len(rows), np.int64))])
+    return pl.DataFrame([*own, *columns, weights_of(1, len(rows))])

@@ -88,16 +88,19 @@ class RoundSlots(ArrangedSlots):
         return self._branches[name] if name in self._branches else super().spine(name)
 
     def begin_rounds(self) -> None:
-        """Begin rounds: what `end_round` adds is read in later ones, without effect until `end_rounds`."""
+        """Begin rounds: what `end_round` adds is read in later ones, without effect until `keep_rounds`."""
         self._branches = {name: self.spine(name).branch() for name in self.forms}
 
     def end_round(self) -> None:
         """Add what was prepared to what later rounds read."""
+        # No operator of a loop replaces batches, or does anything but add rows.
+        assert not self._left
+        assert not self._effects
         for name, batch in self._new.items():
             self._branches[name].add_batch(batch)
         self._new = {}
 
-    def end_rounds(self) -> None:
+    def keep_rounds(self) -> None:
         """Add the rows of all rounds to the state, so that rows go on from there, until `add` or `undo`."""
         self.bind()
         branches, self._branches = self._branches, {}
@@ -109,7 +112,7 @@ class RoundSlots(ArrangedSlots):
             spine.gather()
 
     def add(self) -> None:
-        self.end_rounds()
+        self.keep_rounds()
         self._before = {}
         super().add()
 
@@ -119,7 +122,7 @@ class RoundSlots(ArrangedSlots):
         self._branches = {}
 
     def undo(self) -> None:
-        """Undo `end_rounds`, too, with what rows have done since."""
+        """Undo `keep_rounds`, too, with what rows have done since."""
         super().undo()
         for name, batches in self._before.items():
             slot = self.arranged(name)
@@ -226,7 +229,7 @@ class ColumnarLoop:
             return rounds, following, leaving
         # A large tick takes frames, and may still be declined.
         for slots in self._slots:
-            slots.end_rounds()
+            slots.keep_rounds()
         assert self._left is not None
         for n, frames in left.items():
             self._left[n] += frames
@@ -246,7 +249,7 @@ class ColumnarLoop:
         """
         plan, nodes = self._plan, self._graph.nodes
         is_new = not self._always and any(slots.are_new for slots in self._slots)
-        rows, missing = sum(stream.most for stream in entering.values()), 0
+        met, missing = sum(stream.most for stream in entering.values()), 0
         while True:
             streams = {n: self._stream(n, [] if rows is None else [rows]) for n, rows in news.items()}
             streams |= {n: entering.get(n) or self._nothing(n) for n in plan.entering}
@@ -264,9 +267,9 @@ class ColumnarLoop:
             if count and rounds > self._most_rounds:
                 # Rows tell how the loop grew in its last rounds.
                 raise ColumnarDeclined
-            rows += count
+            met += count
             missing += max(0, ROUND - count)
-            if is_new and count and missing * PATIENCE > rows:
+            if is_new and count and missing * PATIENCE > met:
                 raise NarrowLoop
             if not count or (count < self._least() and not is_new):
                 return rounds, made
@@ -292,7 +295,7 @@ class ColumnarLoop:
         """Run the remaining rounds in rows. Raises `ColumnarDeclined` if that fails."""
         nodes, before = self._graph.nodes, 0 if self._limit is None else self._limit.made
         for slots in self._slots:
-            slots.end_rounds()
+            slots.keep_rounds()
         try:
             found = self._in_rows(rounds, *(self._rows(n, [news[n]]) for n in self._plan.closing))
         except Exception as error:

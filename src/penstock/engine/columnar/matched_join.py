@@ -32,8 +32,8 @@ from penstock.flow.operators.join import How
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.arrangement.batch import Numbers
     from penstock.engine.columnar.join_plan import JoinPlan
-    from penstock.engine.columnar.sum_columns import Numbers
 
     Matches = Callable[[Any, Mapping[Any, int]], int]
     """Function from a left row and the right rows of its key to the number of those it matches."""

@@ -18,7 +18,7 @@ import polars as pl
 from penstock.arrangement.batch import batch_of, differing, select, stacked, take
 from penstock.engine.columnar.arranged_slot import ArrangedSlots
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
-from penstock.engine.columnar.columns import WEIGHT, Columns
+from penstock.engine.columnar.columns import WEIGHT, Columns, weights_of
 from penstock.engine.columnar.partition_answers import Answer, Partitions, answer_of, spans
 from penstock.engine.columnar.rows_in_order import OfCopies, RowsForm, RowsInOrder, rows_in_order
 from penstock.engine.columnar.stream import Stream, build_stream, decline_marked, empty_stream, sum_weights
@@ -118,9 +118,7 @@ class ColumnarOver:
         goes, comes = np.flatnonzero(was & ~stays), np.flatnonzero(is_now & ~stays)
         own = [str(at) for at in range(len(schema.fields))]
         parts = [
-            take(select(rows, own), at).hstack(
-                [*take(answers, places[at]), pl.Series(WEIGHT, np.full(len(at), sign, np.int64))]
-            )
+            take(select(rows, own), at).hstack([*take(answers, places[at]), weights_of(sign, len(at))])
             for at, answers, places, sign in ((goes, old, in_old, -1), (comes, new, in_new, 1))
         ]
         made = build_stream(Columns(plan.schema, False, stacked(parts)))

@@ -13,6 +13,7 @@ from functools import singledispatch
 import numpy as np
 import polars as pl
 
+from penstock.arrangement.batch import Numbers
 from penstock.engine.columnar.column_types import dtype_of
 from penstock.engine.columnar.columns import ColumnarDeclined
 from penstock.engine.columnar.float_sums import (
@@ -21,7 +22,6 @@ from penstock.engine.columnar.float_sums import (
     PARTS,
     SPLIT,
     THERE,
-    Numbers,
     parts_of_floats,
     split_floats,
 )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from penstock.arrangement.batch import Numbers
 from penstock.engine.columnar.aggregate import AggregatePlan
 from penstock.engine.columnar.column_types import NotLowered, dtype_of
 from penstock.engine.columnar.columns import FAILS
@@ -21,7 +22,7 @@ from penstock.engine.columnar.expressions import columns_without_bounds
 from penstock.engine.columnar.partial_forms import ROOM, PartialForm
 from penstock.engine.columnar.pre_reduction import HEIGHT, GroupedRows, choose_reduction, group_parts
 from penstock.engine.columnar.stream import Stream, apply_operator, empty_stream
-from penstock.engine.columnar.sum_columns import Numbers, sum_widths
+from penstock.engine.columnar.sum_columns import sum_widths
 from penstock.engine.partial_operators import MergedAggregate, PartialAggregate
 from penstock.expr.check import check
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import polars as pl
 
+from penstock.arrangement.batch import Numbers, values_at
 from penstock.engine.columnar.column_types import NotLowered
-from penstock.engine.columnar.sum_columns import Numbers, result_of, split, sum_widths
+from penstock.engine.columnar.sum_columns import result_of, split, sum_widths
 from penstock.engine.steps.accumulator import (
     Accumulator,
     CountRows,
@@ -219,15 +220,6 @@ def _running(bounds: _Bounds, *, least: bool) -> Compute:
         return values_at(value, shown[np.where(there, of, 0)], there)
 
     return extremes
-
-
-def values_at(values: pl.Series, places: Numbers, within: Any) -> pl.Series:
-    """Return the values at some places; null where these are not within what they may be."""
-    if not len(places):
-        return values.clear()
-    wanted = pl.Series(np.where(within, places, 0).astype(np.uint32))
-    outside = np.flatnonzero(~within)
-    return values.gather(wanted.scatter(outside, None) if len(outside) else wanted)
 
 
 _Bounds: TypeAlias = Callable[[Partitions], tuple[Numbers, Numbers]]

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from penstock.arrangement.batch import Numbers
 from penstock.engine.columnar.column_types import NotLowered, dtype_of, from_series
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns
 from penstock.engine.columnar.lowered_expression import (
     LoweredExpression,
     replace_negative_zero,
 )
-from penstock.engine.columnar.partial_forms import Numbers, PartialForm, partial_form
+from penstock.engine.columnar.partial_forms import PartialForm, partial_form
 from penstock.engine.columnar.stream import AS_WRITTEN, Stream, check_plain, decline_marked, sum_weights
 from penstock.engine.partial_operators import PartialAggregate
 from penstock.engine.steps.accumulator import (

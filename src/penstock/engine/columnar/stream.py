@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import polars as pl
 
-from penstock.arrangement.batch import select, take
+from penstock.arrangement.batch import select, take, values_at
 from penstock.arrangement.codes import codes_of
 from penstock.engine.columnar.column_types import NotLowered, carried_dtype, dtype_of
 from penstock.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, ColumnsOfFrame
@@ -283,7 +283,7 @@ def _explode(operator: Explode, schema: Schema, append: bool, inputs: Sequence[S
     if operator.outer:
         empty = np.flatnonzero(counts[of_row] == 0)
         places = np.cumsum(counts[of_row] != 0) - 1
-        elements = elements.gather(pl.Series(places.clip(0).astype(np.uint32)).scatter(empty, None))
+        elements = values_at(elements, places, counts[of_row] != 0)
         numbered = numbered.scatter(empty, None)
     others = frame.drop(str(operator.at))
     columns = take(others, of_row).get_columns() if others.width else []

@@ -15,11 +15,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
 
-from penstock.arrangement.batch import WIDE_BITS, carried
+from penstock.arrangement.batch import WIDE_BITS, Numbers, carried, masked
 from penstock.engine.columnar.column_types import to_series
 from penstock.engine.columnar.columns import ColumnarDeclined
 from penstock.engine.columnar.float_sums import fraction, nearest, windows_of, with_kinds
-from penstock.engine.float_totals import FLOAT_PARTS
+from penstock.engine.float_totals import FLOAT_PARTS, parts_of, value_of
 from penstock.engine.power_sums import statistic
 from penstock.engine.runtime_library import decimal_mean, decimal_of_unscaled
 from penstock.engine.steps.accumulator import (
@@ -44,8 +44,6 @@ from penstock.errors import EvaluationError
 from penstock.expr.functions.intervals import mean, of_micros
 from penstock.expr.types import FLOAT64, INT64, INTERVAL, DataType, DecimalType, IntegerType
 from penstock.flow.aggregates import decimal_mean_type, decimal_sum_type
-
-Numbers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
 
 _arrow: Any = pa
 _polars: Any = pl
@@ -121,21 +119,6 @@ def split(values: pl.Series, width: int) -> tuple[pl.Series, ...]:
         return tuple(pl.Series(part, dtype=pl.Int64, strict=True) for part in parts)
     except (OverflowError, TypeError, pl.exceptions.PolarsError) as error:
         raise ColumnarDeclined from error
-
-
-def parts_of(value: int, width: int) -> tuple[int, ...]:
-    """Return the sums that stand for one integer."""
-    if not width:
-        return ()
-    return (*(value >> at * _BITS & _LOW for at in range(width - 1)), value >> (width - 1) * _BITS)
-
-
-def value_of(sums: Sequence[int]) -> int:
-    """Return the integer that some sums stand for."""
-    if len(sums) == 2:
-        low, high = sums
-        return low + (high << _BITS)
-    return sum(part << at * _BITS for at, part in enumerate(sums))
 
 
 Windows: TypeAlias = "Mapping[int, Sequence[int]]"
@@ -238,8 +221,7 @@ def _of_totals(
                 return compute(_whole(parts), counts)
             made = compute(_whole([np.where(some, part, 0) for part in parts]), np.where(some, counts, 1))
             # Polars sets no nulls in decimals.
-            places = pl.Series(np.arange(len(some), dtype=np.uint32)).scatter(np.flatnonzero(~some), None)
-            return made.gather(places)
+            return masked(made, some)
         except _Large:
             each = zip(counts.tolist(), *(part.tolist() for part in parts), strict=True)
             try:

@@ -23,11 +23,12 @@ from penstock.arrangement.batch import (
     select,
     stacked,
     take,
+    values_at,
 )
 from penstock.arrangement.spine import Found
 from penstock.engine.columnar.arranged_slot import ArrangedSlots
 from penstock.engine.columnar.column_types import from_series, repeated
-from penstock.engine.columnar.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns
+from penstock.engine.columnar.columns import WEIGHT, ColumnarDeclined, Columns, rows_to_columns, weights_of
 from penstock.engine.columnar.keyed_records import (
     KIND,
     PRESENT,
@@ -44,7 +45,6 @@ from penstock.engine.columnar.keyed_records import (
     unlike_next,
     weighted,
 )
-from penstock.engine.columnar.partition_answers import values_at
 from penstock.engine.columnar.slot_form import SlotForm, consolidated
 from penstock.engine.columnar.stream import Stream, build_stream
 from penstock.engine.steps.upsert import oldest_tombstone
@@ -227,7 +227,7 @@ class ColumnarUpsert:
 
     def _sorted(self, moments: pl.DataFrame) -> pl.DataFrame:
         """Return the moments of a tick by key and sequence; equal ones are one, mostly."""
-        moments = moments.hstack([pl.Series(_NEW, np.ones(moments.height, np.int64))])
+        moments = moments.hstack([weights_of(1, moments.height).alias(_NEW)])
         types = {name: moments.schema[name] for name in moments.columns}
         by = (Order(SEQUENCE, False),)
         layout = replace(self.plan.layout, types=types, sums=(_NEW,), order=by)
@@ -237,7 +237,7 @@ class ColumnarUpsert:
         """Return what is held with the columns that are not kept where no record deletes."""
         if self.plan.may_delete:
             return held
-        kinds = pl.Series(KIND, np.full(held.height, Kind.ROW, np.int8))
+        kinds = repeated(Kind.ROW, pl.Int8(), held.height).alias(KIND)
         nulls = ((OLDER, held.schema[SEQUENCE]), (BEFORE, pl.Binary()), (TIES, pl.Binary()))
         return held.hstack([kinds, *(repeated(None, type, held.height).alias(n) for n, type in nulls)])
 
@@ -331,10 +331,7 @@ class _Keys:
         of = np.repeat(np.arange(len(self.first)), self.last - self.first + 1)
         again = np.flatnonzero(~unlike_next(self.tick, (SEQUENCE,)) & (of[1:] == of[:-1]))
         odd[of[again]] = True
-        if self.plan.records.digests:
-            # A further deletion that names no row is told from the first one.
-            unnamed = (kinds == Kind.DELETED) & self.tick[TIES].is_null().to_numpy()
-            odd[of[unnamed & (self.tick[_NEW].to_numpy() > 1)]] = True
+        odd[of[self.plan.records.told_again(self.tick, self.tick[_NEW].to_numpy())]] = True
         held_of = np.flatnonzero(self.known >= 0)
         odd[held_of] |= self.held[KIND].to_numpy()[self.known[held_of]] > Kind.ROW
         at = np.flatnonzero(self.known[of] >= 0)
@@ -380,7 +377,7 @@ class _Keys:
         shows[both[~differing(*pairs)]] = False
         goes, comes = np.flatnonzero(shows & was), np.flatnonzero(shows & is_row)
         parts = [
-            select(take(frame, at), rows).hstack([pl.Series(WEIGHT, np.full(len(at), sign, np.int64))])
+            select(take(frame, at), rows).hstack([weights_of(sign, len(at))])
             for frame, at, sign in ((held, goes, -1), (top, comes, 1))
         ]
         order = np.argsort(np.concatenate((2 * goes, 2 * comes + 1)), kind="stable")

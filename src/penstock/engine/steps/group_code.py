@@ -14,7 +14,7 @@ from penstock.expr.tree import Column
 from penstock.expr.types import BytesType, ListType, MapType, StrType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from penstock.engine.row_codegen import Row
     from penstock.engine.step_writer import StepWriter
@@ -90,11 +90,8 @@ class Group:
 
     def merge(self, group: str, columns: Sequence[str]) -> None:
         """Write code that merges a list's parts `columns` into the list in the variable `group`."""
-        self._writer.code.line(f"{group}[{ROWS}] += {columns[0]}")
-        for _, accumulator, at in self._parts:
-            first = at - FIRST_FIELD + 1
-            parts = columns[first : first + len(accumulator.fields())]
-            accumulator.merge(Target(self._writer, group, at), parts)
+        for accumulator, to, own in self._divided(group, columns, lambda each: len(each.fields())):
+            accumulator.merge(to, own)
 
     def part_columns(self, group: str) -> tuple[str, ...]:
         """Return the sources of a list's parts, as taken by `merge`."""
@@ -103,17 +100,24 @@ class Group:
 
     def merge_partial(self, group: str, columns: Sequence[str]) -> None:
         """Write code that merges the columns of a partial aggregate into the list in the variable `group`."""
-        self._writer.code.line(f"{group}[{ROWS}] += {columns[0]}")
-        first = 1
-        for _, accumulator, at in self._parts:
-            end = first + len(accumulator.partial_columns() or ())
-            accumulator.merge_partial(Target(self._writer, group, at), columns[first:end])
-            first = end
+        for accumulator, to, own in self._divided(group, columns, lambda a: len(a.partial_columns() or ())):
+            accumulator.merge_partial(to, own)
 
     def partial_columns(self, group: str) -> tuple[str, ...]:
         """Return the sources of a list's columns in a partial aggregate."""
         values = (a.partial_values(Target(self._writer, group, at)) for _, a, at in self._parts)
         return (f"{group}[{ROWS}]", *chain.from_iterable(values))
+
+    def _divided(
+        self, group: str, columns: Sequence[str], width: Callable[[Accumulator], int]
+    ) -> Iterator[tuple[Accumulator, Target, Sequence[str]]]:
+        """Write code that adds a group's rows; yield each accumulator with the columns that are its own."""
+        self._writer.code.line(f"{group}[{ROWS}] += {columns[0]}")
+        first = 1
+        for _, accumulator, at in self._parts:
+            end = first + width(accumulator)
+            yield accumulator, Target(self._writer, group, at), columns[first:end]
+            first = end
 
     def settle(self, group: str) -> None:
         """Write the code for a touched list before its result is read."""
