@@ -329,7 +329,9 @@ def test_a_replica_that_is_behind_for_too_long_rebuilds_its_view_and_nobody_noti
                         client.insert("sales", sales)
                     written += 20
                     assert client.peek("totals", key="shop 7") == [("shop 7", 8 * written, 8 * written)]
-                    given_up = any("rebuilds from a snapshot" in p.text for p in client.status().problems)
+                    # A slow machine may give up on r1 as well; this is about r2.
+                    problems = [note for note in client.status().problems if note.replica == "r2"]
+                    given_up = any("rebuilds from a snapshot" in note.text for note in problems)
             client.insert("sales", [END])
             reader.join()
             right = Counter({(f"shop {n}", 8 * written, 8 * written): 1 for n in range(50)})

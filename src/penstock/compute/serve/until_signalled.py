@@ -6,9 +6,14 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable
 
+# gRPC's `stop` returns while tasks of its calls still end; each that is cancelled then prints a traceback.
+_LEFT = 1.0
+
 
 def until_signalled(serve: Callable[[], Awaitable[None]]) -> signal.Signals | None:
     """Run `serve` in an event loop; SIGINT and SIGTERM cancel it. Returns the signal, or None.
+
+    Tasks that `serve` leaves have `_LEFT` seconds to end by themselves.
 
     Raises the errors of `serve`.
     """
@@ -31,4 +36,7 @@ async def _run(serve: Callable[[], Awaitable[None]]) -> signal.Signals | None:
     except asyncio.CancelledError:
         if not came:
             raise
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:
+        await asyncio.wait(left, timeout=_LEFT)
     return came[0] if came else None
