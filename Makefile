@@ -23,7 +23,7 @@ MINUTES := 60
 
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-export PENSTOCK_CACHE := $(CURDIR)/.cache/penstock
+export HEADRACE_CACHE := $(CURDIR)/.cache/headrace
 unexport PYTHONPATH
 
 .PHONY: demo test verify fuzz check bench dist format docs proto setup clean
@@ -54,7 +54,7 @@ bench: setup $(VENV)/archive
 dist: setup
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
-	PENSTOCK_DIST=dist $(BIN)/python -m pytest --quiet tests/project/test_distribution.py
+	HEADRACE_DIST=dist $(BIN)/python -m pytest --quiet tests/project/test_distribution.py
 
 format: setup
 	$(BIN)/ruff check --fix --select I .
@@ -87,7 +87,7 @@ $(VENV)/installed: pyproject.toml requirements/dev.txt
 
 # Halves every start of Spark; nothing depends on it but time, so a Java that cannot make it is no failure.
 $(VENV)/archive: $(VENV)/installed
-	-@$(BIN)/python -m penstock.spark
+	-@$(BIN)/python -m headrace.spark
 	@touch $@
 
 clean:

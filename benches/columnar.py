@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Pair(NamedTuple):
@@ -43,36 +43,36 @@ class Other(NamedTuple):
 # -- the flows ----------------------------------------------------------------------------
 
 
-def chain() -> ps.Flow:
-    flow = ps.Flow("chain")
+def chain() -> hr.Flow:
+    flow = hr.Flow("chain")
     numbers = flow.source("numbers", int)
     kept = numbers.select(value=col.value * 3 + 1).filter(col.value % 2 == 0)
-    flow.sink("out", kept.select(value=col.value * 2).group_by().agg(total=ps.sum(col.value)))
+    flow.sink("out", kept.select(value=col.value * 2).group_by().agg(total=hr.sum(col.value)))
     return flow
 
 
-def word_count() -> ps.Flow:
-    flow = ps.Flow("words")
-    flow.sink("out", flow.source("words", str).group_by(word=col.value).agg(count=ps.count()))
+def word_count() -> hr.Flow:
+    flow = hr.Flow("words")
+    flow.sink("out", flow.source("words", str).group_by(word=col.value).agg(count=hr.count()))
     return flow
 
 
-def join() -> ps.Flow:
-    flow = ps.Flow("join")
+def join() -> hr.Flow:
+    flow = hr.Flow("join")
     flow.sink("out", flow.source("left", Pair).join(flow.source("right", Other), on="key"))
     return flow
 
 
-def totals() -> ps.Flow:
+def totals() -> hr.Flow:
     """A join that is not shown row by row: the sum over its pairs, per key."""
-    flow = ps.Flow("totals")
+    flow = hr.Flow("totals")
     pairs = flow.source("left", Pair).join(flow.source("right", Other), on="key")
-    flow.sink("out", pairs.group_by(bucket=col.key % 100).agg(total=ps.sum(col.value + col.weight)))
+    flow.sink("out", pairs.group_by(bucket=col.key % 100).agg(total=hr.sum(col.value + col.weight)))
     return flow
 
 
-def distinct() -> ps.Flow:
-    flow = ps.Flow("distinct")
+def distinct() -> hr.Flow:
+    flow = hr.Flow("distinct")
     flow.sink("out", flow.source("words", str).distinct())
     return flow
 
@@ -154,14 +154,14 @@ def medians(
     return {name: statistics.median(taken) for name, taken in times.items()}
 
 
-def one_tick(flow: Callable[[], ps.Flow], columnar: Any = "auto", **inputs: Any) -> Callable[[], Any]:
+def one_tick(flow: Callable[[], hr.Flow], columnar: Any = "auto", **inputs: Any) -> Callable[[], Any]:
     """One tick of a new engine; the compilation is not part of what is timed."""
 
     def run() -> Any:
         return engines.pop().tick(**inputs)["out"]
 
     built = flow()
-    engines = [ps.Engine(built, columnar=columnar) for _ in range(64)]
+    engines = [hr.Engine(built, columnar=columnar) for _ in range(64)]
     for engine in engines:
         engine._machine.large_ticks()
     return run
@@ -298,11 +298,11 @@ def crossover() -> None:
         print(f"{rows:>8}  " + "  ".join(f"{text:>23}" for text in shown))
 
 
-def _per_tick(flow: Callable[[], ps.Flow], columnar: Any, inputs: dict[str, list[Any]]) -> float:
+def _per_tick(flow: Callable[[], hr.Flow], columnar: Any, inputs: dict[str, list[Any]]) -> float:
     taken: list[float] = []
     built = flow()
     for _ in range(9):
-        engine = ps.Engine(built, columnar=columnar)
+        engine = hr.Engine(built, columnar=columnar)
         engine._machine.large_ticks()
         taken.append(timed(lambda engine=engine: list(engine.tick(**inputs)["out"]))[0])
     return statistics.median(taken)

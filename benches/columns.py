@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-import penstock as ps
+import headrace as hr
 from benches.measure import LiveTable
-from penstock import col
+from headrace import col
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -49,24 +49,24 @@ class Record(NamedTuple):
     op: str
 
 
-Stream = ps.Stream[Any, Any, Any, Any]
+Stream = hr.Stream[Any, Any, Any, Any]
 
 OPERATORS: dict[str, Callable[[Stream, Stream], Stream]] = {
     "join": lambda items, groups: items.join(groups, on="group"),
     "left join": lambda items, groups: items.join(groups, on="group", how="left"),
-    "aggregate": lambda items, groups: items.group_by("group").agg(n=ps.count(), total=ps.sum(col.amount)),
+    "aggregate": lambda items, groups: items.group_by("group").agg(n=hr.count(), total=hr.sum(col.amount)),
     "sums of floats": lambda items, groups: items.group_by("group").agg(
-        total=ps.sum(col.amount / 7), mean=ps.mean(col.amount / 7)
+        total=hr.sum(col.amount / 7), mean=hr.mean(col.amount / 7)
     ),
     "distinct": lambda items, groups: items.select("group", "amount").distinct(),
     "top-k": lambda items, groups: items.top_k(3, by=col.amount.desc(), per=col.group),
-    "max": lambda items, groups: items.group_by("group").agg(most=ps.max(col.amount)),
+    "max": lambda items, groups: items.group_by("group").agg(most=hr.max(col.amount)),
     "rank": lambda items, groups: items.with_columns(
-        rank=ps.rank().over(partition_by="group", order_by=col.amount.desc())
+        rank=hr.rank().over(partition_by="group", order_by=col.amount.desc())
     ),
 }
 OWN: Any = {
-    "row": ps.struct(id=col.id, amount=col.amount, name=col.name),
+    "row": hr.struct(id=col.id, amount=col.amount, name=col.name),
     "deleted": col.op == "D",
     "sequence": "at",
 }
@@ -77,8 +77,8 @@ OF_RECORDS: dict[str, Callable[[Stream], Stream]] = {
 SIZES = (1, 10, 100, 1_000, 10_000, 100_000)
 
 
-def flow_of(operator: str) -> ps.Flow:
-    flow = ps.Flow(operator.replace(" ", "_"))
+def flow_of(operator: str) -> hr.Flow:
+    flow = hr.Flow(operator.replace(" ", "_"))
     if operator in OF_RECORDS:
         flow.sink("out", OF_RECORDS[operator](flow.source("items", Record)))
         return flow
@@ -114,7 +114,7 @@ class Business:
         self._next += count
         return made
 
-    def tick(self, count: int) -> list[ps.Change[Item]]:
+    def tick(self, count: int) -> list[hr.Change[Item]]:
         gone: list[Item] = []
         for _ in range(count // 2):
             at = self._choice.randrange(len(self.there))
@@ -122,7 +122,7 @@ class Business:
             gone.append(self.there.pop())
         new = self.come(count - count // 2)
         self.there += new
-        return [*map(ps.delete, gone), *map(ps.insert, new)]
+        return [*map(hr.delete, gone), *map(hr.insert, new)]
 
 
 class Records:
@@ -170,12 +170,12 @@ def ticks_of(size: int) -> int:
 
 def measure(operator: str, rows: int, shown: LiveTable) -> None:
     business = Records(rows) if operator in OF_RECORDS else Business(rows)
-    engines = {way: ps.Engine(flow_of(operator), columnar=way) for way in ("never", "auto")}
+    engines = {way: hr.Engine(flow_of(operator), columnar=way) for way in ("never", "auto")}
     if isinstance(business, Records):
         load = {"items": table_of(business.load)}
     else:
         given_first = {"items": business.load, "groups": business.groups}
-        load = {name: table_of([ps.insert(row) for row in some]) for name, some in given_first.items()}
+        load = {name: table_of([hr.insert(row) for row in some]) for name, some in given_first.items()}
     loads = {way: spent(lambda e=e: e.tick(**load))[0] for way, e in engines.items()}
     shown.add(operator, "load", *_cells(*([each] for each in loads.values())))
     for size in SIZES:

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from penstock.expr.row_classes import schema_of
-from penstock.io import Changelog, SinkRequest, open_sink
-from penstock.io.files import compaction
+from headrace.expr.row_classes import schema_of
+from headrace.io import Changelog, SinkRequest, open_sink
+from headrace.io.files import compaction
 
 TICKS = 2000
 TOTALS = 1000
@@ -92,7 +92,7 @@ def main() -> None:
         start = time.perf_counter()
         done = compaction.compact(f"{folder}/out")
         seconds = time.perf_counter() - start
-        print(f"penstock compact: {done.merged:,} folders into {done.into} in {seconds:.1f} s")
+        print(f"headrace compact: {done.merged:,} folders into {done.into} in {seconds:.1f} s")
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Order(NamedTuple):
@@ -39,8 +39,8 @@ class Customer(NamedTuple):
     region: str
 
 
-def flow() -> ps.Flow:
-    flow = ps.Flow("revenue per region")
+def flow() -> hr.Flow:
+    flow = hr.Flow("revenue per region")
     orders = flow.table("orders", Order)
     customers = flow.table("customers", Customer)
     flow.sink(
@@ -48,7 +48,7 @@ def flow() -> ps.Flow:
         orders.filter(col.amount > 20)
         .join(customers, on="customer")
         .group_by("region")
-        .agg(orders=ps.count(), revenue=ps.sum(col.amount)),
+        .agg(orders=hr.count(), revenue=hr.sum(col.amount)),
     )
     return flow
 
@@ -62,7 +62,7 @@ class ByHand:
         self.regions: dict[str, list[int]] = {}
 
     def tick(
-        self, orders: list[ps.Change[Order]], customers: list[ps.Change[Customer]]
+        self, orders: list[hr.Change[Order]], customers: list[hr.Change[Customer]]
     ) -> list[tuple[Any, ...]]:
         all_orders, all_customers, regions = self.orders, self.customers, self.regions
         before: dict[str, tuple[int, int]] = {}
@@ -122,18 +122,18 @@ class ByHand:
 
 def changes(
     rng: random.Random, live: list[Order], size: int, next_id: Iterator[int]
-) -> list[ps.Change[Order]]:
+) -> list[hr.Change[Order]]:
     """`size` changes of which a third take a live order back."""
-    out: list[ps.Change[Order]] = []
+    out: list[hr.Change[Order]] = []
     for _ in range(size):
         if rng.random() < 1 / 3 and live:
             at = rng.randrange(len(live))
             live[at], live[-1] = live[-1], live[at]
-            out.append(ps.delete(live.pop()))
+            out.append(hr.delete(live.pop()))
         else:
             order = Order(next(next_id), rng.randrange(20_000), rng.randrange(100))
             live.append(order)
-            out.append(ps.insert(order))
+            out.append(hr.insert(order))
     return out
 
 
@@ -157,20 +157,20 @@ def main() -> None:
     customers = [Customer(i, f"region {i % 50}") for i in range(20_000)]
 
     tracemalloc.start()
-    engine = ps.Engine(flow())
+    engine = hr.Engine(flow())
     engine.tick(orders=list(live), customers=customers)
     bytes_per_row = tracemalloc.get_traced_memory()[0] / (arguments.rows + len(customers))
     tracemalloc.stop()
-    checked = ps.Engine(flow())
+    checked = hr.Engine(flow())
     checked.tick(orders=list(live), customers=customers)
     hand = ByHand()
-    hand.tick([ps.insert(o) for o in live], [ps.insert(c) for c in customers])
+    hand.tick([hr.insert(o) for o in live], [hr.insert(c) for c in customers])
     gc.collect()
     gc.freeze()
 
     print(f"filter + join + aggregate, a third retractions, {arguments.rows:,} orders of state")
     print(
-        f"{'rows per tick':>14} {'by hand us':>12} {'penstock us':>12} {'ratio':>7} {'tick_rows ratio':>16}"
+        f"{'rows per tick':>14} {'by hand us':>12} {'headrace us':>12} {'ratio':>7} {'tick_rows ratio':>16}"
     )
     for size in (1, 10, 100, 1_000, 10_000):
         repeats = max(11, min(4_000, 60_000 // size) // (10 if arguments.quick else 1))

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-import penstock as ps
+import headrace as hr
 from benches.measure import race
-from penstock import col
+from headrace import col
 
 EVENTS = 200_000
 SIZE, DISORDER = 10_000, 2_000
@@ -75,19 +75,19 @@ def by_hand(rows: Sequence[Event]) -> tuple[list[tuple[int, int, int, int]], int
     return out, late
 
 
-def flow_of(row: type[Any] = Event, windows: Any = None, emit: Any = "close", **watermark: Any) -> ps.Flow:
-    flow = ps.Flow("tumbling counts")
+def flow_of(row: type[Any] = Event, windows: Any = None, emit: Any = "close", **watermark: Any) -> hr.Flow:
+    flow = hr.Flow("tumbling counts")
     spans: dict[str, Any] = {"lateness": "2s", "every": "10s", **({"unit": "ms"} if row is Event else {})}
     timed = flow.source("events", row).watermark(col.at, **{**spans, **watermark})
     unit: Any = "ms" if row is Event else None
-    shape = windows or ps.tumbling(col.at, "10s", unit=unit)
-    flow.sink("counts", timed.group_by("key", window=shape, emit=emit).agg(n=ps.count()))
+    shape = windows or hr.tumbling(col.at, "10s", unit=unit)
+    flow.sink("counts", timed.group_by("key", window=shape, emit=emit).agg(n=hr.count()))
     return flow
 
 
-def run(flow: ps.Flow, ticks: Sequence[Any], *, checked: bool) -> tuple[list[tuple[Any, ...]], int]:
+def run(flow: hr.Flow, ticks: Sequence[Any], *, checked: bool) -> tuple[list[tuple[Any, ...]], int]:
     """The answers, and how many rows were late."""
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     out: list[tuple[Any, ...]] = []
     for tick in ticks:
         if checked:
@@ -105,7 +105,7 @@ def cut(rows: Sequence[Any], size: int) -> list[Any]:
 def tumbling() -> None:
     rows = events()
     flow = flow_of()
-    inside = ps.Engine(flow).internal_rows("events", rows)
+    inside = hr.Engine(flow).internal_rows("events", rows)
     with_late = flow_of(late="late")
     race(
         "tumbling counts; 200k events, 10 keys, late rows",
@@ -125,16 +125,16 @@ def shapes() -> None:
     rows = events()
     epoch = datetime(2026, 1, 1, tzinfo=UTC)
     stamped = [Timestamped(key, epoch + timedelta(milliseconds=at)) for key, at in rows]
-    contestants: dict[str, tuple[ps.Flow, list[Any]]] = {
+    contestants: dict[str, tuple[hr.Flow, list[Any]]] = {
         "tumbling": (flow_of(), rows),
         "tumbling, timestamps": (flow_of(Timestamped), stamped),
         "tumbling, updates": (flow_of(emit="updates"), rows),
-        "sliding, in 2 windows each": (flow_of(windows=ps.sliding(col.at, 10_000, 5_000)), rows),
-        "session": (flow_of(windows=ps.session(col.at, 50)), rows),
+        "sliding, in 2 windows each": (flow_of(windows=hr.sliding(col.at, 10_000, 5_000)), rows),
+        "session": (flow_of(windows=hr.session(col.at, 50)), rows),
     }
     ways: dict[str, Callable[[], Any]] = {}
     for name, (flow, given) in contestants.items():
-        inside = cut(ps.Engine(flow).internal_rows("events", given), 1000)
+        inside = cut(hr.Engine(flow).internal_rows("events", given), 1000)
         # What they answer differs; tests hold them to loops of their own.
         ways[name] = lambda flow=flow, inside=inside: bool(run(flow, inside, checked=True))
     race("windows; 200k events in ticks of 1,000, tick_rows", ways)
@@ -143,8 +143,8 @@ def shapes() -> None:
 def soak() -> None:
     """The most that slots and memory ever hold while two million keys go by."""
     flow = flow_of()
-    state: dict[str, Any] = {slot.name: {} for slot in ps.Engine(flow).program.slots}
-    engine = ps.Engine(flow, state=state)
+    state: dict[str, Any] = {slot.name: {} for slot in hr.Engine(flow).program.slots}
+    engine = hr.Engine(flow, state=state)
     rng = random.Random(7)
     tracemalloc.start()
     print(f"{'events':>10} {'entries':>10} {'MB':>8}")

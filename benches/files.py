@@ -24,11 +24,11 @@ from unittest import mock
 
 import pyarrow.parquet as pq
 
-from penstock.expr.row_classes import schema_of
-from penstock.io import CsvFiles, Feed, JsonFiles, ParquetFiles
-from penstock.io.arrow import rows_to_table
-from penstock.io.files.file_reader import FileFormat, open_format, read_columns, read_rows
-from penstock.io.files.file_source import Files
+from headrace.expr.row_classes import schema_of
+from headrace.io import CsvFiles, Feed, JsonFiles, ParquetFiles
+from headrace.io.arrow import rows_to_table
+from headrace.io.files.file_reader import FileFormat, open_format, read_columns, read_rows
+from headrace.io.files.file_source import Files
 
 
 class Bid(NamedTuple):

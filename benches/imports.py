@@ -15,7 +15,7 @@ import tempfile
 
 from benches.measure import Table
 
-STATEMENTS = ("import asyncio", "import penstock", "from penstock import Flow, col, count, sum")
+STATEMENTS = ("import asyncio", "import headrace", "from headrace import Flow, col, count, sum")
 CODE = "import time; start = time.perf_counter(); {}; print(time.perf_counter() - start)"
 
 

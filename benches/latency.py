@@ -15,16 +15,16 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import penstock as ps
+import headrace as hr
 from benches.engine import Customer, Order
 from benches.measure import Table
-from penstock import col
+from headrace import col
 
 _TICKS = 20_000
 
 
-def flow(*, append: bool) -> ps.Flow:
-    flow = ps.Flow("revenue per region")
+def flow(*, append: bool) -> hr.Flow:
+    flow = hr.Flow("revenue per region")
     orders: Any = flow.source("orders", Order) if append else flow.table("orders", Order)
     customers = flow.source("customers", Customer)
     flow.sink(
@@ -32,7 +32,7 @@ def flow(*, append: bool) -> ps.Flow:
         orders.filter(col.amount > 20)
         .join(customers, on="customer")
         .group_by("region")
-        .agg(orders=ps.count(), revenue=ps.sum(col.amount)),
+        .agg(orders=hr.count(), revenue=hr.sum(col.amount)),
     )
     return flow
 
@@ -47,7 +47,7 @@ def orders(rng: random.Random) -> Iterator[Order]:
 def measure(table: Table, rows: int, *, append: bool, checked: bool) -> None:
     rng = random.Random(1)
     source = orders(rng)
-    engine = ps.Engine(flow(append=append))
+    engine = hr.Engine(flow(append=append))
     engine.tick(customers=[Customer(n, f"region {n % 50}") for n in range(50_000)])
     live: list[Order] = []
     loading: list[int] = []
@@ -61,7 +61,7 @@ def measure(table: Table, rows: int, *, append: bool, checked: bool) -> None:
     for at in range(_TICKS):
         change: Any = next(source)
         if not append:
-            change = ps.delete(live.pop(rng.randrange(len(live)))) if at % 3 == 0 else ps.insert(change)
+            change = hr.delete(live.pop(rng.randrange(len(live)))) if at % 3 == 0 else hr.insert(change)
         given = engine.internal_rows("orders", [change])
         start = time.perf_counter_ns()
         if checked:

@@ -15,9 +15,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import penstock as ps
+import headrace as hr
 from benches.measure import Table
-from penstock import col
+from headrace import col
 
 TICK = 1_000
 
@@ -72,10 +72,10 @@ def events(rows: int) -> Ticks:
 # -- the flows, and the same by hand --------------------------------------------------------------
 
 
-def join() -> ps.Flow:
-    flow = ps.Flow("join")
+def join() -> hr.Flow:
+    flow = hr.Flow("join")
     joined = flow.table("orders", Order).join(flow.table("customers", Customer), on="customer")
-    flow.sink("out", joined.group_by("region").agg(ids=ps.sum(col.id), amount=ps.sum(col.amount)))
+    flow.sink("out", joined.group_by("region").agg(ids=hr.sum(col.id), amount=hr.sum(col.amount)))
     return flow
 
 
@@ -91,9 +91,9 @@ def join_by_hand(ticks: Ticks) -> Any:
     return left, right
 
 
-def aggregate() -> ps.Flow:
-    flow = ps.Flow("aggregate")
-    flow.sink("out", flow.source("orders", Order).group_by("id").agg(n=ps.count(), sum=ps.sum(col.amount)))
+def aggregate() -> hr.Flow:
+    flow = hr.Flow("aggregate")
+    flow.sink("out", flow.source("orders", Order).group_by("id").agg(n=hr.count(), sum=hr.sum(col.amount)))
     return flow
 
 
@@ -107,9 +107,9 @@ def aggregate_by_hand(ticks: Ticks) -> Any:
     return groups
 
 
-def distinct() -> ps.Flow:
-    flow = ps.Flow("distinct")
-    flow.sink("out", flow.table("orders", Order).distinct().group_by().agg(n=ps.count()))
+def distinct() -> hr.Flow:
+    flow = hr.Flow("distinct")
+    flow.sink("out", flow.table("orders", Order).distinct().group_by().agg(n=hr.count()))
     return flow
 
 
@@ -122,11 +122,11 @@ def distinct_by_hand(ticks: Ticks) -> Any:
     return copies
 
 
-def windows() -> ps.Flow:
-    flow = ps.Flow("windows")
+def windows() -> hr.Flow:
+    flow = hr.Flow("windows")
     on_time = flow.source("events", Event).watermark(col.at, lateness=10**9)
     flow.sink(
-        "out", on_time.group_by("key", window=ps.tumbling(col.at, 1)).agg(n=ps.count(), sum=ps.sum(col.value))
+        "out", on_time.group_by("key", window=hr.tumbling(col.at, 1)).agg(n=hr.count(), sum=hr.sum(col.value))
     )
     return flow
 
@@ -146,7 +146,7 @@ def windows_by_hand(ticks: Ticks) -> Any:
     return groups, ends
 
 
-FLOWS: dict[str, tuple[Callable[[], ps.Flow], Callable[[Ticks], Any], Callable[[int], Ticks]]] = {
+FLOWS: dict[str, tuple[Callable[[], hr.Flow], Callable[[Ticks], Any], Callable[[int], Ticks]]] = {
     "join, per order": (join, join_by_hand, orders_and_customers),
     "aggregate, per group": (aggregate, aggregate_by_hand, orders),
     "distinct, per row": (distinct, distinct_by_hand, orders),
@@ -166,8 +166,8 @@ def traced(keep: Callable[[], Any]) -> int:
     return size
 
 
-def run(flow: ps.Flow, ticks: Ticks) -> ps.Engine:
-    engine = ps.Engine(flow)
+def run(flow: hr.Flow, ticks: Ticks) -> hr.Engine:
+    engine = hr.Engine(flow)
     for tick in ticks:
         engine.tick(**tick)
     return engine

@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-import penstock as ps
+import headrace as hr
 from benches.measure import Table
 from examples.nexmark.events import SOURCES
 from examples.nexmark.generator import Generator
@@ -39,7 +39,7 @@ class Contestant:
     """An engine, and the processor seconds of each of its ticks."""
 
     def __init__(self, query: str, columnar: Any) -> None:
-        self.engine = ps.Engine(QUERIES[query].flow(), columnar=columnar)
+        self.engine = hr.Engine(QUERIES[query].flow(), columnar=columnar)
         self.took: list[float] = []
 
     def tick(self, given: Mapping[str, Any]) -> Counter[Any]:

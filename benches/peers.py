@@ -1,6 +1,6 @@
 """Other streaming libraries for Python on the same work, in one run; answers compared with a loop by hand.
 
-    pip install 'penstock[bench]'; python benches/peers.py [WORKLOAD ...]
+    pip install 'headrace[bench]'; python benches/peers.py [WORKLOAD ...]
 
 Only libraries that are installed take part. "wrong" means that the answer is not the
 loop's: where two paths meet again, engines that push events depth first answer
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import penstock as ps
+import headrace as hr
 from benches.measure import race
 from benches.rows import MILLION, chain_by_hand, chain_flow, one_tick, total_of, zipf_words
 
@@ -42,7 +42,7 @@ def chain() -> None:
     ours = one_tick(chain_flow(), "sum", total_of, numbers=numbers)
     race(
         "chain of map, filter, map, sum; 1M ints",
-        {"by hand": lambda: chain_by_hand(numbers), "penstock": ours["tick"]},
+        {"by hand": lambda: chain_by_hand(numbers), "headrace": ours["tick"]},
         others=peers("chain", numbers),
         repeats=3,
     )
@@ -59,17 +59,17 @@ def diamond() -> None:
             out.append(b / c)
         return len(out), round(sum(out), 3)
 
-    flow = ps.Flow("diamond")
+    flow = hr.Flow("diamond")
     a = flow.signal("a", float)
     flow.sink("d", (a + 1) / (a + 2))
 
     def ours() -> tuple[int, float]:
-        out = ps.Engine(flow).replay(a=values)["d"].values
+        out = hr.Engine(flow).replay(a=values)["d"].values
         return len(out), round(sum(out), 3)
 
     race(
         "diamond; 300k events, a tick each",
-        {"by hand": by_hand, "penstock": ours},
+        {"by hand": by_hand, "headrace": ours},
         others=peers("diamond", values),
         repeats=3,
     )
@@ -86,13 +86,13 @@ def running_word_count() -> None:
             out.append((word, n))
         return len(out), sum(n for _, n in out)
 
-    flow = ps.Flow("running word count")
+    flow = hr.Flow("running word count")
     flow.sink("counts", flow.source("words", str).enumerate(per="value", start=1))
     at = flow.graph().nodes[flow.graph().sinks["counts"]].schema.names.index("index")
     ours = one_tick(flow, "counts", lambda rows: (len(rows), sum(row[at] for row in rows)), words=words)
     race(
         "running word count; 1M words, every update",
-        {"by hand": by_hand, "penstock": ours["tick"]},
+        {"by hand": by_hand, "headrace": ours["tick"]},
         others=peers("running_word_count", words),
         repeats=3,
     )
@@ -114,17 +114,17 @@ def moving_average() -> None:
                 out.append(total / 100)
         return len(out), round(sum(out), 3)
 
-    flow = ps.Flow("moving average")
+    flow = hr.Flow("moving average")
     flow.sink("mean", flow.signal("a", float).moving(100).mean())
 
     def ours() -> tuple[int, float]:
-        out = ps.Engine(flow).replay(a=values)["mean"].values
+        out = hr.Engine(flow).replay(a=values)["mean"].values
         return len(out), round(sum(out), 3)
 
     # streamz sums each window anew: a hundred times the work.
     race(
         "moving average of 100; 1M floats",
-        {"by hand": by_hand, "penstock": ours},
+        {"by hand": by_hand, "headrace": ours},
         others=peers("moving_average", values, skip=("streamz",)),
         repeats=3,
     )

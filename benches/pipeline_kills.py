@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import penstock.spark
+import headrace.spark
 from tests.pipelines.project import Project
 from tests.pipelines.test_example import EXAMPLE
 from tests.pipelines.test_kills import kill_processes
@@ -27,7 +27,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "project")
         shutil.copytree(EXAMPLE, root, ignore=shutil.ignore_patterns("input", "storage", "__pycache__"))
-        kill_processes(Project(root, penstock.spark.session()), given.kills, given.seed)
+        kill_processes(Project(root, headrace.spark.session()), given.kills, given.seed)
     print(f"{given.kills} kills: all tables are those of all input")
 
 

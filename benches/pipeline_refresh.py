@@ -1,4 +1,4 @@
-"""CPU seconds of a pipeline's second run: by Penstock, and by `spark-pipelines`, which recomputes its views.
+"""CPU seconds of a pipeline's second run: by Headrace, and by `spark-pipelines`, which recomputes its views.
 
     PYTHONPATH=. python benches/pipeline_refresh.py [--orders 10000000] [--changes 0.001] [--peer PATH]
 
@@ -23,7 +23,7 @@ from examples.pipeline.make_input import add_customers, add_orders, customer_rec
 from tests.pipelines.peer import Peer
 from tests.pipelines.test_example import EXAMPLE
 
-OURS = [sys.executable, "-m", "penstock.cli", "pipeline"]
+OURS = [sys.executable, "-m", "headrace.cli", "pipeline"]
 
 
 def main() -> None:
@@ -45,7 +45,7 @@ def compare(folder: Path, orders: int, changes: float, peer: str | None) -> None
         add_orders(ours / "input/orders", number + 1, orders // files, customers)
     add_customers(ours / "input/customers", 1, customer_records(1, customers, customers))
     projects: list[tuple[str, Path, Sequence[str], Mapping[str, str]]] = [
-        ("Penstock", ours, OURS, os.environ)
+        ("Headrace", ours, OURS, os.environ)
     ]
     if peer:
         other = Peer(Path(peer))

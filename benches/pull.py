@@ -19,10 +19,10 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import penstock as ps
+import headrace as hr
 from benches.measure import Table, race
-from penstock import pull as callback
-from penstock.pull import Pipeline, async_map, collect, dataflow, drain, for_each, map, pull, take, values
+from headrace import pull as callback
+from headrace.pull import Pipeline, async_map, collect, dataflow, drain, for_each, map, pull, take, values
 
 STAGES = 10
 BATCH = 512
@@ -147,9 +147,9 @@ def _rows_ahead(count: int) -> int:
         ahead = max(ahead, drawn - seen)
         await asyncio.sleep(0.0002)
 
-    flow = ps.Flow("slow sink")
+    flow = hr.Flow("slow sink")
     flow.sink("out", flow.source("in", int))
-    ps.run(flow, {"in": endless()}, {"out": pull(take(count), for_each(slow))}, tick_rows=100)
+    hr.run(flow, {"in": endless()}, {"out": pull(take(count), for_each(slow))}, tick_rows=100)
     return ahead
 
 

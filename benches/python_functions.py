@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 import pyarrow as pa
 
-import penstock as ps
+import headrace as hr
 from benches.measure import Table
 from benches.measure.processes import processor_seconds
 
@@ -82,9 +82,9 @@ def items(count: int) -> list[Item]:
     return [Item(at, None if at % 10 == 0 else at) for at in range(count)]
 
 
-def in_process(flow: ps.Flow, size: int) -> float:
+def in_process(flow: hr.Flow, size: int) -> float:
     """CPU microseconds a row: the median of ticks that take about two seconds."""
-    engine, rows = ps.Engine(flow), items(size + 1)[1:]
+    engine, rows = hr.Engine(flow), items(size + 1)[1:]
     engine.tick(items=rows)
     took: list[float] = []
     ends = time.process_time() + 2
@@ -95,14 +95,14 @@ def in_process(flow: ps.Flow, size: int) -> float:
     return statistics.median(took)
 
 
-def on_spark(spark: SparkSession, flow: ps.Flow, rows: list[Item]) -> float:
+def on_spark(spark: SparkSession, flow: hr.Flow, rows: list[Item]) -> float:
     """CPU seconds of the second of two batches."""
 
     def run() -> float:
-        answer = ps.io.Memory()
+        answer = hr.io.Memory()
         before = processor_seconds()
-        ps.spark.run(
-            flow, spark, sources={"items": ps.io.Rows([rows])}, sinks={"answer": answer}, mode="batch"
+        hr.spark.run(
+            flow, spark, sources={"items": hr.io.Rows([rows])}, sinks={"answer": answer}, mode="batch"
         )
         assert len(answer.rows()) == len(rows)
         return processor_seconds() - before
@@ -116,9 +116,9 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[1, 100, 10_000])
     parser.add_argument("--spark-rows", type=int, default=100_000)
     given = parser.parse_args()
-    spark = ps.spark.session()
+    spark = hr.spark.session()
     flows = {
-        name: ps.sql(text, sources={"items": Item}, spark=spark) for name, text in queries(spark).items()
+        name: hr.sql(text, sources={"items": Item}, spark=spark) for name, text in queries(spark).items()
     }
     table = Table("us a row, rows of a tick", "", *map(str, given.sizes))
     for name, flow in flows.items():

@@ -30,8 +30,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Edge(NamedTuple):
@@ -42,12 +42,12 @@ class Edge(NamedTuple):
 Pairs = list[tuple[int, int]]
 
 
-def flow(*, append: bool = False) -> ps.Flow:
-    flow = ps.Flow("reachability")
+def flow(*, append: bool = False) -> hr.Flow:
+    flow = hr.Flow("reachability")
     source = flow.source if append else flow.table
     edges, start = source("edges", Edge), source("start", int)
     reached = flow.feedback(int, changes=True)
-    further = reached.join(edges, on=ps.left.value == ps.right.a).select(value=col.b, into=int)
+    further = reached.join(edges, on=hr.left.value == hr.right.a).select(value=col.b, into=int)
     reached.close(start.union(further))
     flow.sink("reached", reached)
     return flow
@@ -120,7 +120,7 @@ def bulk(edges: Pairs, start: int, repeats: int) -> dict[str, float]:
         True: ({"edges": edges, "start": [(start,)]}, {"edges": users, "start": [start]}),
         False: (
             {"edges": [(*edge, 1) for edge in edges], "start": [(start, 1)]},
-            {"edges": [ps.insert(edge) for edge in users], "start": [start]},
+            {"edges": [hr.insert(edge) for edge in users], "start": [start]},
         ),
     }
     for _ in range(repeats):
@@ -130,12 +130,12 @@ def bulk(edges: Pairs, start: int, repeats: int) -> dict[str, float]:
         for name, append in (("worklist", True), ("by rounds", False)):
             rows, changes = given[append]
             ways: dict[str, Callable[[], Any]] = {
-                name: partial(ps.Engine(flow(append=append)).tick_rows, rows),
-                f"{name}, tick": partial(ps.Engine(flow(append=append)).tick, **changes),
+                name: partial(hr.Engine(flow(append=append)).tick_rows, rows),
+                f"{name}, tick": partial(hr.Engine(flow(append=append)).tick, **changes),
             }
             if append:
                 given_in_columns = {**changes, "edges": table}
-                ways[f"{name}, from Arrow"] = partial(ps.Engine(flow(append=True)).tick, **given_in_columns)
+                ways[f"{name}, from Arrow"] = partial(hr.Engine(flow(append=True)).tick, **given_in_columns)
             for way, run in ways.items():
                 answers: list[Any] = []
                 gc.collect()
@@ -149,7 +149,7 @@ def bulk(edges: Pairs, start: int, repeats: int) -> dict[str, float]:
 def singles(edges: Pairs, nodes: Sequence[int], start: int, count: int, seed: int) -> None:
     """Mean microseconds of ticks of one edge that comes or goes."""
     rng = random.Random(seed)
-    engine, hand = ps.Engine(flow()), ByHand(start)
+    engine, hand = hr.Engine(flow()), ByHand(start)
     engine.tick_rows({"edges": [(*edge, 1) for edge in edges], "start": [(start, 1)]})
     hand.load(edges)
     held = set(hand.reached)

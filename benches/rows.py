@@ -6,7 +6,7 @@ Chain, running word count, join, distinct, least values with rows taken back. Ea
 hand-written loop takes the same input and gives the same answers out, with
 dicts and nothing in between. "tick" is `Engine.tick`, which checks every value of
 the input; "tick_rows" takes rows that were checked before. Peers take part where
-they are installed (`pip install 'penstock[bench]'`).
+they are installed (`pip install 'headrace[bench]'`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-import penstock as ps
+import headrace as hr
 from benches.measure import race
-from penstock import col
+from headrace import col
 
 MILLION = 1_000_000
 
@@ -38,12 +38,12 @@ class Total(NamedTuple):
     total: int
 
 
-def one_tick(flow: ps.Flow, sink: str, answer: Callable[[Any], Any], **rows: list[Any]) -> dict[str, Any]:
+def one_tick(flow: hr.Flow, sink: str, answer: Callable[[Any], Any], **rows: list[Any]) -> dict[str, Any]:
     """The two ways in: checked, and rows that were checked before."""
-    checked = {name: ps.Engine(flow).internal_rows(name, given) for name, given in rows.items()}
+    checked = {name: hr.Engine(flow).internal_rows(name, given) for name, given in rows.items()}
     return {
-        "tick": lambda: answer(plain(ps.Engine(flow).tick(**rows)[sink])),
-        "tick_rows": lambda: answer(ps.Engine(flow).tick_rows(checked)[sink]),
+        "tick": lambda: answer(plain(hr.Engine(flow).tick(**rows)[sink])),
+        "tick_rows": lambda: answer(hr.Engine(flow).tick_rows(checked)[sink]),
     }
 
 
@@ -56,9 +56,9 @@ def chain() -> None:
     """map, filter, map, sum over a million ints, as expressions and as callables."""
     numbers = list(range(MILLION))
 
-    opaque = ps.Flow("chain of callables")
+    opaque = hr.Flow("chain of callables")
     called = opaque.source("numbers", int).map(add_one).filter(is_even).map(times_three)
-    opaque.sink("sum", called.group_by().agg(total=ps.sum(col.value)))
+    opaque.sink("sum", called.group_by().agg(total=hr.sum(col.value)))
 
     exact = one_tick(chain_flow(), "sum", total_of, numbers=numbers)
     ways = {f"expressions, {way}": run for way, run in exact.items()}
@@ -84,11 +84,11 @@ def chain_by_hand(numbers: list[int]) -> int:
     return total
 
 
-def chain_flow() -> ps.Flow:
-    flow = ps.Flow("chain of expressions")
+def chain_flow() -> hr.Flow:
+    flow = hr.Flow("chain of expressions")
     source = flow.source("numbers", int)
     even = source.select(y=col.value + 1).filter(col.y % 2 == 0).select(z=col.y * 3)
-    flow.sink("sum", even.group_by().agg(total=ps.sum(col.z)))
+    flow.sink("sum", even.group_by().agg(total=hr.sum(col.z)))
     return flow
 
 
@@ -138,7 +138,7 @@ def running_word_count() -> None:
             append((n, word))
         return fingerprint(out)
 
-    flow = ps.Flow("running word count")
+    flow = hr.Flow("running word count")
     flow.sink("counts", flow.source("words", str).enumerate(per="value", start=1))
     ways = one_tick(flow, "counts", fingerprint, words=words)
     race(
@@ -163,8 +163,8 @@ def word_count() -> None:
             counts[word] = counts.get(word, 0) + 1
         return sum(n * n for n in counts.values())
 
-    flow = ps.Flow("word count")
-    flow.sink("counts", flow.source("words", str).group_by("value").agg(n=ps.count()))
+    flow = hr.Flow("word count")
+    flow.sink("counts", flow.source("words", str).group_by("value").agg(n=hr.count()))
     ways = one_tick(flow, "counts", lambda rows: sum(row[1] * row[1] for row in rows), words=words)
     race("word count; 1M words in one tick", {"by hand": by_hand, **ways})
 
@@ -196,17 +196,17 @@ def join() -> None:
             checksum += sum(v * 3 + w for _, v, w in out)
         return pairs, checksum
 
-    flow = ps.Flow("join")
+    flow = hr.Flow("join")
     flow.sink("pairs", flow.source("left", Left).join(flow.source("right", Right), on="k"))
-    check = ps.Engine(flow)
+    check = hr.Engine(flow)
     rows = [(check.internal_rows("left", a), check.internal_rows("right", b)) for a, b in steps]
 
     def tick() -> tuple[int, int]:
-        engine = ps.Engine(flow)
+        engine = hr.Engine(flow)
         return summed(engine.tick(left=a, right=b)["pairs"].rows for a, b in steps)
 
     def tick_rows() -> tuple[int, int]:
-        engine = ps.Engine(flow)
+        engine = hr.Engine(flow)
         return summed(engine.tick_rows({"left": a, "right": b}).get("pairs", ()) for a, b in rows)
 
     ways = {"tick": tick, "tick_rows": tick_rows}
@@ -243,17 +243,17 @@ def distinct() -> None:
             count += len(out)
         return count
 
-    flow = ps.Flow("distinct")
+    flow = hr.Flow("distinct")
     flow.sink("set", flow.source("values", Left).distinct())
-    check = ps.Engine(flow)
+    check = hr.Engine(flow)
     rows = [check.internal_rows("values", tick) for tick in ticks]
 
     def tick() -> int:
-        engine = ps.Engine(flow)
+        engine = hr.Engine(flow)
         return sum(len(engine.tick(values=values)["set"]) for values in ticks)
 
     def tick_rows() -> int:
-        engine = ps.Engine(flow)
+        engine = hr.Engine(flow)
         return sum(len(engine.tick_rows({"values": given}).get("set", ())) for given in rows)
 
     ways = {"tick": tick, "tick_rows": tick_rows}
@@ -270,17 +270,17 @@ def least() -> None:
 
     rng = random.Random(4)
     live: list[Left] = []
-    ticks: list[list[ps.Change[Left]]] = []
+    ticks: list[list[hr.Change[Left]]] = []
     for _ in range(300):
-        changes: list[ps.Change[Left]] = []
+        changes: list[hr.Change[Left]] = []
         for _ in range(1000):
             if live and rng.random() < 0.4:
                 at = rng.randrange(len(live))
                 live[at], live[-1] = live[-1], live[at]
-                changes.append(ps.delete(live.pop()))
+                changes.append(hr.delete(live.pop()))
             else:
                 live.append(Left(rng.randrange(2_000), rng.randrange(10**6)))
-                changes.append(ps.insert(live[-1]))
+                changes.append(hr.insert(live[-1]))
         ticks.append(changes)
 
     def by_hand() -> int:
@@ -313,9 +313,9 @@ def least() -> None:
                 changed += before != answers.get(k)
         return changed + sum(answers.values())
 
-    flow = ps.Flow("least")
-    flow.sink("least", flow.table("rows", Left).group_by("k").agg(least=ps.min(col.v)))
-    check = ps.Engine(flow)
+    flow = hr.Flow("least")
+    flow.sink("least", flow.table("rows", Left).group_by("k").agg(least=hr.min(col.v)))
+    check = hr.Engine(flow)
     rows = [check.internal_rows("rows", changes) for changes in ticks]
 
     def through(outs: Any) -> int:
@@ -333,11 +333,11 @@ def least() -> None:
         return changed + sum(answers.values())
 
     def tick() -> int:
-        engine = ps.Engine(flow)
+        engine = hr.Engine(flow)
         return through(engine.tick(rows=changes)["least"].raw for changes in ticks)
 
     def tick_rows() -> int:
-        engine = ps.Engine(flow)
+        engine = hr.Engine(flow)
         return through(engine.tick_rows({"rows": given}).get("least", ()) for given in rows)
 
     ways = {"tick": tick, "tick_rows": tick_rows}

@@ -18,7 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 from benches.measure import Table
-from penstock.testing.compute import Simulation
+from headrace.testing.compute import Simulation
 from tests.compute.simulation.default_views import default_workload
 
 TOGETHER = 50

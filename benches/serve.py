@@ -27,14 +27,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-import penstock as ps
+import headrace as hr
 from benches.measure import Table
 from benches.measure.processes import forget_peak, peak, resident, seconds_of
 from benches.serving.cluster import Cluster
 from benches.serving.echo import Echo
-from penstock import col, left, right
-from penstock.compute.client.async_client import AsyncClient
-from penstock.errors import PenstockError
+from headrace import col, left, right
+from headrace.compute.client.async_client import AsyncClient
+from headrace.errors import HeadraceError
 
 PAYLOAD = b"x" * 60
 LANES = 32
@@ -57,22 +57,22 @@ def item(number: int) -> Item:
     return Item(number, f"item number {number}", number / 4)
 
 
-def flow() -> ps.Flow:
-    items = ps.Flow("items by id")
+def flow() -> hr.Flow:
+    items = hr.Flow("items by id")
     items.sink("by_id", items.table("items", Item).filter(col.amount >= 0))
     return items
 
 
-def joined() -> ps.Flow:
-    orders = ps.Flow("orders with their items")
+def joined() -> hr.Flow:
+    orders = hr.Flow("orders with their items")
     items = orders.table("items", Item)
     orders.sink("out", orders.table("orders", Order).join(items, on=left.item == right.id))
     return orders
 
 
-def grouped() -> ps.Flow:
-    orders = ps.Flow("orders by item")
-    groups = orders.table("orders", Order).group_by("item").agg(orders=ps.count(), pieces=ps.sum(col.pieces))
+def grouped() -> hr.Flow:
+    orders = hr.Flow("orders by item")
+    groups = orders.table("orders", Order).group_by("item").agg(orders=hr.count(), pieces=hr.sum(col.pieces))
     orders.sink("out", groups)
     return orders
 
@@ -155,7 +155,7 @@ class Bench:
             total = sum(cells[::2])
             table.add(what, total, f"{rows / total:,.0f}", *cells)
 
-        async def hydrate(name: str, made: ps.Flow, key: str, rows: int) -> int:
+        async def hydrate(name: str, made: hr.Flow, key: str, rows: int) -> int:
             await self._client.create_view(name, made, key=key)
             await self.answers("a", name)
             return rows
@@ -232,7 +232,7 @@ class Bench:
     async def answered_by(self, replica: str, view: str = "by_id") -> None:
         """Wait until a replica answers a peek."""
         while True:
-            with suppress(PenstockError):
+            with suppress(HeadraceError):
                 (found,) = await self._client.peek(view, key=7, replica=replica)
                 assert found == item(7)
                 return
@@ -241,7 +241,7 @@ class Bench:
     async def answers(self, replica: str, view: str) -> None:
         """Wait until a replica answers a peek of anything."""
         while True:
-            with suppress(PenstockError):
+            with suppress(HeadraceError):
                 await self._client.peek(view, key=7, replica=replica)
                 return
             await asyncio.sleep(0.02)
@@ -347,7 +347,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="100,000 rows, fewer calls")
     given = parser.parse_args()
     rows: int = min(given.rows, 100_000) if given.quick else given.rows
-    with TemporaryDirectory(prefix="penstock-serve-") as folder:
+    with TemporaryDirectory(prefix="headrace-serve-") as folder:
         asyncio.run(run(rows, given.quick, Path(folder)))
 
 

@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import penstock as ps
+import headrace as hr
 from benches.measure import Table, race
-from penstock.flow.signal import Signal
+from headrace.flow.signal import Signal
 
 WINDOW = 100
 Values = list[float]
@@ -223,8 +223,8 @@ STATISTICS: dict[str, tuple[Make, Callable[..., Values] | None, Pandas | None]] 
 }
 
 
-def flow_of(make: Make) -> ps.Flow:
-    flow = ps.Flow("a statistic")
+def flow_of(make: Make) -> hr.Flow:
+    flow = hr.Flow("a statistic")
     flow.sink("out", make(flow.signal("a", float), flow.signal("b", float), flow.signal("t", float)))
     return flow
 
@@ -252,7 +252,7 @@ def each_statistic(count: int, repeats: int) -> None:
     columns = {"a": xs, "b": ys, "t": ts}
     # The cost of taking the values in and letting one of them out, which is in all the others.
     bare, _ = nanoseconds(lambda: _replay(flow_of(lambda a, b, t: a), {"a": xs}), count, repeats)
-    table = Table(f"ns per value, {count:,} values", "", "penstock", "by hand", "ratio", "pandas")
+    table = Table(f"ns per value, {count:,} values", "", "headrace", "by hand", "ratio", "pandas")
     table.add("(nothing)", f"{bare:.0f}", "", "", "")
     for name, (make, by_hand, in_pandas) in STATISTICS.items():
         flow = flow_of(make)
@@ -272,13 +272,13 @@ def each_statistic(count: int, repeats: int) -> None:
     table.show()
 
 
-def _reads(flow: ps.Flow, name: str) -> bool:
+def _reads(flow: hr.Flow, name: str) -> bool:
     node = flow.graph().sources[name]
     return any(node in n.inputs for n in flow.nodes)
 
 
-def _replay(flow: ps.Flow, columns: dict[str, Values]) -> Values:
-    return ps.Engine(flow).replay(**columns)["out"].values
+def _replay(flow: hr.Flow, columns: dict[str, Values]) -> Values:
+    return hr.Engine(flow).replay(**columns)["out"].values
 
 
 def _compare(name: str, answer: Sequence[float], expected: Sequence[float]) -> None:
@@ -296,9 +296,9 @@ def the_limit(count: int, repeats: int) -> None:
 
     race(
         f"moving mean of {WINDOW}, {count:,} floats",
-        {"loop": lambda: short(mean_by_hand(xs)), "penstock": lambda: short(_replay(flow, {"a": xs}))},
+        {"loop": lambda: short(mean_by_hand(xs)), "headrace": lambda: short(_replay(flow, {"a": xs}))},
         repeats=repeats,
-        limits={"penstock": 2.0},
+        limits={"headrace": 2.0},
     )
 
 
@@ -317,7 +317,7 @@ def what_stays_behind(count: int) -> None:
             series.rolling(WINDOW).mean().to_numpy()[WINDOW - 1 :],
             series.rolling(WINDOW).std().to_numpy()[WINDOW - 1 :],
         ),
-        "penstock": (_replay(flow_mean, {"a": xs}), _replay(flow_std, {"a": xs})),
+        "headrace": (_replay(flow_mean, {"a": xs}), _replay(flow_std, {"a": xs})),
     }
     worst = {name: [0.0, 0.0] for name in rows}
     for at in looked_at:

@@ -22,7 +22,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import penstock as ps
+import headrace as hr
 from benches.measure import Table, race
 
 INPUTS, PER_SUM = 1_000, 10
@@ -41,13 +41,13 @@ def diamond(events: int) -> None:
             out.append(b / c)
         return out
 
-    flow = ps.Flow("diamond")
+    flow = hr.Flow("diamond")
     a = flow.signal("a", float)
     flow.sink("d", (a + 1) / (a + 2))
     race(
         f"diamond; {events:,} events, a tick each",
-        {"by hand": by_hand, "penstock": lambda: ps.Engine(flow).replay(a=values)["d"].values},
-        limits={"penstock": 2},
+        {"by hand": by_hand, "headrace": lambda: hr.Engine(flow).replay(a=values)["d"].values},
+        limits={"headrace": 2},
     )
 
 
@@ -55,11 +55,11 @@ def total(*values: int) -> int:
     return sum(values)
 
 
-def wide_flow() -> ps.Flow:
-    flow = ps.Flow("sums per ten")
+def wide_flow() -> hr.Flow:
+    flow = hr.Flow("sums per ten")
     inputs = [flow.signal(f"i{at}", int) + 1 for at in range(INPUTS)]
     for at in range(0, INPUTS, PER_SUM):
-        flow.sink(f"s{at // PER_SUM}", ps.lift(total)(*inputs[at : at + PER_SUM]))
+        flow.sink(f"s{at // PER_SUM}", hr.lift(total)(*inputs[at : at + PER_SUM]))
     return flow
 
 
@@ -89,19 +89,19 @@ def sparse(events: int) -> None:
     flow = wide_flow()
 
     def ours() -> list[tuple[int, int]]:
-        shown = ps.Engine(flow).replay(history)  # built anew: it must not know the values before
+        shown = hr.Engine(flow).replay(history)  # built anew: it must not know the values before
         return summed(
             (int(name[1:]), value) for name, emissions in shown.items() for value in emissions.values
         )
 
     medians = race(
         f"{INPUTS:,} inputs, sums per {PER_SUM}; {events:,} events of one input, built each time",
-        {"by hand": by_hand, "penstock": ours},
+        {"by hand": by_hand, "headrace": ours},
         repeats=3,
     )
     running: list[float] = []
     for _ in range(3):
-        fresh = ps.Engine(wide_flow())
+        fresh = hr.Engine(wide_flow())
         gc.collect()
         start = time.process_time_ns()
         fresh.replay(history)
@@ -132,7 +132,7 @@ def dense(ticks: int) -> None:
                 out[at // PER_SUM].append(sum)
         return out
 
-    engine = ps.Engine(wide_flow())
+    engine = hr.Engine(wide_flow())
     engine.replay(**{name: column[:1] for name, column in columns.items()})
 
     def ours() -> list[list[int]]:
@@ -140,7 +140,7 @@ def dense(ticks: int) -> None:
 
     race(
         f"{INPUTS:,} inputs, sums per {PER_SUM}; {ticks:,} ticks of all inputs, loop compiled before",
-        {"by hand": by_hand, "penstock": ours},
+        {"by hand": by_hand, "headrace": ours},
         repeats=5,
     )
 
@@ -148,7 +148,7 @@ def dense(ticks: int) -> None:
 # -- activity --------------------------------------------------------------------------------------------
 
 
-def lane(signal: ps.Signal[int]) -> ps.Signal[int]:
+def lane(signal: hr.Signal[int]) -> hr.Signal[int]:
     """Twenty operators: diamonds of unequal sides."""
     value = signal
     for at in range((LANE - 2) // 3):
@@ -156,9 +156,9 @@ def lane(signal: ps.Signal[int]) -> ps.Signal[int]:
     return value + 1
 
 
-def lanes_flow() -> ps.Flow:
+def lanes_flow() -> hr.Flow:
     """Fifty lanes, of which each opens a gate for every other value, and fifty that read two gates each."""
-    flow = ps.Flow("lanes")
+    flow = hr.Flow("lanes")
     gates = [
         lane(flow.signal(f"i{at}", int)).filter(lambda value: value % 2 == 0, name=f"gate{at}")
         for at in range(LANES)
@@ -175,8 +175,8 @@ def activity(cycles: int) -> None:
     )  # fmt: skip
     flow = lanes_flow()
     count = sum(node.operator.kind not in ("sink", "signal") for node in flow.graph().nodes)
-    counted = {s: warmed_up(ps.Engine(flow, schedule=s, count_activations=True)) for s in SCHEDULES}
-    timed = {s: warmed_up(ps.Engine(flow, schedule=s)) for s in SCHEDULES}
+    counted = {s: warmed_up(hr.Engine(flow, schedule=s, count_activations=True)) for s in SCHEDULES}
+    timed = {s: warmed_up(hr.Engine(flow, schedule=s)) for s in SCHEDULES}
     for inputs in (1, 3, 9, 20, 35, LANES - 1):
         rng = random.Random(inputs)
         history = [
@@ -202,21 +202,21 @@ def activity(cycles: int) -> None:
     table.show()
 
 
-def warmed_up(engine: ps.Engine) -> ps.Engine:
+def warmed_up(engine: hr.Engine) -> hr.Engine:
     """An engine of which every operator has a value."""
     for value in (0, 1):
         engine.replay([{f"i{at}": value for at in range(LANES)}, {"i0": value}])
     return engine
 
 
-def activated(engine: ps.Engine, history: list[dict[str, int]]) -> tuple[Any, Mapping[str, int]]:
+def activated(engine: hr.Engine, history: list[dict[str, int]]) -> tuple[Any, Mapping[str, int]]:
     """What every sink shows, and how often each operator is activated."""
     before = engine.activations
     shown = {name: emissions.values for name, emissions in engine.replay(history).items()}
     return shown, {name: count - before[name] for name, count in engine.activations.items()}
 
 
-def replayed(engine: ps.Engine, history: list[dict[str, int]]) -> float:
+def replayed(engine: hr.Engine, history: list[dict[str, int]]) -> float:
     """CPU microseconds per tick."""
     gc.collect()
     start = time.process_time_ns()

@@ -24,13 +24,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-import penstock as ps
+import headrace as hr
 from benches.measure import Table
 from benches.serving.cluster import Cluster
-from penstock import col
-from penstock.compute.client.async_client import AsyncClient
-from penstock.compute.controller.status_types import ControllerStatus, ReplicaState
-from penstock.compute.errors import SinceViolation
+from headrace import col
+from headrace.compute.client.async_client import AsyncClient
+from headrace.compute.controller.status_types import ControllerStatus, ReplicaState
+from headrace.compute.errors import SinceViolation
 
 REPLICAS = ("a", "b")
 SHOPS = 20
@@ -53,21 +53,21 @@ class Total(NamedTuple):
     sales: int
 
 
-def totals() -> ps.Flow:
-    flow = ps.Flow("totals")
+def totals() -> hr.Flow:
+    flow = hr.Flow("totals")
     sales = flow.table("sales", Sale)
-    flow.sink("totals", sales.group_by("shop").agg(total=ps.sum(col.price), sales=ps.count()))
+    flow.sink("totals", sales.group_by("shop").agg(total=hr.sum(col.price), sales=hr.count()))
     return flow
 
 
-def expensive() -> ps.Flow:
-    flow = ps.Flow("expensive")
+def expensive() -> hr.Flow:
+    flow = hr.Flow("expensive")
     flow.sink("expensive", flow.table("sales", Sale).filter(col.price >= HIGH_PRICE))
     return flow
 
 
-def large() -> ps.Flow:
-    flow = ps.Flow("large")
+def large() -> hr.Flow:
+    flow = hr.Flow("large")
     flow.sink("large", flow.table("totals", Total).filter(col.sales >= MANY_SALES))
     return flow
 
@@ -158,9 +158,9 @@ class Soak:
             sale = draw.choice(there) if there and draw.random() < 0.3 else None
             if sale is not None and self.sales[sale] > taken[sale]:
                 taken[sale] += 1
-                changes.append(ps.delete(sale))
+                changes.append(hr.delete(sale))
             else:
-                changes.append(ps.insert(Sale(f"shop {draw.randrange(SHOPS)}", draw.randrange(100))))
+                changes.append(hr.insert(Sale(f"shop {draw.randrange(SHOPS)}", draw.randrange(100))))
         at = await self._client.write({"sales": changes})
         for change in changes:
             self.sales[change.row] += change.weight
@@ -329,7 +329,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--subscribers", type=int, default=20)
     given = parser.parse_args()
-    with TemporaryDirectory(prefix="penstock-soak-") as folder:
+    with TemporaryDirectory(prefix="headrace-soak-") as folder:
         found = asyncio.run(soak(given.minutes, given.seed, given.subscribers, Path(folder)))
     table = Table(f"{given.minutes} minutes, seed {given.seed}", "what happened", "times")
     for what, times in sorted(found.counts.items()):

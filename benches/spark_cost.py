@@ -1,6 +1,6 @@
 """Processor time of Nexmark queries on Spark, by process: driver, JVM, workers.
 
-Each query reads Parquet files, one of each source per tick, through `penstock.spark.Frame` or (with
+Each query reads Parquet files, one of each source per tick, through `headrace.spark.Frame` or (with
 `--files`) through `io.ParquetFiles`, and writes a changelog. CPU seconds are per million events, warm-up left
 out, children that have ended included. Beside it, in the same run: the in-process engine on the same ticks,
 what plain Structured Streaming takes where it has the query, and the floor of a tick, which is an empty
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import penstock as ps
+import headrace as hr
 from benches.contestants.spark_nexmark import STREAMED
 from benches.measure import Table
 from benches.measure.processes import below, processor_seconds, seconds_of
@@ -27,7 +27,7 @@ from examples.nexmark.events import SOURCES
 from examples.nexmark.files import write_chunks
 from examples.nexmark.generator import Generator
 from examples.nexmark.queries import QUERIES
-from penstock import io
+from headrace import io
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,10 +80,10 @@ def ours(spark: SparkSession, query: str, folder: Path, out: Path, size: int, *,
     asked = QUERIES[query]
     frames = arriving(spark, folder)
     sources: dict[str, Any] = {
-        name: io.ParquetFiles(folder / name, files_per_tick=1) if files else ps.spark.Frame(frames[name])
+        name: io.ParquetFiles(folder / name, files_per_tick=1) if files else hr.spark.Frame(frames[name])
         for name in asked.sources
     }
-    ps.spark.run(
+    hr.spark.run(
         asked.flow(),
         spark,
         sources=sources,
@@ -121,7 +121,7 @@ def pass_through(rows: DataFrame, _: int) -> None:
 def in_process(query: str, size: int, ticks: int) -> float:
     """CPU seconds per million events of the in-process engine, rows already there."""
     asked, generator = QUERIES[query], Generator()
-    engine = ps.Engine(asked.flow())
+    engine = hr.Engine(asked.flow())
     took = 0.0
     for tick in range(ticks + WARM_UP):
         rows = {
@@ -145,7 +145,7 @@ def compare(queries: list[str], size: int, ticks: int, *, files: bool) -> None:
         folder = Path(name)
         write_chunks(folder, size * (ticks + WARM_UP), chunk=size, format="parquet")
         alone = {query: in_process(query, size, min(ticks, 5)) for query in queries}
-        spark = ps.spark.session(memory="2g")
+        spark = hr.spark.session(memory="2g")
         for query in queries:
             out = folder / query
             mine = ours(spark, query, folder, out, size, files=files)

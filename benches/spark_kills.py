@@ -64,7 +64,7 @@ def main() -> None:
     told_again, ticks, starts, began = 0, 0, 0, time.perf_counter()
     for number in range(min(STORIES, given.kills)):
         print(f"story {number + 1}")
-        with tempfile.TemporaryDirectory(prefix="penstock-kills-") as name:
+        with tempfile.TemporaryDirectory(prefix="headrace-kills-") as name:
             with Story(Path(name), random.Random(choice.random())) as story:
                 for kind, kill in kills_of(story, kinds[number :: min(STORIES, given.kills)]):
                     moments[kind].append(kill)

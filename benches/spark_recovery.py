@@ -25,23 +25,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benches.measure import Table
-from penstock.state.checkpoint import Checkpoint
-from penstock.state.entry_store import stored_entries
-from penstock.state.manifest import as_it_is
+from headrace.state.checkpoint import Checkpoint
+from headrace.state.entry_store import stored_entries
+from headrace.state.manifest import as_it_is
 
 CHANGES = 1_000
 DRIVER = """
 import sys, time
 from pathlib import Path
-import penstock as ps
-import penstock.spark
-from penstock import io
+import headrace as hr
+import headrace.spark
+from headrace import io
 from benches.spark_state import balances
 
 folder = Path(sys.argv[1])
-spark = penstock.spark.session()
+spark = headrace.spark.session()
 print("session", time.time(), flush=True)
-penstock.spark.run(
+headrace.spark.run(
     balances(), spark, shards=2, checkpoint=folder / "checkpoint",
     sources={"payments": io.ParquetFiles(folder / "payments", files_per_tick=1)},
     sinks={"balances": io.Changelog(folder / "balances")},
@@ -113,7 +113,7 @@ def main() -> None:
     given = parser.parse_args()
     found: dict[str, list[list[float]]] = {"empty checkpoint": [], "after a peaceful end": []}
     found["after kill -9"] = []
-    with tempfile.TemporaryDirectory(prefix="penstock-recovery-") as name:
+    with tempfile.TemporaryDirectory(prefix="headrace-recovery-") as name:
         folder, files = Path(name), 100
         for _ in range(given.repeats):
             found["empty checkpoint"].append(measured(folder / "empty", 0))

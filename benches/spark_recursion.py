@@ -27,9 +27,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import penstock as ps
-from penstock import col, io
-from penstock.spark import Frame, run
+import headrace as hr
+from headrace import col, io
+from headrace.spark import Frame, run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,14 +44,14 @@ class Edge(NamedTuple):
     b: int
 
 
-def reachability(*, append: bool) -> ps.Flow:
-    flow = ps.Flow("reachability")
+def reachability(*, append: bool) -> hr.Flow:
+    flow = hr.Flow("reachability")
     source = flow.source if append else flow.table
     edges, start = source("edges", Edge), source("start", int)
     reached = flow.fixpoint(
-        lambda found: found.join(edges, on=ps.left.value == ps.right.a).select(value=col.b, into=int), start
+        lambda found: found.join(edges, on=hr.left.value == hr.right.a).select(value=col.b, into=int), start
     )
-    flow.sink("count", reached.group_by().agg(n=ps.count()))
+    flow.sink("count", reached.group_by().agg(n=hr.count()))
     return flow
 
 
@@ -64,7 +64,7 @@ def random_edges(count: int, seed: int = 1) -> Pairs:
 
 
 def edges_of(file: Path | None) -> tuple[str, Pairs]:
-    shared = Path(os.environ.get("PENSTOCK_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+    shared = Path(os.environ.get("HEADRACE_SHARED", Path(__file__).resolve().parents[2] / "shared"))
     found = file or shared / "data" / "reachability_edges.txt"
     if not found.is_file():
         return f"a random graph ({found} is not there)", random_edges(EDGES_OF_FILE)
@@ -172,7 +172,7 @@ def ticks_of(edges: Pairs, count: int, *, append: bool) -> tuple[list[list[Any]]
     missing = set(waiting)
     there = [edge for edge in edges if edge not in missing]
     ticks: list[list[Any]] = [
-        [ps.insert(Edge(*e)) for e in there] if not append else [Edge(*e) for e in there]
+        [hr.insert(Edge(*e)) for e in there] if not append else [Edge(*e) for e in there]
     ]
     for _ in range(count):
         new = [waiting.pop() for _ in range(50)]
@@ -181,7 +181,7 @@ def ticks_of(edges: Pairs, count: int, *, append: bool) -> tuple[list[list[Any]]
             there += new
             continue
         gone = [there.pop(rng.randrange(len(there))) for _ in range(50)]
-        ticks.append([*(ps.insert(Edge(*e)) for e in new), *(ps.delete(Edge(*e)) for e in gone)])
+        ticks.append([*(hr.insert(Edge(*e)) for e in new), *(hr.delete(Edge(*e)) for e in gone)])
         there += new
     return ticks, there
 
@@ -207,7 +207,7 @@ def on_spark(
 
 
 def in_process(ticks: list[list[Any]], start: int, expected: int, *, append: bool) -> list[float]:
-    engine = ps.Engine(reachability(append=append))
+    engine = hr.Engine(reachability(append=append))
     took: list[float] = []
     last = 0
     for edges, starts in zip(ticks, starting(ticks, start), strict=True):
@@ -308,7 +308,7 @@ def main() -> None:
     parser.add_argument("--memory", action="store_true")
     given = parser.parse_args()
     sizes = [int(size) for size in given.sizes.split(",") if size]
-    spark = ps.spark.session()
+    spark = hr.spark.session()
     with tempfile.TemporaryDirectory() as name:
         if given.memory:
             tell_memory(spark, sizes, Path(name))

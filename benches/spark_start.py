@@ -1,7 +1,7 @@
-"""Starts and memory: `penstock run` of a flow of one row on Spark, and what processes take during q4.
+"""Starts and memory: `headrace run` of a flow of one row on Spark, and what processes take during q4.
 
-Cold is a start without the archive of classes that `python -m penstock.spark`
-makes, warm one with it; plain is the time of `python -c "import penstock"` and of the
+Cold is a start without the archive of classes that `python -m headrace.spark`
+makes, warm one with it; plain is the time of `python -c "import headrace"` and of the
 same flow in-process, for comparison. Memory is the resident set (RSS, `/proc`) of the
 driver's Python, of the JVM and of the workers' Pythons together, the most seen while
 q4 runs; pages that processes share count in each.
@@ -21,24 +21,24 @@ import threading
 import time
 from pathlib import Path
 
-import penstock as ps
+import headrace as hr
 from benches.measure import Table
 from benches.measure.processes import below, resident
 from examples.nexmark.files import write_chunks
 from examples.nexmark.queries import q4
-from penstock import io
+from headrace import io
 
 FLOW = """
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("one row")
-flow.sink("out", flow.source("numbers", int).filter(ps.col.value > 0))
+flow = hr.Flow("one row")
+flow.sink("out", flow.source("numbers", int).filter(hr.col.value > 0))
 """
 
 
 def start_seconds(folder: Path, arguments: list[str], cache: Path | None, repeats: int) -> float:
     """Median seconds from the start of a process to its end."""
-    environment = dict(os.environ) | ({} if cache is None else {"PENSTOCK_CACHE": str(cache)})
+    environment = dict(os.environ) | ({} if cache is None else {"HEADRACE_CACHE": str(cache)})
     took: list[float] = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -54,16 +54,16 @@ def starts(repeats: int) -> None:
         (folder / "one.py").write_text(FLOW)
         (folder / "numbers").mkdir()
         (folder / "numbers" / "1.json").write_text('{"value": 1}\n')
-        run = [sys.executable, "-m", "penstock.cli", "run", "one.py:flow", "--source", "numbers=json:numbers"]
+        run = [sys.executable, "-m", "headrace.cli", "run", "one.py:flow", "--source", "numbers=json:numbers"]
         archive = folder / "cache"
-        made = [sys.executable, "-m", "penstock.spark"]
-        importing = [sys.executable, "-c", "import penstock"]
-        table.add("import penstock", start_seconds(folder, importing, None, repeats))
-        table.add("penstock run, in-process", start_seconds(folder, run, None, repeats))
+        made = [sys.executable, "-m", "headrace.spark"]
+        importing = [sys.executable, "-c", "import headrace"]
+        table.add("import headrace", start_seconds(folder, importing, None, repeats))
+        table.add("headrace run, in-process", start_seconds(folder, run, None, repeats))
         spark = [*run, "--on", "spark"]
-        table.add("penstock run --on spark, cold", start_seconds(folder, spark, archive, repeats))
-        table.add("python -m penstock.spark (once)", start_seconds(folder, made, archive, 1))
-        table.add("penstock run --on spark, warm", start_seconds(folder, spark, archive, repeats))
+        table.add("headrace run --on spark, cold", start_seconds(folder, spark, archive, repeats))
+        table.add("python -m headrace.spark (once)", start_seconds(folder, made, archive, 1))
+        table.add("headrace run --on spark, warm", start_seconds(folder, spark, archive, repeats))
     table.show()
 
 
@@ -85,13 +85,13 @@ class Watch(threading.Thread):
 
 
 def memory(ticks: int, size: int) -> None:
-    spark = ps.spark.session()
+    spark = hr.spark.session()
     watch = Watch()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_chunks(folder, ticks * size, chunk=size)
         watch.start()
-        ps.spark.run(
+        hr.spark.run(
             q4.flow(),
             spark,
             sources={s: io.JsonFiles(folder / s, files_per_tick=1) for s in ("auctions", "bids")},

@@ -20,9 +20,9 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import penstock as ps
+import headrace as hr
 from benches.measure import Table
-from penstock import col, io
+from headrace import col, io
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,10 +36,10 @@ class Payment(NamedTuple):
     cents: int
 
 
-def balances() -> ps.Flow:
-    flow = ps.Flow("balances")
+def balances() -> hr.Flow:
+    flow = hr.Flow("balances")
     payments = flow.source("payments", Payment)
-    sums = payments.group_by(col.account).agg(balance=ps.sum(col.cents), payments=ps.count())
+    sums = payments.group_by(col.account).agg(balance=hr.sum(col.cents), payments=hr.count())
     flow.sink("balances", sums)
     return flow
 
@@ -48,10 +48,10 @@ def ticks(spark: SparkSession, folder: Path, way: Any) -> list[Any]:
     """Run what is new in the folder; the progress of each tick."""
     frame = spark.readStream.schema("account long, cents long").option("maxFilesPerTrigger", 1)
     progress: list[Any] = []
-    ps.spark.run(
+    hr.spark.run(
         balances(),
         spark,
-        sources={"payments": ps.spark.Frame(frame.parquet(str(folder / "payments")))},
+        sources={"payments": hr.spark.Frame(frame.parquet(str(folder / "payments")))},
         sinks={"balances": io.Changelog(folder / "balances")},
         checkpoint=folder / "checkpoint",
         on_tick=progress.append,
@@ -105,7 +105,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.quick:
         given.keys, given.ticks = "2000,50000", 5
-    spark = ps.spark.session(memory="2g")
+    spark = hr.spark.session(memory="2g")
     table = Table(
         "Small ticks on a state", "keys", "changes", "state, MB", "built in s", "ms per tick", "CPU ms",
         "to the first", "most memory, MB",

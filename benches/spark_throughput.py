@@ -19,14 +19,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import penstock as ps
+import headrace as hr
 from benches.contestants.spark_nexmark import RECOMPUTED, STREAMED
 from benches.measure import Table
 from benches.measure.processes import processor_seconds
 from examples.nexmark.events import SOURCES
 from examples.nexmark.files import write_chunks
 from examples.nexmark.queries import QUERIES
-from penstock import io
+from headrace import io
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,10 +75,10 @@ def ours(spark: SparkSession, query: str, folder: Path, out: Path) -> list[Took]
     moments: list[Took] = []
     asked = QUERIES[query]
     frames = arriving(spark, folder)
-    ps.spark.run(
+    hr.spark.run(
         asked.flow(),
         spark,
-        sources={name: ps.spark.Frame(frames[name]) for name in asked.sources},
+        sources={name: hr.spark.Frame(frames[name]) for name in asked.sources},
         sinks={query: io.Changelog(out / "changes")},
         checkpoint=out / "checkpoint",
         on_tick=lambda _: moments.append(now()),
@@ -157,7 +157,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.quick:
         given.ticks, given.size, given.history = 3, 2_000, 10
-    spark = ps.spark.session()
+    spark = hr.spark.session()
     if given.queries:
         against_streaming(spark, given.queries.split(","), given.ticks, given.size)
     if given.history:

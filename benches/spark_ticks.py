@@ -23,10 +23,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import penstock as ps
+import headrace as hr
 from examples.nexmark.files import write_chunks
 from examples.nexmark.queries import q4
-from penstock import io
+from headrace import io
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,7 +79,7 @@ def one_stage(batch: DataFrame) -> None:
     batch.mapInArrow(through, batch.schema).write.format("noop").mode("overwrite").save()
 
 
-def penstock_ticks(spark: SparkSession, folder: Path, checkpoint: Path) -> tuple[list[float], list[str]]:
+def headrace_ticks(spark: SparkSession, folder: Path, checkpoint: Path) -> tuple[list[float], list[str]]:
     """Seconds from tick to tick, Spark's own part included, and the way each one took."""
     moments: list[float] = []
     ways: list[str] = []
@@ -88,7 +88,7 @@ def penstock_ticks(spark: SparkSession, folder: Path, checkpoint: Path) -> tuple
         moments.append(time.perf_counter())
         ways.append(str(progress.way))
 
-    ps.spark.run(
+    hr.spark.run(
         q4.flow(),
         spark,
         sources={name: io.JsonFiles(folder / name, files_per_tick=1) for name in SOURCES},
@@ -106,13 +106,13 @@ def main() -> None:
     parser.add_argument("--ticks", type=int, default=12)
     parser.add_argument("--sizes", default="1000,10000", help="events per tick, with commas between")
     given = parser.parse_args()
-    spark = ps.spark.session()
+    spark = hr.spark.session()
     print("Nexmark q4, milliseconds per micro-batch (median)")
     header = (
         "events per tick",
         "empty",
         "one stage",
-        "penstock",
+        "headrace",
         "rows/s",
         "to empty",
         "to one stage",
@@ -125,7 +125,7 @@ def main() -> None:
             write_chunks(folder, size * (given.ticks + WARM_UP), chunk=size)
             empty = batch_seconds(files(spark, folder), folder / "c1", nothing)
             staged = batch_seconds(files(spark, folder), folder / "c2", one_stage)
-            ours, ways = penstock_ticks(spark, folder, folder / "c3")
+            ours, ways = headrace_ticks(spark, folder, folder / "c3")
         floor, stage, tick = (
             statistics.median(seconds[WARM_UP:]) * 1000 for seconds in (empty, staged, ours)
         )

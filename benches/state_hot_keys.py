@@ -13,9 +13,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-import penstock as ps
-from penstock import Flow, col
-from penstock.io import Rows
+import headrace as hr
+from headrace import Flow, col
+from headrace.io import Rows
 
 TICKS = 30
 
@@ -43,7 +43,7 @@ def left_join_of_a_table(flow: Flow) -> None:
 
 
 def max_of_a_table(flow: Flow) -> None:
-    flow.sink("out", flow.table("rows", Bid).group_by(col.item).agg(best=ps.max(col.price)))
+    flow.sink("out", flow.table("rows", Bid).group_by(col.item).agg(best=hr.max(col.price)))
 
 
 def top_of_a_table(flow: Flow) -> None:
@@ -79,7 +79,7 @@ def measure(build: Callable[[Flow], None], rows: int) -> tuple[float, float]:
             written.append(sum(new.values()))
             start = time.perf_counter()
 
-        ps.run(flow, sources, {"out": []}, checkpoint=folder / "c", on_tick=look)
+        hr.run(flow, sources, {"out": []}, checkpoint=folder / "c", on_tick=look)
     return median(written[2:]), median(seconds[2:])
 
 

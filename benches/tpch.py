@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 from pyarrow.parquet import read_table
 
-import penstock as ps
+import headrace as hr
 from benches.measure import LiveTable
 from benches.measure.processes import processor_seconds, resident
 from examples.tpch.tables import TABLES, Business, Changes, generate, queries, read, write_ticks
@@ -70,8 +70,8 @@ def timed(clock: Callable[[], float], work: Callable[[], object]) -> float:
     return clock() - before
 
 
-def in_process(flow: ps.Flow, folder: Path, ticks: list[Changes]) -> Cost:
-    engine = ps.Engine(flow, columnar="always", columnar_rows=100)
+def in_process(flow: hr.Flow, folder: Path, ticks: list[Changes]) -> Cost:
+    engine = hr.Engine(flow, columnar="always", columnar_rows=100)
     sources = engine.program.graph.sources.keys()
 
     def tick(given: Changes) -> float:
@@ -88,25 +88,25 @@ def in_process(flow: ps.Flow, folder: Path, ticks: list[Changes]) -> Cost:
     return Cost.of([load, *map(tick, ticks)], memory)
 
 
-def on_spark(spark: SparkSession, flow: ps.Flow, folder: Path, ticks: list[Changes], verbose: bool) -> Cost:
+def on_spark(spark: SparkSession, flow: hr.Flow, folder: Path, ticks: list[Changes], verbose: bool) -> Cost:
     """Run a flow with files as sources, in a checkpoint of its own."""
     place = folder / "run"
     tables = flow.graph().sources.keys()
     write_ticks(place / "in", folder, tables, ticks)
     moments = [processor_seconds()]
 
-    def note(progress: ps.spark.Progress) -> None:
+    def note(progress: hr.spark.Progress) -> None:
         moments.append(processor_seconds())
         if verbose and progress.tick in {1, len(ticks) // 2, 1 + len(ticks)}:
             print(
                 f"    tick {progress.tick}, {progress.way}: {moments[-1] - moments[-2]:.2f}, {progress.cost}"
             )
 
-    ps.spark.run(
+    hr.spark.run(
         flow,
         spark,
-        sources={name: ps.io.ParquetFiles(place / "in" / name, files_per_tick=1) for name in tables},
-        sinks={"answer": ps.io.Changelog(place / "out")},
+        sources={name: hr.io.ParquetFiles(place / "in" / name, files_per_tick=1) for name in tables},
+        sinks={"answer": hr.io.Changelog(place / "out")},
         checkpoint=place / "checkpoint",
         on_tick=note,
     )
@@ -159,7 +159,7 @@ def main() -> None:
         "--verbose", action="store_true", help="on Spark, print what some ticks cost by phase"
     )
     given = parser.parse_args()
-    spark = ps.spark.session(memory="2g")
+    spark = hr.spark.session(memory="2g")
     with tempfile.TemporaryDirectory() as name:
         measure(spark, Path(name), given)
     spark.stop()
@@ -183,7 +183,7 @@ def measure(spark: SparkSession, place: Path, given: argparse.Namespace) -> None
     for query, text in queries().items():
         if given.queries and query not in given.queries:
             continue
-        flow = ps.sql(text, tables=TABLES, spark=spark)
+        flow = hr.sql(text, tables=TABLES, spark=spark)
         if given.on == "spark":
             on_spark(spark, flow, small, few, verbose=False)
             cost = on_spark(spark, flow, folder, ticks, given.verbose)

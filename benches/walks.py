@@ -3,7 +3,7 @@
     python benches/walks.py [--functions] [engine] [spark] [view]
 
 Runs each walk with a profile function in every Python process and prints, per process, the files
-of `penstock` whose functions ran for the row, in the order of their first call, and in which of
+of `headrace` whose functions ran for the row, in the order of their first call, and in which of
 them half of these functions or more only hand on what they were given. Another row went the same way
 before, so that starts, compilation and imports do not show. Housekeeping of a process that is due
 meanwhile does show.
@@ -26,7 +26,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = str(ROOT / "src" / "penstock") + os.sep
+PACKAGE = str(ROOT / "src" / "headrace") + os.sep
 ROLES = {"pyspark.daemon": "task", "controller": "controller", "replica": "replica"}
 HERE = {"engine": "this process", "spark": "driver", "view": "client"}
 
@@ -42,7 +42,7 @@ class Shop(NamedTuple):
 
 
 def record(folder: Path) -> None:
-    """Write each function of `penstock` to `folder` at its first call while the file `on` is there."""
+    """Write each function of `headrace` to `folder` at its first call while the file `on` is there."""
     role = next((role for word, role in ROLES.items() if word in sys.orig_argv), "here")
     seen: set[CodeType] = set()
     mark = folder / "on"
@@ -61,21 +61,21 @@ def record(folder: Path) -> None:
 
 
 def flow() -> Any:
-    import penstock as ps
-    from penstock import col
+    import headrace as hr
+    from headrace import col
 
-    flow = ps.Flow("amounts per city")
+    flow = hr.Flow("amounts per city")
     sales = flow.source("sales", Sale).filter(col.amount > 0)
     joined = sales.join(flow.source("shops", Shop), on=col.shop == col.id)
-    flow.sink("totals", joined.group_by(col.city).agg(total=ps.sum(col.amount)))
+    flow.sink("totals", joined.group_by(col.city).agg(total=hr.sum(col.amount)))
     return flow
 
 
 def engine(folder: Path, mark: Path) -> None:
     """One row into a tick of a filter, a join and an aggregate, to its changes."""
-    import penstock as ps
+    import headrace as hr
 
-    engine = ps.Engine(flow())
+    engine = hr.Engine(flow())
     engine.tick(sales=[Sale(1, 5)], shops=[Shop(1, "Rome")])
     mark.touch()
     assert len(engine.tick(sales=[Sale(1, 7)])["totals"]) == 2
@@ -83,8 +83,8 @@ def engine(folder: Path, mark: Path) -> None:
 
 def spark(folder: Path, mark: Path) -> None:
     """One row in a file that arrives, through one tick, to the file of a sink."""
-    import penstock as ps
-    from penstock import io
+    import headrace as hr
+    from headrace import io
 
     for name in ("sales", "shops"):
         (folder / name).mkdir()
@@ -102,8 +102,8 @@ def spark(folder: Path, mark: Path) -> None:
             mark.unlink()
             os.kill(os.getpid(), signal.SIGINT)
 
-    session = ps.spark.session()
-    ps.spark.run(
+    session = hr.spark.session()
+    hr.spark.run(
         flow(),
         session,
         sources={name: io.JsonFiles(folder / name, files_per_tick=1) for name in ("sales", "shops")},
@@ -118,7 +118,7 @@ def spark(folder: Path, mark: Path) -> None:
 def view(folder: Path, mark: Path) -> None:
     """One row inserted by a client, through controller and replica, to the answer of a peek."""
     from benches.serving.cluster import Cluster
-    from penstock.compute import Client
+    from headrace.compute import Client
 
     cluster = Cluster(folder)
     try:

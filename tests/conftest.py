@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, core, settings
 from hypothesis.internal.conjecture import providers
 
-from penstock.testing.pull import trial
+from headrace.testing.pull import trial
 from tests.postgres_server import Postgres, binaries, postgres_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[1]
-FRESH = os.environ.get("PENSTOCK_FUZZ_SEED")
+FRESH = os.environ.get("HEADRACE_FUZZ_SEED")
 """The first of the seeds of this run, from which Hypothesis draws too; None where a run is as all others."""
 
 # A failure prints the blob that reproduces it.
@@ -111,10 +111,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder with real data and conformance files: PENSTOCK_SHARED, or `shared` beside the repository."""
-    folder = Path(os.environ.get("PENSTOCK_SHARED", ROOT.parent / "shared"))
+    """The folder with real data and conformance files: HEADRACE_SHARED, or `shared` beside the repository."""
+    folder = Path(os.environ.get("HEADRACE_SHARED", ROOT.parent / "shared"))
     if not folder.is_dir():
-        pytest.skip(f"no shared data at {folder} (PENSTOCK_SHARED names another folder)")
+        pytest.skip(f"no shared data at {folder} (HEADRACE_SHARED names another folder)")
     return folder
 
 
@@ -132,8 +132,8 @@ def postgres() -> Iterator[Postgres]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of a test run."""
-    import penstock.spark
+    import headrace.spark
 
-    session = penstock.spark.session(app_name="penstock tests")
+    session = headrace.spark.session(app_name="headrace tests")
     yield session
     session.stop()

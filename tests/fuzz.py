@@ -32,7 +32,7 @@ import pytest
 from tests.queries.plan_counts import PROPERTY, summary
 
 ROOT = Path(__file__).resolve().parents[1]
-SEED = "PENSTOCK_FUZZ_SEED"
+SEED = "HEADRACE_FUZZ_SEED"
 PROCESSES = ((), (f"{ROOT}/tests/queries/test_random_queries.py",))
 """The tests of each process: all, and random queries, of which there are more than of all else."""
 GRACE = 900

@@ -49,7 +49,7 @@ class Postgres:
 
 @contextmanager
 def postgres_server(programs: Path) -> Iterator[Postgres]:
-    folder = Path(tempfile.mkdtemp(prefix="penstock-postgres-"))
+    folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-"))
     # The server refuses to be run by root.
     other: dict[str, Any] = {"user": "nobody", "extra_groups": []} if os.getuid() == 0 else {}
     if other:

@@ -1,1 +1,1 @@
-"""What `benches/serve.py` runs: processes of Penstock, and the empty gRPC services it compares with."""
+"""What `benches/serve.py` runs: processes of Headrace, and the empty gRPC services it compares with."""

@@ -34,11 +34,11 @@ class Cluster:
         return self._start("echo", ["benches.serving.echo"], "127.0.0.1:0")
 
     def replica(self, name: str) -> str:
-        command = ["penstock.cli", "replica", "--name", name, "--state", str(self._folder / name)]
+        command = ["headrace.cli", "replica", "--name", name, "--state", str(self._folder / name)]
         return self._start(name, command, "127.0.0.1:0")
 
     def controller(self, *options: str) -> str:
-        command = ["penstock.cli", "controller", "--state", str(self._folder / "controller"), *options]
+        command = ["headrace.cli", "controller", "--state", str(self._folder / "controller"), *options]
         return self._start("controller", command, "127.0.0.1:0")
 
     def kill(self, name: str) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 from examples.flights.rows import Airport, Flight, Route
-from penstock import col
+from headrace import col
 
 
 class StateDelay(NamedTuple):
@@ -27,7 +27,7 @@ class Destination(NamedTuple):
     state: str
 
 
-def flow(start: str = "ADK") -> ps.Flow:
+def flow(start: str = "ADK") -> hr.Flow:
     """The whole example. `start` is the airport from which `reachable` is asked.
 
     Sinks:
@@ -36,14 +36,14 @@ def flow(start: str = "ADK") -> ps.Flow:
       reachable  airports to which one can get from `start`, by any number of flights of the timetable
       unserved   those of them for which no flight so far was bound
     """
-    flow = ps.Flow("US flights of 2001")
+    flow = hr.Flow("US flights of 2001")
     flights = flow.table("flights", Flight)
     airports = flow.source("airports", Airport, bounded=True)
     routes = flow.source("routes", Route)
 
     departures = flights.join(airports, on=col.origin == col.iata, name="departures")
     delays = departures.group_by("state").agg(
-        flights=ps.count(), average=ps.mean(col.delay), into=StateDelay, name="average delays"
+        flights=hr.count(), average=hr.mean(col.delay), into=StateDelay, name="average delays"
     )
     flow.sink("delays", delays)
     flow.sink("worst", delays.top_k(5, by=col.average.desc()))

@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import penstock as ps
+import headrace as hr
 from examples.flights.flow import Destination, StateDelay, flow
 from examples.flights.prepare import arrivals, read_flights, write
-from penstock import io
+from headrace import io
 
 
 def main() -> None:
@@ -29,12 +29,12 @@ def main() -> None:
     parser.add_argument("--days", type=int, default=21, help="how many days of flights (there are 90)")
     parser.add_argument("--start", default="ADK", help="the airport from which one wants to get away")
     given = parser.parse_args()
-    with TemporaryDirectory(prefix="penstock-flights-") as name:
+    with TemporaryDirectory(prefix="headrace-flights-") as name:
         folder = Path(name)
         files = [*arrivals(read_flights(given.data), days=given.days)]
         write(folder / "flights", files)
 
-        def show(tick: int, changes: Iterable[ps.Change[StateDelay]]) -> None:
+        def show(tick: int, changes: Iterable[hr.Change[StateDelay]]) -> None:
             file, _ = files[tick - 1]
             show_changes(file, changes)
 
@@ -46,11 +46,11 @@ def main() -> None:
             "unserved": unserved,
         }
         if given.on == "here":
-            ps.run(flow(given.start), sources(given.data, folder / "flights"), sinks)
+            hr.run(flow(given.start), sources(given.data, folder / "flights"), sinks)
         else:
-            ps.spark.run(
+            hr.spark.run(
                 flow(given.start),
-                ps.spark.session(master=given.master),
+                hr.spark.session(master=given.master),
                 sources=sources(given.data, folder / "flights"),
                 sinks=sinks,
                 checkpoint=folder / "checkpoint",
@@ -67,7 +67,7 @@ def sources(data: Path, flights: Path) -> dict[str, io.Source]:
     }
 
 
-def show_changes(file: str, changes: Iterable[ps.Change[StateDelay]]) -> None:
+def show_changes(file: str, changes: Iterable[hr.Change[StateDelay]]) -> None:
     print(file)
     for sign, weight in (("-", -1), ("+", 1)):
         rows = sorted((c.row for c in changes if c.weight == weight), key=lambda row: -row.average)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-import penstock as ps
+import headrace as hr
 from examples.nexmark.files import write_chunks
 from examples.nexmark.generator import Generator
 from examples.nexmark.queries import q4
 from examples.nexmark.screen import Screen
 from examples.nexmark.spark_alone import averages_unchecked, refusals
-from penstock import io
+from headrace import io
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,10 +39,10 @@ def main(arguments: list[str] | None = None, console: Console | None = None) -> 
     console = console or Console(highlight=False)
     chunk = -(-given.events // given.ticks)
     ticks = -(-given.events // chunk)
-    with TemporaryDirectory(prefix="penstock-demo-") as name:
+    with TemporaryDirectory(prefix="headrace-demo-") as name:
         folder = Path(name)
         console.rule("The flow: what streams, what waits, and why")
-        console.print(ps.explain(q4()), markup=False, soft_wrap=True)
+        console.print(hr.explain(q4()), markup=False, soft_wrap=True)
         with console.status("writing events"):
             write_chunks(folder, given.events, chunk=chunk)
         events = f"{given.events:,} events of an auction site"
@@ -64,7 +64,7 @@ def sources(folder: Path) -> dict[str, io.JsonFiles]:
 def run_here(console: Console, folder: Path, ticks: int) -> Averages:
     console.rule("The averages as the files arrive, in this process")
     with Screen(console, ticks) as screen:
-        ps.run(
+        hr.run(
             q4(),
             sources=sources(folder),
             sinks={"q4": screen.changed},
@@ -76,7 +76,7 @@ def run_here(console: Console, folder: Path, ticks: int) -> Averages:
 def run_on_spark(console: Console, spark: SparkSession, folder: Path, ticks: int) -> Averages:
     console.rule("The averages as the files arrive, on Spark")
     with Screen(console, ticks) as screen:
-        ps.spark.run(
+        hr.spark.run(
             q4(),
             spark,
             sources=sources(folder),
@@ -90,7 +90,7 @@ def run_on_spark(console: Console, spark: SparkSession, folder: Path, ticks: int
 def start_spark(console: Console) -> SparkSession:
     started = time.perf_counter()
     with console.status("starting Spark"):
-        spark = ps.spark.session()
+        spark = hr.spark.session()
     console.print(f"Spark {spark.version} started in {time.perf_counter() - started:.1f} s.\n")
     return spark
 
@@ -100,7 +100,7 @@ def check(console: Console, averages: Averages, events: int) -> None:
     started = time.perf_counter()
     flow = q4()
     everything = Generator().tick(0, events)
-    changes = ps.Engine(flow).tick(auctions=everything["auctions"], bids=everything["bids"])
+    changes = hr.Engine(flow).tick(auctions=everything["auctions"], bids=everything["bids"])
     expected = {change.row.category: change.row.average for change in changes["q4"]}
     if averages != expected:
         raise SystemExit(f"The answers differ.\n  as the files arrived: {averages}\n  at once: {expected}")

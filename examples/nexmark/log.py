@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import penstock as ps
+import headrace as hr
 
 _MINUTE = attrgetter("dt", "hm")
 
@@ -24,7 +24,7 @@ class Log:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def __call__(self, tick: int, changes: Iterable[ps.Change[Any]]) -> None:
+    def __call__(self, tick: int, changes: Iterable[hr.Change[Any]]) -> None:
         rows = [row for row, weight in changes for _ in range(weight)]
         for (day, minute), group in groupby(sorted(rows, key=_MINUTE), key=_MINUTE):
             folder = self._folder / f"dt={day}" / f"hm={quote(minute, safe='')}"

@@ -42,7 +42,7 @@ q4: What do auctions of each category close at, on average?
 Checked: q4, 5 rows, the same as from DuckDB.
 ```
 
-`examples/nexmark/spark_sql/` has the queries as Spark SQL for [`ps.sql`](../reference/sql.md),
+`examples/nexmark/spark_sql/` has the queries as Spark SQL for [`hr.sql`](../reference/sql.md),
 except q12: in SQL, a row has no arrival time.
 """.strip()
 
@@ -52,10 +52,10 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, NamedTuple
 
-import penstock as ps
+import headrace as hr
 from examples.nexmark.queries import QUERIES, Site
 from examples.nexmark.queries.query import AnyStream, FinalPrice
-from penstock import col
+from headrace import col
 """.strip()
 
 _SHARED = """

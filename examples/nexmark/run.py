@@ -20,12 +20,12 @@ from typing import Any
 
 from rich.console import Console
 
-import penstock as ps
+import headrace as hr
 from examples.nexmark.events import SOURCES
 from examples.nexmark.generator import Generator, Parameters, side_input
 from examples.nexmark.oracle import Database, Rows
 from examples.nexmark.queries import QUERIES, Query, flow_of
-from penstock import io
+from headrace import io
 
 WIDTH = 32
 """Characters of a value that are shown."""
@@ -38,7 +38,7 @@ class Answer:
     rows: Rows = field(default_factory=Counter[tuple[Any, ...]])
     ticks: int = 0
 
-    def __call__(self, tick: int, changes: Iterable[ps.Change[Any]]) -> None:
+    def __call__(self, tick: int, changes: Iterable[hr.Change[Any]]) -> None:
         self.ticks += 1
         for row, weight in changes:
             self.rows[tuple(row)] += weight
@@ -60,7 +60,7 @@ class Given:
         return -(-self.events // self.ticks)
 
     @property
-    def flow(self) -> ps.Flow:
+    def flow(self) -> hr.Flow:
         return flow_of(self.queries, "nexmark " + " ".join(query.name for query in self.queries))
 
 
@@ -70,7 +70,7 @@ def run_here(given: Given, answers: dict[str, Answer]) -> int:
     ticks = list(Generator(given.parameters).ticks(given.events, given.size))
     sources: dict[str, Any] = {kind: io.Rows([tick[kind] for tick in ticks]) for kind in SOURCES}
     sources["side_input"] = side_input()
-    ended = ps.run(flow, sources={name: sources[name] for name in flow.graph().sources}, sinks=answers)
+    ended = hr.run(flow, sources={name: sources[name] for name in flow.graph().sources}, sinks=answers)
     return ended.ticks
 
 
@@ -78,12 +78,12 @@ def run_on_spark(given: Given, answers: dict[str, Answer], *, stream: bool) -> i
     """On Spark, which generates the events itself. Returns how many ticks there were."""
     from examples.nexmark.spark_source import nexmark_events
 
-    flow, spark = given.flow, ps.spark.session()
+    flow, spark = given.flow, hr.spark.session()
     ticks = given.ticks if stream else None
     events = nexmark_events(spark, given.events, ticks=ticks, parameters=given.parameters)
-    sources: dict[str, Any] = {kind: ps.spark.Frame(frame) for kind, frame in events.items()}
+    sources: dict[str, Any] = {kind: hr.spark.Frame(frame) for kind, frame in events.items()}
     sources["side_input"] = side_input()
-    ended = ps.spark.run(
+    ended = hr.spark.run(
         flow,
         spark,
         sources={name: sources[name] for name in flow.graph().sources},

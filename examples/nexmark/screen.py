@@ -11,10 +11,10 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-import penstock as ps
+import headrace as hr
 from examples.nexmark.queries import CategoryAverage
 
-Changes = Iterable[ps.Change[CategoryAverage]]
+Changes = Iterable[hr.Change[CategoryAverage]]
 
 
 class Screen:

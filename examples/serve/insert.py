@@ -9,10 +9,10 @@ import argparse
 import time
 from typing import Any
 
-import penstock as ps
+import headrace as hr
 from examples.nexmark.generator import Generator, Tick
 from examples.nexmark.queries import q4
-from penstock.compute import Client
+from headrace.compute import Client
 
 SIZE = 100
 """Events that are written at one time."""
@@ -21,7 +21,7 @@ SIZE = 100
 def expected(ticks: list[Tick]) -> dict[int, float]:
     """What the in-process engine answers to all the events in one tick."""
     events: Any = {kind: [row for tick in ticks for row in tick[kind]] for kind in ("auctions", "bids")}
-    return {row.category: row.average for row, _ in ps.Engine(q4()).tick(**events)["q4"]}
+    return {row.category: row.average for row, _ in hr.Engine(q4()).tick(**events)["q4"]}
 
 
 def main() -> None:

@@ -14,11 +14,11 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-CONTROLLER = os.environ.get("PENSTOCK_CONTROLLER", "127.0.0.1:7411")
+CONTROLLER = os.environ.get("HEADRACE_CONTROLLER", "127.0.0.1:7411")
 
 
 class Processes:
-    """Commands of Penstock that run, by name. What a service manager would do with them."""
+    """Commands of Headrace that run, by name. What a service manager would do with them."""
 
     def __init__(self) -> None:
         self._commands: dict[str, list[str]] = {}
@@ -26,7 +26,7 @@ class Processes:
 
     def start(self, name: str, *arguments: str) -> str:
         """The address at which it listens."""
-        command = [sys.executable, "-m", "penstock.cli", *arguments]
+        command = [sys.executable, "-m", "headrace.cli", *arguments]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         address = process.stdout.readline().split()[-1:]
@@ -58,7 +58,7 @@ def main() -> None:
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     processes = Processes()
-    with TemporaryDirectory(prefix="penstock-serve-") as temporary:
+    with TemporaryDirectory(prefix="headrace-serve-") as temporary:
         folder = given.state or Path(temporary)
         try:
             replicas = [_replica(processes, folder, name) for name in ("replica-a", "replica-b")]

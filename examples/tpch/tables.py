@@ -10,8 +10,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock import Change, delete, insert
-from penstock.expr.types import DATE, INT32, INT64, STR, DataType, DecimalType, Field, Schema
+from headrace import Change, delete, insert
+from headrace.expr.types import DATE, INT32, INT64, STR, DataType, DecimalType, Field, Schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -85,7 +85,7 @@ def write_ticks(folder: Path, loaded: Path, tables: Iterable[str], ticks: Iterab
     """
     import pyarrow.parquet as pq
 
-    from penstock.io.arrow import rows_to_table
+    from headrace.io.arrow import rows_to_table
 
     for name in tables:
         (folder / name).mkdir(parents=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Auction(NamedTuple):
@@ -20,13 +20,13 @@ class Bid(NamedTuple):
     at: int
 
 
-flow = ps.Flow("average closing price per category")
+flow = hr.Flow("average closing price per category")
 auctions = flow.source("auctions", Auction)
 bids = flow.source("bids", Bid)
 final = (
     bids.join(auctions, on=col.auction == col.id)
     .filter(col.at <= col.expires)
     .group_by(col.id, col.category)
-    .agg(final=ps.max(col.price))
+    .agg(final=hr.max(col.price))
 )
-flow.sink("averages", final.group_by(col.category).agg(average=ps.mean(col.final)))
+flow.sink("averages", final.group_by(col.category).agg(average=hr.mean(col.final)))

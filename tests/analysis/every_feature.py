@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Road(NamedTuple):
@@ -21,7 +21,7 @@ def capital(town: Town) -> bool:
     return town.name.isupper()
 
 
-flow = ps.Flow('towns & "roads" <by car>')
+flow = hr.Flow('towns & "roads" <by car>')
 roads = flow.source("roads", Road)
 closed = flow.table("closed", Road)
 seed = flow.source("seed", Town, bounded=True)
@@ -34,5 +34,5 @@ flow.sink("capitals", reached.filter(capital, name="capitals only").distinct())
 open_roads = roads.difference(closed, name='not "closed"')
 yesterday = open_roads.defer_tick(nondet="a road counts from the day after it was opened")
 flow.sink("new roads", open_roads.join(yesterday, on=["start", "end"], how="anti"))
-flow.sink("busiest", open_roads.group_by("start").agg(roads=ps.count()).top_k(3, by=col.roads.desc()))
+flow.sink("busiest", open_roads.group_by("start").agg(roads=hr.count()).top_k(3, by=col.roads.desc()))
 roads.filter(lambda road: road.start != road.end, name="straße ✓")

@@ -8,19 +8,19 @@ from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 
-from penstock.errors import SourceLocation
-from penstock.expr.types import INT64, Field, Schema
-from penstock.flow.operators.aggregate import Aggregate
-from penstock.flow.operators.defer_tick import DeferTick
-from penstock.flow.operators.difference import Difference
-from penstock.flow.operators.distinct import Distinct
-from penstock.flow.operators.feedback import Feedback
-from penstock.flow.operators.sink import Sink
-from penstock.flow.operators.source import Source
-from penstock.flow.operators.union import Union
-from penstock.graph.check_context import CheckContext
-from penstock.graph.node import Columns, Edge, FlowGraph, Node, Operator
-from penstock.graph.operator_declarations import WHOLE, Delay, Facts, Placement, Port, Unservable
+from headrace.errors import SourceLocation
+from headrace.expr.types import INT64, Field, Schema
+from headrace.flow.operators.aggregate import Aggregate
+from headrace.flow.operators.defer_tick import DeferTick
+from headrace.flow.operators.difference import Difference
+from headrace.flow.operators.distinct import Distinct
+from headrace.flow.operators.feedback import Feedback
+from headrace.flow.operators.sink import Sink
+from headrace.flow.operators.source import Source
+from headrace.flow.operators.union import Union
+from headrace.graph.check_context import CheckContext
+from headrace.graph.node import Columns, Edge, FlowGraph, Node, Operator
+from headrace.graph.operator_declarations import WHOLE, Delay, Facts, Placement, Port, Unservable
 
 ROW = Schema((Field("value", INT64),), scalar=True)
 

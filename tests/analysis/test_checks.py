@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import assume, given
 
-from penstock.analysis import analyse
-from penstock.analysis.checks import check_changing_loops, check_cycles, check_needs, check_nondet_reasons
-from penstock.analysis.fact_propagation import find_facts
-from penstock.analysis.findings import Severity, findings_of
-from penstock.analysis.strata import find_loops
-from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet, PenstockError
-from penstock.flow.operators.sink import Sink
-from penstock.graph.node import FlowGraph, Node
-from penstock.graph.operator_declarations import Delay
+from headrace.analysis import analyse
+from headrace.analysis.checks import check_changing_loops, check_cycles, check_needs, check_nondet_reasons
+from headrace.analysis.fact_propagation import find_facts
+from headrace.analysis.findings import Severity, findings_of
+from headrace.analysis.strata import find_loops
+from headrace.errors import CycleThroughBlockingInput, GuardMissing, HeadraceError, NeedNotMet
+from headrace.flow.operators.sink import Sink
+from headrace.graph.node import FlowGraph, Node
+from headrace.graph.operator_declarations import Delay
 from tests.analysis.graphs import Draft, blocked_cycles, graphs, unguarded_cycles
 
 
@@ -23,7 +23,7 @@ def by_name(graph: FlowGraph) -> dict[str, Node]:
     return {node.name: node for node in graph.nodes}
 
 
-def raise_first(errors: Iterator[PenstockError]) -> None:
+def raise_first(errors: Iterator[HeadraceError]) -> None:
     for error in errors:
         raise error
 

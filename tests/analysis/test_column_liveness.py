@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.analysis.column_liveness import live_columns, live_graph
-from penstock.errors import BadRow
-from penstock.flow.operators.select import Select
+import headrace as hr
+from headrace import col
+from headrace.analysis.column_liveness import live_columns, live_graph
+from headrace.errors import BadRow
+from headrace.flow.operators.select import Select
 
 
 class Bid(NamedTuple):
@@ -30,17 +30,17 @@ class Auction(NamedTuple):
     name: str
 
 
-def read_of(flow: ps.Flow) -> dict[str, set[str]]:
+def read_of(flow: hr.Flow) -> dict[str, set[str]]:
     graph = flow.graph()
     live = live_columns(graph)
     return {name: set(live[node]) for name, node in graph.sources.items()}
 
 
-def most_per_category() -> ps.Flow:
-    flow = ps.Flow("best")
+def most_per_category() -> hr.Flow:
+    flow = hr.Flow("best")
     bids, auctions = flow.source("bids", Bid), flow.table("auctions", Auction)
     joined = bids.join(auctions, on=col.auction == col.id)
-    flow.sink("out", joined.group_by(col.category).agg(most=ps.max(col.price)))
+    flow.sink("out", joined.group_by(col.category).agg(most=hr.max(col.price)))
     return flow
 
 
@@ -49,7 +49,7 @@ def test_a_join_reads_its_keys_and_what_is_read_behind_it() -> None:
 
 
 def test_a_residual_condition_is_read_though_no_column_of_it_goes_on() -> None:
-    flow = ps.Flow("dear")
+    flow = hr.Flow("dear")
     bids, auctions = flow.source("bids", Bid), flow.table("auctions", Auction)
     joined = bids.join(auctions, on=(col.auction == col.id) & (col.price > col.category))
     flow.sink("out", joined.select("bidder"))
@@ -57,35 +57,35 @@ def test_a_residual_condition_is_read_though_no_column_of_it_goes_on() -> None:
 
 
 def test_equal_rows_need_every_column() -> None:
-    flow = ps.Flow("rows")
+    flow = hr.Flow("rows")
     flow.sink("out", flow.source("bids", Bid).distinct().select("price"))
     assert read_of(flow) == {"bids": set(Bid._fields)}
 
 
 def test_a_function_of_rows_needs_every_column() -> None:
-    flow = ps.Flow("rows")
+    flow = hr.Flow("rows")
     flow.sink("out", flow.source("bids", Bid).map(lambda bid: bid.price, returns=int))
     assert read_of(flow) == {"bids": set(Bid._fields)}
 
 
 def test_a_count_of_rows_reads_one_column() -> None:
-    flow = ps.Flow("rows")
-    flow.sink("out", flow.source("bids", Bid).group_by().agg(n=ps.count()))
+    flow = hr.Flow("rows")
+    flow.sink("out", flow.source("bids", Bid).group_by().agg(n=hr.count()))
     assert read_of(flow) == {"bids": {"auction"}}
 
 
 def test_columns_of_a_union_are_read_of_each_input() -> None:
-    flow = ps.Flow("both")
+    flow = hr.Flow("both")
     first, second = flow.source("first", Bid), flow.source("second", Bid)
     flow.sink("out", first.union(second.filter(col.bidder > 0)).select("price"))
     assert read_of(flow) == {"first": {"price"}, "second": {"price", "bidder"}}
 
 
 def test_loops_get_whole_rows() -> None:
-    flow = ps.Flow("reach")
+    flow = hr.Flow("reach")
     edges = flow.source("edges", Auction)
     found = flow.feedback(Auction)
-    further = found.join(edges, on=ps.left.category == ps.right.id, suffix="_next").select(
+    further = found.join(edges, on=hr.left.category == hr.right.id, suffix="_next").select(
         id=col.id, category=col.category_next, name=col.name
     )
     found.close(edges.union(further).distinct())
@@ -101,17 +101,17 @@ def test_rows_that_go_to_one_shard_are_sent_once() -> None:
         page: str
         agent: str
 
-    flow = ps.Flow("visits")
+    flow = hr.Flow("visits")
     visits = flow.source("visits", Visit).filter(col.agent != "robot").watermark("at", lateness="1 minute")
-    pages = ps.count_distinct(col.page)
-    flow.sink("out", visits.group_by(window=ps.tumbling(col.at, "1 hour")).agg(pages=pages))
+    pages = hr.count_distinct(col.page)
+    flow.sink("out", visits.group_by(window=hr.tumbling(col.at, "1 hour")).agg(pages=pages))
     graph = live_graph(flow.graph())
     projected = [node.schema.names for node in graph.nodes if isinstance(node.operator, Select)]
     assert projected == [("at", "page")]
 
 
 def test_state_keeps_live_columns_alone() -> None:
-    engine = ps.Engine(most_per_category())
+    engine = hr.Engine(most_per_category())
     engine.tick(bids=[(1, 7, 10, "long text")], auctions=[(1, 3, "a name")])
     kept = repr({name: dict(slot) for name, slot in engine_state(engine).items()})
     assert "10" in kept
@@ -119,18 +119,18 @@ def test_state_keeps_live_columns_alone() -> None:
     assert "a name" not in kept
 
 
-def engine_state(engine: ps.Engine) -> dict[str, Any]:
+def engine_state(engine: hr.Engine) -> dict[str, Any]:
     memory = engine._memory  # pyright: ignore[reportPrivateUsage]
     assert memory is not None
     return dict(memory.mappings)
 
 
 def test_rows_from_python_are_checked_whole() -> None:
-    engine = ps.Engine(most_per_category())
+    engine = hr.Engine(most_per_category())
     with pytest.raises(BadRow):
         engine.tick(bids=[(1, 7, 10, None)])
 
 
 def test_explain_names_the_columns_that_are_not_read() -> None:
-    text = ps.explain(most_per_category())
+    text = hr.explain(most_per_category())
     assert text.endswith("Columns not read\n  bids: bidder, extra\n  auctions: name\n")

@@ -10,12 +10,12 @@ from typing import Annotated, NamedTuple
 import pytest
 from hypothesis import given, settings
 
-import penstock as ps
-from penstock import col
-from penstock.analysis import Verdict, analyse
-from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
-from penstock.graph.node import FlowGraph
-from penstock.lattice import Max, Merging
+import headrace as hr
+from headrace import col
+from headrace.analysis import Verdict, analyse
+from headrace.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
+from headrace.graph.node import FlowGraph
+from headrace.lattice import Max, Merging
 from tests.analysis import closing_price, every_feature
 from tests.analysis.graphs import graphs
 from tests.golden import assert_golden
@@ -23,7 +23,7 @@ from tests.golden import assert_golden
 
 class Line(NamedTuple):
     price: Decimal
-    amount: Annotated[Decimal, ps.DecimalType(12, 2)]
+    amount: Annotated[Decimal, hr.DecimalType(12, 2)]
 
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -32,32 +32,32 @@ GOLDEN = Path(__file__).parent / "golden"
 @pytest.mark.parametrize("module", [closing_price, every_feature])
 def test_the_report_reads_as_it_should(module: object) -> None:
     flow = module.flow  # type: ignore[attr-defined]
-    assert_golden(GOLDEN / f"{module.__name__.rpartition('.')[2]}.txt", ps.explain(flow))  # type: ignore[attr-defined]
+    assert_golden(GOLDEN / f"{module.__name__.rpartition('.')[2]}.txt", hr.explain(flow))  # type: ignore[attr-defined]
 
 
 def test_generated_code_comes_last_as_it_was_given() -> None:
-    report = ps.explain(closing_price.flow, code="def tick():\n    return {}\n")
+    report = hr.explain(closing_price.flow, code="def tick():\n    return {}\n")
     assert report.endswith("\n\nCode\n  def tick():\n      return {}\n")
 
 
 def test_a_flow_of_given_ticks_says_so() -> None:
-    flow = ps.Flow("steps", ticks="given")
+    flow = hr.Flow("steps", ticks="given")
     flow.sink("out", flow.source("n", int).filter(col.value > 0))
-    assert ps.explain(flow).startswith(
+    assert hr.explain(flow).startswith(
         "Flow 'steps': 3 operators, 1 stratum, 1 region; its ticks are part of its input\n"
     )
 
 
 def test_windows_that_answer_when_they_close_are_not_said_to_take_rows_back() -> None:
-    flow = ps.Flow("closed")
+    flow = hr.Flow("closed")
     times = flow.source("times", int).watermark("value", lateness=0)
-    flow.sink("counts", times.group_by(window=ps.tumbling(col.value, 10)).agg(count=ps.count()))
-    assert f"counts  {IN_ORDER}; rows are only ever added\n" in ps.explain(flow)
+    flow.sink("counts", times.group_by(window=hr.tumbling(col.value, 10)).agg(count=hr.count()))
+    assert f"counts  {IN_ORDER}; rows are only ever added\n" in hr.explain(flow)
 
 
-def sinks_of(flow: ps.Flow) -> list[str]:
+def sinks_of(flow: hr.Flow) -> list[str]:
     """What the report says of the sinks, line by line, with the names of files left out."""
-    _, _, sinks = ps.explain(flow).partition("\nSinks\n")
+    _, _, sinks = hr.explain(flow).partition("\nSinks\n")
     lines = sinks.partition("\n\n")[0].rstrip().splitlines()
     return [re.sub(r"\w+\.py:\d+", "HERE", line.strip()) for line in lines]
 
@@ -67,7 +67,7 @@ def total(sum: float, row: float) -> float:
 
 
 def test_a_verdict_that_rests_on_claims_says_whose_they_are() -> None:
-    flow = ps.Flow("claims")
+    flow = hr.Flow("claims")
     numbers = flow.source("numbers", float)
     flow.sink("sum", numbers.map(abs, returns=float).fold(0.0, total, commutative=True, name="all"))
     flow.sink("most", numbers.lattice_fold(Merging(0.0, max)))
@@ -91,10 +91,10 @@ EQUAL_VALUES = "may show which of equal values came first: of any type, 1, True 
 
 
 def test_what_reads_the_order_of_arrival_is_called_that() -> None:
-    flow = ps.Flow("order")
+    flow = hr.Flow("order")
     numbers = flow.source("numbers", int)
     flow.sink("sums", numbers.scan(0, running, per="value", name="running"))
-    flow.sink("most", numbers.enumerate().group_by().agg(most=ps.max(col.index)))
+    flow.sink("most", numbers.enumerate().group_by().agg(most=hr.max(col.index)))
     assert sinks_of(flow) == [
         f"sums  {IN_ORDER}; rows are only ever added",
         "order is read by scan 'running' at HERE",
@@ -105,7 +105,7 @@ def test_what_reads_the_order_of_arrival_is_called_that() -> None:
 
 
 def test_values_that_are_equal_and_differ_are_not_called_deterministic() -> None:
-    flow = ps.Flow("objects")
+    flow = hr.Flow("objects")
     values = flow.source("values", object)
     flow.sink("rows", values.map(str, returns=str))
     flow.sink("texts", values.distinct().map(str, returns=str))
@@ -119,7 +119,7 @@ def test_values_that_are_equal_and_differ_are_not_called_deterministic() -> None
 
 
 def test_a_flow_of_given_ticks_follows_them_where_they_show() -> None:
-    flow = ps.Flow("steps", ticks="given")
+    flow = hr.Flow("steps", ticks="given")
     numbers = flow.source("numbers", int)
     flow.sink("again", numbers.every_tick())
     flow.sink("plain", numbers.filter(col.value > 0))
@@ -127,7 +127,7 @@ def test_a_flow_of_given_ticks_follows_them_where_they_show() -> None:
         Verdict.GIVEN_TICKS,
         Verdict.NO_COORDINATION,
     ]
-    assert "Guards: none: its ticks are part of its input" in ps.explain(flow)
+    assert "Guards: none: its ticks are part of its input" in hr.explain(flow)
 
 
 @settings(max_examples=50)
@@ -137,7 +137,7 @@ def test_every_legal_flow_has_a_report_with_a_line_per_operator(graph: FlowGraph
         verdicts = analyse(graph).verdicts
     except (CycleThroughBlockingInput, GuardMissing, NeedNotMet):
         return
-    report = ps.explain(graph)
+    report = hr.explain(graph)
     for node in graph.nodes:
         assert f"flow.py:{node.id + 1}" in report
     assert [v.value in report for v in verdicts.values()] == [True] * len(verdicts)
@@ -146,26 +146,26 @@ def test_every_legal_flow_has_a_report_with_a_line_per_operator(graph: FlowGraph
 
 
 def test_what_runs_in_every_tick_is_told() -> None:
-    flow = ps.Flow("screen", ticks="given")
+    flow = hr.Flow("screen", ticks="given")
     flow.sink("out", flow.source("n", int).every_tick())
-    assert "every_tick, sink 'out'  (in every tick)" in ps.explain(flow)
+    assert "every_tick, sink 'out'  (in every tick)" in hr.explain(flow)
 
 
 def test_what_leads_to_a_null_is_used() -> None:
-    flow = ps.Flow("watched")
+    flow = hr.Flow("watched")
     flow.source("n", int).inspect(print).null()
-    assert "Unused" not in ps.explain(flow)
+    assert "Unused" not in hr.explain(flow)
 
 
 def test_decimals_that_are_rounded_are_told_with_their_place() -> None:
-    flow = ps.Flow("lines")
+    flow = hr.Flow("lines")
     lines = flow.source("lines", Line)
     flow.sink("exact", lines.select(total=col.amount * col.amount * 2, more=col.price + 1))
-    flow.sink("sums", lines.group_by().agg(total=ps.sum(col.price * col.amount)))
+    flow.sink("sums", lines.group_by().agg(total=hr.sum(col.price * col.amount)))
     flow.sink("squares", lines.filter(col.price * col.price > 1))
     flow.sink("parts", lines.select(share=col.price / 3, unit=col.price / col.price))
-    flow.sink("means", lines.group_by().agg(mean=ps.mean(col.amount)))
-    *_, rounded = str(ps.explain(flow)).partition("Rounded decimals\n")
+    flow.sink("means", lines.group_by().agg(mean=hr.mean(col.amount)))
+    *_, rounded = str(hr.explain(flow)).partition("Rounded decimals\n")
     here = re.sub(r" at test_explanation.py:\d+", "", rounded).splitlines()
     assert here == [
         "  select: more = price + 1 keeps 17 of 18 decimal places",

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from hypothesis import given
 
-from penstock.analysis import Verdict, analyse
-from penstock.analysis.fact_propagation import find_facts
-from penstock.graph.node import FlowGraph
-from penstock.graph.operator_declarations import FACT_NAMES, Facts, meet
+from headrace.analysis import Verdict, analyse
+from headrace.analysis.fact_propagation import find_facts
+from headrace.graph.node import FlowGraph
+from headrace.graph.operator_declarations import FACT_NAMES, Facts, meet
 from tests.analysis.graphs import Draft, Remembering, graphs
 
 

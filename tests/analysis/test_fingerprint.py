@@ -16,18 +16,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from penstock.analysis.canonical_data import to_canonical_data
-from penstock.analysis.fingerprints import describe_nodes, fingerprint, fingerprint_from_description
-from penstock.analysis.flow_diff import render_flow_diff
-from penstock.errors import SourceLocation
-from penstock.expr.tree import Call, Column, Expr, Literal
-from penstock.expr.types import INT32, INT64, STR, DecimalType, Field, Schema, StructType
-from penstock.flow.operators.defer_tick import DeferTick
-from penstock.flow.operators.feedback import Feedback
-from penstock.flow.operators.filter import Filter
-from penstock.flow.operators.map import Map
-from penstock.flow.operators.source import Source
-from penstock.graph.node import FlowGraph, Node
+from headrace.analysis.canonical_data import to_canonical_data
+from headrace.analysis.fingerprints import describe_nodes, fingerprint, fingerprint_from_description
+from headrace.analysis.flow_diff import render_flow_diff
+from headrace.errors import SourceLocation
+from headrace.expr.tree import Call, Column, Expr, Literal
+from headrace.expr.types import INT32, INT64, STR, DecimalType, Field, Schema, StructType
+from headrace.flow.operators.defer_tick import DeferTick
+from headrace.flow.operators.feedback import Feedback
+from headrace.flow.operators.filter import Filter
+from headrace.flow.operators.map import Map
+from headrace.flow.operators.source import Source
+from headrace.graph.node import FlowGraph, Node
 from tests.analysis.graphs import ROW, Draft, drafts, graphs
 
 
@@ -265,8 +265,8 @@ def test_the_fingerprint_is_the_same_in_another_process(tmp_path: Path) -> None:
     flow = tmp_path / "users_flow.py"
     flow.write_text(
         "from tests.analysis.graphs import Draft\n"
-        "from penstock.analysis.fingerprints import fingerprint\n"
-        "from penstock.flow.operators.map import Map\n"
+        "from headrace.analysis.fingerprints import fingerprint\n"
+        "from headrace.flow.operators.map import Map\n"
         "draft = Draft()\n"
         "names = frozenset({'a', 'b', 'c', 'd'})\n"
         "draft.add(Map(lambda n, names=names: n in {'x', 'y', 'z'} or n in names), draft.source())\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Road(NamedTuple):
@@ -13,9 +13,9 @@ class Road(NamedTuple):
     end: str
 
 
-def answer(flow: ps.Flow, ticks: list[dict[str, list[Any]]]) -> dict[Any, int]:
+def answer(flow: hr.Flow, ticks: list[dict[str, list[Any]]]) -> dict[Any, int]:
     """What the sink `out` has after these ticks and those that they put off."""
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     weights: dict[Any, int] = {}
     for inputs in ticks:
         for change in engine.tick(**inputs)["out"]:
@@ -30,8 +30,8 @@ def answer(flow: ps.Flow, ticks: list[dict[str, list[Any]]]) -> dict[Any, int]:
 
 
 def test_rows_that_went_round_a_tick_later_hold_each_other_up() -> None:
-    def reachable() -> ps.Flow:
-        flow = ps.Flow("reachability")
+    def reachable() -> hr.Flow:
+        flow = hr.Flow("reachability")
         seed, roads = flow.table("seed", str), flow.table("roads", Road)
         reached = flow.feedback(str, changes=True)
         further = reached.join(roads, on=col.value == col.start).select(value=col.end, into=str)
@@ -39,16 +39,16 @@ def test_rows_that_went_round_a_tick_later_hold_each_other_up() -> None:
         flow.sink("out", reached)
         return flow
 
-    roads = [ps.insert(Road("a", "b")), ps.insert(Road("b", "a"))]
-    slowly = [{"seed": [ps.insert("a")], "roads": roads}, {}, {}, {}, {"seed": [ps.delete("a")]}]
-    at_once = [{"seed": [ps.insert("a"), ps.delete("a")], "roads": roads}]
+    roads = [hr.insert(Road("a", "b")), hr.insert(Road("b", "a"))]
+    slowly = [{"seed": [hr.insert("a")], "roads": roads}, {}, {}, {}, {"seed": [hr.delete("a")]}]
+    at_once = [{"seed": [hr.insert("a"), hr.delete("a")], "roads": roads}]
     assert answer(reachable(), slowly) == {"a": 1, "b": 1}
     assert answer(reachable(), at_once) == {}
 
 
 def test_who_hears_of_earlier_answers_depends_on_what_was_earlier() -> None:
-    def first_come() -> ps.Flow:
-        flow = ps.Flow("first come")
+    def first_come() -> hr.Flow:
+        flow = hr.Flow("first come")
         asked = flow.source("asked", int)
         taken = flow.feedback(int, changes=True)
         free = asked.difference(taken.select(value=3 - col.value, into=int))

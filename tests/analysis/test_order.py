@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from penstock.analysis.regions import find_activation, find_regions
-from penstock.analysis.strata import find_execution_order
-from penstock.graph.node import FlowGraph
-from penstock.graph.operator_declarations import Delay
+from headrace.analysis.regions import find_activation, find_regions
+from headrace.analysis.strata import find_execution_order
+from headrace.graph.node import FlowGraph
+from headrace.graph.operator_declarations import Delay
 from tests.analysis.graphs import Draft, graphs, reach
 
 LEGAL = graphs(legal=True)

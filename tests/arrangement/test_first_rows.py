@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.arrangement import first_rows as module
-from penstock.arrangement import spine
-from penstock.arrangement.batch import Layout, Order
-from penstock.arrangement.first_rows import change_of_first_rows, first_rows
-from penstock.arrangement.spine import Probe, Spine, together
+from headrace.arrangement import first_rows as module
+from headrace.arrangement import spine
+from headrace.arrangement.batch import Layout, Order
+from headrace.arrangement.first_rows import change_of_first_rows, first_rows
+from headrace.arrangement.spine import Probe, Spine, together
 from tests.arrangement.test_spine import few_codes, frame_of
 
 rows = st.tuples(

@@ -8,8 +8,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.arrangement.batch import Layout, batch_of
-from penstock.arrangement.reading import all_rows
+from headrace.arrangement.batch import Layout, batch_of
+from headrace.arrangement.reading import all_rows
 
 TYPES = {"0": pl.Int64(), "1": pl.String(), "w": pl.Int64()}
 ROW = st.tuples(st.one_of(st.none(), st.integers(0, 3)), st.sampled_from("ab"), st.sampled_from([-1, 1, 2]))

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.arrangement import codes, spine
-from penstock.arrangement.batch import Layout, Order, batch_of, grouped, merged, sorted_codes
-from penstock.arrangement.files import batch_in, content_of
-from penstock.arrangement.spine import Spine
+from headrace.arrangement import codes, spine
+from headrace.arrangement.batch import Layout, Order, batch_of, grouped, merged, sorted_codes
+from headrace.arrangement.files import batch_in, content_of
+from headrace.arrangement.spine import Spine
 
 TYPES: dict[str, tuple[pl.DataType, st.SearchStrategy[Any]]] = {
     "ints": (pl.Int64(), st.integers(-3, 3) | st.sampled_from([-(2**63), 2**63 - 1])),
@@ -58,7 +58,7 @@ def few_codes() -> Iterator[None]:
         return found if exact else found & 1
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("penstock.arrangement.batch.codes_of", colliding)
+        patch.setattr("headrace.arrangement.batch.codes_of", colliding)
         yield
 
 

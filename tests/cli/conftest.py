@@ -16,8 +16,8 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "120", 
 FLOWS = """
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Sale(NamedTuple):
@@ -26,20 +26,20 @@ class Sale(NamedTuple):
 
 
 def totals():
-    flow = ps.Flow("totals")
+    flow = hr.Flow("totals")
     sales = flow.source("sales", Sale)
-    flow.sink("totals", sales.group_by(col.shop).agg(total=ps.sum(col.price)))
+    flow.sink("totals", sales.group_by(col.shop).agg(total=hr.sum(col.price)))
     return flow
 
 
 def stock():
-    flow = ps.Flow("stock")
+    flow = hr.Flow("stock")
     flow.sink("stock", flow.table("sales", Sale))
     return flow
 
 
 def inverse():
-    flow = ps.Flow("inverse")
+    flow = hr.Flow("inverse")
     flow.sink("inverse", flow.source("sales", Sale).select(shop=col.shop, inverse=1 / col.price))
     return flow
 
@@ -49,9 +49,9 @@ def failing():
 
 
 def minutes():
-    flow = ps.Flow("minutes")
+    flow = hr.Flow("minutes")
     sales = flow.source("sales", Sale).watermark(col.price, lateness=0)
-    flow.sink("minutes", sales.group_by(window=ps.tumbling(col.price, 2)).agg(sales=ps.count()))
+    flow.sink("minutes", sales.group_by(window=hr.tumbling(col.price, 2)).agg(sales=hr.count()))
     return flow
 
 
@@ -73,12 +73,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def penstock(folder: Path) -> Run:
-    """`penstock(*arguments)` in the folder."""
+def headrace(folder: Path) -> Run:
+    """`headrace(*arguments)` in the folder."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "penstock.cli", *arguments],
+            [sys.executable, "-m", "headrace.cli", *arguments],
             cwd=folder,
             env=ENVIRONMENT,
             capture_output=True,

@@ -1,4 +1,4 @@
-"""`penstock backup`: what is printed, and the whole messages of mistakes."""
+"""`headrace backup`: what is printed, and the whole messages of mistakes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ pytest.importorskip("grpc", reason="grpcio is not installed")
 
 from typer.testing import CliRunner
 
-from penstock.cli.main import app
-from penstock.compute.collections.sqlite import SqliteCollections
-from penstock.compute.controller import ControllerState
+from headrace.cli.main import app
+from headrace.compute.collections.sqlite import SqliteCollections
+from headrace.compute.controller import ControllerState
 from tests.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden"

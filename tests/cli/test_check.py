@@ -1,4 +1,4 @@
-"""`penstock check` finds mistakes in files without running their flows."""
+"""`headrace check` finds mistakes in files without running their flows."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from penstock.analysis.findings import Finding, Severity
-from penstock.cli.findings_output import OutputFormat, PlacedFinding, lines_of
-from penstock.cli.main import app
-from penstock.errors import BadFlow, SourceLocation
+from headrace.analysis.findings import Finding, Severity
+from headrace.cli.findings_output import OutputFormat, PlacedFinding, lines_of
+from headrace.cli.main import app
+from headrace.errors import BadFlow, SourceLocation
 from tests.cli.conftest import ROOT, Run
 from tests.golden import assert_golden
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.usefixtures("here")
 
-HEADER = "import penstock as ps\n"
-GOOD = "flow = ps.Flow('good')\nflow.sink('out', flow.source('numbers', int))\n"
-BAD = "bad = ps.Flow('bad')\nbad.sink('out', bad.source('numbers', int).select(ps.col.valeu))\n"
+HEADER = "import headrace as hr\n"
+GOOD = "flow = hr.Flow('good')\nflow.sink('out', flow.source('numbers', int))\n"
+BAD = "bad = hr.Flow('bad')\nbad.sink('out', bad.source('numbers', int).select(hr.col.valeu))\n"
 
 
 def check(*arguments: str | Path) -> tuple[int, str]:
@@ -45,14 +45,14 @@ def orders(folder: Path) -> Path:
     return Path(shutil.copy(HERE / "checked" / "orders.py", folder))
 
 
-def test_every_mistake_of_a_file_is_found_in_one_run(penstock: Run, orders: Path) -> None:
-    done = penstock("check", "orders.py")
+def test_every_mistake_of_a_file_is_found_in_one_run(headrace: Run, orders: Path) -> None:
+    done = headrace("check", "orders.py")
     assert (done.returncode, done.stderr) == (1, "")
     assert_golden(HERE / "golden" / "check.txt", done.stdout)
 
 
-def test_annotations_for_github(penstock: Run, orders: Path) -> None:
-    done = penstock("check", "orders.py", "--output-format", "github")
+def test_annotations_for_github(headrace: Run, orders: Path) -> None:
+    done = headrace("check", "orders.py", "--output-format", "github")
     assert done.returncode == 1
     assert_golden(HERE / "golden" / "check_github.txt", done.stdout)
     assert done.stderr == "1 file checked: 7 errors, 6 warnings\n"
@@ -111,7 +111,7 @@ def test_a_file_that_is_missing_hides_no_findings_of_others(orders: Path) -> Non
 
 
 def test_a_file_without_flows_is_told_with_what_was_looked_for(folder: Path) -> None:
-    (folder / "none.py").write_text("def of(name: str) -> 'ps.Flow':\n    raise ValueError\n" + HEADER)
+    (folder / "none.py").write_text("def of(name: str) -> 'hr.Flow':\n    raise ValueError\n" + HEADER)
     code, text = check("none.py")
     assert code == 0
     assert text == (
@@ -122,7 +122,7 @@ def test_a_file_without_flows_is_told_with_what_was_looked_for(folder: Path) -> 
 
 def test_a_module_that_fails_shows_its_error_and_the_flows_before_it(folder: Path) -> None:
     unused = "flow.source('unused', int)\n"
-    function = "def made() -> ps.Flow:\n    return later\n"
+    function = "def made() -> hr.Flow:\n    return later\n"
     (folder / "half.py").write_text(HEADER + GOOD + unused + function + BAD + "later = 1\n")
     assert codes("half.py") == [("half.py", "P010", 8), ("half.py", "P108", 4)]
 
@@ -139,7 +139,7 @@ def test_every_mistake_in_building_a_flow_is_found_with_its_code_and_line(folder
 
 
 def test_a_flow_that_a_function_and_a_variable_hold_is_checked_once(folder: Path) -> None:
-    made = "def made() -> ps.Flow:\n    flow = ps.Flow('x')\n    flow.source('n', int)\n"
+    made = "def made() -> hr.Flow:\n    flow = hr.Flow('x')\n    flow.source('n', int)\n"
     (folder / "twice.py").write_text(f"{HEADER}{made}    flow.sink('out', flow.source('m', int))\n")
     with (folder / "twice.py").open("a") as file:
         file.write("    flow.sink('fold', flow.null(int).fold(0, max, commutative=True))\n")
@@ -173,7 +173,7 @@ def test_files_of_different_packages_import_their_own_neighbours(folder: Path) -
 def test_a_folder_that_is_no_pipeline_is_told_how_its_files_are_checked(folder: Path) -> None:
     (finding,) = found(".")
     assert (finding["code"], finding["what"]) == ("P801", ". is not the folder of a pipeline")
-    assert finding["fix"] == "penstock check *.py"
+    assert finding["fix"] == "headrace check *.py"
 
 
 def test_an_interrupted_check_speaks_of_no_ticks(folder: Path) -> None:
@@ -187,18 +187,18 @@ def test_what_a_file_prints_stays_out_of_the_findings(folder: Path) -> None:
     assert codes("loud.py") == [("loud.py", "P010", 4)]
 
 
-def test_what_a_file_writes_past_python_stays_out_too(penstock: Run, folder: Path) -> None:
+def test_what_a_file_writes_past_python_stays_out_too(headrace: Run, folder: Path) -> None:
     loud = "import os, subprocess\nos.write(1, b'loud')\nsubprocess.run(['echo', 'louder'])\n"
     (folder / "loud.py").write_text(f"{loud}{HEADER}{GOOD}")
-    done = penstock("check", "loud.py", "--output-format", "json")
+    done = headrace("check", "loud.py", "--output-format", "json")
     assert (done.returncode, json.loads(done.stdout)) == (0, [])
     assert "louder" in done.stderr
 
 
-def test_what_a_file_writes_at_exit_stays_out_too(penstock: Run, folder: Path) -> None:
+def test_what_a_file_writes_at_exit_stays_out_too(headrace: Run, folder: Path) -> None:
     late = "import atexit, os\natexit.register(print, 'late')\natexit.register(os.write, 1, b'later')\n"
     (folder / "late.py").write_text(f"{late}{HEADER}{GOOD}")
-    done = penstock("check", "late.py", "--output-format", "json")
+    done = headrace("check", "late.py", "--output-format", "json")
     assert (done.returncode, json.loads(done.stdout)) == (0, [])
     assert "late\n" in done.stderr
     assert "later" in done.stderr
@@ -214,7 +214,7 @@ def test_a_file_that_cannot_be_loaded_is_a_finding_with_its_line(folder: Path, t
 
 def test_a_function_or_module_that_exits_hides_no_findings_of_others(folder: Path) -> None:
     (folder / "bad.py").write_text(f"{HEADER}{BAD}")
-    (folder / "exits.py").write_text(f"import sys\n{HEADER}def made() -> ps.Flow:\n    sys.exit(0)\n")
+    (folder / "exits.py").write_text(f"import sys\n{HEADER}def made() -> hr.Flow:\n    sys.exit(0)\n")
     (folder / "exiting_module.py").write_text("import sys\nsys.exit(0)\n")
     (folder / "at_once.py").write_text(f"import os\n{HEADER}os._exit(7)\n")
     assert codes("exits.py", "at_once.py", "exiting_module", "bad.py") == [
@@ -268,7 +268,7 @@ HOSTILE = {
     "a class that cannot be asked": (
         "class Liar:\n    @property\n    def __class__(self):\n        raise ValueError\nliar = Liar()\n"
     ),
-    "a coroutine": f"{HEADER}async def made() -> ps.Flow:\n    return ps.Flow('x')\n",
+    "a coroutine": f"{HEADER}async def made() -> hr.Flow:\n    return hr.Flow('x')\n",
 }
 
 

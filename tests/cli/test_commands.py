@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import penstock as ps
-from penstock.cli.main import app
+import headrace as hr
+from headrace.cli.main import app
 from tests.cli.conftest import ENVIRONMENT, Run
 
 
-def test_explain_says_what_waits_and_shows_code_if_asked(penstock: Run) -> None:
-    short, long = penstock("explain", "flows:flow"), penstock("explain", "flows:flow", "--code")
+def test_explain_says_what_waits_and_shows_code_if_asked(headrace: Run) -> None:
+    short, long = headrace("explain", "flows:flow"), headrace("explain", "flows:flow", "--code")
     assert short.returncode == long.returncode == 0
     assert "Flow 'totals'" in short.stdout
     assert "waits for source 'sales'" in short.stdout
@@ -25,14 +25,14 @@ def test_explain_says_what_waits_and_shows_code_if_asked(penstock: Run) -> None:
     assert "def tick(" in long.stdout
 
 
-def test_explain_on_spark_shows_no_code_and_says_so(penstock: Run) -> None:
-    done = penstock("explain", "flows:flow", "--on", "spark", "--code")
+def test_explain_on_spark_shows_no_code_and_says_so(headrace: Run) -> None:
+    done = headrace("explain", "flows:flow", "--on", "spark", "--code")
     assert (done.returncode, "--code requires --on here" in done.stderr) == (2, True), done.stderr
 
 
-def test_draw_writes_text_for_two_tools(penstock: Run, folder: Path) -> None:
-    assert "flowchart LR" in penstock("draw", "flows:flow").stdout
-    assert penstock("draw", "flows:flow", "--format", "dot", "--out", "flow.dot").stdout == ""
+def test_draw_writes_text_for_two_tools(headrace: Run, folder: Path) -> None:
+    assert "flowchart LR" in headrace("draw", "flows:flow").stdout
+    assert headrace("draw", "flows:flow", "--format", "dot", "--out", "flow.dot").stdout == ""
     assert (folder / "flow.dot").read_text().startswith("digraph")
 
 
@@ -115,7 +115,7 @@ def test_a_query_that_is_no_file_is_told(name: str) -> None:
 
 def test_the_version_is_that_of_the_package() -> None:
     result = CliRunner().invoke(app, ["--version"])
-    assert (result.exit_code, result.stdout) == (0, f"penstock {ps.__version__}\n")
+    assert (result.exit_code, result.stdout) == (0, f"headrace {hr.__version__}\n")
 
 
 FLOWS_OF_FILE = ("totals", "stock", "inverse", "minutes", "flow")
@@ -124,29 +124,29 @@ FLOWS_OF_FILE = ("totals", "stock", "inverse", "minutes", "flow")
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("penstock re", ["reshard", "rewind", "replica", "replicas"]),
-        ("penstock run --on ", ["here", "spark"]),
-        ("penstock check --output-format g", ["github"]),
-        ("penstock run flows:flow --si", ["--sink"]),
-        ("penstock run flows.py", [f"flows.py:{name}" for name in FLOWS_OF_FILE]),
-        ("penstock check flows.py:t", ["flows.py:totals"]),
-        ("penstock run flows.py:flow --source ", ["sales="]),
-        ("penstock run flows.py --sink m", ["minutes="]),
-        ("penstock run broken.py --source ", []),
-        ("penstock run flows:flow --source ", []),
-        ("penstock explain nothing.py", []),
+        ("headrace re", ["reshard", "rewind", "replica", "replicas"]),
+        ("headrace run --on ", ["here", "spark"]),
+        ("headrace check --output-format g", ["github"]),
+        ("headrace run flows:flow --si", ["--sink"]),
+        ("headrace run flows.py", [f"flows.py:{name}" for name in FLOWS_OF_FILE]),
+        ("headrace check flows.py:t", ["flows.py:totals"]),
+        ("headrace run flows.py:flow --source ", ["sales="]),
+        ("headrace run flows.py --sink m", ["minutes="]),
+        ("headrace run broken.py --source ", []),
+        ("headrace run flows:flow --source ", []),
+        ("headrace explain nothing.py", []),
     ],
 )
 def test_a_shell_completes_what_may_come_next(folder: Path, typed: str, offered: list[str]) -> None:
     (folder / "broken.py").write_text("def f(:")
     with (folder / "flows.py").open("a") as flows:
-        flows.write("raise SystemExit('it is not run')\ndef needs(what): return ps.Flow(what)\n")
+        flows.write("raise SystemExit('it is not run')\ndef needs(what): return hr.Flow(what)\n")
     asked = {
-        "_PENSTOCK_COMPLETE": "complete_bash",
+        "_HEADRACE_COMPLETE": "complete_bash",
         "COMP_WORDS": typed,
         "COMP_CWORD": str(typed.count(" ")),
     }
-    command = [sys.executable, "-c", "from penstock.cli.main import app; app(prog_name='penstock')"]
+    command = [sys.executable, "-c", "from headrace.cli.main import app; app(prog_name='headrace')"]
     done = subprocess.run(
         command, env={**ENVIRONMENT, **asked}, cwd=folder, capture_output=True, text=True, check=False
     )
@@ -167,8 +167,8 @@ def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
         "Pull-streams",
     ]
     code = (
-        "import sys; from penstock.cli.main import app; "
-        "sys.exit(' '.join({'pyarrow', 'pyspark', 'msgpack', 'penstock.engine'} & set(sys.modules)))"
+        "import sys; from headrace.cli.main import app; "
+        "sys.exit(' '.join({'pyarrow', 'pyspark', 'msgpack', 'headrace.engine'} & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False
@@ -177,18 +177,18 @@ def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
 
 
 def test_without_typer_a_sentence_says_what_to_install() -> None:
-    code = "import sys; sys.modules['typer'] = None; import penstock.cli.main"
+    code = "import sys; sys.modules['typer'] = None; import headrace.cli.main"
     done = subprocess.run(
         [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "the command line needs two more packages: pip install 'penstock[cli]'\n"
+    assert done.stderr == "the command line needs two more packages: pip install 'headrace[cli]'\n"
 
 
 def test_on_a_terminal_a_line_shows_the_pace_and_standard_output_stays_clean(folder: Path) -> None:
     screen, terminal = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "penstock.cli", "run", "flows:flow", "--source", "sales=json:in"],
+        [sys.executable, "-m", "headrace.cli", "run", "flows:flow", "--source", "sales=json:in"],
         cwd=folder,
         env={**ENVIRONMENT, "TERM": "xterm"},
         stdout=subprocess.PIPE,

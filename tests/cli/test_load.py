@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.load_flow import load_flow, load_flows
-from penstock.errors import FlowNotFound, WrongType
+from headrace.cli.load_flow import load_flow, load_flows
+from headrace.errors import FlowNotFound, WrongType
 from tests.cli.conftest import ROOT
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -126,14 +126,14 @@ def test_the_name_of_a_file_may_hold_colons(folder: Path) -> None:
 def test_what_is_wrong_is_said(folder: Path, name: str, text: str) -> None:
     (folder / "broken.py").write_text("def f(:\n")
     (folder / "needy.py").write_text("import not_there\n")
-    (folder / "two.py").write_text("import penstock as ps\na = ps.Flow('a')\nb = ps.Flow('b')\n")
+    (folder / "two.py").write_text("import headrace as hr\na = hr.Flow('a')\nb = hr.Flow('b')\n")
     with pytest.raises(FlowNotFound) as raised:
         load_flow(name)
     assert text in str(raised.value)
 
 
 def test_a_function_that_says_it_makes_a_flow_counts_as_one(tmp_path: Path) -> None:
-    made = "import penstock as ps\ndef made(name: str = 'made') -> ps.Flow:\n    return ps.Flow(name)\n"
+    made = "import headrace as hr\ndef made(name: str = 'made') -> hr.Flow:\n    return hr.Flow(name)\n"
     (tmp_path / "making.py").write_text(made)
     assert load_flow(str(tmp_path / "making.py")).name == "made"
     with pytest.raises(FlowNotFound, match="the flows there: made"):

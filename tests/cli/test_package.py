@@ -1,4 +1,4 @@
-"""`penstock package`, and what it makes, run by PySpark's own spark-submit in an empty folder."""
+"""`headrace package`, and what it makes, run by PySpark's own spark-submit in an empty folder."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from penstock.cli.package import path_warnings
+from headrace.cli.package import path_warnings
 from tests.cli.conftest import Run
 
 SHIPPED = """
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 from shops.names import Sale, where
 
-flow = ps.Flow("where workers import from")
+flow = hr.Flow("where workers import from")
 flow.sink("found", flow.source("sales", Sale).map(where).distinct())
 """
 
@@ -35,15 +35,15 @@ class Sale(NamedTuple):
 
 
 class Found(NamedTuple):
-    penstock: str
+    headrace: str
     msgpack: str
 
 
 def where(sale: Sale) -> Found:
     import msgpack
-    import penstock
+    import headrace
 
-    return Found(penstock.__file__, msgpack.__file__)
+    return Found(headrace.__file__, msgpack.__file__)
 """
 
 
@@ -61,10 +61,10 @@ def project(folder: Path) -> Path:
 LIGHT = ("--without", "pyarrow", "--without", "polars", "--without", "pandas", "--without", "numpy")
 
 
-def test_the_zip_has_the_flows_modules_and_penstock_and_the_archive_what_is_compiled(
-    penstock: Run, project: Path
+def test_the_zip_has_the_flows_modules_and_headrace_and_the_archive_what_is_compiled(
+    headrace: Run, project: Path
 ) -> None:
-    done = penstock(
+    done = headrace(
         "package", "where.py:flow", "--source", "sales=json:in", "--sink", f"found=changelog:{project}/out",
         *LIGHT,
     )  # fmt: skip
@@ -73,7 +73,7 @@ def test_the_zip_has_the_flows_modules_and_penstock_and_the_archive_what_is_comp
     with zipfile.ZipFile(project / "package" / "code.zip") as code:
         names = set(code.namelist())
     assert {"where.py", "shops/__init__.py", "shops/names.py", "shops/unused.txt"} <= names
-    assert {"penstock/__init__.py", "penstock/spark/ticks/task.py", "penstock/cli/submitted_flow.py"} <= names
+    assert {"headrace/__init__.py", "headrace/spark/ticks/task.py", "headrace/cli/submitted_flow.py"} <= names
     assert not [name for name in names if name.startswith("flows") or name.endswith(".pyc")]
     with tarfile.open(project / "package" / "env.tar.gz") as environment:
         packed = environment.getnames()
@@ -82,14 +82,14 @@ def test_the_zip_has_the_flows_modules_and_penstock_and_the_archive_what_is_comp
     assert not [name for name in packed if name.startswith("pyarrow/")]
     for master in ("--master yarn", "--master k8s://", "--master spark://"):
         assert master in done.stdout
-    one = penstock("package", "where.py:flow", "--source", "sales=json:/in", "--sink", "found=changelog:/out",
+    one = headrace("package", "where.py:flow", "--source", "sales=json:/in", "--sink", "found=changelog:/out",
                    "--cluster", "yarn", *LIGHT)  # fmt: skip
     assert one.stdout.count("spark-submit") == 1
 
 
-def test_a_flow_within_a_package_is_found_in_the_zip(penstock: Run, project: Path, tmp_path: Path) -> None:
+def test_a_flow_within_a_package_is_found_in_the_zip(headrace: Run, project: Path, tmp_path: Path) -> None:
     (project / "shops" / "flows.py").write_text(SHIPPED.replace("shops.names", ".names"))
-    made = penstock(
+    made = headrace(
         "package",
         "shops/flows.py:flow",
         "--source",
@@ -102,7 +102,7 @@ def test_a_flow_within_a_package_is_found_in_the_zip(penstock: Run, project: Pat
     assert "'shops.flows:flow'" in (project / "package" / "main.py").read_text()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    code = "from penstock.cli.load_flow import load_flow; print(load_flow('shops.flows:flow').name)"
+    code = "from headrace.cli.load_flow import load_flow; print(load_flow('shops.flows:flow').name)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=elsewhere, env={**os.environ, "PYTHONPATH": str(project / "package" / "code.zip")},
@@ -124,13 +124,13 @@ def test_a_flow_within_a_package_is_found_in_the_zip(penstock: Run, project: Pat
     ],
 )
 def test_what_could_not_run_there_is_refused_here(
-    penstock: Run, project: Path, arguments: list[str], text: str
+    headrace: Run, project: Path, arguments: list[str], text: str
 ) -> None:
-    done = penstock("package", "where.py:flow", *arguments)
+    done = headrace("package", "where.py:flow", *arguments)
     assert (done.returncode, text in done.stderr) == (2, True), done.stderr
 
 
-def test_what_no_package_has_made_is_not_overwritten(penstock: Run, project: Path) -> None:
+def test_what_no_package_has_made_is_not_overwritten(headrace: Run, project: Path) -> None:
     command = (
         "package",
         "where.py:flow",
@@ -142,15 +142,15 @@ def test_what_no_package_has_made_is_not_overwritten(penstock: Run, project: Pat
     )
     (project / "env").mkdir()
     (project / "env" / "pyvenv.cfg").touch()
-    done = penstock(*command, "--out", ".")
-    assert (done.returncode, "env already exists and was not made by `penstock package`" in done.stderr) == (
+    done = headrace(*command, "--out", ".")
+    assert (done.returncode, "env already exists and was not made by `headrace package`" in done.stderr) == (
         2,
         True,
     )
     assert (project / "env" / "pyvenv.cfg").exists()
     (project / "other").mkdir()
     (project / "other" / "main.py").write_text("print()")
-    done = penstock(*command, "--out", "other")
+    done = headrace(*command, "--out", "other")
     assert (done.returncode, "main.py already exists" in done.stderr) == (2, True)
     assert (project / "other" / "main.py").read_text() == "print()"
 
@@ -172,8 +172,8 @@ def test_topics_are_no_folders_and_passwords_are_pointed_out() -> None:
 
 @pytest.mark.spark
 @pytest.mark.verify
-def test_spark_submit_runs_it_in_an_empty_folder_with_what_was_shipped(penstock: Run, project: Path) -> None:
-    made = penstock(
+def test_spark_submit_runs_it_in_an_empty_folder_with_what_was_shipped(headrace: Run, project: Path) -> None:
+    made = headrace(
         "package", "where.py:flow", "--source", f"sales=json:{project}/in",
         "--sink", f"found=changelog:{project}/out", "--checkpoint", f"{project}/state", *LIGHT,
     )  # fmt: skip
@@ -187,17 +187,17 @@ def test_spark_submit_runs_it_in_an_empty_folder_with_what_was_shipped(penstock:
     assert done.returncode == 0, done.stderr[-3000:]
     # Spark's launcher passes all that a driver writes on to its own standard output.
     assert "1 ticks up to 1: 3 rows in, 1 changes out\n" in done.stdout
-    found = duckdb.connect().execute(f"from '{project}/out/*/*.parquet' select penstock, msgpack").fetchall()
+    found = duckdb.connect().execute(f"from '{project}/out/*/*.parquet' select headrace, msgpack").fetchall()
     assert len(found) == 1
-    assert "code.zip/penstock/" in found[0][0]
+    assert "code.zip/headrace/" in found[0][0]
     assert "/env/msgpack/" in found[0][1]
 
 
 def submit(package: Path, empty: Path) -> subprocess.CompletedProcess[str]:
     import pyspark
 
-    from penstock.spark.local.cluster import environment
-    from penstock.spark.local.java import find_java
+    from headrace.spark.local.cluster import environment
+    from headrace.spark.local.java import find_java
 
     home = Path(pyspark.__file__).parent
     # spark-submit asks for a module that the Java of the wheel lacks; tests of executors have the same need.
@@ -230,13 +230,13 @@ def submit(package: Path, empty: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_main_that_holds_a_password_is_of_its_owner_alone(penstock: Run, project: Path) -> None:
+def test_a_main_that_holds_a_password_is_of_its_owner_alone(headrace: Run, project: Path) -> None:
     main = project / "package" / "main.py"
     before = os.umask(0o022)
     try:
         for sink, mode in (("changelog:/out", 0o644), ("postgresql://me:s3cret@h/d?table=t", 0o600)):
             ends = ("--source", "sales=json:/in", "--sink", f"found={sink}")
-            done = penstock("package", "where.py:flow", *ends, *LIGHT)
+            done = headrace("package", "where.py:flow", *ends, *LIGHT)
             assert done.returncode == 0, done.stderr
             assert (sink in main.read_text(), main.stat().st_mode & 0o777) == (True, mode)
     finally:

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from penstock.engine.progress import Cost, Progress, SourceProgress
-from penstock.engine.progress_display import ThrottledLinePrinter, format_progress_block
-from penstock.engine.progress_text import RunTotals, format_bytes, format_duration, status_parts
+from headrace.engine.progress import Cost, Progress, SourceProgress
+from headrace.engine.progress_display import ThrottledLinePrinter, format_progress_block
+from headrace.engine.progress_text import RunTotals, format_bytes, format_duration, status_parts
 from tests.cli.conftest import Run
 
 EVERYTHING = Progress(
@@ -82,13 +82,13 @@ def test_a_terminal_shows_sources_watermarks_and_state_below_the_line() -> None:
     assert text[5][:3] == ["state", "1.5", "MB"]
 
 
-def test_a_run_in_a_pipe_says_no_more_than_its_summary_unless_it_is_asked_to(penstock: Run) -> None:
+def test_a_run_in_a_pipe_says_no_more_than_its_summary_unless_it_is_asked_to(headrace: Run) -> None:
     command = ("run", "flows:flow", "--source", "sales=json:in", "--sink", "totals=changelog:out")
-    (summary,) = penstock(*command, "--checkpoint", "a").stderr.splitlines()
+    (summary,) = headrace(*command, "--checkpoint", "a").stderr.splitlines()
     assert summary.endswith(" s: 3 rows read, 2 changes written")
     quiet = *command[:-1], "totals=changelog:quiet", "--checkpoint", "c", "--no-progress"
-    assert penstock(*quiet).stderr == ""
-    done = penstock(*command[:-1], "totals=changelog:again", "--checkpoint", "b", "--progress")
+    assert headrace(*quiet).stderr == ""
+    done = headrace(*command[:-1], "totals=changelog:again", "--checkpoint", "b", "--progress")
     assert done.stderr.startswith("tick 1   3 rows in, 2 changes out   ")
     assert "   state " in done.stderr
 

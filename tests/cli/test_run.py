@@ -1,4 +1,4 @@
-"""`penstock run`."""
+"""`headrace run`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
-from penstock.cli.main import app
+from headrace.cli.main import app
 from tests.cli.conftest import ENVIRONMENT, Run
 
 
@@ -23,8 +23,8 @@ def current(folder: Path) -> list[tuple[Any, ...]]:
     return duckdb.sql(f"select * from '{folder}/out/current/*.parquet' order by shop").fetchall()
 
 
-def test_without_a_sink_the_changes_are_printed(penstock: Run) -> None:
-    done = penstock("run", "flows:flow", "--source", "sales=in/1.json", "--tick-rows", "2")
+def test_without_a_sink_the_changes_are_printed(headrace: Run) -> None:
+    done = headrace("run", "flows:flow", "--source", "sales=in/1.json", "--tick-rows", "2")
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(done.stdout.splitlines()) == [
         "1 totals + shop=a total=1",
@@ -34,129 +34,129 @@ def test_without_a_sink_the_changes_are_printed(penstock: Run) -> None:
     ]
 
 
-def test_a_source_may_have_a_limit_of_its_own(penstock: Run) -> None:
-    done = penstock("run", "flows:flow", "--source", "sales=in/1.json", "--tick-rows", "sales=1")
+def test_a_source_may_have_a_limit_of_its_own(headrace: Run) -> None:
+    done = headrace("run", "flows:flow", "--source", "sales=in/1.json", "--tick-rows", "sales=1")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1].startswith("3 totals")
 
 
-def test_a_checkpoint_makes_the_next_run_go_on(penstock: Run, folder: Path) -> None:
+def test_a_checkpoint_makes_the_next_run_go_on(headrace: Run, folder: Path) -> None:
     command = (
         "run", "flows.py:totals", "--source", "sales=json:in", "--sink", "totals=table:out?key=shop",
         "--checkpoint", "state",
     )  # fmt: skip
-    done = penstock(*command)
+    done = headrace(*command)
     assert done.returncode == 0
     assert re.fullmatch(r"1 tick in [0-9.]+ s: 3 rows read, 2 changes written\n", done.stderr)
     assert current(folder) == [("a", 4), ("b", 2)]
     (folder / "in" / "2.json").write_text('{"shop": "a", "price": 10}\n')
-    assert penstock(*command).returncode == 0
+    assert headrace(*command).returncode == 0
     assert current(folder) == [("a", 14), ("b", 2)]
-    done = penstock(*command)
+    done = headrace(*command)
     assert (done.returncode, done.stderr) == (0, "nothing new since tick 2\n")
 
 
-def test_a_rebuild_replaces_rows_whose_checkpoint_is_lost(penstock: Run, folder: Path) -> None:
+def test_a_rebuild_replaces_rows_whose_checkpoint_is_lost(headrace: Run, folder: Path) -> None:
     command = (
         "run", "flows.py:totals", "--source", "sales=json:in", "--sink", "totals=table:out?key=shop",
         "--checkpoint", "state",
     )  # fmt: skip
-    assert penstock(*command).returncode == 0
+    assert headrace(*command).returncode == 0
     shutil.rmtree(folder / "state")
-    refused = penstock(*command)
+    refused = headrace(*command)
     assert refused.returncode == 2
-    assert "`penstock run --adopt` writes only what differs" in refused.stderr
+    assert "`headrace run --adopt` writes only what differs" in refused.stderr
     (folder / "in" / "1.json").write_text('{"shop": "z", "price": 10}\n')
-    done = penstock(*command, "--rebuild")
+    done = headrace(*command, "--rebuild")
     assert done.returncode == 0
     assert re.fullmatch(r"1 tick in [0-9.]+ s: 1 row read, 1 change written\n", done.stderr)
     assert current(folder) == [("z", 10)]
-    done = penstock(*command)
+    done = headrace(*command)
     assert (done.returncode, done.stderr) == (0, "nothing new since tick 1\n")
 
 
 def test_an_adoption_writes_what_differs_from_rows_whose_checkpoint_is_lost(
-    penstock: Run, folder: Path
+    headrace: Run, folder: Path
 ) -> None:
     command = (
         "run", "flows.py:totals", "--source", "sales=json:in", "--sink", "totals=table:out?key=shop",
         "--checkpoint", "state",
     )  # fmt: skip
-    assert penstock(*command).returncode == 0
+    assert headrace(*command).returncode == 0
     shutil.rmtree(folder / "state")
     (folder / "in" / "2.json").write_text('{"shop": "z", "price": 10}\n')
-    done = penstock(*command, "--adopt")
+    done = headrace(*command, "--adopt")
     assert done.returncode == 0
     assert re.fullmatch(r"1 tick in [0-9.]+ s: 4 rows read, 1 change written\n", done.stderr)
     assert current(folder) == [("a", 4), ("b", 2), ("z", 10)]
-    done = penstock(*command)
+    done = headrace(*command)
     assert (done.returncode, done.stderr) == (0, "nothing new since tick 2\n")
 
 
 @pytest.mark.parametrize("option", ["--adopt", "--rebuild"])
-def test_a_new_checkpoint_needs_a_folder_and_an_end(penstock: Run, option: str) -> None:
+def test_a_new_checkpoint_needs_a_folder_and_an_end(headrace: Run, option: str) -> None:
     command = ("run", "flows.py:totals", "--source", "sales=json:in", option)
-    done = penstock(*command)
+    done = headrace(*command)
     assert (done.returncode, done.stderr.splitlines()[0]) == (
         2,
         f"P202 BadInput: {option} requires --checkpoint: the folder to replace",
     )
-    done = penstock(*command, "--checkpoint", "state", "--follow")
+    done = headrace(*command, "--checkpoint", "state", "--follow")
     assert (done.returncode, done.stderr.splitlines()[0]) == (
         2,
         f"P202 BadInput: {option} and --follow are given",
     )
 
 
-def test_a_run_without_sinks_has_nothing_to_adopt(penstock: Run) -> None:
-    done = penstock("run", "flows.py:totals", "--source", "sales=json:in", "--checkpoint", "state", "--adopt")
+def test_a_run_without_sinks_has_nothing_to_adopt(headrace: Run) -> None:
+    done = headrace("run", "flows.py:totals", "--source", "sales=json:in", "--checkpoint", "state", "--adopt")
     assert done.returncode == 2
     assert done.stderr.startswith("P202 BadInput: sink 'totals' is Print, whose rows cannot be read back")
 
 
 def test_the_end_tells_which_rows_of_which_source_were_taken_back_and_never_there(
-    penstock: Run, folder: Path
+    headrace: Run, folder: Path
 ) -> None:
     command = ("run", "flows.py:stock", "--source", "sales=json:in", "--sink", "stock=table:out?key=shop")
     gone = [f'{{"shop": "c{n}", "price": 1, "weight": -1}}' for n in range(12)]
     (folder / "in" / "1.json").write_text("\n".join([gone[0], '{"shop": "a", "price": 1}']))
-    done = penstock(*command, "--checkpoint", "state")
+    done = headrace(*command, "--checkpoint", "state")
     assert done.returncode == 0
     assert done.stderr.splitlines()[1:] == [
         "source 'sales': 1 row was retracted more often than inserted; sink 'stock' holds it back:",
         "  -1 Sale(shop='c0', price=1)",
     ]
     (folder / "in" / "2.json").write_text("\n".join(gone[1:]))
-    told = penstock(*command, "--checkpoint", "state").stderr.splitlines()[1:]
+    told = headrace(*command, "--checkpoint", "state").stderr.splitlines()[1:]
     assert told[0].startswith("source 'sales': 12 rows were retracted more often than inserted; ")
     assert (len(told), told[-1]) == (12, "  and 2 more")
     (folder / "in" / "3.json").write_text("\n".join(gone).replace("-1", "1"))
-    assert len(penstock(*command, "--checkpoint", "state").stderr.splitlines()) == 1
+    assert len(headrace(*command, "--checkpoint", "state").stderr.splitlines()) == 1
     assert current(folder) == [("a", 1)]
 
 
-def test_windows_stay_open_where_a_next_run_can_go_on(penstock: Run) -> None:
+def test_windows_stay_open_where_a_next_run_can_go_on(headrace: Run) -> None:
     command = ("run", "flows.py:minutes", "--source", "sales=json:in")
     closed, last = (
         "1 minutes + window_start=0 window_end=2 sales=1",
         "2 minutes + window_start=2 window_end=4 sales=2",
     )
-    assert penstock(*command).stdout.splitlines() == [closed, last]
-    assert penstock(*command, "--keep-open").stdout.splitlines() == [closed]
-    assert penstock(*command, "--checkpoint", "state").stdout.splitlines() == [closed]
-    assert penstock(*command, "--checkpoint", "state", "--end").stdout.splitlines() == [last]
+    assert headrace(*command).stdout.splitlines() == [closed, last]
+    assert headrace(*command, "--keep-open").stdout.splitlines() == [closed]
+    assert headrace(*command, "--checkpoint", "state").stdout.splitlines() == [closed]
+    assert headrace(*command, "--checkpoint", "state", "--end").stdout.splitlines() == [last]
 
 
-def test_rows_that_are_set_aside_are_mentioned(penstock: Run, folder: Path) -> None:
+def test_rows_that_are_set_aside_are_mentioned(headrace: Run, folder: Path) -> None:
     (folder / "in" / "2.json").write_text("?\n")
-    done = penstock("run", "flows:flow", "--source", "sales=json:in?dead_letter=dead", "--sink", "totals=-")
+    done = headrace("run", "flows:flow", "--source", "sales=json:in?dead_letter=dead", "--sink", "totals=-")
     assert (done.returncode, done.stderr) == (0, "1 row could not be read and was set aside\n")
     assert len(list((folder / "dead").iterdir())) == 1
 
 
-def test_a_run_into_files_ends_with_a_summary(penstock: Run, folder: Path) -> None:
+def test_a_run_into_files_ends_with_a_summary(headrace: Run, folder: Path) -> None:
     (folder / "in" / "2.json").write_text('?\n{"shop": "a", "price": 1, "minute": 0}\n')
-    done = penstock(
+    done = headrace(
         "run", "flows.py:minutes", "--source", "sales=json:in?dead_letter=dead", "--sink", "minutes=csv:out"
     )
     assert done.returncode == 0
@@ -168,19 +168,19 @@ def test_a_run_into_files_ends_with_a_summary(penstock: Run, folder: Path) -> No
     )
 
 
-def test_metrics_of_a_run_that_ends_are_written_to_a_file(penstock: Run, folder: Path) -> None:
+def test_metrics_of_a_run_that_ends_are_written_to_a_file(headrace: Run, folder: Path) -> None:
     command = ("run", "flows:flow", "--source", "sales=json:in", "--metrics-file", "run.prom")
-    assert penstock(*command).returncode == 0
+    assert headrace(*command).returncode == 0
     text = (folder / "run.prom").read_text()
-    assert 'penstock_rows_total{flow="totals",source="sales"} 3.0' in text
-    assert 'penstock_run_succeeded{flow="totals"} 1.0' in text
+    assert 'headrace_rows_total{flow="totals",source="sales"} 3.0' in text
+    assert 'headrace_run_succeeded{flow="totals"} 1.0' in text
     (folder / "in" / "2.json").write_text("?\n")
-    assert penstock(*command).returncode == 1
-    assert 'penstock_run_succeeded{flow="totals"} 0.0' in (folder / "run.prom").read_text()
-    done = penstock(*command, "--metrics", "0")
+    assert headrace(*command).returncode == 1
+    assert 'headrace_run_succeeded{flow="totals"} 0.0' in (folder / "run.prom").read_text()
+    done = headrace(*command, "--metrics", "0")
     assert "--metrics and --metrics-file are given" in done.stderr
     (folder / "in" / "2.json").unlink()
-    done = penstock(*command[:-1], "nonesuch/run.prom")
+    done = headrace(*command[:-1], "nonesuch/run.prom")
     assert "metrics cannot be written to nonesuch/run.prom" in done.stderr
 
 
@@ -191,7 +191,7 @@ def test_messages_come_after_the_rows_through_a_pipe(folder: Path) -> None:
         ("json:in?dead_letter=dead", "1 row could not be read and was set aside"),
         ("json:in?files_per_tick=1", "P201 BadRow: "),
     ):
-        command = [sys.executable, "-m", "penstock.cli", "run", "flows:flow", "--source", f"sales={source}"]
+        command = [sys.executable, "-m", "headrace.cli", "run", "flows:flow", "--source", f"sales={source}"]
         done = subprocess.run(
             command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -273,15 +273,15 @@ def test_a_second_ctrl_c_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyP
         raise KeyboardInterrupt
 
     # Imported here: earlier tests may have left another one behind in its package.
-    monkeypatch.setattr(importlib.import_module("penstock.engine.run"), "run", interrupted)
+    monkeypatch.setattr(importlib.import_module("headrace.engine.run"), "run", interrupted)
     done = CliRunner().invoke(app, ["run", "flows:flow", "--source", "sales=json:in"])
     assert (done.exit_code, done.stderr) == (130, "stopped immediately; committed ticks are kept\n")
 
 
-def test_another_flow_on_a_checkpoint_is_refused(penstock: Run) -> None:
+def test_another_flow_on_a_checkpoint_is_refused(headrace: Run) -> None:
     ends = ("--source", "sales=json:in", "--checkpoint", "state")
-    assert penstock("run", "flows:totals", *ends).returncode == 0
-    done = penstock("run", "flows:inverse", *ends)
+    assert headrace("run", "flows:totals", *ends).returncode == 0
+    done = headrace("run", "flows:inverse", *ends)
     assert done.returncode == 2
     assert done.stderr.startswith("P310 FlowChanged: ")
 
@@ -289,12 +289,12 @@ def test_another_flow_on_a_checkpoint_is_refused(penstock: Run) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("checkpoint", [True, False])
 def test_a_signal_ends_a_run_that_follows_and_says_where_to_go_on(
-    penstock: Run, folder: Path, number: signal.Signals, checkpoint: bool
+    headrace: Run, folder: Path, number: signal.Signals, checkpoint: bool
 ) -> None:
     options = ["--checkpoint", "state"] if checkpoint else []
     command = ["run", "flows:flow", "--source", "sales=json:in", "--sink", "totals=-", *options]
     with subprocess.Popen(
-        [sys.executable, "-u", "-m", "penstock.cli", *command, "--follow"],
+        [sys.executable, "-u", "-m", "headrace.cli", *command, "--follow"],
         cwd=folder,
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,
@@ -315,7 +315,7 @@ def test_a_signal_ends_a_run_that_follows_and_says_where_to_go_on(
         return
     assert errors == "stopped after tick 1; state is saved in state: the same command resumes from there\n"
     (folder / "in" / "2.json").write_text('{"shop": "b", "price": 1}\n')
-    assert sorted(penstock(*command).stdout.splitlines()) == [
+    assert sorted(headrace(*command).stdout.splitlines()) == [
         "2 totals + shop=b total=3",
         "2 totals - shop=b total=2",
     ]

@@ -1,4 +1,4 @@
-"""`penstock run --on spark`."""
+"""`headrace run --on spark`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
-from penstock.cli.main import app
+from headrace.cli.main import app
 from tests.cli.conftest import ENVIRONMENT, Run
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.mark.verify
-def test_ctrl_c_ends_a_run_that_follows_and_the_next_one_goes_on(penstock: Run, folder: Path) -> None:
+def test_ctrl_c_ends_a_run_that_follows_and_the_next_one_goes_on(headrace: Run, folder: Path) -> None:
     command = [
         "run", "flows:flow", "--on", "spark", "--source", "sales=json:in", "--shards", "2",
         "--sink", "totals=table:out?key=shop", "--checkpoint", "state", "--no-progress",
@@ -44,7 +44,7 @@ def test_ctrl_c_ends_a_run_that_follows_and_the_next_one_goes_on(penstock: Run, 
     assert running.returncode == 128 + signal.SIGINT
     assert errors == "stopped after tick 1; state is saved in state: the same command resumes from there\n"
     (folder / "in" / "2.json").write_text('{"shop": "b", "price": 1}\n')
-    done = penstock(*command)
+    done = headrace(*command)
     assert (done.returncode, done.stderr) == (0, "")
     found = duckdb.sql(f"select * from '{out}/current/*.parquet' order by shop").fetchall()
     assert found == [("a", 4), ("b", 3)]
@@ -100,8 +100,8 @@ def test_an_adoption_writes_what_differs_from_rows_whose_checkpoint_is_lost(spar
 # The command, and a line when a tick is done: a test cannot see a commit.
 ANNOUNCING = """
 import contextlib
-from penstock.engine import progress_display as progress
-from penstock.cli.main import app
+from headrace.engine import progress_display as progress
+from headrace.cli.main import app
 progress.progress_reporter = lambda _: contextlib.nullcontext(lambda done: print("tick", done.tick))
 app()
 """

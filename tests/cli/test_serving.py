@@ -17,17 +17,17 @@ pytest.importorskip("grpc", reason="grpcio is not installed")
 
 from typer.testing import CliRunner
 
-from penstock.cli.main import app
-from penstock.cli.subscribe import _table
-from penstock.compute.client.client import Client
-from penstock.compute.client.connection_options import Endpoint
-from penstock.compute.client.rows import CachedDescription
-from penstock.compute.client.subscription import Batch, Update
-from penstock.compute.serve.controller_process import Options, run_controller
-from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
-from penstock.compute.transport.limits import Limits
-from penstock.expr.row_classes import schema_of
-from penstock.ui.controller_page import ControllerPage
+from headrace.cli.main import app
+from headrace.cli.subscribe import _table
+from headrace.compute.client.client import Client
+from headrace.compute.client.connection_options import Endpoint
+from headrace.compute.client.rows import CachedDescription
+from headrace.compute.client.subscription import Batch, Update
+from headrace.compute.serve.controller_process import Options, run_controller
+from headrace.compute.serve.replica_process import ReplicaOptions, run_replica
+from headrace.compute.transport.limits import Limits
+from headrace.expr.row_classes import schema_of
+from headrace.ui.controller_page import ControllerPage
 from tests.cli.conftest import FLOWS
 from tests.golden import assert_golden
 
@@ -37,8 +37,8 @@ GOLDEN = Path(__file__).parent / "golden"
 CONCERTS = """
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Concert(NamedTuple):
@@ -51,11 +51,11 @@ class Booking(NamedTuple):
     seats: int
 
 
-flow = ps.Flow("free seats")
-booked = flow.table("bookings", Booking).group_by("concert").agg(booked=ps.sum(col.seats))
+flow = hr.Flow("free seats")
+booked = flow.table("bookings", Booking).group_by("concert").agg(booked=hr.sum(col.seats))
 concerts = flow.table("concerts", Concert)
 left = concerts.join(booked, on="concert", how="left")
-flow.sink("free", left.select("concert", free=col.capacity - ps.coalesce(col.booked, 0)))
+flow.sink("free", left.select("concert", free=col.capacity - hr.coalesce(col.booked, 0)))
 """
 
 
@@ -111,11 +111,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture
-def penstock(served: Served) -> Any:
+def headrace(served: Served) -> Any:
     runner = CliRunner()
 
     def run(*arguments: str, code: int = 0, **more: Any) -> Any:
-        environment = {"PENSTOCK_CONTROLLER": served.address, "COLUMNS": "120", "NO_COLOR": "1"}
+        environment = {"HEADRACE_CONTROLLER": served.address, "COLUMNS": "120", "NO_COLOR": "1"}
         done = runner.invoke(app, arguments, env=environment, **more)
         assert done.exit_code == code, done.output
         return done
@@ -123,43 +123,43 @@ def penstock(served: Served) -> Any:
     return run
 
 
-def test_a_view_is_made_filled_read_watched_and_dropped(penstock: Any, served: Served) -> None:
+def test_a_view_is_made_filled_read_watched_and_dropped(headrace: Any, served: Served) -> None:
     flow = f"{served.folder / 'flows.py'}:totals"
-    made = penstock(
+    made = headrace(
         "view", "create", flow, "--key", "shop", "--tick-rows", "1000", "--state-bytes", "1000000"
     )
     assert made.output == "view totals of sales\n"
     lines = '{"shop": "a", "price": 1}\n{"shop": "b", "price": 2}\n{"price": 3, "shop": "a"}\n'
-    added = penstock("insert", "sales", "-", input=lines).output
+    added = headrace("insert", "sales", "-", input=lines).output
     assert re.fullmatch(r"3 rows added to sales at \d+\n", added)
     assert (
-        penstock("peek", "totals", "--key", "a", "--format", "json").stdout == '{"shop": "a", "total": 4}\n'
+        headrace("peek", "totals", "--key", "a", "--format", "json").stdout == '{"shop": "a", "total": 4}\n'
     )
-    table = penstock("peek", "totals", "--order-by=-total", "--where", "col.total > 0").stdout
+    table = headrace("peek", "totals", "--order-by=-total", "--where", "col.total > 0").stdout
     assert_golden(GOLDEN / "peek.txt", table)
-    watched = penstock("subscribe", "totals", "--once").stdout
+    watched = headrace("subscribe", "totals", "--once").stdout
     assert re.fullmatch(
         r"\d+ \+ shop=a total=4\n\d+ \+ shop=b total=2\n", "".join(sorted(watched.splitlines(True)))
     )
-    as_json = penstock("subscribe", "totals", "--once", "--format", "json").stdout
+    as_json = headrace("subscribe", "totals", "--once", "--format", "json").stdout
     assert {json.loads(line)["row"]["total"] for line in as_json.splitlines()} == {4, 2}
-    status = json.loads(penstock("status", "--json").stdout)
+    status = json.loads(headrace("status", "--json").stdout)
     assert [view["name"] for view in status["views"]] == ["totals"]
-    shown = penstock("status").stdout
+    shown = headrace("status").stdout
     assert [replica["ready"] for replica in status["replicas"]] == [False]
     for word in ("r1", "connected", "can take over", "not yet", "totals", "ready", "clients, only added to"):
         assert word in shown
-    assert "totals" in penstock("view", "list").stdout
-    penstock("view", "drop", "totals")
-    assert "UnknownName" in penstock("peek", "totals", code=2).stderr
+    assert "totals" in headrace("view", "list").stdout
+    headrace("view", "drop", "totals")
+    assert "UnknownName" in headrace("peek", "totals", code=2).stderr
 
 
 @pytest.fixture
-def free(penstock: Any, served: Served) -> Iterator[str]:
+def free(headrace: Any, served: Served) -> Iterator[str]:
     """The view of a flow over two collections of which rows may be deleted, with rows."""
     (served.folder / "concerts.py").write_text(CONCERTS)
-    penstock("view", "create", f"{served.folder / 'concerts.py'}:flow", "--key", "concert")
-    penstock(
+    headrace("view", "create", f"{served.folder / 'concerts.py'}:flow", "--key", "concert")
+    headrace(
         "insert", "concerts", "-", input='{"concert": "a", "capacity": 9}\n{"concert": "b", "capacity": 5}\n'
     )
     bookings = [
@@ -167,29 +167,29 @@ def free(penstock: Any, served: Served) -> Iterator[str]:
         '{"concert": "a", "seats": 3}',
         '{"concert": "b", "seats": 1}',
     ]
-    penstock("insert", "bookings", "-", input="\n".join(bookings))
-    penstock("delete", "bookings", "--row", bookings[1])
+    headrace("insert", "bookings", "-", input="\n".join(bookings))
+    headrace("delete", "bookings", "--row", bookings[1])
     yield "free"
     for name in ("free", "bookings", "concerts"):
-        penstock("view", "drop", name)
+        headrace("view", "drop", name)
 
 
-def test_the_flow_of_a_view_is_explained(penstock: Any, free: str) -> None:
-    assert_golden(GOLDEN / "view_explain.txt", penstock("view", "explain", free).stdout)
+def test_the_flow_of_a_view_is_explained(headrace: Any, free: str) -> None:
+    assert_golden(GOLDEN / "view_explain.txt", headrace("view", "explain", free).stdout)
 
 
-def test_the_rows_that_a_row_of_a_view_came_from_are_found(penstock: Any, free: str) -> None:
+def test_the_rows_that_a_row_of_a_view_came_from_are_found(headrace: Any, free: str) -> None:
     asked = ("view", "why", free, '{"concert": "a", "free": 7}')
-    found = json.loads(penstock(*asked, "--json").stdout)
+    found = json.loads(headrace(*asked, "--json").stdout)
     needed = {
         name: [row["values"] for row in each["rows"] if row["needed"]]
         for name, each in found["sources"].items()
     }
     assert needed == {"concerts": [["a", "9"]], "bookings": [["a", "2"]]}
-    assert "needed" in penstock(*asked).stdout
-    deleted = penstock("view", "why", free, '{"concert": "a", "free": 4}', code=1).stdout
+    assert "needed" in headrace(*asked).stdout
+    deleted = headrace("view", "why", free, '{"concert": "a", "free": 4}', code=1).stdout
     assert "do not produce the row" in deleted
-    wrong = penstock("view", "why", free, '{"concert": "a"}', code=2).stderr
+    wrong = headrace("view", "why", free, '{"concert": "a"}', code=2).stderr
     assert "does not fit the sink" in wrong
 
 
@@ -206,20 +206,20 @@ def test_the_page_draws_what_views_read_and_the_flow_of_each(served: Served, fre
 
 
 @pytest.mark.parametrize("asked", [("explain", "bookings"), ("why", "bookings", "{}")])
-def test_a_collection_has_no_flow(penstock: Any, free: str, asked: tuple[str, ...]) -> None:
-    assert_golden(GOLDEN / "view_of_collection.txt", penstock("view", *asked, code=2).stderr)
+def test_a_collection_has_no_flow(headrace: Any, free: str, asked: tuple[str, ...]) -> None:
+    assert_golden(GOLDEN / "view_of_collection.txt", headrace("view", *asked, code=2).stderr)
 
 
-def test_what_is_wrong_is_said_before_anything_is_written(penstock: Any, served: Served) -> None:
-    penstock("view", "create", f"{served.folder / 'flows.py'}:totals", "--name", "other", "--key", "shop")
-    assert penstock("insert", "sales", "-", input=b"").output == "- has no rows: nothing added to sales\n"
-    assert "there is no file" in penstock("insert", "sales", "nowhere.json", code=2).stderr
-    assert "rows are given" in penstock("insert", "sales", code=2).stderr
-    wrong = penstock("insert", "sales", "--row", '{"shop": 7, "price": 1}', code=1).stderr
+def test_what_is_wrong_is_said_before_anything_is_written(headrace: Any, served: Served) -> None:
+    headrace("view", "create", f"{served.folder / 'flows.py'}:totals", "--name", "other", "--key", "shop")
+    assert headrace("insert", "sales", "-", input=b"").output == "- has no rows: nothing added to sales\n"
+    assert "there is no file" in headrace("insert", "sales", "nowhere.json", code=2).stderr
+    assert "rows are given" in headrace("insert", "sales", code=2).stderr
+    wrong = headrace("insert", "sales", "--row", '{"shop": 7, "price": 1}', code=1).stderr
     assert "--row, line 1 is not a row of 'sales'" in wrong
-    assert "is not a key of 'other'" in penstock("peek", "other", "--key", "[1, 2]", code=2).stderr
-    assert "not an expression" in penstock("peek", "other", "--where", "col.total >", code=2).stderr
-    assert "NotWritable" in penstock("delete", "sales", "--row", '{"shop": "a", "price": 1}', code=2).stderr
+    assert "is not a key of 'other'" in headrace("peek", "other", "--key", "[1, 2]", code=2).stderr
+    assert "not an expression" in headrace("peek", "other", "--where", "col.total >", code=2).stderr
+    assert "NotWritable" in headrace("delete", "sales", "--row", '{"shop": "a", "price": 1}', code=2).stderr
 
 
 DEEP = "[" * 100_000
@@ -227,61 +227,61 @@ DEEP = "[" * 100_000
 
 @pytest.mark.parametrize("row", [DEEP, "[" * 5000 + "]" * 5000, f'{{"shop": {DEEP}', f'{{"shops": {DEEP}'])
 def test_rows_that_are_nested_too_deeply_are_refused(
-    row: str, penstock: Any, served: Served, tmp_path: Path
+    row: str, headrace: Any, served: Served, tmp_path: Path
 ) -> None:
-    penstock("view", "create", f"{served.folder / 'flows.py'}:stock", "--name", "deep")
+    headrace("view", "create", f"{served.folder / 'flows.py'}:stock", "--name", "deep")
     file = tmp_path / "rows.jsonl"
     file.write_text(f'{{"shop": "a", "price": 1}}\n{row}\n')
-    said = penstock("insert", "sales", str(file), code=1).stderr
+    said = headrace("insert", "sales", str(file), code=1).stderr
     assert "rows.jsonl, line 2 is not a row of 'sales': " in said
     assert len(said) < 1000
-    penstock("view", "drop", "deep")
+    headrace("view", "drop", "deep")
 
 
 @pytest.mark.parametrize("key", [DEEP, "[" * 5000 + "]" * 5000])
-def test_keys_that_are_nested_too_deeply_are_refused(key: str, penstock: Any, wide: str) -> None:
-    said = penstock("peek", wide, "--key", key, code=2).stderr
+def test_keys_that_are_nested_too_deeply_are_refused(key: str, headrace: Any, wide: str) -> None:
+    said = headrace("peek", wide, "--key", key, code=2).stderr
     assert "is not a key of" in said
     assert len(said) < 1000
 
 
 @pytest.mark.parametrize("by", ["file", "standard input"])
-def test_rows_that_are_no_utf8_are_refused(by: str, penstock: Any, served: Served, tmp_path: Path) -> None:
-    penstock("view", "create", f"{served.folder / 'flows.py'}:stock", "--name", "latin")
+def test_rows_that_are_no_utf8_are_refused(by: str, headrace: Any, served: Served, tmp_path: Path) -> None:
+    headrace("view", "create", f"{served.folder / 'flows.py'}:stock", "--name", "latin")
     (file := tmp_path / "rows.jsonl").write_bytes('{"shop": "café", "price": 1}\n'.encode("latin-1"))
     if by == "file":
-        said = penstock("insert", "sales", str(file), code=1).stderr
+        said = headrace("insert", "sales", str(file), code=1).stderr
     else:
-        said = penstock("insert", "sales", "-", input=file.read_bytes(), code=1).stderr
+        said = headrace("insert", "sales", "-", input=file.read_bytes(), code=1).stderr
     assert "line 1 is not a row of 'sales': shop: the text is not valid Unicode" in said
-    penstock("view", "drop", "latin")
+    headrace("view", "drop", "latin")
 
 
 def test_writes_above_the_limit_of_messages_say_how_many_rows_fit(
-    penstock: Any, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    headrace: Any, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    penstock("view", "create", f"{served.folder / 'flows.py'}:stock", "--name", "large")
-    before = penstock("peek", "large", "--format", "json").stdout
+    headrace("view", "create", f"{served.folder / 'flows.py'}:stock", "--name", "large")
+    before = headrace("peek", "large", "--format", "json").stdout
     small = partial(Endpoint, limits=Limits(message=10_000))
-    monkeypatch.setattr("penstock.compute.client.async_client.Endpoint", small)
+    monkeypatch.setattr("headrace.compute.client.async_client.Endpoint", small)
     rows, row = tmp_path / "rows.jsonl", tmp_path / "row.jsonl"
     rows.write_text("".join(f'{{"shop": "{shop:0100}", "price": 1}}\n' for shop in range(200)))
     row.write_text(f'{{"shop": "{0:020000}", "price": 1}}\n')
-    said = penstock("insert", "sales", str(rows), code=2).stderr
+    said = headrace("insert", "sales", str(rows), code=2).stderr
     fitting = re.search(r"--at-once (\d+)", said)
     assert fitting is not None
-    texts = [said, penstock("insert", "sales", str(row), code=2).stderr]
+    texts = [said, headrace("insert", "sales", str(row), code=2).stderr]
     assert_golden(GOLDEN / "too_large.txt", "\n".join(texts))
-    assert penstock("peek", "large", "--format", "json").stdout == before
-    added = penstock("insert", "sales", str(rows), "--at-once", fitting[1]).stdout
+    assert headrace("peek", "large", "--format", "json").stdout == before
+    added = headrace("insert", "sales", str(rows), "--at-once", fitting[1]).stdout
     assert sum(int(line.split()[0]) for line in added.splitlines()) == 200
-    penstock("view", "drop", "large")
+    headrace("view", "drop", "large")
 
 
 NESTED = """
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 
 
 class Address(NamedTuple):
@@ -296,16 +296,16 @@ class Person(NamedTuple):
     others: list[Address] | None
 
 
-people = ps.Flow("people")
+people = hr.Flow("people")
 people.sink("people", people.table("persons", Person))
 """
 
 
 def test_a_column_that_the_collection_does_not_have_is_refused(
-    penstock: Any, served: Served, tmp_path: Path
+    headrace: Any, served: Served, tmp_path: Path
 ) -> None:
     (served.folder / "people.py").write_text(NESTED)
-    penstock("view", "create", f"{served.folder / 'people.py'}:people", "--name", "people")
+    headrace("view", "create", f"{served.folder / 'people.py'}:people", "--name", "people")
     good = {"name": "ann", "age": 1, "address": {"street": "x"}}
     bad: dict[str, dict[str, Any]] = {
         "misspelt": {"name": "bob", "agee": 7, "address": {"street": "x"}},
@@ -319,46 +319,46 @@ def test_a_column_that_the_collection_does_not_have_is_refused(
         file = tmp_path / "rows.jsonl"
         file.write_text(f"{json.dumps(good)}\n\n{json.dumps(row)}\n")
         for command in ("insert", "delete"):
-            said = penstock(command, "persons", str(file), code=1).stderr
+            said = headrace(command, "persons", str(file), code=1).stderr
         texts.append(f"# {name}\n{said.replace(str(file), 'rows.jsonl')}")
-    twice = penstock("insert", "persons", "--row", '{"name": "bob", "name": "eve"}', code=1).stderr
+    twice = headrace("insert", "persons", "--row", '{"name": "bob", "name": "eve"}', code=1).stderr
     texts.append(f"# twice\n{twice}")
     assert_golden(GOLDEN / "unknown_columns.txt", "\n".join(texts))
-    assert penstock("peek", "people", "--format", "json").stdout == ""
+    assert headrace("peek", "people", "--format", "json").stdout == ""
 
 
-def test_what_where_says_is_read_and_never_run(penstock: Any, wide: str, served: Served) -> None:
+def test_what_where_says_is_read_and_never_run(headrace: Any, wide: str, served: Served) -> None:
     mark = served.folder / "run"
     popen = "[c for c in ().__class__.__mro__[1].__subclasses__() if c.__name__ == 'Popen'][0]"
-    for where in (f"{popen}(['touch', {str(mark)!r}]).wait() == 0", f"ps.os.system('touch {mark}') == 0"):
-        said = penstock("peek", wide, "--where", where, code=2).stderr
+    for where in (f"{popen}(['touch', {str(mark)!r}]).wait() == 0", f"hr.os.system('touch {mark}') == 0"):
+        said = headrace("peek", wide, "--where", where, code=2).stderr
         assert "P002 BadExpression: --where: not an expression" in said
         assert "^ character " in said
         assert "A text is read as an expression and never run" in said
     assert not mark.exists()
 
 
-def test_where_takes_the_expressions_of_flows(penstock: Any, wide: str) -> None:
-    where = "(col.id == 1) & ~col.tags[0].is_in('x', 'y') & (col.day < ps.date('2024-02-01'))"
-    shown = penstock("peek", wide, "--where", where, "--format", "json").stdout
+def test_where_takes_the_expressions_of_flows(headrace: Any, wide: str) -> None:
+    where = "(col.id == 1) & ~col.tags[0].is_in('x', 'y') & (col.day < hr.date('2024-02-01'))"
+    shown = headrace("peek", wide, "--where", where, "--format", "json").stdout
     assert [json.loads(line)["id"] for line in shown.splitlines()] == [1]
 
 
-def test_a_controller_that_is_not_there_is_said(penstock: Any) -> None:
-    said = penstock("status", "--controller", "127.0.0.1:1", code=1).stderr
+def test_a_controller_that_is_not_there_is_said(headrace: Any) -> None:
+    said = headrace("status", "--controller", "127.0.0.1:1", code=1).stderr
     assert said.startswith("P708 ConnectionBroken: there is no connection to 127.0.0.1:1\n")
     assert said.endswith(
-        "Fix: start it, or correct the address (a controller's: --controller or PENSTOCK_CONTROLLER). "
+        "Fix: start it, or correct the address (a controller's: --controller or HEADRACE_CONTROLLER). "
         "If it runs: use TLS on both sides or on neither, and give it the CA of our certificate\n"
     )
 
 
-def test_replicas_are_added_and_dropped(penstock: Any) -> None:
-    penstock("replicas", "add", "r2=127.0.0.1:1")
-    assert "waiting" in penstock("status").stdout
-    penstock("replicas", "release", "r2")
-    penstock("replicas", "drop", "r2")
-    assert "UnknownName" in penstock("replicas", "drop", "r2", code=2).stderr
+def test_replicas_are_added_and_dropped(headrace: Any) -> None:
+    headrace("replicas", "add", "r2=127.0.0.1:1")
+    assert "waiting" in headrace("status").stdout
+    headrace("replicas", "release", "r2")
+    headrace("replicas", "drop", "r2")
+    assert "UnknownName" in headrace("replicas", "drop", "r2", code=2).stderr
 
 
 WIDE = """
@@ -366,8 +366,8 @@ from datetime import date
 from decimal import Decimal
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Wide(NamedTuple):
@@ -381,7 +381,7 @@ class Wide(NamedTuple):
     the_last_column_with_a_long_name_that_nobody_may_cut: str | None
 
 
-wide = ps.Flow("wide")
+wide = hr.Flow("wide")
 wide.sink("wide", wide.table("wides", Wide).filter(col.id >= 0))
 """
 
@@ -400,13 +400,13 @@ def wide(served: Served) -> str:
         ["view", "create", flow, "-k", "id", "-k", "day"],
         ["insert", "wides", "--row", rows[0], "--row", rows[1]],
     ):
-        done = run.invoke(app, command, env={"PENSTOCK_CONTROLLER": served.address})
+        done = run.invoke(app, command, env={"HEADRACE_CONTROLLER": served.address})
         assert done.exit_code == 0, done.output
     return "wide"
 
 
-def test_decimals_are_read_with_all_their_digits(penstock: Any, wide: str) -> None:
-    found = penstock("peek", wide, "--key", '[1, "2024-01-02"]', "--format", "json").stdout
+def test_decimals_are_read_with_all_their_digits(headrace: Any, wide: str) -> None:
+    found = headrace("peek", wide, "--key", '[1, "2024-01-02"]', "--format", "json").stdout
     assert json.loads(found)["price"] == "1234567890.123456789012345678"
 
 
@@ -414,41 +414,41 @@ TOOK = """
 from datetime import timedelta
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 
 
 class Took(NamedTuple):
     took: timedelta
 
 
-took = ps.Flow("took")
+took = hr.Flow("took")
 took.sink("took", took.table("tooks", Took))
 """
 
 
-def test_an_interval_is_shown_as_a_key_is_written(penstock: Any, served: Served) -> None:
+def test_an_interval_is_shown_as_a_key_is_written(headrace: Any, served: Served) -> None:
     (served.folder / "took_flow.py").write_text(TOOK)
-    penstock("view", "create", f"{served.folder / 'took_flow.py'}:took", "-k", "took")
+    headrace("view", "create", f"{served.folder / 'took_flow.py'}:took", "-k", "took")
     text = "INTERVAL '-1 02:03:04.5' DAY TO SECOND"
-    penstock("insert", "tooks", "--row", json.dumps({"took": text}))
-    assert text in penstock("peek", "took").stdout
-    assert text in penstock("peek", "took", "--key", text).stdout
-    assert f"+ took={text}" in penstock("subscribe", "took", "--once").stdout
+    headrace("insert", "tooks", "--row", json.dumps({"took": text}))
+    assert text in headrace("peek", "took").stdout
+    assert text in headrace("peek", "took", "--key", text).stdout
+    assert f"+ took={text}" in headrace("subscribe", "took", "--once").stdout
 
 
-def test_null_is_a_key(penstock: Any, wide: str) -> None:
-    assert json.loads(penstock("peek", wide, "--key", "[2, null]", "--format", "json").stdout)["id"] == 2
-    assert "is not a key of 'wide'" in penstock("peek", wide, "--key", '[null, "2024-01-02"]', code=2).stderr
+def test_null_is_a_key(headrace: Any, wide: str) -> None:
+    assert json.loads(headrace("peek", wide, "--key", "[2, null]", "--format", "json").stdout)["id"] == 2
+    assert "is not a key of 'wide'" in headrace("peek", wide, "--key", '[null, "2024-01-02"]', code=2).stderr
 
 
-def test_what_is_not_read_on_a_screen_is_not_cut(penstock: Any, wide: str) -> None:
-    shown = penstock("peek", wide).stdout
+def test_what_is_not_read_on_a_screen_is_not_cut(headrace: Any, wide: str) -> None:
+    shown = headrace("peek", wide).stdout
     assert "the_last_column_with_a_long_name_that_nobody_may_cut" in shown
     assert len(shown.splitlines()) == 4
 
 
-def test_a_table_that_changes_shows_lists_and_nulls(penstock: Any, wide: str) -> None:
-    shown = penstock("subscribe", wide, "--once", "--format", "table").stdout
+def test_a_table_that_changes_shows_lists_and_nulls(headrace: Any, wide: str) -> None:
+    shown = headrace("subscribe", wide, "--once", "--format", "table").stdout
     assert "['a', 'b']" in shown
     assert "None" not in shown
     assert "2 rows, all before" in shown
@@ -465,32 +465,32 @@ def test_a_table_that_changes_shows_lists_and_nulls(penstock: Any, wide: str) ->
     ],
     ids=" ".join,
 )
-def test_what_is_no_time_and_no_expression_is_said(penstock: Any, wide: str, wrong: tuple[str, ...]) -> None:
-    assert "P202 BadInput" in penstock(*wrong, code=2).stderr
+def test_what_is_no_time_and_no_expression_is_said(headrace: Any, wide: str, wrong: tuple[str, ...]) -> None:
+    assert "P202 BadInput" in headrace(*wrong, code=2).stderr
 
 
-def test_a_line_of_our_own_is_not_blamed(penstock: Any, wide: str) -> None:
-    said = penstock("peek", wide, "--order-by", "nope", code=2).stderr
+def test_a_line_of_our_own_is_not_blamed(headrace: Any, wide: str) -> None:
+    said = headrace("peek", wide, "--order-by", "nope", code=2).stderr
     assert "has no column 'nope'" in said
     assert "events.py" not in said
 
 
-def test_a_view_is_copied_into_the_folder_of_a_replica(penstock: Any, wide: str, served: Served) -> None:
-    assert penstock("copy", wide, "wide.jsonl").stdout == "2 rows of wide copied to wide.jsonl\n"
+def test_a_view_is_copied_into_the_folder_of_a_replica(headrace: Any, wide: str, served: Served) -> None:
+    assert headrace("copy", wide, "wide.jsonl").stdout == "2 rows of wide copied to wide.jsonl\n"
     (file,) = served.folder.rglob("wide.jsonl")
     assert {json.loads(line)["id"] for line in file.read_text().splitlines()} == {1, 2}
 
 
-def test_a_replica_without_an_address_is_refused(penstock: Any) -> None:
-    assert "'nonsense' is no address" in penstock("replicas", "add", "b=nonsense", code=2).stderr
+def test_a_replica_without_an_address_is_refused(headrace: Any) -> None:
+    assert "'nonsense' is no address" in headrace("replicas", "add", "b=nonsense", code=2).stderr
 
 
-def test_replicas_are_listed(penstock: Any) -> None:
-    assert "r1" in penstock("replicas", "list").stdout
+def test_replicas_are_listed(headrace: Any) -> None:
+    assert "r1" in headrace("replicas", "list").stdout
 
 
-def test_a_row_that_is_not_there_is_told_by_the_name_of_its_collection(penstock: Any, wide: str) -> None:
-    said = penstock("delete", "wides", "--row", '{"id": 7}', code=2).stderr
+def test_a_row_that_is_not_there_is_told_by_the_name_of_its_collection(headrace: Any, wide: str) -> None:
+    said = headrace("delete", "wides", "--row", '{"id": 7}', code=2).stderr
     assert "NegativeMultiplicity: a row of 'wides' is retracted more often than inserted: (7, None" in said
 
 
@@ -500,13 +500,13 @@ def test_a_row_that_is_not_there_is_told_by_the_name_of_its_collection(penstock:
     ids=lambda read: read[0],
 )
 def test_a_read_that_is_not_answered_in_time_says_what_is_missing(
-    penstock: Any, wide: str, read: tuple[str, str]
+    headrace: Any, wide: str, read: tuple[str, str]
 ) -> None:
     command, at = read
-    said = penstock(command, wide, at, str(2**62), "--patience", "0s", code=1).stderr
+    said = headrace(command, wide, at, str(2**62), "--patience", "0s", code=1).stderr
     assert "ReadTimeout" in said
     assert "nothing has been written up to that time yet" in said
-    assert "not a span of time" in penstock(command, wide, "--patience", "soon", code=2).stderr
+    assert "not a span of time" in headrace(command, wide, "--patience", "soon", code=2).stderr
 
 
 def test_a_table_that_changes_holds_back_what_is_taken_back_before_it_comes(
@@ -523,8 +523,8 @@ def test_a_table_that_changes_holds_back_what_is_taken_back_before_it_comes(
 
 def test_a_replica_takes_no_token_of_clients() -> None:
     done = CliRunner().invoke(
-        app, ["replica", "--listen", "127.0.0.1:0", "--state", "r"], env={"PENSTOCK_TOKEN": "of clients"}
+        app, ["replica", "--listen", "127.0.0.1:0", "--state", "r"], env={"HEADRACE_TOKEN": "of clients"}
     )
     assert done.exit_code == 2
-    assert "PENSTOCK_TOKEN is the token of clients, and none of them may command a replica" in done.output
+    assert "HEADRACE_TOKEN is the token of clients, and none of them may command a replica" in done.output
     assert "of clients\n" not in done.output

@@ -23,7 +23,7 @@ GATED = """
 import os, time
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 
 
 class Sale(NamedTuple):
@@ -38,7 +38,7 @@ def held(sale: Sale) -> int:
     return sale.price
 
 
-flow = ps.Flow("held")
+flow = hr.Flow("held")
 flow.sink("prices", flow.source("sales", Sale).map(held))
 """
 
@@ -52,7 +52,7 @@ def at_work(folder: Path) -> Iterator[subprocess.Popen[str]]:
         "--sink", "prices=changelog:out", "--checkpoint", "state", "--follow", "--no-progress",
     ]  # fmt: skip
     with subprocess.Popen(
-        [sys.executable, "-m", "penstock.cli", *command],
+        [sys.executable, "-m", "headrace.cli", *command],
         cwd=folder,
         env=ENVIRONMENT,
         stdout=subprocess.PIPE,

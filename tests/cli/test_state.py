@@ -1,4 +1,4 @@
-"""`penstock state` shows what a checkpoint holds, and what of it is damaged."""
+"""`headrace state` shows what a checkpoint holds, and what of it is damaged."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 typer = pytest.importorskip("typer")
 from typer.testing import CliRunner
 
-import penstock as ps
-from penstock import Flow, col
-from penstock.cli.main import app
-from penstock.io import Changelog
-from penstock.io.files import compaction
-from penstock.state.inspection import inspect, rows_of_key
+import headrace as hr
+from headrace import Flow, col
+from headrace.cli.main import app
+from headrace.io import Changelog
+from headrace.io.files import compaction
+from headrace.state.inspection import inspect, rows_of_key
 
 
 class Bid(NamedTuple):
@@ -35,7 +35,7 @@ def flow() -> Flow:
     flow = Flow("owned")
     bids = flow.source("bids", Bid)
     joined = bids.join(flow.source("items", Item), on="item", name="owned")
-    flow.sink("best", joined.group_by(col.owner).agg(best=ps.max(col.price)))
+    flow.sink("best", joined.group_by(col.owner).agg(best=hr.max(col.price)))
     return flow
 
 
@@ -43,7 +43,7 @@ def flow() -> Flow:
 def checkpoint(tmp_path: Path) -> Path:
     bids = [Bid("ab"[n % 2], n) for n in range(10)]
     items = [Item("a", "ann"), Item("b", "bob")]
-    ps.run(flow(), {"bids": bids, "items": items}, checkpoint=tmp_path / "c", tick_rows=3)
+    hr.run(flow(), {"bids": bids, "items": items}, checkpoint=tmp_path / "c", tick_rows=3)
     return tmp_path / "c"
 
 
@@ -143,7 +143,7 @@ def test_a_checkpoint_in_use_can_be_read(checkpoint: Path) -> None:
     seen: list[str] = []
     bids = [Bid("ab"[n % 2], n) for n in range(20)]
     items = [Item("a", "ann"), Item("b", "bob")]
-    ps.run(
+    hr.run(
         flow(), {"bids": bids, "items": items}, checkpoint=checkpoint, tick_rows=3,
         on_tick=lambda _: seen.append(told(checkpoint).splitlines()[1]),
     )  # fmt: skip
@@ -170,7 +170,7 @@ def test_compact_merges_the_old_ticks_of_a_changelog(tmp_path: Path, monkeypatch
     monkeypatch.setattr(compaction, "LISTING_SECONDS", 0.0)
     numbers = Flow("numbers")
     numbers.sink("out", numbers.source("numbers", int))
-    ps.run(numbers, {"numbers": range(8)}, {"out": Changelog(tmp_path / "out")}, tick_rows=1)
+    hr.run(numbers, {"numbers": range(8)}, {"out": Changelog(tmp_path / "out")}, tick_rows=1)
     assert commanded("compact", tmp_path / "out") == "nothing to merge, 8 ticks kept\n"
     assert commanded("compact", tmp_path / "out", "--keep", 2) == "nothing to merge, 8 ticks kept\n"
     monkeypatch.setattr(compaction, "SETTLED_SECONDS", 0.0)
@@ -188,7 +188,7 @@ def test_reshard_needs_a_checkpoint_of_spark(checkpoint: Path) -> None:
 
 def test_values_that_look_like_markup_are_shown_as_they_are(tmp_path: Path) -> None:
     flow = Flow("odd")
-    flow.sink("best", flow.source("bids", Bid).group_by(col.price).agg(item=ps.max(col.item), name="[/by]"))
-    ps.run(flow, {"bids": [Bid("[/b] :warning:", 1)]}, checkpoint=tmp_path / "[red]")
+    flow.sink("best", flow.source("bids", Bid).group_by(col.price).agg(item=hr.max(col.item), name="[/by]"))
+    hr.run(flow, {"bids": [Bid("[/b] :warning:", 1)]}, checkpoint=tmp_path / "[red]")
     assert "[/by]" in told(tmp_path / "[red]")
     assert "[/b] :warning:" in told(tmp_path / "[red]", "-o", "[/by]", "-k", "1")

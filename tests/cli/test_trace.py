@@ -1,4 +1,4 @@
-"""`penstock trace`."""
+"""`headrace trace`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
-from penstock.cli.main import app
+from headrace.cli.main import app
 
 BROKEN = """\
 1  D:ask1

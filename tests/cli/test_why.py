@@ -1,4 +1,4 @@
-"""`penstock why`, and the errors of the page's options."""
+"""`headrace why`, and the errors of the page's options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.page import why_process
+from headrace.cli.page import why_process
 from tests.cli.conftest import ENVIRONMENT, Run
 from tests.golden import assert_golden
 
@@ -16,14 +16,14 @@ GOLDEN = Path(__file__).parent / "golden"
 SALES = ("--source", "sales=in/1.json")
 
 
-def test_the_rows_are_shown_with_the_steps(penstock: Run) -> None:
-    done = penstock("why", "flows:flow", "totals", '{"shop": "a", "total": 4}', *SALES)
+def test_the_rows_are_shown_with_the_steps(headrace: Run) -> None:
+    done = headrace("why", "flows:flow", "totals", '{"shop": "a", "total": 4}', *SALES)
     assert (done.returncode, done.stderr) == (0, "")
     assert_golden(GOLDEN / "why.txt", "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines()))
 
 
-def test_as_json_for_programs(penstock: Run) -> None:
-    done = penstock("why", "flows:flow", "totals", '{"shop": "b", "total": 2}', *SALES, "--json")
+def test_as_json_for_programs(headrace: Run) -> None:
+    done = headrace("why", "flows:flow", "totals", '{"shop": "b", "total": 2}', *SALES, "--json")
     found = json.loads(done.stdout)
     assert (found["found"], found["minimal"]) == (True, True)
     assert found["steps"] == ["sales: read 3 rows again; 1 has shop = 'b'.", "This row produces it."]
@@ -38,31 +38,31 @@ def test_as_json_for_programs(penstock: Run) -> None:
     }
 
 
-def test_a_row_that_is_not_there_has_no_why(penstock: Run) -> None:
-    done = penstock("why", "flows:flow", "totals", '{"shop": "a", "total": 5}', *SALES)
+def test_a_row_that_is_not_there_has_no_why(headrace: Run) -> None:
+    done = headrace("why", "flows:flow", "totals", '{"shop": "a", "total": 5}', *SALES)
     assert done.returncode == 1
     said = "do not produce the row: it may have been replaced since or the sources may have changed."
     assert said in done.stdout
 
 
-def test_rows_beyond_the_limit_leave_it_open(penstock: Run) -> None:
+def test_rows_beyond_the_limit_leave_it_open(headrace: Run) -> None:
     asked = ("why", "flows:flow", "totals", '{"shop": "a", "total": 1}', *SALES, "--tick-rows=1")
-    done = penstock(*asked, "--rows=1")
+    done = headrace(*asked, "--rows=1")
     assert done.returncode == 3
     assert done.stdout.splitlines()[0] == "Can't tell whether the row is in the sink: not all rows were read."
-    assert "A higher --rows or --seconds of `penstock why` reads more." in done.stdout
-    assert json.loads(penstock(*asked, "--rows=1", "--json").stdout)["conclusive"] is False
-    done = penstock(*asked, "--rows=2")
+    assert "A higher --rows or --seconds of `headrace why` reads more." in done.stdout
+    assert json.loads(headrace(*asked, "--rows=1", "--json").stdout)["conclusive"] is False
+    done = headrace(*asked, "--rows=2")
     assert (done.returncode, done.stdout.splitlines()[0]) == (
         1,
         "sales: read 3 rows again; 2 have shop = 'a'.",
     )
 
 
-def test_windows_are_closed_if_that_gives_the_row(penstock: Run) -> None:
+def test_windows_are_closed_if_that_gives_the_row(headrace: Run) -> None:
     row = '{"window_start": 2, "window_end": 4, "sales": 2}'
-    assert "produce it." in penstock("why", "flows:minutes", "minutes", row, *SALES).stdout
-    assert penstock("why", "flows:minutes", "minutes", row, *SALES, "--keep-open").returncode == 1
+    assert "produce it." in headrace("why", "flows:minutes", "minutes", row, *SALES).stdout
+    assert headrace("why", "flows:minutes", "minutes", row, *SALES, "--keep-open").returncode == 1
 
 
 def test_a_file_named_like_a_module_of_python_does_not_end_the_search(
@@ -97,7 +97,7 @@ def test_a_row_that_is_nested_too_deeply_is_told_in_a_sentence(
         ("ui_no_checkpoint", ("ui", "nowhere")),
     ],
 )
-def test_mistakes_are_told(penstock: Run, name: str, arguments: tuple[str, ...]) -> None:
-    done = penstock(*arguments)
+def test_mistakes_are_told(headrace: Run, name: str, arguments: tuple[str, ...]) -> None:
+    done = headrace(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert_golden(GOLDEN / f"{name}.txt", re.sub(r"/\S*/nowhere", "FOLDER/nowhere", done.stderr))

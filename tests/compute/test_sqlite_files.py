@@ -14,12 +14,12 @@ from types import FrameType
 
 import pytest
 
-from penstock.compute import sqlite_files
-from penstock.compute.collections.sqlite import SqliteCollections
-from penstock.compute.collections.store import Append
-from penstock.compute.errors import StoreDamaged
-from penstock.compute.frontier import START, Frontier
-from penstock.compute.sqlite_files import OpenFile
+from headrace.compute import sqlite_files
+from headrace.compute.collections.sqlite import SqliteCollections
+from headrace.compute.collections.store import Append
+from headrace.compute.errors import StoreDamaged
+from headrace.compute.frontier import START, Frontier
+from headrace.compute.sqlite_files import OpenFile
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_changes_of_others_and_their_checkpoints_are_not_taken_for_another_file(
 
 def test_a_file_of_an_earlier_version_gets_its_identity_when_it_is_opened(file: Path) -> None:
     filled(file)
-    statements(file, "DROP TABLE penstock_file")
+    statements(file, "DROP TABLE headrace_file")
     with closing(SqliteCollections(file)) as store, closing(SqliteCollections(file)) as other:
         earlier = file.read_bytes()
         other.erase()  # moves its page

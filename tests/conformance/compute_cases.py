@@ -1,6 +1,6 @@
 """Compute protocol cases of many kinds, in the form `given`, `when`, `then`.
 
-Cases whose three parts are data run against the pure logic of Penstock. The others describe the behaviour of
+Cases whose three parts are data run against the pure logic of Headrace. The others describe the behaviour of
 processes in words; they are counted separately and not run.
 """
 

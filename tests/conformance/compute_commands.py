@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from penstock.compute.history import History, reduce_commands
-from penstock.compute.protocol.commands import Command, CreateDataflow, CreateInstance
-from penstock.compute.protocol.dataflow import IndexExport
-from penstock.compute.reconciliation import ReconciliationPlan, can_adopt_configuration, reconcile
+from headrace.compute.history import History, reduce_commands
+from headrace.compute.protocol.commands import Command, CreateDataflow, CreateInstance
+from headrace.compute.protocol.dataflow import IndexExport
+from headrace.compute.reconciliation import ReconciliationPlan, can_adopt_configuration, reconcile
 from tests.conformance.case_format import Fields
 from tests.conformance.compute_notation import (
     InWords,

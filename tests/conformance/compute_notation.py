@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, cast
 
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.protocol.commands import (
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
     CancelPeek,
@@ -32,7 +32,7 @@ from penstock.compute.protocol.commands import (
     Schedule,
     UpdateConfiguration,
 )
-from penstock.compute.protocol.dataflow import (
+from headrace.compute.protocol.dataflow import (
     CollectionImport,
     CopyToExport,
     Dataflow,

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, cast
 
-from penstock.compute.controller.subscriptions import undelivered
-from penstock.compute.errors import ComputeError, ResultTooLarge, TotalResultTooLarge
-from penstock.compute.frontier import Frontier
-from penstock.compute.protocol.responses import (
+from headrace.compute.controller.subscriptions import undelivered
+from headrace.compute.errors import ComputeError, ResultTooLarge, TotalResultTooLarge
+from headrace.compute.frontier import Frontier
+from headrace.compute.protocol.responses import (
     Batch,
     Canceled,
     CopyToResponse,
@@ -25,8 +25,8 @@ from penstock.compute.protocol.responses import (
     Rows,
     SubscribeResponse,
 )
-from penstock.compute.replica.reporter import NotReported, Reported, ReportedFrontiers
-from penstock.compute.replica.workers.responses import ResponseMerger
+from headrace.compute.replica.reporter import NotReported, Reported, ReportedFrontiers
+from headrace.compute.replica.workers.responses import ResponseMerger
 from tests.conformance.case_format import Fields, shown
 from tests.conformance.compute_commands import Run, check_assertion, describe_difference
 from tests.conformance.compute_notation import (

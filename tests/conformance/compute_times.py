@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.compute.as_of import Lag, ReadPolicy, ValidFrom, select_as_ofs
-from penstock.compute.collections.store import Bounds
-from penstock.compute.frontier import END, START, Frontier
-from penstock.compute.hydration import (
+from headrace.compute.as_of import Lag, ReadPolicy, ValidFrom, select_as_ofs
+from headrace.compute.collections.store import Bounds
+from headrace.compute.frontier import END, START, Frontier
+from headrace.compute.hydration import (
     SequentialHydration,
     is_hydrated,
     may_be_scheduled,
 )
-from penstock.compute.protocol.commands import (
+from headrace.compute.protocol.commands import (
     Command,
     CreateDataflow,
     Epoch,
@@ -22,7 +22,7 @@ from penstock.compute.protocol.commands import (
     Schedule,
     UpdateConfiguration,
 )
-from penstock.compute.protocol.dataflow import (
+from headrace.compute.protocol.dataflow import (
     CollectionExport,
     CollectionImport,
     Dataflow,
@@ -31,8 +31,8 @@ from penstock.compute.protocol.dataflow import (
     IndexImport,
     Plan,
 )
-from penstock.compute.protocol.responses import Frontiers
-from penstock.compute.takeover_readiness import Lagging, Readiness, ReplicaProgress, readiness
+from headrace.compute.protocol.responses import Frontiers
+from headrace.compute.takeover_readiness import Lagging, Readiness, ReplicaProgress, readiness
 from tests.conformance.case_format import Fields
 from tests.conformance.compute_commands import Run, describe_difference
 from tests.conformance.compute_notation import (

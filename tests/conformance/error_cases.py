@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.analysis import analyse
-from penstock.errors import CycleThroughBlockingInput
+from headrace.analysis import analyse
+from headrace.errors import CycleThroughBlockingInput
 from tests.conformance.case_format import Fields, Kind
 from tests.conformance.flow_builder import build
 from tests.conformance.graph_description import GraphDescription, read_graph

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.flow.flow import Flow
+from headrace.flow.flow import Flow
 from tests.conformance import operators_folds, operators_pairs, operators_rows
 from tests.conformance.case_format import BadCase
 from tests.conformance.graph_description import EdgeDescription, GraphDescription

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.graph.graph_algorithms import (
+from headrace.graph.graph_algorithms import (
     adjacency_lists,
     is_cyclic,
     shortest_path,

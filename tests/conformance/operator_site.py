@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from penstock.flow.flow import Flow
-from penstock.flow.stream import Stream
+from headrace.flow.flow import Flow
+from headrace.flow.stream import Stream
 from tests.conformance.case_values import decode_carried, encode_carried, frozen
 from tests.conformance.graph_description import NodeDescription
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.lattice import Merging
+from headrace.lattice import Merging
 from tests.conformance.case_values import decode_carried, encode_carried, frozen
 from tests.conformance.operator_site import (
     BuildSite,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import penstock as ps
-from penstock.lattice import Merging
+import headrace as hr
+from headrace.lattice import Merging
 from tests.conformance.operator_site import (
     BuildSite,
     Outputs,
@@ -78,7 +78,7 @@ def _difference(site: BuildSite) -> Outputs:
 
 def _without(site: BuildSite, rows: Rows) -> Rows:
     """Emit the pairs whose key is not excluded, in order of arrival if each tick shows all pairs so far."""
-    held_back, on = keys(site.at("neg")), ps.left.key == ps.right.value
+    held_back, on = keys(site.at("neg")), hr.left.key == hr.right.value
     if site.input_lifetimes != ("static", "static"):
         return rows.anti_join(held_back, on=on, lifetime=site.input_lifetimes)
     if site.on_cycle:  # On a cycle, rows can neither wait to be sorted nor be retracted.

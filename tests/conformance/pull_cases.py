@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from penstock.pull.errors import BadTrace
-from penstock.pull.rules.checker import Profile, check
-from penstock.pull.rules.trace import Layer, Trace, parse
+from headrace.pull.errors import BadTrace
+from headrace.pull.rules.checker import Profile, check
+from headrace.pull.rules.trace import Layer, Trace, parse
 from tests.conformance.case_format import Fields, Kind
 
 _LABELS: Mapping[Profile, tuple[str, str]] = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from penstock.errors import PenstockError
+from headrace.errors import HeadraceError
 from tests.conformance.case_format import AnyKind, BadCase, Fields, Outcome, shown
 from tests.conformance.compute_cases import COMPUTE
 from tests.conformance.error_cases import ERRORS
@@ -53,7 +53,7 @@ def _run(kind: AnyKind, number: int, value: object) -> Outcome:
         case = kind.read(Fields(value, name))
         return Outcome(name, in_words=True) if kind.in_words(case) else Outcome(name, kind.run(case))
     except Exception as error:  # A failing case must not hide the others.
-        text = error.what if isinstance(error, PenstockError | BadCase) else str(error)
+        text = error.what if isinstance(error, HeadraceError | BadCase) else str(error)
         text = " ".join(text.split()).removeprefix(f"case {name!r}: ")
         return Outcome(name, f"{type(error).__name__}: {text}")
 

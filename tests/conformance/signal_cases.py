@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from penstock.engine.engine import Engine
-from penstock.flow.flow import Flow
-from penstock.flow.signal import Signal, lift
+from headrace.engine.engine import Engine
+from headrace.flow.flow import Flow
+from headrace.flow.signal import Signal, lift
 from tests.conformance.case_format import Fields, Kind, shown
 from tests.conformance.case_functions import NotAFunction, function_of
 

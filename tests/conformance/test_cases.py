@@ -1,4 +1,4 @@
-"""Files of cases: those of the systems that Penstock follows, and our own, which every operator is in."""
+"""Files of cases: those of the systems that Headrace follows, and our own, which every operator is in."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def operators(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_cases_of_the_systems_that_penstock_follows_pass(kind: str, shared: Path) -> None:
+def test_all_cases_of_the_systems_that_headrace_follows_pass(kind: str, shared: Path) -> None:
     assert problems(kind, shared / "conformance" / f"{kind}.json") == {}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.engine.engine import Engine
+from headrace.engine.engine import Engine
 from tests.conformance.case_format import Fields, Kind, shown
 from tests.conformance.case_values import ORDERS, comparable, differences
 from tests.conformance.flow_builder import build

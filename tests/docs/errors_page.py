@@ -8,8 +8,8 @@ import pkgutil
 import re
 from functools import cache
 
-import penstock
-from penstock.errors import PenstockError
+import headrace
+from headrace.errors import HeadraceError
 from tests.docs.pages import GENERATED, ROOT
 
 HEAD = f"""\
@@ -17,7 +17,7 @@ HEAD = f"""\
 
 {GENERATED}
 
-Every error that a user can meet is a `penstock.PenstockError`. It has a `code`, the `where` of your program
+Every error that a user can meet is a `headrace.HeadraceError`. It has a `code`, the `where` of your program
 or file, a reason, and a `fix`. A message reads
 
     CODE Name: what is wrong
@@ -64,21 +64,21 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def error_classes() -> set[type[PenstockError]]:
+def error_classes() -> set[type[HeadraceError]]:
     """All classes with a code of their own."""
-    for module in pkgutil.walk_packages(penstock.__path__, "penstock."):
+    for module in pkgutil.walk_packages(headrace.__path__, "headrace."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    found: set[type[PenstockError]] = set()
-    waiting = [PenstockError]
+    found: set[type[HeadraceError]] = set()
+    waiting = [HeadraceError]
     while waiting:
         subclasses = waiting.pop().__subclasses__()
         waiting += subclasses
-        found |= {c for c in subclasses if "code" in vars(c) and c.__module__.startswith("penstock.")}
+        found |= {c for c in subclasses if "code" in vars(c) and c.__module__.startswith("headrace.")}
     return found
 
 
-def _cause(cls: type[PenstockError]) -> str:
+def _cause(cls: type[HeadraceError]) -> str:
     paragraphs = [" ".join(p.split()) for p in (inspect.getdoc(cls) or "").split("\n\n")]
     text = " ".join(re.sub(r"Carries [^.]*\.", "", p).strip() for p in paragraphs)
     return text.strip()
@@ -96,7 +96,7 @@ def messages() -> dict[str, str]:
     return chosen
 
 
-# A whole message: printed by itself, or as `penstock check` prints it, indented behind its place.
+# A whole message: printed by itself, or as `headrace check` prints it, indented behind its place.
 _MESSAGE = re.compile(
     r"^(?:\S+:\d+: \w+: )?(?P<code>P\d{3}) \w+: (?:(?!^\S*(?:: \w+: )?P\d{3} )[\s\S])*?"
     r"^(?P<indent> *)Fix: .*(?:\n(?P=indent)(?![\s`$\[]|\S+:\d+: |\d+ files? ).+)*",

@@ -27,7 +27,7 @@ def extras_of(page: Path) -> tuple[str, ...] | None:
 
 def missing_packages(extras: Iterable[str]) -> list[str]:
     """Names under which Python imports the packages of all extras but these."""
-    gone = _distributions("penstock", ALL) - _distributions("penstock", *extras)
+    gone = _distributions("headrace", ALL) - _distributions("headrace", *extras)
     return sorted(
         name
         for name, owners in packages_distributions().items()

@@ -1,4 +1,4 @@
-"""The page docs/reference/functions.md: every function of `penstock.functions`, with an example that runs."""
+"""The page docs/reference/functions.md: every function of `headrace.functions`, with an example that runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-import penstock as ps
-from penstock.expr.function_bases import FixedFunction, Parameter
-from penstock.expr.functions import CATALOGUE
-from penstock.expr.types import DataType
+import headrace as hr
+from headrace.expr.function_bases import FixedFunction, Parameter
+from headrace.expr.functions import CATALOGUE
+from headrace.expr.types import DataType
 from tests.docs.pages import GENERATED
 
 HEAD = f"""\
@@ -18,7 +18,7 @@ HEAD = f"""\
 
 {GENERATED}
 
-Functions are written `ps.functions.lpad(col.code, 5, "0")`. Names and meaning are those of Spark 4 with
+Functions are written `hr.functions.lpad(col.code, 5, "0")`. Names and meaning are those of Spark 4 with
 ANSI on. Arguments are expressions or constants; a null argument gives null unless the description says
 otherwise. [Expressions](expressions.md) have operators, methods and casts; [SQL](sql.md#functions)
 lists differences from Spark.
@@ -150,7 +150,7 @@ EXAMPLES = {
     "cbrt": "27.0",
     "chr": "65",
     "conv": "'ff', 16, 10",
-    "convert_timezone": "'UTC', 'Asia/Tokyo', timestamp('2024-07-01 12:00').cast(ps.TimestampNtz)",
+    "convert_timezone": "'UTC', 'Asia/Tokyo', timestamp('2024-07-01 12:00').cast(hr.TimestampNtz)",
     "cos": "1.0",
     "cosh": "1.0",
     "cot": "1.0",
@@ -307,7 +307,7 @@ EXAMPLES = {
 
 def page() -> str:
     rows: dict[str, list[str]] = {title: [] for title in SECTIONS}
-    for name in dir(ps.functions):
+    for name in dir(hr.functions):
         rows[_section(name)].append(_row(name))
     parts = [HEAD]
     for title, functions in rows.items():
@@ -321,7 +321,7 @@ def _section(name: str) -> str:
         return OF_SEVERAL_CALLS[name]
     for title, themes in SECTIONS.items():
         for theme in themes:
-            if CATALOGUE[name] in importlib.import_module(f"penstock.expr.functions.{theme}").FUNCTIONS:
+            if CATALOGUE[name] in importlib.import_module(f"headrace.expr.functions.{theme}").FUNCTIONS:
                 return title
     raise LookupError(name)
 
@@ -338,7 +338,7 @@ def _row(name: str) -> str:
 
 
 def _meaning(name: str) -> str:
-    said = (getattr(ps.functions, name).__doc__ or "").partition(" Takes ")[0]
+    said = (getattr(hr.functions, name).__doc__ or "").partition(" Takes ")[0]
     return said.partition("\n\n")[0]
 
 
@@ -353,17 +353,17 @@ def _code(text: str) -> str:
 
 def _value(call: str) -> str:
     """The value of a call, as a flow computes it."""
-    names: dict[str, Any] = {name: getattr(ps.functions, name) for name in dir(ps.functions)}
-    made = {name: getattr(ps, name) for name in ("array", "concat", "date", "lit", "struct", "timestamp")}
-    flow = ps.Flow("example")
+    names: dict[str, Any] = {name: getattr(hr.functions, name) for name in dir(hr.functions)}
+    made = {name: getattr(hr, name) for name in ("array", "concat", "date", "lit", "struct", "timestamp")}
+    flow = hr.Flow("example")
     one = flow.source("one", int)
-    expression = eval(call, names | made | {"Decimal": Decimal, "ps": ps})
+    expression = eval(call, names | made | {"Decimal": Decimal, "hr": hr})
     if call.startswith("raise_error"):
-        expression = ps.when(ps.col.value == 1, expression).otherwise(0)
+        expression = hr.when(hr.col.value == 1, expression).otherwise(0)
     flow.sink("out", one.select(x=expression))
     try:
-        (change,) = ps.Engine(flow).tick(one=[1])["out"]
-    except ps.PenstockError as error:
+        (change,) = hr.Engine(flow).tick(one=[1])["out"]
+    except hr.HeadraceError as error:
         return str(error).splitlines()[0]
     return _shown(change.row.x)
 

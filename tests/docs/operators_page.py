@@ -11,22 +11,22 @@ import inspect
 import pkgutil
 from collections.abc import Iterator
 
-from penstock.analysis import analyse
-from penstock.engine.plan import live_consumers
-from penstock.errors import NotOnSpark
-from penstock.flow import operators
-from penstock.flow.operators.join import Join
-from penstock.graph.node import FlowGraph, Operator
-from penstock.spark.batch.batch_plan import BatchPlan, Loop, Native, Subplan, plan_batch
-from penstock.spark.batch.distribution import distribution_of
-from penstock.spark.batch.loops import why_in_one_task
-from penstock.spark.batch.subplan_flow import loop_flow
-from penstock.spark.placing.combining import insert_partial_operators
-from penstock.spark.placing.earliest_stages import cycles_in_order
-from penstock.spark.placing.loop_levels import unpartitionable_reason
-from penstock.spark.placing.row_placement import ByBucket, ByKey, Route, ToAll, ToOne
-from penstock.spark.placing.stages import Stage, cut_stages
-from penstock.spark.refusals import Mode, refusal
+from headrace.analysis import analyse
+from headrace.engine.plan import live_consumers
+from headrace.errors import NotOnSpark
+from headrace.flow import operators
+from headrace.flow.operators.join import Join
+from headrace.graph.node import FlowGraph, Operator
+from headrace.spark.batch.batch_plan import BatchPlan, Loop, Native, Subplan, plan_batch
+from headrace.spark.batch.distribution import distribution_of
+from headrace.spark.batch.loops import why_in_one_task
+from headrace.spark.batch.subplan_flow import loop_flow
+from headrace.spark.placing.combining import insert_partial_operators
+from headrace.spark.placing.earliest_stages import cycles_in_order
+from headrace.spark.placing.loop_levels import unpartitionable_reason
+from headrace.spark.placing.row_placement import ByBucket, ByKey, Route, ToAll, ToOne
+from headrace.spark.placing.stages import Stage, cut_stages
+from headrace.spark.refusals import Mode, refusal
 from tests.docs.pages import GENERATED
 from tests.operators.examples import EXAMPLES, example
 

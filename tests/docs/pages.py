@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-GENERATED = "<!-- made by tests/docs: PENSTOCK_WRITE_GOLDEN=1 pytest tests/docs -->"
+GENERATED = "<!-- made by tests/docs: HEADRACE_WRITE_GOLDEN=1 pytest tests/docs -->"
 RUN = ("python", "pycon", "console", "ticks")
 
 _ITEM = re.compile(

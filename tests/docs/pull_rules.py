@@ -1,7 +1,7 @@
 """The rules of pull-streams as a part of `docs/reference/pull-streams.md`.
 
 Numbers and sentences come from the code, verdicts on the traces below from the checker.
-`PENSTOCK_WRITE_GOLDEN=1 pytest tests/docs/test_pull_streams.py` writes the part.
+`HEADRACE_WRITE_GOLDEN=1 pytest tests/docs/test_pull_streams.py` writes the part.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from penstock.pull.rules.checker import PROFILES, Profile, check, rules
-from penstock.pull.rules.trace_file import read_trace
+from headrace.pull.rules.checker import PROFILES, Profile, check, rules
+from headrace.pull.rules.trace_file import read_trace
 from tests.docs.pages import DOCS
 
 PAGE = DOCS / "reference" / "pull-streams.md"

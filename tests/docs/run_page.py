@@ -18,8 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from penstock.testing.tick_tables import InProcess, check_flow
-from penstock.view import picture_of, to_svg
+from headrace.testing.tick_tables import InProcess, check_flow
+from headrace.view import picture_of, to_svg
 from tests.docs.pages import Block, Drawing, read_page
 
 DOCTEST_FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

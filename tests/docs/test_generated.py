@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-import penstock as ps
+import headrace as hr
 from tests.docs import commands_page, errors_page, functions_page, operators_page
 from tests.docs.extras import extras_of
 from tests.docs.pages import DOCS, ROOT
@@ -43,7 +43,7 @@ def test_the_page_on_installing_names_the_extras_of_each_tutorial() -> None:
 
 
 def test_every_function_has_an_example() -> None:
-    assert list(functions_page.EXAMPLES) == sorted(functions_page.EXAMPLES) == dir(ps.functions)
+    assert list(functions_page.EXAMPLES) == sorted(functions_page.EXAMPLES) == dir(hr.functions)
 
 
 def test_every_operator_with_an_example_is_in_the_table() -> None:
@@ -58,4 +58,4 @@ def test_no_operator_is_without_an_answer(cell: str) -> None:
 def test_every_environment_variable_is_told() -> None:
     page = (DOCS / "reference" / "configuration.md").read_text("utf-8")
     source = "".join(p.read_text("utf-8") for p in (ROOT / "src").rglob("*.py"))
-    assert {name for name in re.findall(r"\bPENSTOCK_[A-Z]+\b", source) if name not in page} == set()
+    assert {name for name in re.findall(r"\bHEADRACE_[A-Z]+\b", source) if name not in page} == set()

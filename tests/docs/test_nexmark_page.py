@@ -1,4 +1,4 @@
-"""docs/explanation/nexmark.md shows the flows and the SQL that run (PENSTOCK_WRITE_GOLDEN=1 writes it)."""
+"""docs/explanation/nexmark.md shows the flows and the SQL that run (HEADRACE_WRITE_GOLDEN=1 writes it)."""
 
 from examples.nexmark.page import page
 from examples.nexmark.queries import QUERIES

@@ -7,16 +7,16 @@ import re
 
 import pytest
 
-import penstock as ps
-from penstock.flow import (
+import headrace as hr
+from headrace.flow import (
     aggregates,
     event_time_windows,
     moment_aggregates,
     value_aggregates,
     window_functions,
 )
-from penstock.flow.grouped_streams import Grouped, WindowGroups
-from penstock.flow.stream import Stream
+from headrace.flow.grouped_streams import Grouped, WindowGroups
+from headrace.flow.stream import Stream
 from tests.docs.pages import DOCS
 
 REFERENCE = DOCS / "reference"
@@ -35,7 +35,7 @@ METHODS = sorted(
         name
         for cls in (Stream, Grouped, WindowGroups)
         for name, member in inspect.getmembers(cls, inspect.isfunction)
-        if not name.startswith("_") and member.__module__.startswith("penstock.flow.")
+        if not name.startswith("_") and member.__module__.startswith("headrace.flow.")
     }
     - NOT_FOR_USERS
 )
@@ -43,7 +43,7 @@ AGGREGATES = sorted(
     name
     for module in (aggregates, event_time_windows, moment_aggregates, value_aggregates, window_functions)
     for name, member in inspect.getmembers(module, inspect.isfunction)
-    if member.__module__ == module.__name__ and name in ps.__all__
+    if member.__module__ == module.__name__ and name in hr.__all__
 )
 
 

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-import penstock.pull
-from penstock import testing
-from penstock.pull import dataflow
-from penstock.pull.rules.checker import PROFILES, Profile, rules
+import headrace.pull
+from headrace import testing
+from headrace.pull import dataflow
+from headrace.pull.rules.checker import PROFILES, Profile, rules
 from tests.docs.pages import DOCS
 from tests.docs.pull_rules import BEGIN, BROKEN_BY, END, PAGE, broken, page_with_part
 from tests.golden import assert_golden
@@ -25,9 +25,9 @@ def _names_in(text: str) -> set[str]:
 
 def test_every_piece_is_described() -> None:
     page = PAGE.read_text("utf-8").partition(BEGIN)[0]
-    pieces = {name for name in penstock.pull.__all__ if name[0].islower()}
+    pieces = {name for name in headrace.pull.__all__ if name[0].islower()}
     assert {name for name in pieces if not re.search(rf"\b{name}\(", page)} == set()
-    assert {*penstock.pull.__all__} - pieces - _names_in(page) == set()
+    assert {*headrace.pull.__all__} - pieces - _names_in(page) == set()
 
 
 def test_every_name_of_the_dataflow_form_is_on_the_page() -> None:

@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-import penstock as ps
+import headrace as hr
 from tests.docs.pages import ROOT
 
 # Functions without a `def` of their own: the page of functions has them.
 IN_FUNCTIONS_PAGE = {"aggregate", "exists", "filter", "forall", "functions", "transform", "zip_with"}
 PUBLIC = [
-    "penstock",
-    "penstock.compute",
-    "penstock.compute.plans",
-    "penstock.io",
-    "penstock.pull",
-    "penstock.spark",
-    "penstock.testing",
-    "penstock.testing.compute",
+    "headrace",
+    "headrace.compute",
+    "headrace.compute.plans",
+    "headrace.io",
+    "headrace.pull",
+    "headrace.spark",
+    "headrace.testing",
+    "headrace.testing.compute",
 ]
 
 
@@ -37,12 +37,12 @@ def test_the_site_builds_and_its_api_page_is_complete(tmp_path: Path) -> None:
     )  # fmt: skip
     assert built.returncode == 0, built.stderr[-3000:]
     page = (tmp_path / "site/reference/api/index.html").read_text("utf-8")
-    ids = set(re.findall(r'id="penstock\.([\w.]+)"', page))
+    ids = set(re.findall(r'id="headrace\.([\w.]+)"', page))
     # A function may share its module's name: `pull.defer.defer` is exported as `pull.defer`.
     shown = ids | {re.sub(r"\b(\w+)\.\1$", r"\1", each) for each in ids}
     methods = {
         f"{owner.__name__}.{name}"
-        for owner in (ps.Stream, ps.Flow, ps.Signal, ps.Engine)
+        for owner in (hr.Stream, hr.Flow, hr.Signal, hr.Engine)
         for name in _public(owner)
     }
     assert methods <= shown
@@ -56,5 +56,5 @@ def _public(owner: type) -> list[str]:
 
 
 def _exported(package: str) -> set[str]:
-    within = package.removeprefix("penstock").removeprefix(".")
+    within = package.removeprefix("headrace").removeprefix(".")
     return {f"{within}.{name}".removeprefix(".") for name in importlib.import_module(package).__all__}

@@ -18,29 +18,29 @@ from hypothesis import strategies as st
 
 pytest.importorskip("polars")
 
-import penstock as ps
-from penstock.analysis import analyse
-from penstock.engine.change import Change
-from penstock.engine.columnar.arranged_slot import ArrangedSlot
-from penstock.engine.columnar.columnar_option import Columnar, explain_large_ticks
-from penstock.engine.columnar.columns import ColumnarDeclined, Columns
-from penstock.engine.columnar.runner import PartRunner
-from penstock.engine.machine import Machine
-from penstock.engine.program import Program, compile_program
-from penstock.engine.steps.accumulator import FloatTotals, accumulator_for
-from penstock.engine.steps.value_accumulators import OnceEach
-from penstock.expr.constructors import col, left, right
-from penstock.expr.function_bases import bounded_code
-from penstock.expr.row_classes import from_user
-from penstock.expr.types import BOOL, FLOAT64, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP, DecimalType
-from penstock.flow.event_time_windows import Sessions
-from penstock.flow.operators.aggregate import Aggregate
-from penstock.flow.operators.expiring_join import JoinOnTime
-from penstock.flow.operators.join import How, Join
-from penstock.flow.operators.temporal_filter import TemporalFilter
-from penstock.flow.operators.top_k import TopK
-from penstock.flow.operators.window import Window
-from penstock.testing.strategies import rows
+import headrace as hr
+from headrace.analysis import analyse
+from headrace.engine.change import Change
+from headrace.engine.columnar.arranged_slot import ArrangedSlot
+from headrace.engine.columnar.columnar_option import Columnar, explain_large_ticks
+from headrace.engine.columnar.columns import ColumnarDeclined, Columns
+from headrace.engine.columnar.runner import PartRunner
+from headrace.engine.machine import Machine
+from headrace.engine.program import Program, compile_program
+from headrace.engine.steps.accumulator import FloatTotals, accumulator_for
+from headrace.engine.steps.value_accumulators import OnceEach
+from headrace.expr.constructors import col, left, right
+from headrace.expr.function_bases import bounded_code
+from headrace.expr.row_classes import from_user
+from headrace.expr.types import BOOL, FLOAT64, INT64, INTERVAL, INTERVALS, STR, TIMESTAMP, DecimalType
+from headrace.flow.event_time_windows import Sessions
+from headrace.flow.operators.aggregate import Aggregate
+from headrace.flow.operators.expiring_join import JoinOnTime
+from headrace.flow.operators.join import How, Join
+from headrace.flow.operators.temporal_filter import TemporalFilter
+from headrace.flow.operators.top_k import TopK
+from headrace.flow.operators.window import Window
+from headrace.testing.strategies import rows
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, _add_sinks, _taken_back, cases, cuts
 from tests.random_flows.expressions import columns, expressions
@@ -58,7 +58,7 @@ from tests.random_flows.grow import (
 )
 
 Rows = list[tuple[Any, ...]]
-Stream = ps.Stream[Any, Any, Any, Any]
+Stream = hr.Stream[Any, Any, Any, Any]
 ALWAYS = Columnar(1, always=True, release=lambda slot: None)
 HOUR = timedelta(hours=1)
 
@@ -242,18 +242,18 @@ def _sums(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
     keys = draw(st.lists(st.sampled_from(one.schema.names), max_size=2, unique=True))
     some = draw(st.sampled_from(columns(one.schema)))
     aggregates: dict[str, Any] = {
-        "rows": ps.count(), "present": ps.count(some), "total": ps.sum(number), "mean": ps.mean(number),
-        "least": ps.min(some), "most": ps.max(some), "twos": ps.sum(ps.lit(2)), "two": ps.max(ps.lit(-0.0)),
+        "rows": hr.count(), "present": hr.count(some), "total": hr.sum(number), "mean": hr.mean(number),
+        "least": hr.min(some), "most": hr.max(some), "twos": hr.sum(hr.lit(2)), "two": hr.max(hr.lit(-0.0)),
     }  # fmt: skip
     if columns(one.schema, INT64):
         whole = draw(expressions(one.schema, INT64))
-        aggregates |= {"spread": ps.stddev(whole), "skew": ps.skewness(whole)}
-        aggregates |= {"once": ps.sum(whole, distinct=True), "kinds": ps.count_distinct(whole)}
-    aggregates |= {"early": ps.first(some, by=number), "pairs": ps.count_distinct(some, number)}
+        aggregates |= {"spread": hr.stddev(whole), "skew": hr.skewness(whole)}
+        aggregates |= {"once": hr.sum(whole, distinct=True), "kinds": hr.count_distinct(whole)}
+    aggregates |= {"early": hr.first(some, by=number), "pairs": hr.count_distinct(some, number)}
     wanted = draw(st.lists(st.sampled_from(sorted(aggregates)), min_size=1, max_size=4, unique=True))
     named = {f"{name}_{len(one.stream.flow.nodes)}": aggregates[name] for name in wanted}
     more = (
-        {f"always_{len(one.stream.flow.nodes)}": ps.lit(draw(st.sampled_from([7, -0.0, "x"])))}
+        {f"always_{len(one.stream.flow.nodes)}": hr.lit(draw(st.sampled_from([7, -0.0, "x"])))}
         if draw(st.integers(0, 3)) == 0
         else {}
     )
@@ -266,7 +266,7 @@ def _upsert(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
     if not one.append or not numbers:
         return None
     by = draw(st.lists(st.sampled_from(one.schema.names), min_size=1, max_size=2, unique=True))
-    row = ps.struct(**{name: col[name] for name in one.schema.names}) if draw(st.booleans()) else None
+    row = hr.struct(**{name: col[name] for name in one.schema.names}) if draw(st.booleans()) else None
     deleted = draw(st.sampled_from([None, col[numbers[0]] > 1]))
     if not one.facts.ordered or draw(st.booleans()):
         sequence = col[draw(st.sampled_from(numbers))]
@@ -304,7 +304,7 @@ COLUMNAR = (
 @st.composite
 def columnar_cases(draw: st.DrawFn) -> Case:
     """Flows of operators that have a columnar form, and of what stands between them."""
-    flow = ps.Flow("drawn")
+    flow = hr.Flow("drawn")
     sources: list[Grown] = []
     inputs: dict[str, list[Change[Any]]] = {}
     for at in range(draw(st.integers(1, 2))):
@@ -426,25 +426,25 @@ def _versions(rows: Stream, others: Stream) -> Stream:
 
 
 def _grouped(rows: Stream, others: Stream) -> Stream:
-    return rows.group_by("s").agg(n=ps.count(), total=ps.sum(col.n), mean=ps.mean(col.d), least=ps.min(col.t))
+    return rows.group_by("s").agg(n=hr.count(), total=hr.sum(col.n), mean=hr.mean(col.d), least=hr.min(col.t))
 
 
 def _extremes(rows: Stream, others: Stream) -> Stream:
     return rows.group_by("s").agg(
-        least=ps.min(col.x),
-        most=ps.max(col.e),
-        early=ps.first(col.n, by=col.t),
-        late=ps.last(col.t, by=col.d),
+        least=hr.min(col.x),
+        most=hr.max(col.e),
+        early=hr.first(col.n, by=col.t),
+        late=hr.last(col.t, by=col.d),
     )
 
 
 def _extremes_of_all(rows: Stream, others: Stream) -> Stream:
-    return rows.group_by().agg(n=ps.count(), least=ps.min(col.j), most=ps.max(col.s))
+    return rows.group_by().agg(n=hr.count(), least=hr.min(col.j), most=hr.max(col.s))
 
 
 def _distinct_values(rows: Stream, others: Stream) -> Stream:
     return rows.group_by("s", "b").agg(
-        ns=ps.count_distinct(col.n), xs=ps.count_distinct(col.x), total=ps.sum(col.d, distinct=True)
+        ns=hr.count_distinct(col.n), xs=hr.count_distinct(col.x), total=hr.sum(col.d, distinct=True)
     )
 
 
@@ -453,11 +453,11 @@ def _ranked(rows: Stream, others: Stream) -> Stream:
         return function.over(partition_by="s", order_by=[col.n.desc(), col.x], **frame)
 
     return rows.with_columns(
-        place=over(ps.row_number()), rank=over(ps.rank()), dense=over(ps.dense_rank()),
-        part=over(ps.percent_rank()), share=over(ps.cume_dist()), tile=over(ps.ntile(3)),
-        before=over(ps.lag(col.k, 2, default=col.n)), after=over(ps.lead(col.t)),
-        running=over(ps.sum(col.n)), near=over(ps.mean(col.d), rows=(-1, 2)), most=over(ps.max(col.e)),
-        first=over(ps.first_value(col.x)), last=over(ps.last_value(col.s), rows=(None, None)),
+        place=over(hr.row_number()), rank=over(hr.rank()), dense=over(hr.dense_rank()),
+        part=over(hr.percent_rank()), share=over(hr.cume_dist()), tile=over(hr.ntile(3)),
+        before=over(hr.lag(col.k, 2, default=col.n)), after=over(hr.lead(col.t)),
+        running=over(hr.sum(col.n)), near=over(hr.mean(col.d), rows=(-1, 2)), most=over(hr.max(col.e)),
+        first=over(hr.first_value(col.x)), last=over(hr.last_value(col.s), rows=(None, None)),
     )  # fmt: skip
 
 
@@ -471,7 +471,7 @@ def _joined_by_interval(rows: Stream, others: Stream) -> Stream:
 
 
 def _grouped_intervals(rows: Stream, others: Stream) -> Stream:
-    return rows.group_by("i").agg(n=ps.count(col.j), total=ps.sum(col.i), mean=ps.mean(col.j))
+    return rows.group_by("i").agg(n=hr.count(col.j), total=hr.sum(col.i), mean=hr.mean(col.j))
 
 
 def _divided_intervals(rows: Stream, others: Stream) -> Stream:
@@ -485,7 +485,7 @@ def _discounted(rows: Stream, others: Stream) -> Stream:
 
 def _summed_decimals(rows: Stream, others: Stream) -> Stream:
     product = col.d * (1 - col.d)
-    return rows.group_by("k").agg(n=ps.count(col.e), p=ps.sum(product), m=ps.mean(col.d), e=ps.sum(col.e))
+    return rows.group_by("k").agg(n=hr.count(col.e), p=hr.sum(product), m=hr.mean(col.d), e=hr.sum(col.e))
 
 
 _OF_DECIMALS = [_discounted, _summed_decimals]
@@ -510,13 +510,13 @@ def test_what_takes_records_runs_in_columns(build: Callable[..., Stream]) -> Non
 
 
 def check_runs_in_columns(build: Callable[..., Stream], is_table: bool) -> None:
-    flow = ps.Flow("columnar")
+    flow = hr.Flow("columnar")
     sides = [flow.table(n, Plain) if is_table else flow.source(n, Plain) for n in ("rows", "others")]
     flow.sink("out", build(*sides))
     explained = list(explain_large_ticks(flow.graph()))
     assert [line for line in explained if not line.startswith(("on frames", "state in"))] == []
     with noting_declines() as declines:
-        engine = ps.Engine(flow, columnar="always")
+        engine = hr.Engine(flow, columnar="always")
         for tick in range(4):
             made = [
                 Plain(
@@ -525,14 +525,14 @@ def check_runs_in_columns(build: Callable[..., Stream], is_table: bool) -> None:
                 )
                 for n in range(tick, tick + 30)
             ]
-            changes = [*map(ps.insert, made), *map(ps.delete, made[::3])] if is_table else made
+            changes = [*map(hr.insert, made), *map(hr.delete, made[::3])] if is_table else made
             engine.tick(rows=changes, others=changes[::2])
     assert declines == [None] * 4
 
 
 @pytest.mark.parametrize("build", [*_WITH_STATE, *_WITH_VALUES])
 def test_what_rows_change_between_large_ticks_is_written_once(build: Callable[..., Stream]) -> None:
-    flow = ps.Flow("alternating")
+    flow = hr.Flow("alternating")
     flow.sink("out", build(*(flow.table(name, Plain) for name in ("rows", "others"))))
     program = compile_program(flow.graph())
     schema = program.graph.nodes[program.graph.sources["rows"]].schema
@@ -546,7 +546,7 @@ def test_what_rows_change_between_large_ticks_is_written_once(build: Callable[..
             )
             for n in range(tick, tick + count)
         ]
-        rows = inside([*map(ps.insert, made)])
+        rows = inside([*map(hr.insert, made)])
         mixed.machine.least = 1 if count > 2 else 10**9
         with noting_declines() as declines:
             assert mixed.tick({"rows": rows, "others": rows[::2]}) == in_rows.tick(
@@ -557,9 +557,9 @@ def test_what_rows_change_between_large_ticks_is_written_once(build: Callable[..
 
 
 def test_what_comes_and_goes_in_rows_leaves_nothing_behind() -> None:
-    flow = ps.Flow("sums")
+    flow = hr.Flow("sums")
     numbers = flow.table("numbers", int)
-    flow.sink("sums", numbers.group_by("value").agg(n=ps.count()))
+    flow.sink("sums", numbers.group_by("value").agg(n=hr.count()))
     program = compile_program(flow.graph())
     run = Run(program, ALWAYS)
     run.tick({"numbers": [(n, 1) for n in range(10)]})
@@ -574,7 +574,7 @@ def test_what_comes_and_goes_in_rows_leaves_nothing_behind() -> None:
 
 @pytest.mark.parametrize("appends", [True, False])
 def test_rows_of_a_key_that_rows_touch_between_large_ticks_are_kept_once(appends: bool) -> None:
-    flow = ps.Flow("pairs")
+    flow = hr.Flow("pairs")
     ones, others = ((flow.source if appends else flow.table)(name, Plain) for name in ("rows", "others"))
     flow.sink("out", ones.select("k", "n").join(others.select(k=col.k, m=col.n), on="k"))
     program = compile_program(flow.graph())
@@ -595,7 +595,7 @@ def test_rows_of_a_key_that_rows_touch_between_large_ticks_are_kept_once(appends
 
 
 def test_first_rows_are_right_where_no_rows_have_keys() -> None:
-    flow = ps.Flow("first")
+    flow = hr.Flow("first")
     flow.sink("out", flow.table("rows", int).top_k(1, by=col.value))
     program = compile_program(flow.graph())
     in_rows, in_columns = Run(program, None), Run(program, ALWAYS)
@@ -611,11 +611,11 @@ def test_first_rows_are_right_where_no_rows_have_keys() -> None:
 @pytest.mark.parametrize("is_table", [False, True])
 def test_what_a_delay_keeps_of_a_large_tick_stays_in_columns(is_table: bool, lazy: bool) -> None:
     def built(release: Callable[[str], None] | None) -> Run:
-        flow = ps.Flow("later")
+        flow = hr.Flow("later")
         rows = flow.table("rows", Plain) if is_table else flow.source("rows", Plain)
         chosen = rows.select("k", "n", "s").filter(col.k > 1)
         later = chosen.defer_tick_lazy(nondet="test") if lazy else chosen.defer_tick()
-        flow.sink("out", later.filter(col.n > 3).group_by("s").agg(n=ps.count(), total=ps.sum(col.n)))
+        flow.sink("out", later.filter(col.n > 3).group_by("s").agg(n=hr.count(), total=hr.sum(col.n)))
         program = compile_program(flow.graph())
         return Run(program, Columnar(1, always=True, release=release))
 
@@ -628,7 +628,7 @@ def test_what_a_delay_keeps_of_a_large_tick_stays_in_columns(is_table: bool, laz
             Plain(n % 5, n, "abc"[n % 3], 0.5, None, True, HOUR, None, Decimal(n), None)
             for n in range(tick, tick + 30)
         ]
-        given = {"rows": inside([*map(ps.insert, made), *map(ps.delete, made[::3])] if is_table else made)}
+        given = {"rows": inside([*map(hr.insert, made), *map(hr.delete, made[::3])] if is_table else made)}
         in_columns.machine.least = stored.machine.least = 1 if large else 10**9
         assert in_columns.tick(given) == stored.tick(given)
         assert isinstance(in_columns.machine.slot(name).get(()), Columns) is large
@@ -637,7 +637,7 @@ def test_what_a_delay_keeps_of_a_large_tick_stays_in_columns(is_table: bool, laz
 
 
 def test_code_of_large_ticks_keeps_to_the_bounds_of_its_program() -> None:
-    flow = ps.Flow("bounded")
+    flow = hr.Flow("bounded")
     numbers = flow.source("numbers", int).filter(col.value > 1)
     flow.sink("odd", numbers.filter(lambda n: n % 2 == 1))
     flow.sink("even", numbers.filter(lambda n: n % 2 == 0).union(numbers).distinct())
@@ -654,7 +654,7 @@ class Measured(NamedTuple):
 
 @given(st.lists(st.tuples(st.lists(st.sampled_from([0.0, -0.0]), max_size=3), st.booleans()), max_size=5))
 def test_rows_that_are_only_added_keep_their_negative_zeros(ticks: list[tuple[list[float], bool]]) -> None:
-    flow = ps.Flow("zeros")
+    flow = hr.Flow("zeros")
     left, right = (flow.source(name, Measured) for name in ("left", "right"))
     flow.sink("out", left.join(right.select("id"), on="id"))
     run = Run(compile_program(flow.graph()), ALWAYS)
@@ -667,10 +667,10 @@ def test_rows_that_are_only_added_keep_their_negative_zeros(ticks: list[tuple[li
 
 
 def test_state_goes_into_arrangements_in_vain_only_after_as_many_rows_as_it_has() -> None:
-    flow = ps.Flow("rare")
+    flow = hr.Flow("rare")
     made = flow.source("made", int).filter(col.value > 0)
     flow.sink("first", made.distinct())
-    flow.sink("many", made.select(value=col.value % 2).group_by("value").agg(n=ps.count()))
+    flow.sink("many", made.select(value=col.value % 2).group_by("value").agg(n=hr.count()))
     in_rows, run = Run(compile_program(flow.graph()), None), Run(compile_program(flow.graph()), ALWAYS)
     brought: list[int] = []
     settle: Any = ArrangedSlot.settle

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 pytest.importorskip("polars")
 
-import penstock as ps
-from penstock.engine.change import Change
-from penstock.expr.constructors import col, left, right
+import headrace as hr
+from headrace.engine.change import Change
+from headrace.expr.constructors import col, left, right
 from tests.engine.test_columnar import check_alike, noting_declines, runs
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, _taken_back
 
-Stream = ps.Stream[Any, Any, Any, Any]
+Stream = hr.Stream[Any, Any, Any, Any]
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
 
@@ -70,15 +70,15 @@ _TIMES: dict[str, Callable[[int], Any]] = {
 def _windows(draw: st.DrawFn, rows: Stream, time: str, span: Callable[[int], Any]) -> Stream:
     size = draw(st.integers(1, 6))
     shapes = [
-        ps.tumbling(col[time], span(size), offset=span(draw(st.integers(0, 2)))),
-        ps.sliding(col[time], span(size), span(draw(st.integers(1, size)))),
-        ps.session(col[time], span(size)),
+        hr.tumbling(col[time], span(size), offset=span(draw(st.integers(0, 2)))),
+        hr.sliding(col[time], span(size), span(draw(st.integers(1, size)))),
+        hr.session(col[time], span(size)),
     ]
     emit: Any = draw(st.sampled_from(["close", "updates"]))
     keys = draw(st.lists(st.sampled_from(["k", "s", "x"]), max_size=2, unique=True))
     aggregates: dict[str, Any] = {
-        "rows": ps.count(), "present": ps.count(col.k), "total": ps.sum(col.k), "most": ps.max(col.s),
-        "mean": ps.mean(col.k), "least": ps.min(col.x), "values": ps.count_distinct(col.k),
+        "rows": hr.count(), "present": hr.count(col.k), "total": hr.sum(col.k), "most": hr.max(col.s),
+        "mean": hr.mean(col.k), "least": hr.min(col.x), "values": hr.count_distinct(col.k),
     }  # fmt: skip
     wanted = draw(st.lists(st.sampled_from(sorted(aggregates)), min_size=1, max_size=3, unique=True))
     named = {name: aggregates[name] for name in wanted}
@@ -88,7 +88,7 @@ def _windows(draw: st.DrawFn, rows: Stream, time: str, span: Callable[[int], Any
 @st.composite
 def event_time_cases(draw: st.DrawFn) -> Case:
     """A flow of event time over one or two streams."""
-    flow = ps.Flow("drawn", ticks="given")
+    flow = hr.Flow("drawn", ticks="given")
     inputs: dict[str, list[Change[Any]]] = {}
     time = draw(st.sampled_from(sorted(_TIMES)))
     span = _TIMES[time]
@@ -118,7 +118,7 @@ def event_time_cases(draw: st.DrawFn) -> Case:
 @st.composite
 def clocked_cases(draw: st.DrawFn) -> Case:
     """Rows that are there from or until a moment of a clock."""
-    flow = ps.Flow("drawn")
+    flow = hr.Flow("drawn")
     is_table = draw(st.booleans())
     rows = flow.table("rows", Event) if is_table else flow.source("rows", Event)
     given = draw(events())
@@ -141,7 +141,7 @@ def clocked_cases(draw: st.DrawFn) -> Case:
     )()
     flow.sink("out", made)
     if draw(st.booleans()):
-        flow.sink("counts", made.group_by("s").agg(n=ps.count()))
+        flow.sink("counts", made.group_by("s").agg(n=hr.count()))
     return Case(flow, inputs)
 
 
@@ -177,15 +177,15 @@ def _late(one: Stream, other: Stream) -> Stream:
 
 
 def _tumbling(one: Stream, other: Stream) -> Stream:
-    return one.group_by("k", window=ps.tumbling(col.t, "5s")).agg(n=ps.count())
+    return one.group_by("k", window=hr.tumbling(col.t, "5s")).agg(n=hr.count())
 
 
 def _sessions(one: Stream, other: Stream) -> Stream:
-    return one.group_by("k", window=ps.session(col.t, "2s")).agg(n=ps.count(), most=ps.max(col.n))
+    return one.group_by("k", window=hr.session(col.t, "2s")).agg(n=hr.count(), most=hr.max(col.n))
 
 
 def _sliding(one: Stream, other: Stream) -> Stream:
-    return one.group_by("k", window=ps.sliding(col.t, "5s", "2s"), emit="updates").agg(n=ps.sum(col.n))
+    return one.group_by("k", window=hr.sliding(col.t, "5s", "2s"), emit="updates").agg(n=hr.sum(col.n))
 
 
 def _near(one: Stream, other: Stream) -> Stream:
@@ -199,12 +199,12 @@ def _valid(one: Stream, other: Stream) -> Stream:
 
 @pytest.mark.parametrize("build", [_sessions, _valid, _near, _on_time, _late, _tumbling, _sliding])
 def test_what_has_a_columnar_form_runs_in_it(build: Callable[..., Stream]) -> None:
-    flow = ps.Flow("columnar")
+    flow = hr.Flow("columnar")
     flow.sink(
         "out", build(*(flow.source(n, Event).watermark(col.t, lateness="2s") for n in ("one", "other")))
     )
     with noting_declines() as declines:
-        engine = ps.Engine(flow, columnar="always")
+        engine = hr.Engine(flow, columnar="always")
         for tick in range(4):
             rows = [Event(n % 3, _moment(n), n, None, "a", 0.5) for n in range(tick * 20, tick * 20 + 30)]
             engine.tick(one=rows, other=rows[::2])
@@ -214,10 +214,10 @@ def test_what_has_a_columnar_form_runs_in_it(build: Callable[..., Stream]) -> No
 
 @pytest.mark.parametrize("build", [_sessions, _near, _on_time, _late, _tumbling])
 def test_a_watermark_beside_state_in_files(build: Callable[..., Stream]) -> None:
-    flow = ps.Flow("limited", ticks="given")
+    flow = hr.Flow("limited", ticks="given")
     sides = (flow.source(name, Event).watermark(col.t, lateness="2s") for name in ("one", "other"))
     flow.sink("out", build(*sides))
-    limited, unlimited = ps.Engine(flow, memory="1 MB"), ps.Engine(flow, columnar="never")
+    limited, unlimited = hr.Engine(flow, memory="1 MB"), hr.Engine(flow, columnar="never")
     for tick in range(3):
         rows = [Event(n % 3, _moment(n), n, None, "a", 0.5) for n in range(tick * 20, tick * 20 + 30)]
         made = [engine.tick(one=rows, other=rows[::2])["out"] for engine in (limited, unlimited)]
@@ -225,16 +225,16 @@ def test_a_watermark_beside_state_in_files(build: Callable[..., Stream]) -> None
 
 
 def test_a_window_that_does_not_fit_is_refused_with_its_row() -> None:
-    flow = ps.Flow("early")
+    flow = hr.Flow("early")
     on_time = flow.source("rows", Event).watermark(col.t, lateness=timedelta(0))
-    windows = on_time.group_by(window=ps.sliding(col.t, timedelta(seconds=2), timedelta(seconds=1)))
-    flow.sink("windows", windows.agg(least=ps.min(col.x)))
+    windows = on_time.group_by(window=hr.sliding(col.t, timedelta(seconds=2), timedelta(seconds=1)))
+    flow.sink("windows", windows.agg(least=hr.min(col.x)))
     early = Event(None, datetime.min.replace(tzinfo=UTC), 1, START, "a", 0.0)
     rows = [early, *(early._replace(t=_moment(at)) for at in range(9))]
     told: list[str] = []
     for how in ("never", "always"):
-        with pytest.raises(ps.errors.EvaluationError) as error:
-            ps.Engine(flow, columnar=how).tick(rows=rows)
+        with pytest.raises(hr.errors.EvaluationError) as error:
+            hr.Engine(flow, columnar=how).tick(rows=rows)
         told.append(str(error.value))
     assert told[0] == told[1]
     assert "The row was" in told[0]

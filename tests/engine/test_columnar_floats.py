@@ -16,18 +16,18 @@ from hypothesis import strategies as st
 np = pytest.importorskip("numpy")
 pl = pytest.importorskip("polars")
 
-import penstock as ps
-from penstock import Flow, col
-from penstock.engine.columnar.columns import ColumnarDeclined
-from penstock.engine.columnar.float_sums import (
+import headrace as hr
+from headrace import Flow, col
+from headrace.engine.columnar.columns import ColumnarDeclined
+from headrace.engine.columnar.float_sums import (
     fraction,
     nearest,
     parts_of_floats,
     windows_of,
 )
-from penstock.engine.float_totals import FLOAT_UNIT, float_add
-from penstock.engine.program import Program, compile_program
-from penstock.expr.row_classes import from_user
+from headrace.engine.float_totals import FLOAT_UNIT, float_add
+from headrace.engine.program import Program, compile_program
+from headrace.expr.row_classes import from_user
 from tests.engine.test_columnar import ALWAYS, Run, noting_declines
 from tests.properties.effort import examples
 
@@ -104,20 +104,20 @@ def test_equal_sums_have_the_same_windows(numerator: int, bits: int, more: int) 
 
 def totals_of(items: Any) -> Any:
     return items.group_by("key").agg(
-        n=ps.count(), total=ps.sum(col.value), mean=ps.mean(col.value),
-        sure=ps.sum(col.sure), sure_mean=ps.mean(col.sure),
+        n=hr.count(), total=hr.sum(col.value), mean=hr.mean(col.value),
+        sure=hr.sum(col.sure), sure_mean=hr.mean(col.sure),
     )  # fmt: skip
 
 
 def totals_beside_values(items: Any) -> Any:
     return items.group_by("key").agg(
-        total=ps.sum(col.value), once=ps.sum(col.value, distinct=True), kinds=ps.count_distinct(col.value),
-        least=ps.min(col.value), mean=ps.mean(col.sure, distinct=True),
+        total=hr.sum(col.value), once=hr.sum(col.value, distinct=True), kinds=hr.count_distinct(col.value),
+        least=hr.min(col.value), mean=hr.mean(col.sure, distinct=True),
     )  # fmt: skip
 
 
 def totals_of_all(items: Any) -> Any:
-    return items.group_by().agg(total=ps.sum(col.value), mean=ps.mean(col.sure))
+    return items.group_by().agg(total=hr.sum(col.value), mean=hr.mean(col.sure))
 
 
 FLOWS = [totals_of, totals_beside_values, totals_of_all]
@@ -139,11 +139,11 @@ def program_of(build: Any) -> Program:
 def run_alike(build: Any, ticks: Ticks, large: Sequence[bool], *, declines: bool) -> None:
     program = program_of(build)
     schema = program.graph.nodes[program.graph.sources["items"]].schema
-    inside = from_user(schema, what="items", change=ps.Change)
+    inside = from_user(schema, what="items", change=hr.Change)
     in_rows, always, mixed = (Run(program, c) for c in (None, ALWAYS, ALWAYS))
     back = [[(row, -weight) for row, weight in tick] for tick in reversed(ticks)]
     for at, tick in enumerate([*ticks, *back]):
-        inputs = {"items": inside([ps.Change(row, weight) for row, weight in tick])}
+        inputs = {"items": inside([hr.Change(row, weight) for row, weight in tick])}
         wanted = in_rows.tick(inputs)
         with noting_declines() as noted:
             assert always.tick(inputs) == wanted
@@ -190,10 +190,10 @@ def test_any_floats_have_the_sums_that_they_have_in_rows(build: Any, ticks: Tick
 @pytest.mark.parametrize("beside", [[], [0.25], [INF, NAN]])
 def test_edges_have_the_sums_that_they_should(values: list[float], total: float, beside: list[float]) -> None:
     flow = Flow("edges")
-    flow.sink("out", flow.table("values", float).group_by().agg(total=ps.sum(col.value)))
-    engine = ps.Engine(flow, columnar="always")
+    flow.sink("out", flow.table("values", float).group_by().agg(total=hr.sum(col.value)))
+    engine = hr.Engine(flow, columnar="always")
     answers: Counter[str] = Counter()
-    for tick in ([ps.insert(value) for value in (*values, *beside)], [ps.delete(value) for value in beside]):
+    for tick in ([hr.insert(value) for value in (*values, *beside)], [hr.delete(value) for value in beside]):
         for change in engine.tick(values=tick).get("out", ()):
             answers[repr(change.row.total)] += change.weight
     assert +answers == {repr(total): 1}
@@ -203,10 +203,10 @@ def test_edges_have_the_sums_that_they_should(values: list[float], total: float,
 def test_distinct_values_of_the_group_of_nan_are_summed_up(values: list[float | None]) -> None:
     flow = Flow("nan")
     groups = flow.table("items", Item).group_by("sure")
-    flow.sink("out", groups.agg(once=ps.sum(col.value, distinct=True), kinds=ps.count_distinct(col.value)))
-    items = [ps.insert(Item(0, value, NAN)) for value in values]
+    flow.sink("out", groups.agg(once=hr.sum(col.value, distinct=True), kinds=hr.count_distinct(col.value)))
+    items = [hr.insert(Item(0, value, NAN)) for value in values]
     answers: list[str] = []
     for columnar in ("never", "always"):
-        engine = ps.Engine(flow, columnar=columnar)
-        answers.append(repr([engine.tick(items=tick)["out"] for tick in (items, [ps.delete(items[0].row)])]))
+        engine = hr.Engine(flow, columnar=columnar)
+        answers.append(repr([engine.tick(items=tick)["out"] for tick in (items, [hr.delete(items[0].row)])]))
     assert answers[0] == answers[1]

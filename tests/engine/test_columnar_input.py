@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
 
-import penstock as ps
-from penstock import col
-from penstock.engine import frame_intake
-from penstock.engine.change import Changes
-from penstock.errors import BadInput, BadRow, EvaluationError, UserFunctionFailed
-from penstock.expr.annotations import Float32, Int8, Int16, Int32, TimestampNtz
-from penstock.expr.types import DecimalType
+import headrace as hr
+from headrace import col
+from headrace.engine import frame_intake
+from headrace.engine.change import Changes
+from headrace.errors import BadInput, BadRow, EvaluationError, UserFunctionFailed
+from headrace.expr.annotations import Float32, Int8, Int16, Int32, TimestampNtz
+from headrace.expr.types import DecimalType
 from tests.properties.effort import examples
 
 NOON = datetime(2001, 9, 11, 12, 34, 56, 789012, UTC)
@@ -51,14 +51,14 @@ READING = Reading(NOON, date(1, 1, 1), b"\xff", True, 7, Decimal("1.50"))
 
 def passing(
     row: Any, *, table: bool = False, columnar: Any = "always", columnar_rows: Any = None
-) -> ps.Engine:
+) -> hr.Engine:
     """An engine whose one sink shows what its one source is given."""
-    flow = ps.Flow("passing")
+    flow = hr.Flow("passing")
     flow.sink("out", flow.table("rows", row) if table else flow.source("rows", row))
-    return ps.Engine(flow, columnar=columnar, columnar_rows=columnar_rows)
+    return hr.Engine(flow, columnar=columnar, columnar_rows=columnar_rows)
 
 
-def told(engine: ps.Engine, rows: Any) -> object:
+def told(engine: hr.Engine, rows: Any) -> object:
     """The changes, or the refusal as text."""
     try:
         return repr(list(engine.tick(rows=rows)["out"]))
@@ -94,7 +94,7 @@ def test_a_list_is_taken_or_refused_as_in_rows(right: list[Any], odd: list[Any])
 
 
 @examples(0.3)
-@given(st.lists(st.one_of(ITEMS, st.builds(ps.Change, ITEMS, st.integers(-2, 2) | ODD)), max_size=5))
+@given(st.lists(st.one_of(ITEMS, st.builds(hr.Change, ITEMS, st.integers(-2, 2) | ODD)), max_size=5))
 def test_a_list_of_changes_is_taken_or_refused_as_in_rows(rows: list[Any]) -> None:
     in_rows = passing(Item, table=True, columnar="never")
     assert told(passing(Item, table=True), rows) == told(in_rows, rows)
@@ -131,24 +131,24 @@ def test_a_list_of_bare_values_is_taken_or_refused_as_in_rows(row: Any, values: 
 def test_a_list_of_bare_values_that_is_put_into_columns_is_taken_or_refused_as_in_rows(
     row: Any, values: list[Any]
 ) -> None:
-    def computing(columnar: Any) -> ps.Engine:
-        flow = ps.Flow("computing")
+    def computing(columnar: Any) -> hr.Engine:
+        flow = hr.Flow("computing")
         rows = flow.source("rows", row)
         flow.sink("out", rows.select(x=col.value, y=col.value.is_null()))
-        flow.sink("counts", rows.group_by("value").agg(n=ps.count()))
-        return ps.Engine(flow, columnar=columnar, columnar_rows=1)
+        flow.sink("counts", rows.group_by("value").agg(n=hr.count()))
+        return hr.Engine(flow, columnar=columnar, columnar_rows=1)
 
     assert told(computing("auto"), values) == told(computing("never"), values)
 
 
 @pytest.mark.parametrize(("row", "values"), [(int, [1, 2]), (str, ["a", "b"])])
 def test_a_long_list_of_bare_values_is_computed_in_columns(row: Any, values: list[Any]) -> None:
-    flow = ps.Flow("computing")
+    flow = hr.Flow("computing")
     flow.sink("out", flow.source("rows", row).filter(col.value > values[0]))
-    engine = ps.Engine(flow, columnar_rows=2)
+    engine = hr.Engine(flow, columnar_rows=2)
     assert in_columns(engine.tick(rows=values)["out"])
     assert not in_columns(engine.tick(rows=values[1:])["out"])
-    assert list(engine.tick(rows=values)["out"]) == [ps.insert(values[1])]
+    assert list(engine.tick(rows=values)["out"]) == [hr.insert(values[1])]
 
 
 def test_a_long_list_that_nothing_computes_on_in_columns_stays_rows() -> None:
@@ -157,10 +157,10 @@ def test_a_long_list_that_nothing_computes_on_in_columns_stays_rows() -> None:
 
 @pytest.mark.parametrize(("listed", "expected"), [(3, True), (5, False)])
 def test_a_tick_of_which_most_rows_come_in_lists_runs_in_rows(listed: int, expected: bool) -> None:
-    flow = ps.Flow("both")
+    flow = hr.Flow("both")
     flow.sink("out", flow.source("framed", Item).union(flow.source("listed", Item)).filter(col.price > 0))
     frame = pl.DataFrame({"name": ["a"] * 4, "price": [1.5] * 4, "count": [None, 1, 2, 3]})
-    made = ps.Engine(flow, columnar_rows=1).tick(framed=frame, listed=[Item("b", 2.5, 1)] * listed)["out"]
+    made = hr.Engine(flow, columnar_rows=1).tick(framed=frame, listed=[Item("b", 2.5, 1)] * listed)["out"]
     assert in_columns(made) is expected
     assert len(made) == 4 + listed
 
@@ -172,7 +172,7 @@ def test_a_frame_gives_the_rows_that_it_holds(columnar: Any) -> None:
         "count", "name", "price"
     )
     for given_as in (frame, frame.to_arrow()):
-        assert told(passing(Item, columnar=columnar), given_as) == repr([ps.insert(row) for row in rows])
+        assert told(passing(Item, columnar=columnar), given_as) == repr([hr.insert(row) for row in rows])
 
 
 def test_every_type_of_column_comes_back_as_it_went() -> None:
@@ -278,9 +278,9 @@ def test_a_frame_of_a_table_may_have_weights(columnar: Any) -> None:
     frame = pl.DataFrame({"value": [1, 2, 3], "weight": [2, -1, 0]})
     engine = passing(int, table=True, columnar=columnar)
     out = engine.tick(rows=frame)["out"]
-    assert list(out) == [ps.Change(1, 2), ps.Change(2, -1)]
+    assert list(out) == [hr.Change(1, 2), hr.Change(2, -1)]
     assert out.frame().rows() == [(1, 2), (2, -1)]
-    assert list(engine.tick(rows=frame.select("value"))["out"]) == [ps.insert(n) for n in (1, 2, 3)]
+    assert list(engine.tick(rows=frame.select("value"))["out"]) == [hr.insert(n) for n in (1, 2, 3)]
 
 
 def test_changes_in_columns_are_the_sequence_that_changes_in_rows_are() -> None:
@@ -288,9 +288,9 @@ def test_changes_in_columns_are_the_sequence_that_changes_in_rows_are() -> None:
     changes = passing(int).tick(rows=frame)["out"]
     assert isinstance(changes, Changes)
     assert len(changes) == 10
-    assert changes[3] == ps.insert(3)
-    assert changes[-2:] == [ps.insert(8), ps.insert(9)]
-    assert changes == [ps.insert(n) for n in range(10)]
+    assert changes[3] == hr.insert(3)
+    assert changes[-2:] == [hr.insert(8), hr.insert(9)]
+    assert changes == [hr.insert(n) for n in range(10)]
     assert changes.raw[0] == (0, 1)
 
 
@@ -310,7 +310,7 @@ def test_rows_of_a_run_stay_rows() -> None:
 def test_what_was_fed_is_ticked_like_what_is_given() -> None:
     engine = passing(int)
     engine.feed(rows=pl.DataFrame({"value": [1, 2]}))
-    assert list(engine.run_tick()["out"]) == [ps.insert(1), ps.insert(2)]
+    assert list(engine.run_tick()["out"]) == [hr.insert(1), hr.insert(2)]
 
 
 @pytest.mark.parametrize(
@@ -319,9 +319,9 @@ def test_what_was_fed_is_ticked_like_what_is_given() -> None:
 def test_a_row_that_fails_is_told_as_in_rows(expr: Any) -> None:
     messages: list[str] = []
     for columnar in ("always", "never"):
-        flow = ps.Flow("fails")
-        flow.sink("out", flow.source("rows", int).select(made=expr).group_by().agg(count=ps.count(col.made)))
-        engine = ps.Engine(flow, columnar=columnar)  # type: ignore[arg-type]
+        flow = hr.Flow("fails")
+        flow.sink("out", flow.source("rows", int).select(made=expr).group_by().agg(count=hr.count(col.made)))
+        engine = hr.Engine(flow, columnar=columnar)  # type: ignore[arg-type]
         with pytest.raises(EvaluationError) as caught:
             engine.tick(rows=[1, 2, 3, 2**40, 0])
         messages.append(str(caught.value))
@@ -329,17 +329,17 @@ def test_a_row_that_fails_is_told_as_in_rows(expr: Any) -> None:
 
 
 def test_a_row_that_is_filtered_out_does_not_fail() -> None:
-    flow = ps.Flow("guarded")
+    flow = hr.Flow("guarded")
     kept = flow.source("rows", int).filter(col.value != 0).select(inverse=1 / col.value)
-    flow.sink("out", kept.group_by().agg(least=ps.min(col.inverse)))
-    (change,) = ps.Engine(flow, columnar="always").tick(rows=[0, 2, 4])["out"]
+    flow.sink("out", kept.group_by().agg(least=hr.min(col.inverse)))
+    (change,) = hr.Engine(flow, columnar="always").tick(rows=[0, 2, 4])["out"]
     assert change.row.least == 0.25
 
 
 def test_a_sum_beyond_int64_fails_as_in_rows() -> None:
-    flow = ps.Flow("sum")
-    flow.sink("out", flow.source("rows", int).group_by().agg(total=ps.sum(col.value)))
-    engine = ps.Engine(flow, columnar="always")
+    flow = hr.Flow("sum")
+    flow.sink("out", flow.source("rows", int).group_by().agg(total=hr.sum(col.value)))
+    engine = hr.Engine(flow, columnar="always")
     engine.tick(rows=[2**62, -5])
     with pytest.raises(EvaluationError, match="int64") as caught:
         engine.tick(rows=[2**62, 5])
@@ -348,18 +348,18 @@ def test_a_sum_beyond_int64_fails_as_in_rows() -> None:
 
 
 def test_sums_that_pass_beyond_int64_and_come_back_are_exact() -> None:
-    flow = ps.Flow("sum")
-    flow.sink("out", flow.source("rows", int).group_by().agg(total=ps.sum(col.value)))
-    (change,) = ps.Engine(flow, columnar="always").tick(rows=[2**63 - 1, 2**63 - 1, -(2**63), -(2**63)])[
+    flow = hr.Flow("sum")
+    flow.sink("out", flow.source("rows", int).group_by().agg(total=hr.sum(col.value)))
+    (change,) = hr.Engine(flow, columnar="always").tick(rows=[2**63 - 1, 2**63 - 1, -(2**63), -(2**63)])[
         "out"
     ]
     assert change.row.total == -2
 
 
 def test_small_ticks_between_large_ones_see_the_same_state() -> None:
-    flow = ps.Flow("join")
+    flow = hr.Flow("join")
     flow.sink("out", flow.source("a", Item).join(flow.source("b", Item), on="name", suffix="_b"))
-    in_rows, on_frames = ps.Engine(flow, columnar="never"), ps.Engine(flow, columnar_rows=50)
+    in_rows, on_frames = hr.Engine(flow, columnar="never"), hr.Engine(flow, columnar_rows=50)
     for size in (100, 1, 80, 3, 200, 60, 2):
         items = [Item(str(at % 7), float(size), at) for at in range(size)]
         wanted = in_rows.tick(a=items, b=items[: size // 2])["out"]
@@ -369,10 +369,10 @@ def test_small_ticks_between_large_ones_see_the_same_state() -> None:
 
 def test_polars_is_not_imported_for_small_ticks() -> None:
     script = """
-import sys, penstock as ps
-flow = ps.Flow("numbers")
+import sys, headrace as hr
+flow = hr.Flow("numbers")
 flow.sink("out", flow.source("n", int))
-ps.Engine(flow).tick(n=[1, 2, 3])
+hr.Engine(flow).tick(n=[1, 2, 3])
 assert "polars" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", script], check=True)
@@ -385,12 +385,12 @@ def test_what_is_no_choice_is_refused(option: str, value: Any) -> None:
 
 
 def test_a_constant_counts_once_per_row() -> None:
-    flow = ps.Flow("constants")
+    flow = hr.Flow("constants")
     rows = flow.source("rows", int)
-    flow.sink("sum", rows.group_by().agg(total=ps.sum(ps.lit(2)), mean=ps.mean(ps.lit(3))))
-    flow.sink("select", rows.select(one=ps.lit(1)))
-    flow.sink("beside", rows.select(one=ps.lit(1), value=col.value).filter(ps.lit(True)))
-    made = ps.Engine(flow, columnar="always").tick(rows=[5, 6, 7])
+    flow.sink("sum", rows.group_by().agg(total=hr.sum(hr.lit(2)), mean=hr.mean(hr.lit(3))))
+    flow.sink("select", rows.select(one=hr.lit(1)))
+    flow.sink("beside", rows.select(one=hr.lit(1), value=col.value).filter(hr.lit(True)))
+    made = hr.Engine(flow, columnar="always").tick(rows=[5, 6, 7])
     assert [tuple(change.row) for change in made["sum"]] == [(6, 3.0)]
     assert [tuple(change.row) for change in made["select"]] == [(1,)] * 3
     assert [tuple(change.row) for change in made["beside"]] == [(1, 5), (1, 6), (1, 7)]
@@ -425,46 +425,46 @@ def test_the_least_and_the_greatest_are_those_of_rows(values: list[Any]) -> None
     row: Any = NamedTuple("row", [("key", int), ("value", wanted)])  # type: ignore[misc]
     told_by: list[str] = []
     for columnar in ("always", "never"):
-        flow = ps.Flow("extremes")
+        flow = hr.Flow("extremes")
         grouped = flow.source("rows", row).group_by(key=col.key % 2)
-        flow.sink("out", grouped.agg(least=ps.min(col.value), most=ps.max(col.value), n=ps.count(col.value)))
-        engine = ps.Engine(flow, columnar=columnar)  # type: ignore[arg-type]
+        flow.sink("out", grouped.agg(least=hr.min(col.value), most=hr.max(col.value), n=hr.count(col.value)))
+        engine = hr.Engine(flow, columnar=columnar)  # type: ignore[arg-type]
         ticks = [[(0, value) for value in values], [(1, values[0]), (0, values[-1])]]
         told_by.append(repr([list(engine.tick(rows=rows)["out"]) for rows in ticks]))
     assert told_by[0] == told_by[1]
 
 
 def test_a_row_that_fails_is_not_forgotten_by_a_later_filter() -> None:
-    flow = ps.Flow("dropped")
+    flow = hr.Flow("dropped")
     inverse = flow.source("rows", int).select(value=col.value, inverse=1 / col.value)
-    flow.sink("out", inverse.filter(col.value > 0).group_by().agg(n=ps.count(), most=ps.max(col.inverse)))
+    flow.sink("out", inverse.filter(col.value > 0).group_by().agg(n=hr.count(), most=hr.max(col.inverse)))
     with pytest.raises(EvaluationError, match="division by zero"):
-        ps.Engine(flow, columnar="always").tick(rows=[1, 0, 2])
+        hr.Engine(flow, columnar="always").tick(rows=[1, 0, 2])
 
 
 def test_a_sum_that_leaves_int64_within_one_tick_fails_as_in_rows() -> None:
-    flow = ps.Flow("sum")
-    flow.sink("mean", flow.source("rows", int).group_by().agg(mean=ps.mean(col.value)))
-    (change,) = ps.Engine(flow, columnar="always").tick(rows=[2**62] * 3)["mean"]
+    flow = hr.Flow("sum")
+    flow.sink("mean", flow.source("rows", int).group_by().agg(mean=hr.mean(col.value)))
+    (change,) = hr.Engine(flow, columnar="always").tick(rows=[2**62] * 3)["mean"]
     assert change.row.mean == 2.0**62
-    flow.sink("out", flow.source("more", int).group_by().agg(total=ps.sum(col.value)))
+    flow.sink("out", flow.source("more", int).group_by().agg(total=hr.sum(col.value)))
     with pytest.raises(EvaluationError, match="int64"):
-        ps.Engine(flow, columnar="always").tick(more=[2**62] * 3)
+        hr.Engine(flow, columnar="always").tick(more=[2**62] * 3)
 
 
 def test_a_group_that_no_row_reaches_is_not_there() -> None:
-    flow = ps.Flow("nothing")
-    flow.sink("out", flow.source("rows", int).filter(col.value > 9).group_by().agg(n=ps.count()))
-    engine = ps.Engine(flow, columnar="always")
+    flow = hr.Flow("nothing")
+    flow.sink("out", flow.source("rows", int).filter(col.value > 9).group_by().agg(n=hr.count()))
+    engine = hr.Engine(flow, columnar="always")
     assert list(engine.tick(rows=[1, 2])["out"]) == []
     assert [change.row.n for change in engine.tick(rows=[10])["out"]] == [1]
 
 
 def test_a_large_tick_that_has_to_run_in_rows_sees_what_large_ticks_left_in_frames() -> None:
-    flow = ps.Flow("declined")
+    flow = hr.Flow("declined")
     a, b = flow.source("a", str), flow.source("b", str)
     flow.sink("out", a.select(k=col.value.upper()).join(b.select(k=col.value.upper()), on="k"))
-    on_frames, in_rows = ps.Engine(flow, columnar="always"), ps.Engine(flow, columnar="never")
+    on_frames, in_rows = hr.Engine(flow, columnar="always"), hr.Engine(flow, columnar="never")
     for tick in ({"a": ["x", "y"], "b": ["x"]}, {"a": ["é", "x"], "b": ["y", "É"]}, {"b": ["x", "é"]}):
         wanted, made = in_rows.tick(**tick)["out"], on_frames.tick(**tick)["out"]
         assert sorted(made.raw) == sorted(wanted.raw)
@@ -473,7 +473,7 @@ def test_a_large_tick_that_has_to_run_in_rows_sees_what_large_ticks_left_in_fram
 
 @pytest.mark.parametrize("weight", [True, 0, 1.0, None, -3])
 def test_a_weight_is_taken_or_refused_as_in_rows(weight: Any) -> None:
-    rows = [ps.Change(1, 2), ps.Change(2, weight)]
+    rows = [hr.Change(1, 2), hr.Change(2, weight)]
     assert told(passing(int, table=True), rows) == told(passing(int, table=True, columnar="never"), rows)
 
 
@@ -484,9 +484,9 @@ def test_what_stands_behind_and_or_or_fails_only_where_it_is_reached(first: bool
     positive = 1 / col.n > 0
     told_by: list[str] = []
     for columnar in ("always", "never"):
-        flow = ps.Flow("reached")
+        flow = hr.Flow("reached")
         flow.sink("out", flow.source("rows", row).filter(col.p & positive if both else col.p | positive))
-        engine = ps.Engine(flow, columnar=columnar)  # type: ignore[arg-type]
+        engine = hr.Engine(flow, columnar=columnar)  # type: ignore[arg-type]
         try:
             told_by.append(repr(list(engine.tick(rows=[(True, 1), (first, 0)])["out"])))
         except EvaluationError as error:
@@ -494,9 +494,9 @@ def test_what_stands_behind_and_or_or_fails_only_where_it_is_reached(first: bool
     assert told_by[0] == told_by[1]
 
 
-def sorted_ticks(flow: ps.Flow, columnar: Any, ticks: list[dict[str, Any]]) -> list[Any]:
+def sorted_ticks(flow: hr.Flow, columnar: Any, ticks: list[dict[str, Any]]) -> list[Any]:
     """What the sinks say in each tick, whatever the order of the rows."""
-    engine = ps.Engine(flow, columnar=columnar, columnar_rows=2)
+    engine = hr.Engine(flow, columnar=columnar, columnar_rows=2)
     return [{name: sorted(made.raw) for name, made in engine.tick(**tick).items()} for tick in ticks]
 
 
@@ -509,19 +509,19 @@ def test_a_function_that_fails_as_polars_does_is_not_called_again_over_half_of_a
             raise pl.exceptions.ComputeError("of the user")
         return row.n
 
-    flow = ps.Flow("flaky")
-    flow.sink("out", flow.table("rows", int).group_by(k=col.value).agg(n=ps.count()).map(first_time_fails))
+    flow = hr.Flow("flaky")
+    flow.sink("out", flow.table("rows", int).group_by(k=col.value).agg(n=hr.count()).map(first_time_fails))
     with pytest.raises(UserFunctionFailed, match="of the user"):
-        ps.Engine(flow, columnar="always").tick(rows=[1, 1])
+        hr.Engine(flow, columnar="always").tick(rows=[1, 1])
     assert calls == [2]
 
 
-def joined() -> ps.Flow:
-    flow = ps.Flow("joined")
+def joined() -> hr.Flow:
+    flow = hr.Flow("joined")
     a, b = flow.table("a", str), flow.table("b", str)
     flow.sink("pairs", a.select(k=col.value).join(b.select(k=col.value), on="k"))
     flow.sink("rows", a)
-    flow.sink("counts", a.group_by(k=col.value).agg(n=ps.count()))
+    flow.sink("counts", a.group_by(k=col.value).agg(n=hr.count()))
     return flow
 
 
@@ -534,9 +534,9 @@ def test_state_that_cannot_stand_in_columns_stays_in_rows() -> None:
 @pytest.mark.parametrize("others", [1, 2**31, -(2**40)])
 def test_weights_beyond_64_bits_count_as_in_rows(copies: int, others: int) -> None:
     ticks = [
-        {"a": [ps.Change("x", copies), ps.Change("y", 1)], "b": [ps.Change("x", others), ps.Change("y", 1)]},
-        {"a": [ps.Change("x", copies)] * 4, "b": [ps.Change("x", 1), ps.Change("y", 1)]},
-        {"b": [ps.Change("x", others)] * 3},
+        {"a": [hr.Change("x", copies), hr.Change("y", 1)], "b": [hr.Change("x", others), hr.Change("y", 1)]},
+        {"a": [hr.Change("x", copies)] * 4, "b": [hr.Change("x", 1), hr.Change("y", 1)]},
+        {"b": [hr.Change("x", others)] * 3},
     ]
     assert sorted_ticks(joined(), "always", ticks) == sorted_ticks(joined(), "never", ticks)
 
@@ -576,7 +576,7 @@ def test_a_frame_that_can_be_read_only_once_is_taken_whole(columnar: Any) -> Non
         passing(int, columnar=columnar).tick(rows=reader)
 
 
-@pytest.mark.parametrize(("row", "change"), [(int, ps.Change(1, 2**70)), (str, ps.Change("\ud800", 1))])
+@pytest.mark.parametrize(("row", "change"), [(int, hr.Change(1, 2**70)), (str, hr.Change("\ud800", 1))])
 def test_changes_with_a_value_that_polars_cannot_hold_say_so(row: Any, change: Any) -> None:
     made = passing(row, table=True, columnar="never").tick(rows=[change])["out"]
     with pytest.raises(BadInput, match="cannot stand in columns"):
@@ -587,18 +587,18 @@ def test_changes_with_a_value_that_polars_cannot_hold_say_so(row: Any, change: A
 @pytest.mark.parametrize("columnar", ["always", "never"])
 def test_weights_stand_in_a_column_that_is_not_one_of_the_rows(columnar: Any) -> None:
     row = make_dataclass("row", [("_weight", int), ("weight", int)])
-    made = passing(row, table=True, columnar=columnar).tick(rows=[ps.Change(row(5, 6), 7)])["out"]
+    made = passing(row, table=True, columnar=columnar).tick(rows=[hr.Change(row(5, 6), 7)])["out"]
     assert made.frame().rows(named=True) == [{"_weight": 5, "weight": 6, "__weight": 7}]
 
 
 def test_rows_of_weight_0_are_no_rows() -> None:
     """Without them the tick is no large one."""
-    flow = ps.Flow("weights")
-    flow.sink("out", flow.table("numbers", int).filter(ps.col.value >= 0))
+    flow = hr.Flow("weights")
+    flow.sink("out", flow.table("numbers", int).filter(hr.col.value >= 0))
     many = 20_000
     for kept in (0, 1):
         frame = pl.DataFrame({"value": range(many), "weight": [1] * kept + [0] * (many - kept)})
-        assert [change.row for change in ps.Engine(flow).tick(numbers=frame)["out"]] == [0] * kept
+        assert [change.row for change in hr.Engine(flow).tick(numbers=frame)["out"]] == [0] * kept
 
 
 @pytest.mark.parametrize("count", [63, 64])
@@ -606,10 +606,10 @@ def test_old_times_with_a_zone_are_the_same_however_many(count: int) -> None:
     """Zones have other offsets in Polars and in Python, long ago."""
     moment = datetime(1800, 1, 1, tzinfo=UTC)
     table = pa.table({"value": pa.array([moment] * count, pa.timestamp("us", "Europe/Amsterdam"))})
-    flow = ps.Flow("times")
+    flow = hr.Flow("times")
     flow.sink("out", flow.source("times", datetime))
     for frame in (table, pl.DataFrame(table)):
-        assert {change.row for change in ps.Engine(flow).tick(times=frame)["out"]} == {moment}
+        assert {change.row for change in hr.Engine(flow).tick(times=frame)["out"]} == {moment}
 
 
 @pytest.mark.parametrize("count", [63, 64])
@@ -617,20 +617,20 @@ def test_text_that_is_no_utf_8_is_refused(count: int) -> None:
     offsets = b"".join(at.to_bytes(4, "little") for at in range(count + 1))
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"\xff" * count)]
     table = pa.table({"value": pa.Array.from_buffers(pa.string(), count, buffers)})
-    flow = ps.Flow("texts")
+    flow = hr.Flow("texts")
     flow.sink("out", flow.source("texts", str))
     with pytest.raises(BadInput, match="no value of Python"):
-        ps.Engine(flow).tick(texts=table)
+        hr.Engine(flow).tick(texts=table)
 
 
 # -- columns that nobody reads -------------------------------------------------------------------
 
 
-def counted_by_name(*, table: bool) -> ps.Engine:
-    flow = ps.Flow("counted")
+def counted_by_name(*, table: bool) -> hr.Engine:
+    flow = hr.Flow("counted")
     items = flow.table("rows", Item) if table else flow.source("rows", Item)
-    flow.sink("out", items.group_by("name").agg(n=ps.count()))
-    return ps.Engine(flow, columnar_rows=100)
+    flow.sink("out", items.group_by("name").agg(n=hr.count()))
+    return hr.Engine(flow, columnar_rows=100)
 
 
 @pytest.mark.parametrize("size", [1, 70, 300])
@@ -640,8 +640,8 @@ def test_columns_that_nobody_reads_may_be_left_out(size: int, frame_of: Any, tab
     engine = counted_by_name(table=table)
     assert engine.columns_read("rows") == {"name"}
     frame = frame_of({"name": ["a"] * size})
-    assert list(engine.tick(rows=frame)["out"]) == [ps.insert(("a", size))]
-    assert list(engine.tick(rows=[Item("a", 1.0, None)])["out"])[-1] == ps.insert(("a", size + 1))
+    assert list(engine.tick(rows=frame)["out"]) == [hr.insert(("a", size))]
+    assert list(engine.tick(rows=[Item("a", 1.0, None)])["out"])[-1] == hr.insert(("a", size + 1))
 
 
 @pytest.mark.parametrize("frame_of", [pl.DataFrame, pa.table])
@@ -653,23 +653,23 @@ def test_one_that_is_read_is_missed(frame_of: Any) -> None:
 def test_values_that_nobody_reads_are_not_looked_at_but_their_type_is() -> None:
     bad = pa.StringArray.from_buffers(100, pa.py_buffer(bytes(404)), pa.py_buffer(b"\xff"))
     names = pa.array(["a"] * 100)
-    flow = ps.Flow("prices")
-    flow.sink("out", flow.source("rows", Item).group_by().agg(total=ps.sum(col.price)))
-    engine = ps.Engine(flow, columnar_rows=100)
+    flow = hr.Flow("prices")
+    flow.sink("out", flow.source("rows", Item).group_by().agg(total=hr.sum(col.price)))
+    engine = hr.Engine(flow, columnar_rows=100)
     prices, counts = pa.array([1.0] * 100), pa.array([None] * 100, pa.int64())
     found = engine.tick(rows=pa.table({"name": bad, "price": prices, "count": counts}))["out"]
-    assert list(found) == [ps.insert((100.0,))]
+    assert list(found) == [hr.insert((100.0,))]
     with pytest.raises(BadRow, match="count"):
         engine.tick(rows=pa.table({"name": names, "price": prices, "count": names}))
 
 
 def test_rows_are_counted_by_their_first_column_where_none_is_read() -> None:
-    flow = ps.Flow("counted")
-    flow.sink("out", flow.source("rows", Item).group_by().agg(n=ps.count()))
-    engine = ps.Engine(flow, columnar_rows=100)
+    flow = hr.Flow("counted")
+    flow.sink("out", flow.source("rows", Item).group_by().agg(n=hr.count()))
+    engine = hr.Engine(flow, columnar_rows=100)
     frame = pa.table({"name": ["a"] * 300, "price": [1.0] * 300, "count": [1] * 300})
-    assert list(engine.tick(rows=frame)["out"]) == [ps.insert((300,))]
-    assert list(engine.tick(rows=frame.select(["name"]))["out"])[-1] == ps.insert((600,))
+    assert list(engine.tick(rows=frame)["out"]) == [hr.insert((300,))]
+    assert list(engine.tick(rows=frame.select(["name"]))["out"])[-1] == hr.insert((600,))
 
 
 @pytest.mark.parametrize("size", [5, 100])
@@ -687,16 +687,16 @@ def test_a_frame_of_any_size_may_lack_or_leave_empty_what_nobody_reads(count: in
         price: int
         note: str
 
-    flow = ps.Flow("sales")
-    flow.sink("out", flow.table("sales", Sale).group_by(ps.col.shop).agg(total=ps.sum(ps.col.price)))
+    flow = hr.Flow("sales")
+    flow.sink("out", flow.table("sales", Sale).group_by(hr.col.shop).agg(total=hr.sum(hr.col.price)))
     whole = pl.DataFrame({"shop": ["a"] * count, "price": range(count), "note": [None] * count})
     for frame in (whole, whole.drop("note"), whole.drop("note").to_arrow()):
-        out = ps.Engine(flow).tick(sales=frame)["out"]
-        assert list(out) == [ps.insert(("a", sum(range(count))))]
+        out = hr.Engine(flow).tick(sales=frame)["out"]
+        assert list(out) == [hr.insert(("a", sum(range(count))))]
     with pytest.raises(BadRow, match="price"):
-        ps.Engine(flow).tick(sales=whole.drop("price"))
+        hr.Engine(flow).tick(sales=whole.drop("price"))
     with pytest.raises(BadRow, match="shop"):
-        ps.Engine(flow).tick(sales=whole.with_columns(shop=pl.lit(None, pl.String)))
+        hr.Engine(flow).tick(sales=whole.with_columns(shop=pl.lit(None, pl.String)))
 
 
 class Sample(NamedTuple):
@@ -708,18 +708,18 @@ class Sample(NamedTuple):
     "keep",
     [
         lambda samples, keys: samples.defer_tick(),
-        lambda samples, keys: samples.filter(ps.col.key >= 0).defer_tick_lazy(nondet="test"),
+        lambda samples, keys: samples.filter(hr.col.key >= 0).defer_tick_lazy(nondet="test"),
         lambda samples, keys: keys.join(samples, on="key"),
         lambda samples, keys: keys.join(samples, on="key", how="semi"),
     ],
 )
 def test_what_a_tick_keeps_is_not_the_memory_of_the_user(keep: Any) -> None:
-    flow = ps.Flow("kept")
+    flow = hr.Flow("kept")
     samples, keys = flow.source("samples", Sample), flow.source("keys", Sample)
     flow.sink("out", keep(samples, keys.select("key")))
     ticks: list[list[tuple[Any, ...]]] = []
     for columnar in ("never", "always"):
-        engine = ps.Engine(flow, columnar=columnar)  # type: ignore[arg-type]
+        engine = hr.Engine(flow, columnar=columnar)  # type: ignore[arg-type]
         key, value = np.arange(300), np.arange(300)
         engine.tick(samples=pl.DataFrame({"key": key, "value": value}))
         # As one does who fills the same arrays again.

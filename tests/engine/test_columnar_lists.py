@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
 
-import penstock as ps
-from penstock import Flow, col
-from penstock.engine.change import Change
-from penstock.engine.columnar.column_types import from_series, to_series
-from penstock.engine.columnar.columnar_option import explain_large_ticks
-from penstock.engine.program import Program, compile_program
-from penstock.expr.row_classes import from_user
-from penstock.expr.types import STR, ListType
+import headrace as hr
+from headrace import Flow, col
+from headrace.engine.change import Change
+from headrace.engine.columnar.column_types import from_series, to_series
+from headrace.engine.columnar.columnar_option import explain_large_ticks
+from headrace.engine.program import Program, compile_program
+from headrace.expr.row_classes import from_user
+from headrace.expr.types import STR, ListType
 from tests.engine.test_columnar import ALWAYS, Run, noting_declines
 from tests.properties.effort import examples
 
@@ -51,30 +51,30 @@ FLOWS: dict[str, Build] = {
         "key", "at", "numbers"
     ),
     "words and none": lambda s: s.explode(col.words, outer=True),
-    "split": lambda s: s.select(word=ps.functions.split(col.text, " ", -1)).explode(col.word),
+    "split": lambda s: s.select(word=hr.functions.split(col.text, " ", -1)).explode(col.word),
     "split by an escaped text": lambda s: s.select(
-        "key", word=ps.functions.split(col.text, r"\|", -1)
+        "key", word=hr.functions.split(col.text, r"\|", -1)
     ).explode(col.word),
     "split and counted": lambda s: (
-        s.select(word=ps.functions.split(col.text, ", ", -1))
+        s.select(word=hr.functions.split(col.text, ", ", -1))
         .explode(col.word)
         .group_by("word")
-        .agg(n=ps.count())
+        .agg(n=hr.count())
     ),
-    "counted": lambda s: s.explode(col.numbers).group_by("numbers").agg(n=ps.count(), least=ps.min(col.text)),
+    "counted": lambda s: s.explode(col.numbers).group_by("numbers").agg(n=hr.count(), least=hr.min(col.text)),
     "both": lambda s: s.explode(col.words).explode(col.numbers).select("words", "numbers"),
     "sizes": lambda s: s.select(
         "key", n=col.words.length(), m=col.numbers.length(), none=col.numbers.is_null()
     ),
     "elements": lambda s: s.filter(col.words.length() > 0).select(
-        a=ps.functions.try_element_at(col.words, 2),
-        b=ps.functions.try_element_at(col.numbers, -1),
-        c=ps.functions.get(col.numbers, 0),
+        a=hr.functions.try_element_at(col.words, 2),
+        b=hr.functions.try_element_at(col.numbers, -1),
+        c=hr.functions.get(col.numbers, 0),
     ),
-    "first": lambda s: s.select(a=ps.functions.element_at(col.words, 1)),
+    "first": lambda s: s.select(a=hr.functions.element_at(col.words, 1)),
     "chosen": lambda s: (
-        s.filter(ps.functions.array_contains(col.words, "a"))
-        .union(s.filter(ps.functions.array_contains(col.words, col.text)))
+        s.filter(hr.functions.array_contains(col.words, "a"))
+        .union(s.filter(hr.functions.array_contains(col.words, col.text)))
         .select("key", "text")
     ),
     "lists that go on": lambda s: s.filter(col.key > 0).select("key", "words", "numbers"),
@@ -132,16 +132,16 @@ def test_lists_of_an_arrow_table_stay_columns() -> None:
         flow.table("words", Words)
         .explode(col.words)
         .group_by("words")
-        .agg(n=ps.count(), m=ps.sum(col.words.length()))
+        .agg(n=hr.count(), m=hr.sum(col.words.length()))
     )
     flow.sink("out", words)
-    engine = ps.Engine(flow, columnar="always")
+    engine = hr.Engine(flow, columnar="always")
     table = pa.table({"words": [["a", "b"], [], ["a"]], "n": [[1], None, []], "weight": [1, 1, 2]})
     with noting_declines() as declines:
         made = engine.tick(words=table)["out"]
     assert declines == [None]
     assert sorted(change.row for change in made) == [("a", 3, 3), ("b", 1, 1)]
-    with pytest.raises(ps.PenstockError, match="words"):
+    with pytest.raises(hr.HeadraceError, match="words"):
         engine.tick(words=pa.table({"words": [["a", None]], "n": [None], "weight": [1]}))
 
 
@@ -149,18 +149,18 @@ def test_lists_of_an_arrow_table_stay_columns() -> None:
     ("build", "why"),
     [
         (lambda s: s.distinct(), "distinct"),
-        (lambda s: s.group_by("words").agg(n=ps.count()), "aggregate"),
-        (lambda s: s.group_by("key").agg(n=ps.count_distinct(col.words)), "aggregate"),
-        (lambda s: s.group_by("key").agg(n=ps.max(col.words)), "aggregate"),
+        (lambda s: s.group_by("words").agg(n=hr.count()), "aggregate"),
+        (lambda s: s.group_by("key").agg(n=hr.count_distinct(col.words)), "aggregate"),
+        (lambda s: s.group_by("key").agg(n=hr.max(col.words)), "aggregate"),
         (lambda s: s.join(s, on="key", suffix="_2"), "join"),
         (lambda s: s.select("words").join(s.select("words"), on="words", how="semi"), "join"),
         (lambda s: s.select("key").join(s, on="key", how="left", suffix="_2"), "join"),
         (lambda s: s.top_k(1, by=col.key), "top_k"),
-        (lambda s: s.with_columns(n=ps.row_number().over(partition_by="key", order_by="text")), "over"),
+        (lambda s: s.with_columns(n=hr.row_number().over(partition_by="key", order_by="text")), "over"),
         (lambda s: s.filter(col.words == col.words), "filter"),
-        (lambda s: s.select(a=ps.coalesce(col.words, col.words)), "select"),
-        (lambda s: s.select(a=ps.functions.split(col.text, "[ ,]", -1)).explode(col.a), "select"),
-        (lambda s: s.select(a=ps.functions.split(col.text, " ", 2)).explode(col.a), "select"),
+        (lambda s: s.select(a=hr.coalesce(col.words, col.words)), "select"),
+        (lambda s: s.select(a=hr.functions.split(col.text, "[ ,]", -1)).explode(col.a), "select"),
+        (lambda s: s.select(a=hr.functions.split(col.text, " ", 2)).explode(col.a), "select"),
     ],
 )
 @pytest.mark.parametrize("is_table", [False, True])
@@ -171,7 +171,7 @@ def test_lists_that_would_be_compared_or_held_stay_in_rows(build: Build, why: st
     assert any(line.startswith(f"in rows: {why}") for line in explain_large_ticks(flow.graph()))
     assert not any("arrangements" in line and why in line for line in explain_large_ticks(flow.graph()))
     rows = [Line(n % 2, "a b", ["a"] * (n % 3), [n % 2, None]) for n in range(9)]
-    given: Any = [*map(ps.insert, rows)] if is_table else rows
-    assert sorted(map(repr, ps.Engine(flow, columnar="always").tick(lines=given)["out"])) == sorted(
-        map(repr, ps.Engine(flow, columnar="never").tick(lines=given)["out"])
+    given: Any = [*map(hr.insert, rows)] if is_table else rows
+    assert sorted(map(repr, hr.Engine(flow, columnar="always").tick(lines=given)["out"])) == sorted(
+        map(repr, hr.Engine(flow, columnar="never").tick(lines=given)["out"])
     )

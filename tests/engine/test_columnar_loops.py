@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 
 pytest.importorskip("polars")
 
-import penstock as ps
-from penstock import col, left, right
-from penstock.analysis import analyse
-from penstock.engine.change import Change
-from penstock.engine.columnar import loop_rounds
-from penstock.engine.columnar.arranged_slot import ArrangedSlot
-from penstock.engine.columnar.columnar_option import Columnar, explain_large_ticks
-from penstock.engine.columnar.columns import ColumnarDeclined, rows_to_columns
-from penstock.engine.columnar.loop_rounds import ColumnarLoop
-from penstock.engine.loops import semi_naive
-from penstock.engine.program import Program, compile_program
-from penstock.errors import NoFixpoint
-from penstock.expr.code_runtime import NAN
-from penstock.expr.function_bases import CodeBounds, bounded_code
-from penstock.graph.node import FlowGraph
-from penstock.testing.strategies import rows
+import headrace as hr
+from headrace import col, left, right
+from headrace.analysis import analyse
+from headrace.engine.change import Change
+from headrace.engine.columnar import loop_rounds
+from headrace.engine.columnar.arranged_slot import ArrangedSlot
+from headrace.engine.columnar.columnar_option import Columnar, explain_large_ticks
+from headrace.engine.columnar.columns import ColumnarDeclined, rows_to_columns
+from headrace.engine.columnar.loop_rounds import ColumnarLoop
+from headrace.engine.loops import semi_naive
+from headrace.engine.program import Program, compile_program
+from headrace.errors import NoFixpoint
+from headrace.expr.code_runtime import NAN
+from headrace.expr.function_bases import CodeBounds, bounded_code
+from headrace.graph.node import FlowGraph
+from headrace.testing.strategies import rows
 from tests.engine.test_columnar import ALWAYS, Plain, Run, _inside, _join, noting_declines
 from tests.properties.effort import examples
 from tests.properties.test_recursion import RULES
@@ -105,7 +105,7 @@ def check_rounds(
 @st.composite
 def looping_cases(draw: st.DrawFn) -> Case:
     """Flows with loops over sources that grow."""
-    flow = ps.Flow("random")
+    flow = hr.Flow("random")
     sources: list[Grown] = []
     inputs: dict[str, list[Change[Any]]] = {}
     for at in range(draw(st.integers(1, 2))):
@@ -172,9 +172,9 @@ class Edge(NamedTuple):
     b: int
 
 
-def reach(**limits: int) -> ps.Flow:
+def reach(**limits: int) -> hr.Flow:
     """Nodes that are reached from some roots, and how many there are."""
-    flow = ps.Flow("reach")
+    flow = hr.Flow("reach")
     edges, roots = flow.source("edges", Edge), flow.source("roots", int)
 
     def further(found: Any) -> Any:
@@ -182,11 +182,11 @@ def reach(**limits: int) -> ps.Flow:
 
     reached = flow.fixpoint(further, roots, **limits)
     flow.sink("reached", reached)
-    flow.sink("many", reached.group_by().agg(n=ps.count()))
+    flow.sink("many", reached.group_by().agg(n=hr.count()))
     return flow
 
 
-def both_runs(flow: ps.Flow, least: int = 1, large_round: int = 300) -> tuple[Run, Run]:
+def both_runs(flow: hr.Flow, least: int = 1, large_round: int = 300) -> tuple[Run, Run]:
     program = compiled(flow.graph(), large_round)
     return Run(program, None), Run(program, Columnar(least, True, lambda slot: None))
 
@@ -243,9 +243,9 @@ class Wide(NamedTuple):
     c: float
 
 
-def growing() -> ps.Flow:
+def growing() -> hr.Flow:
     """Numbers that double until they are too large for an integer."""
-    flow = ps.Flow("growing")
+    flow = hr.Flow("growing")
     numbers = flow.source("numbers", int)
 
     def doubled(found: Any) -> Any:
@@ -264,7 +264,7 @@ def test_what_fails_in_a_late_round_fails_as_in_rows(least: int) -> None:
     assert [type(why) for why in declines] == [ColumnarDeclined]
 
 
-def declining(flow: ps.Flow, least: int, at: str) -> tuple[Run, Run]:
+def declining(flow: hr.Flow, least: int, at: str) -> tuple[Run, Run]:
     """Run a tick on frames and decline the next one, behind the loop or in one of its rounds."""
     in_rows, on_frames = both_runs(flow, least, large_round=2)
     tick = {"edges": [*chain(1, 2, 3), *chain(2, 10)], "roots": [(1,)]}
@@ -300,8 +300,8 @@ def test_a_tick_that_is_declined_late_leaves_the_state_as_it_was(least: int, at:
 @pytest.mark.parametrize("least", [1, 2])
 @pytest.mark.parametrize("rounds", [3, 12])
 def test_a_loop_that_does_not_end_is_the_same_error(least: int, rounds: int) -> None:
-    def flow() -> ps.Flow:
-        flow = ps.Flow("doubling")
+    def flow() -> hr.Flow:
+        flow = hr.Flow("doubling")
         seed = flow.source("seed", int)
 
         def twice(numbers: Any) -> Any:
@@ -313,7 +313,7 @@ def test_a_loop_that_does_not_end_is_the_same_error(least: int, rounds: int) -> 
     texts: list[str] = []
     for options in ({"columnar": "never"}, {"columnar": "always", "columnar_rows": least}):
         with pytest.raises(NoFixpoint) as raised:
-            ps.Engine(flow(), **options).tick(seed=[1, 10_000, 20_000])  # pyright: ignore[reportArgumentType]
+            hr.Engine(flow(), **options).tick(seed=[1, 10_000, 20_000])  # pyright: ignore[reportArgumentType]
         texts.append(str(raised.value))
     assert texts[0] == texts[1]
 
@@ -367,12 +367,12 @@ def test_a_first_load_whose_loop_is_deep_and_narrow_leaves_state_to_rows() -> No
     assert all(isinstance(run.machine.slot(name), dict) for name in run.names)
 
 
-def explained(flow: ps.Flow) -> list[str]:
+def explained(flow: hr.Flow) -> list[str]:
     return list(explain_large_ticks(flow.graph()))
 
 
 def test_a_loop_with_retractions_says_why_it_stays_in_rows() -> None:
-    flow = ps.Flow("reach")
+    flow = hr.Flow("reach")
     edges, roots = flow.table("edges", Edge), flow.table("roots", int)
     flow.sink(
         "out",
@@ -384,14 +384,14 @@ def test_a_loop_with_retractions_says_why_it_stays_in_rows() -> None:
 
 
 def test_a_function_in_a_loop_keeps_it_in_rows() -> None:
-    flow = ps.Flow("reach")
+    flow = hr.Flow("reach")
     numbers = flow.source("numbers", int)
     flow.sink("out", flow.fixpoint(lambda f: f.filter(lambda n: n < 3), numbers))
     assert explained(flow) == ["in rows: filter: it calls a function on each row"]
 
 
 def test_a_loop_runs_on_frames_whose_set_is_read_row_by_row() -> None:
-    flow = ps.Flow("reach")
+    flow = hr.Flow("reach")
     edges, roots = flow.source("edges", Edge), flow.source("roots", int)
     reached = flow.fixpoint(
         lambda f: f.join(edges, on=left.value == right.a).select(value=col.b, into=int), roots
@@ -401,7 +401,7 @@ def test_a_loop_runs_on_frames_whose_set_is_read_row_by_row() -> None:
 
 
 def test_wide_rows_with_floats_go_round_as_one_zero() -> None:
-    flow = ps.Flow("wide")
+    flow = hr.Flow("wide")
     wide = flow.source("wide", Wide)
 
     def less(found: Any) -> Any:

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 pytest.importorskip("polars")
 
-import penstock as ps
-from penstock import col
-from penstock.engine.columnar.columns import ColumnarDeclined
-from penstock.engine.program import compile_program
-from penstock.expr.row_classes import from_user
-from penstock.expr.types import DecimalType
+import headrace as hr
+from headrace import col
+from headrace.engine.columnar.columns import ColumnarDeclined
+from headrace.engine.program import compile_program
+from headrace.expr.row_classes import from_user
+from headrace.expr.types import DecimalType
 from tests.engine.test_columnar import ALWAYS, Run, noting_declines
 from tests.properties.effort import examples
 
-Stream = ps.Stream[Any, Any, Any, Any]
+Stream = hr.Stream[Any, Any, Any, Any]
 
 
 class Record(NamedTuple):
@@ -40,16 +40,16 @@ def record(id: int | None, city: str | None, at: int, op: str = "I", score: floa
     return Record(id, city, score, Decimal(3), at, op)
 
 
-OWN = ps.struct(id=col.id, city=col.city, score=col.score, price=col.price)
-DATED = ps.struct(id=col.id, city=col.city, at=col.at)
-DELETES: Any = {"row": ps.when(col.op != "K", OWN), "deleted": col.op == "D"}
+OWN = hr.struct(id=col.id, city=col.city, score=col.score, price=col.price)
+DATED = hr.struct(id=col.id, city=col.city, at=col.at)
+DELETES: Any = {"row": hr.when(col.op != "K", OWN), "deleted": col.op == "D"}
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "records": {},
     "rows": {"row": OWN},
     "deleted": {"row": OWN, "deleted": col.op == "D"},
     "deleted or null": DELETES,
-    "null": {"row": ps.when(col.op == "I", OWN)},
+    "null": {"row": hr.when(col.op == "I", OWN)},
     "dated": {"row": DATED, "deleted": col.op != "I"},
 }
 
@@ -74,7 +74,7 @@ def of_commits(
 
 def check_alike(build: Callable[[Stream], Stream], ticks: list[list[Record]], large: list[bool]) -> int:
     """Compare a flow in rows, in columns and in both by turns; return how many ticks ran in columns."""
-    flow = ps.Flow("records")
+    flow = hr.Flow("records")
     flow.sink("out", build(flow.source("records", Record)))
     program = compile_program(flow.graph())
     inside = from_user(program.graph.nodes[program.graph.sources["records"]].schema, what="records")
@@ -154,12 +154,12 @@ def test_records_mean_the_same_in_columns(build: str, rows: str, policy: str, tr
 
 @pytest.mark.parametrize("build", ["upsert", "history"])
 def test_a_record_of_nan_meets_the_one_of_its_sequence(build: str) -> None:
-    flow = ps.Flow("nan")
+    flow = hr.Flow("nan")
     records = flow.source("records", Record)
     flow.sink("out", getattr(records, build)("score", sequence="at", on_misfit="trust_key"))
     answers: list[str] = []
     for columnar in ("never", "always"):
-        engine = ps.Engine(flow, columnar=columnar)
+        engine = hr.Engine(flow, columnar=columnar)
         ticks = [[record(1, city, 1, score=float("nan"))] for city in ("a", "b", "c")]
         answers.append(repr([engine.tick(records=tick)["out"] for tick in ticks]))
     assert answers[0] == answers[1]

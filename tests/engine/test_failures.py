@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import Engine, col
-from penstock.errors import (
+import headrace as hr
+from headrace import Engine, col
+from headrace.errors import (
     BadInput,
     BadRow,
     EngineStopped,
@@ -16,7 +16,7 @@ from penstock.errors import (
     NoFixpoint,
     UserFunctionFailed,
 )
-from penstock.expr.compile_python import RUNTIME
+from headrace.expr.compile_python import RUNTIME
 from tests.golden import MESSAGES, assert_golden
 
 
@@ -30,7 +30,7 @@ def broken(item: Item) -> int:
 
 
 def test_a_function_that_raises_is_named_with_its_row_and_place() -> None:
-    flow = ps.Flow("broken")
+    flow = hr.Flow("broken")
     flow.sink("out", flow.source("items", Item).map(broken))
     with pytest.raises(UserFunctionFailed) as caught:
         Engine(flow).tick(items=[Item("a", 1), Item("b", 0)])
@@ -43,7 +43,7 @@ def test_a_function_that_raises_is_named_with_its_row_and_place() -> None:
 
 
 def test_an_expression_that_fails_is_named_with_its_row_and_place() -> None:
-    flow = ps.Flow("overflow")
+    flow = hr.Flow("overflow")
     flow.sink("out", flow.source("items", Item).select(square=col.price * col.price))
     with pytest.raises(EvaluationError) as caught:
         Engine(flow).tick(items=[Item("big", 2**40)])
@@ -54,7 +54,7 @@ def test_an_expression_that_fails_is_named_with_its_row_and_place() -> None:
 def test_a_mistake_of_ours_is_raised_as_it_is_and_is_not_its_own_cause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    flow = ps.Flow("rounded")
+    flow = hr.Flow("rounded")
     flow.sink("out", flow.source("items", Item).select(rounded=(col.price / 3).round(1)))
     monkeypatch.setitem(RUNTIME, "x_round_float", lambda value, digits: [value][digits])
     engine = Engine(flow)
@@ -64,8 +64,8 @@ def test_a_mistake_of_ours_is_raised_as_it_is_and_is_not_its_own_cause(
 
 
 def test_a_sum_beyond_int64_is_an_error() -> None:
-    flow = ps.Flow("sum")
-    flow.sink("out", flow.source("items", Item).group_by().agg(total=ps.sum(col.price)))
+    flow = hr.Flow("sum")
+    flow.sink("out", flow.source("items", Item).group_by().agg(total=hr.sum(col.price)))
     engine = Engine(flow)
     engine.tick(items=[Item("a", 2**62)])
     with pytest.raises(EvaluationError, match="int64"):
@@ -73,7 +73,7 @@ def test_a_sum_beyond_int64_is_an_error() -> None:
 
 
 def test_a_failed_engine_takes_no_further_tick() -> None:
-    flow = ps.Flow("broken")
+    flow = hr.Flow("broken")
     flow.sink("out", flow.source("items", Item).map(broken))
     engine = Engine(flow)
     with pytest.raises(UserFunctionFailed):
@@ -84,8 +84,8 @@ def test_a_failed_engine_takes_no_further_tick() -> None:
 
 
 def test_a_bad_row_is_refused_before_anything_changed() -> None:
-    flow = ps.Flow("count")
-    flow.sink("out", flow.source("items", Item).group_by().agg(n=ps.count()))
+    flow = hr.Flow("count")
+    flow.sink("out", flow.source("items", Item).group_by().agg(n=hr.count()))
     engine = Engine(flow)
     with pytest.raises(BadRow):
         engine.tick(items=[Item("a", 1), Item("b", "not a number")])  # type: ignore[arg-type]
@@ -93,14 +93,14 @@ def test_a_bad_row_is_refused_before_anything_changed() -> None:
 
 
 def test_an_unknown_source_is_refused_with_the_known_ones() -> None:
-    flow = ps.Flow("names")
+    flow = hr.Flow("names")
     flow.sink("out", flow.source("items", Item))
     with pytest.raises(BadInput, match="'items'"):
         Engine(flow).tick(item=[Item("a", 1)])
 
 
 def test_a_bounded_source_is_closed_after_the_first_tick() -> None:
-    flow = ps.Flow("bounded")
+    flow = hr.Flow("bounded")
     flow.sink("out", flow.source("items", Item, bounded=True))
     engine = Engine(flow)
     engine.tick(items=[Item("a", 1)])
@@ -110,7 +110,7 @@ def test_a_bounded_source_is_closed_after_the_first_tick() -> None:
 
 
 def test_a_loop_that_makes_new_rows_for_ever_ends_in_an_error() -> None:
-    flow = ps.Flow("for ever")
+    flow = hr.Flow("for ever")
     seed = flow.source("seed", int)
     up = flow.fixpoint(lambda n: n.select(value=col.value + 1, into=int), seed, max_iterations=50)
     flow.sink("out", up)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-import penstock as ps
-from penstock.errors import BadRow
+import headrace as hr
+from headrace.errors import BadRow
 
 
 class Price(NamedTuple):
@@ -28,36 +28,36 @@ class Customer:
 TEA, RUM = Price("a", 1, 300, 5), Price("a", 2, 900, 1)
 
 
-def engine(rows: Any = Price, key: Any = ("shop", "item"), **options: Any) -> ps.Engine:
-    flow = ps.Flow("f")
+def engine(rows: Any = Price, key: Any = ("shop", "item"), **options: Any) -> hr.Engine:
+    flow = hr.Flow("f")
     flow.sink("out", flow.table("rows", rows, key=key))
-    return ps.Engine(flow, **options)
+    return hr.Engine(flow, **options)
 
 
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [
         (Price("a", 3, 1, "many"), "stock"),  # type: ignore[arg-type]
-        (ps.insert(("a", 3, "free", 1)), "price"),
-        (ps.delete(("a", None, 3, 1)), "item"),
-        (ps.update(TEA, ("a", 3, "free", 1)), "price"),
-        (ps.update(("a", "tea", 3, 1), TEA), "item"),
-        (ps.Change(TEA, 2), "weight"),
-        (ps.delete_key(7), "key"),
-        (ps.delete_key((7, 8, 9)), "key"),
-        (ps.delete_key((7, 8)), "shop"),
-        (ps.delete_key(("a", 1), sequence=3), "key"),
+        (hr.insert(("a", 3, "free", 1)), "price"),
+        (hr.delete(("a", None, 3, 1)), "item"),
+        (hr.update(TEA, ("a", 3, "free", 1)), "price"),
+        (hr.update(("a", "tea", 3, 1), TEA), "item"),
+        (hr.Change(TEA, 2), "weight"),
+        (hr.delete_key(7), "key"),
+        (hr.delete_key((7, 8, 9)), "key"),
+        (hr.delete_key((7, 8)), "shop"),
+        (hr.delete_key(("a", 1), sequence=3), "key"),
         (7, None),
     ],
 )
-@pytest.mark.parametrize("trailing", [[], [ps.delete_key(1)], [7]])
+@pytest.mark.parametrize("trailing", [[], [hr.delete_key(1)], [7]])
 def test_a_wrong_row_has_its_number_among_changes(wrong: Any, field: str | None, trailing: list[Any]) -> None:
     given = [
         TEA,
-        ps.update(TEA, TEA),
-        ps.delete(TEA),
-        ps.insert(RUM),
-        ps.delete_key(("a", 1)),
+        hr.update(TEA, TEA),
+        hr.delete(TEA),
+        hr.insert(RUM),
+        hr.delete_key(("a", 1)),
         wrong,
         *trailing,
     ]
@@ -70,8 +70,8 @@ def test_a_deletion_needs_no_more_than_the_key() -> None:
     made = engine()
     made.tick(rows=[TEA, RUM])
     given: list[Any] = [
-        ps.delete(("a", 1, None, None)),
-        ps.update(("a", 2, None, None), RUM._replace(stock=2)),
+        hr.delete(("a", 1, None, None)),
+        hr.update(("a", 2, None, None), RUM._replace(stock=2)),
     ]
     assert made.tick(rows=given)["out"].raw == [(*TEA, -1), (*RUM, -1), ("a", 2, 900, 2, 1)]
 
@@ -79,8 +79,8 @@ def test_a_deletion_needs_no_more_than_the_key() -> None:
 @pytest.mark.parametrize("trusted", [(), ("rows",)])
 def test_trusted_rows_are_the_same(trusted: tuple[str, ...]) -> None:
     made = engine(Customer, "id", trusted=trusted)
-    made.tick(rows=[Customer(1, "ann"), ps.insert(Customer(2, "bob"))])
-    given = [ps.update(Customer(1, "ann"), Customer(1, "amy")), ps.delete_key(2), Customer(3, "eve")]
+    made.tick(rows=[Customer(1, "ann"), hr.insert(Customer(2, "bob"))])
+    given = [hr.update(Customer(1, "ann"), Customer(1, "amy")), hr.delete_key(2), Customer(3, "eve")]
     assert sorted(made.tick(rows=given)["out"].raw) == [
         (1, "amy", 1),
         (1, "ann", -1),
@@ -97,7 +97,7 @@ def test_a_frame_is_trusted(key: Any) -> None:
 
 def test_trusted_rows_are_not_checked() -> None:
     made = engine(Customer, "id", trusted=("rows",))
-    given: Any = [Customer(1, None), ps.update(Customer(1, None), Customer(1, 7))]  # type: ignore[arg-type]
+    given: Any = [Customer(1, None), hr.update(Customer(1, None), Customer(1, 7))]  # type: ignore[arg-type]
     assert made.tick(rows=given)["out"].raw == [(1, 7, 1)]
 
 

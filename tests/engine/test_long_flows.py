@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
 def same(n: int) -> int:
@@ -31,25 +31,25 @@ def itself(n: int) -> list[int]:
         pytest.param(lambda s: s.distinct(), id="distinct"),
         pytest.param(lambda s: s.join(s, on="value", how="semi"), id="semi join"),
         pytest.param(lambda s: s.join(s, on="value").filter(col.value > 0).select("value"), id="join"),
-        pytest.param(lambda s: s.group_by("value").agg(n=ps.count()).select("value"), id="aggregate"),
+        pytest.param(lambda s: s.group_by("value").agg(n=hr.count()).select("value"), id="aggregate"),
         pytest.param(lambda s: s.top_k(1, by=col.value, per="value"), id="top_k"),
     ],
 )
 @pytest.mark.parametrize("source", ["append", "table"])
 def test_150_operators_in_a_line_compile(step: Callable[[AnyStream], AnyStream], source: str) -> None:
-    flow = ps.Flow("long")
+    flow = hr.Flow("long")
     stream: AnyStream = flow.source("n", int) if source == "append" else flow.table("n", int)
     for _ in range(150):
         stream = step(stream)
     flow.sink("out", stream.select("value"))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     assert [(row.value, n) for row, n in engine.tick(n=[1, -1])["out"] if row.value > 0] == [(1, 1)]
     if source == "table":
-        assert [(row.value, n) for row, n in engine.tick(n=[ps.delete(1)])["out"]] == [(1, -1)]
+        assert [(row.value, n) for row, n in engine.tick(n=[hr.delete(1)])["out"]] == [(1, -1)]
 
 
 def test_what_lies_before_an_operator_is_looked_at_once_however_long_and_branched_it_is() -> None:
-    flow = ps.Flow("long and branched")
+    flow = hr.Flow("long and branched")
     numbers: AnyStream = flow.source("numbers", int)
     for _ in range(1_500):
         numbers = numbers.filter(col.value > 0)

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col
-from penstock.engine import spilling
-from penstock.engine.slot import Slot, thaw_dict, thaw_list
-from penstock.engine.spilling import ShardedSlot, StateInMemory, estimated_bytes, parse_memory_limit
-from penstock.errors import BadInput
-from penstock.state.lazy_slots import Form
-from penstock.state.scratch_state import ScratchFolder
+import headrace as hr
+from headrace import col
+from headrace.engine import spilling
+from headrace.engine.slot import Slot, thaw_dict, thaw_list
+from headrace.engine.spilling import ShardedSlot, StateInMemory, estimated_bytes, parse_memory_limit
+from headrace.errors import BadInput
+from headrace.state.lazy_slots import Form
+from headrace.state.scratch_state import ScratchFolder
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases, cuts
 
@@ -120,7 +120,7 @@ class Small(StateInMemory):
 
 
 def told(case: Case, ticks: list[Tick]) -> list[Any]:
-    engine = ps.Engine(case.flow)
+    engine = hr.Engine(case.flow)
     said = []
     for tick in ticks:
         said.append({n: sorted(map(repr, c.raw)) for n, c in engine.tick(**tick).items()})
@@ -134,36 +134,36 @@ def test_divided_and_spilled_state_gives_the_same_answers(drawn: tuple[Case, lis
     case, ticks = drawn
     expected = told(case, ticks)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("penstock.engine.engine.StateInMemory", Small)
+        patch.setattr("headrace.engine.engine.StateInMemory", Small)
         assert told(case, ticks) == expected
         patch.setattr(spilling, "_LEAST_HOT", 0)
-        patch.setattr("penstock.engine.engine.parse_memory_limit", lambda bound: 1)
-        original = ps.Engine.__init__
-        patch.setattr(ps.Engine, "__init__", lambda self, flow: original(self, flow, memory=1))
+        patch.setattr("headrace.engine.engine.parse_memory_limit", lambda bound: 1)
+        original = hr.Engine.__init__
+        patch.setattr(hr.Engine, "__init__", lambda self, flow: original(self, flow, memory=1))
         assert told(case, ticks) == expected
 
 
-def totals_flow() -> ps.Flow:
-    flow = ps.Flow("totals")
+def totals_flow() -> hr.Flow:
+    flow = hr.Flow("totals")
     orders = flow.table("orders", Order)
-    flow.sink("totals", orders.group_by("id", "customer").agg(total=ps.sum(col.price), top=ps.max(col.price)))
+    flow.sink("totals", orders.group_by("id", "customer").agg(total=hr.sum(col.price), top=hr.max(col.price)))
     return flow
 
 
 def test_state_above_the_bound_goes_to_a_file_and_answers_stay_right() -> None:
     rng = random.Random(7)
     orders = [Order(n, f"customer {n % 97}", rng.randrange(1000)) for n in range(12_000)]
-    engine = ps.Engine(totals_flow(), memory="1 MB")
+    engine = hr.Engine(totals_flow(), memory="1 MB")
     held: Counter[Any] = Counter()
 
-    def tick(changes: list[ps.Change[Order]]) -> None:
+    def tick(changes: list[hr.Change[Order]]) -> None:
         for *row, weight in engine.tick(orders=changes)["totals"].raw:
             held[tuple(row)] += weight
 
     for start in range(0, len(orders), 1000):
-        tick([ps.insert(order) for order in orders[start : start + 1000]])
+        tick([hr.insert(order) for order in orders[start : start + 1000]])
     gone = set(rng.sample(range(len(orders)), 3000))
-    tick([ps.delete(orders[n]) for n in gone])
+    tick([hr.delete(orders[n]) for n in gone])
     assert engine.spilled_slots
     assert {row for row, n in held.items() if n} == {
         (o.id, o.customer, o.price, o.price) for o in orders if o.id not in gone
@@ -171,8 +171,8 @@ def test_state_above_the_bound_goes_to_a_file_and_answers_stay_right() -> None:
 
 
 def test_state_below_the_bound_stays_in_memory() -> None:
-    engine = ps.Engine(totals_flow(), memory="100 MB")
-    engine.tick(orders=[ps.insert(Order(n, "a", 1)) for n in range(3000)])
+    engine = hr.Engine(totals_flow(), memory="100 MB")
+    engine.tick(orders=[hr.insert(Order(n, "a", 1)) for n in range(3000)])
     assert engine.spilled_slots == ()
 
 
@@ -184,7 +184,7 @@ def test_the_estimate_counts_keys_values_and_what_they_hold() -> None:
 
 
 def test_the_collector_rests_during_a_tick_and_goes_on_after_it() -> None:
-    flow = ps.Flow("watched")
+    flow = hr.Flow("watched")
     seen: list[bool] = []
 
     def watch(order: Order) -> bool:
@@ -192,7 +192,7 @@ def test_the_collector_rests_during_a_tick_and_goes_on_after_it() -> None:
         return True
 
     flow.sink("out", flow.source("orders", Order).filter(watch))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     engine.tick(orders=[Order(1, "a", 1)])
     assert seen == [False]
     assert gc.isenabled()
@@ -218,9 +218,9 @@ def test_what_is_no_size_is_refused(given: Any) -> None:
 
 
 def test_a_bound_for_state_that_is_kept_elsewhere_is_refused() -> None:
-    slots = {slot.name: {} for slot in ps.Engine(totals_flow()).program.slots}
+    slots = {slot.name: {} for slot in hr.Engine(totals_flow()).program.slots}
     with pytest.raises(BadInput, match="kept elsewhere"):
-        ps.Engine(totals_flow(), state=slots, memory="1 MB")
+        hr.Engine(totals_flow(), state=slots, memory="1 MB")
 
 
 def test_a_slot_of_one_key_is_never_moved() -> None:
@@ -230,7 +230,7 @@ def test_a_slot_of_one_key_is_never_moved() -> None:
     assert state.spilled == ()
 
 
-def in_memory(engine: ps.Engine) -> int:
+def in_memory(engine: hr.Engine) -> int:
     """Bytes of the slots, as far as they are not in a file, as estimated."""
     state: Any = engine._memory
     spilled = (slot.in_memory for slot in state._spilled.values())
@@ -239,34 +239,34 @@ def in_memory(engine: ps.Engine) -> int:
 
 def test_a_divided_slot_that_grows_is_held_to_the_bound_too() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("penstock.engine.engine.StateInMemory", type("Some", (Small,), {"sharded_from": 2500}))
-        engine = ps.Engine(totals_flow(), memory="4 MB")
+        patch.setattr("headrace.engine.engine.StateInMemory", type("Some", (Small,), {"sharded_from": 2500}))
+        engine = hr.Engine(totals_flow(), memory="4 MB")
     for start in range(0, 12_000, 500):
-        engine.tick(orders=[ps.insert(Order(n, "a", 1)) for n in range(start, start + 500)])
+        engine.tick(orders=[hr.insert(Order(n, "a", 1)) for n in range(start, start + 500)])
         assert in_memory(engine) < 4.5e6
     assert engine.spilled_slots
 
 
 def test_values_that_grow_under_the_same_keys_are_held_to_the_bound_too() -> None:
-    flow = ps.Flow("joined")
+    flow = hr.Flow("joined")
     orders, others = flow.table("orders", Order), flow.table("others", str)
-    on = ps.left.customer == ps.right.value
+    on = hr.left.customer == hr.right.value
     flow.sink("ids", orders.join(others, on=on).select(id=col.id))
-    engine = ps.Engine(flow, memory="2 MB")
+    engine = hr.Engine(flow, memory="2 MB")
     for start in range(0, 90_000, 3000):
         engine.tick(
-            orders=[ps.insert(Order(n, f"customer {n % 3000}", 1)) for n in range(start, start + 3000)]
+            orders=[hr.insert(Order(n, f"customer {n % 3000}", 1)) for n in range(start, start + 3000)]
         )
     assert engine.spilled_slots
     assert in_memory(engine) < 2e6
 
 
 def test_large_ticks_run_on_columns_over_state_in_files() -> None:
-    flow = ps.Flow("joined")
+    flow = hr.Flow("joined")
     orders, others = flow.table("orders", Order), flow.table("others", Order)
     joined = orders.join(others.select("id", other=col.price), on="id")
-    flow.sink("sums", joined.group_by(col.customer).agg(n=ps.count(), sum=ps.sum(col.other)))
-    bounded, free = ps.Engine(flow, memory="2 MB"), ps.Engine(flow)
+    flow.sink("sums", joined.group_by(col.customer).agg(n=hr.count(), sum=hr.sum(col.other)))
+    bounded, free = hr.Engine(flow, memory="2 MB"), hr.Engine(flow)
     for start in (*range(0, 50_000, 5000), 0):
         weight = 1 if start or not free.ticks else -1
         rows = pl.DataFrame(

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col
-from penstock.errors import SourceLocation
-from penstock.flow.operators.temporal_filter import Presence
-from penstock.io import TickTime
-from penstock.io.uri import parse_source
+import headrace as hr
+from headrace import col
+from headrace.errors import SourceLocation
+from headrace.flow.operators.temporal_filter import Presence
+from headrace.io import TickTime
+from headrace.io.uri import parse_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,8 +38,8 @@ CLOCKS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def flow_of(clock: str, presence: Presence) -> ps.Flow:
-    flow = ps.Flow("offers")
+def flow_of(clock: str, presence: Presence) -> hr.Flow:
+    flow = hr.Flow("offers")
     offers, time = flow.source("offers", Offer), flow.source("tick_time", datetime)
     there = offers.filter_by_clock(CLOCKS[clock](time), presence, col.at, SourceLocation.of_caller())
     flow.sink("there", there)
@@ -52,7 +52,7 @@ def flow_of(clock: str, presence: Presence) -> ps.Flow:
 def test_an_answer_stays_until_then_and_changes_then(
     hours: list[int], clock: str, presence: Presence
 ) -> None:
-    engine = ps.Engine(flow_of(clock, presence))
+    engine = hr.Engine(flow_of(clock, presence))
     now, times = START, 0
     engine.tick(offers=[Offer(n, START + timedelta(hours=h)) for n, h in enumerate(hours)], now=now)
     while (due := engine.next_due(now)) is not None:
@@ -68,7 +68,7 @@ def test_an_answer_stays_until_then_and_changes_then(
 @pytest.mark.parametrize("clock", CLOCKS)
 @pytest.mark.parametrize("year", [2020, 9999])
 def test_a_moment_that_time_does_not_reach_is_never_due(clock: str, year: int) -> None:
-    engine, now = ps.Engine(flow_of(clock, Presence.AFTER)), START.replace(year=year, day=1)
+    engine, now = hr.Engine(flow_of(clock, Presence.AFTER)), START.replace(year=year, day=1)
     engine.tick(offers=[Offer(1, datetime.max.replace(tzinfo=UTC))], now=now)
     assert engine.next_due(now) is None
 
@@ -87,15 +87,15 @@ TIMES = st.integers(0, 300).map(lambda h: START + timedelta(hours=h))
 def test_of_several_filters_the_first_is_told(
     offers: list[tuple[datetime, datetime]], gone: set[int], memory: str | None
 ) -> None:
-    flow = ps.Flow("offers")
+    flow = hr.Flow("offers")
     table, time = flow.table("offers", Both), flow.source("tick_time", datetime)
     flow.sink("there", table.valid(time, since=col.start, until=col.end))
     hours = CLOCKS["of hours"](time)
     flow.sink("late", table.valid(hours, since=col.start))
-    engine = ps.Engine(flow, memory=memory)
+    engine = hr.Engine(flow, memory=memory)
     rows = [Both(n, *offer) for n, offer in enumerate(offers)]
     engine.tick(offers=rows, now=START)
-    engine.tick(offers=[ps.delete(row) for row in rows if row.item in gone])
+    engine.tick(offers=[hr.delete(row) for row in rows if row.item in gone])
     now, told = START, 0
     while (due := engine.next_due(now)) is not None:
         assert not any(engine.tick(now=due - MICROSECOND).values())
@@ -111,23 +111,23 @@ def test_of_several_filters_the_first_is_told(
 
 def test_an_engine_that_goes_on_knows_what_is_due() -> None:
     flow = flow_of("as it is", Presence.SINCE)
-    state: dict[str, dict[Any, Any]] = {name: {} for name in ps.Engine(flow).slots}
-    ps.Engine(flow, state=state).tick(offers=[Offer(1, START + timedelta(hours=1))], now=START)
-    assert ps.Engine(flow, state=state, first_tick=1).next_due(START) == START + timedelta(hours=1)
+    state: dict[str, dict[Any, Any]] = {name: {} for name in hr.Engine(flow).slots}
+    hr.Engine(flow, state=state).tick(offers=[Offer(1, START + timedelta(hours=1))], now=START)
+    assert hr.Engine(flow, state=state, first_tick=1).next_due(START) == START + timedelta(hours=1)
 
 
 def test_what_no_sink_reads_is_never_due() -> None:
-    flow = ps.Flow("offers")
+    flow = hr.Flow("offers")
     offers = flow.source("offers", Offer)
     offers.valid(flow.source("tick_time", datetime), until=col.at)
     flow.sink("all", offers)
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     engine.tick(offers=[Offer(1, START)], now=START - timedelta(days=1))
     assert engine.next_due(START - timedelta(days=1)) is None
 
 
 def test_what_is_far_off_is_due_later() -> None:
-    engine = ps.Engine(flow_of("as it is", Presence.SINCE))
+    engine = hr.Engine(flow_of("as it is", Presence.SINCE))
     far = START.replace(year=START.year + 120)
     engine.tick(offers=[Offer(1, far)], now=START)
     assert engine.next_due(START) is None
@@ -137,18 +137,18 @@ def test_what_is_far_off_is_due_later() -> None:
 
 
 def test_a_clock_that_may_fall_is_not_looked_at() -> None:
-    flow = ps.Flow("minutes")
+    flow = hr.Flow("minutes")
     minutes = flow.source("tick_time", datetime).select(minute=col.value.minute().cast(int))
     flow.sink("there", flow.source("n", int).valid(minutes, until=col.value))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     engine.tick(n=[59], now=START)
     assert engine.next_due(START) is None
 
 
 def test_a_clock_of_its_own_is_not_looked_at() -> None:
-    flow = ps.Flow("offers")
+    flow = hr.Flow("offers")
     flow.sink("there", flow.source("offers", Offer).valid(flow.source("clock", datetime), until=col.at))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     engine.tick(offers=[Offer(1, START)])
     assert engine.next_due(START - timedelta(days=1)) is None
 
@@ -169,7 +169,7 @@ def test_a_run_that_follows_has_a_tick_when_a_row_falls_due(tmp_path: Any, check
 
     offers = [Offer(n, START + timedelta(seconds=s)) for n, s in enumerate([0, 3, 9, 3_599])]
     with pytest.raises(Enough):
-        ps.run(
+        hr.run(
             flow_of("as it is", Presence.SINCE),
             sources={
                 "offers": offers,

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import Flow, col
-from penstock.engine.progress import Observer, Progress
-from penstock.errors import BadInput
+import headrace as hr
+from headrace import Flow, col
+from headrace.engine.progress import Observer, Progress
+from headrace.errors import BadInput
 
 
 class Sale(NamedTuple):
@@ -24,7 +24,7 @@ SALES = [Sale("a", 1), Sale("b", 2), Sale("a", 3)]
 
 def totals() -> Flow:
     flow = Flow("totals")
-    flow.sink("totals", flow.source("sales", Sale).group_by(col.shop).agg(total=ps.sum(col.price)))
+    flow.sink("totals", flow.source("sales", Sale).group_by(col.shop).agg(total=hr.sum(col.price)))
     return flow
 
 
@@ -46,7 +46,7 @@ def observed(flow: Flow, **sources: Any) -> tuple[list[Any], list[Progress]]:
 
     observer = Observer(on_changes, region_interval=0)
     sinks = {name: [] for name in flow.graph().sinks}
-    ps.run(flow, sources, sinks, tick_rows=2, on_tick=ticks.append, observer=observer)
+    hr.run(flow, sources, sinks, tick_rows=2, on_tick=ticks.append, observer=observer)
     return changes, ticks
 
 
@@ -85,30 +85,30 @@ def test_each_region_that_runs_is_timed() -> None:
 
 def test_results_are_the_same_with_and_without() -> None:
     plain: list[Any] = []
-    ps.run(several(), {"sales": SALES, "other": SALES}, {"both": plain}, tick_rows=2)
+    hr.run(several(), {"sales": SALES, "other": SALES}, {"both": plain}, tick_rows=2)
     seen: list[Any] = []
     observer = Observer(lambda *_: None, region_interval=0)
-    ps.run(several(), {"sales": SALES, "other": SALES}, {"both": seen}, tick_rows=2, observer=observer)
+    hr.run(several(), {"sales": SALES, "other": SALES}, {"both": seen}, tick_rows=2, observer=observer)
     assert seen == plain
 
 
 def test_between_samples_no_region_is_timed() -> None:
     ticks: list[Progress] = []
     observer = Observer(lambda *_: None, region_interval=3600)
-    ps.run(totals(), {"sales": SALES}, {"totals": []}, tick_rows=1, on_tick=ticks.append, observer=observer)
+    hr.run(totals(), {"sales": SALES}, {"totals": []}, tick_rows=1, on_tick=ticks.append, observer=observer)
     assert [len(tick.regions) for tick in ticks] == [1, 0, 0]
 
 
 def test_without_an_observer_nothing_is_timed() -> None:
     ticks: list[Progress] = []
-    ps.run(totals(), {"sales": SALES}, {"totals": []}, on_tick=ticks.append)
+    hr.run(totals(), {"sales": SALES}, {"totals": []}, on_tick=ticks.append)
     assert [tick.regions for tick in ticks] == [()]
 
 
 def test_arun_observes_as_well() -> None:
     seen: list[int] = []
     observer = Observer(lambda tick, _: seen.append(tick))
-    asyncio.run(ps.arun(totals(), {"sales": SALES}, {"totals": []}, tick_rows=2, observer=observer))
+    asyncio.run(hr.arun(totals(), {"sales": SALES}, {"totals": []}, tick_rows=2, observer=observer))
     assert seen == [1, 2]
 
 
@@ -116,7 +116,7 @@ def test_it_learns_of_the_start_only_if_the_run_is_accepted() -> None:
     seen: list[str] = []
     observer = Observer(lambda *_: seen.append("tick"), on_start=lambda: seen.append("start"))
     with pytest.raises(BadInput):
-        ps.run(totals(), {}, {}, observer=observer)
+        hr.run(totals(), {}, {}, observer=observer)
     assert seen == []
-    ps.run(totals(), {"sales": SALES}, {"totals": []}, observer=observer)
+    hr.run(totals(), {"sales": SALES}, {"totals": []}, observer=observer)
     assert seen == ["start", "tick"]

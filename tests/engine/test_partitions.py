@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.partition_frames import RowBounds
-from penstock.engine.partition_values import Lagged, NthValues
-from penstock.engine.partitions import Function, Partition, PartitionRule
+from headrace.engine.partition_frames import RowBounds
+from headrace.engine.partition_values import Lagged, NthValues
+from headrace.engine.partitions import Function, Partition, PartitionRule
 
 ROWS = 600
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import Engine, col, left, right
-from penstock.engine.machine import Machine
-from penstock.engine.program import compile_program
+import headrace as hr
+from headrace import Engine, col, left, right
+from headrace.engine.machine import Machine
+from headrace.engine.program import compile_program
 
 
 class Pair(NamedTuple):
@@ -15,7 +15,7 @@ class Pair(NamedTuple):
     value: int
 
 
-def counting(flow: ps.Flow) -> tuple[Engine, list[str]]:
+def counting(flow: hr.Flow) -> tuple[Engine, list[str]]:
     """An engine, and the names of the functions it calls, in order."""
     engine = Engine(flow)
     called: list[str] = []
@@ -32,16 +32,16 @@ def counting(flow: ps.Flow) -> tuple[Engine, list[str]]:
     return engine, called
 
 
-def wide(inputs: int) -> ps.Flow:
+def wide(inputs: int) -> hr.Flow:
     """`inputs` sources, each with a group of its own, summed per ten."""
-    flow = ps.Flow("wide")
+    flow = hr.Flow("wide")
     for ten in range(inputs // 10):
         groups = [
-            flow.source(f"s{ten * 10 + i}", Pair).group_by("key").agg(total=ps.sum(col.value))
+            flow.source(f"s{ten * 10 + i}", Pair).group_by("key").agg(total=hr.sum(col.value))
             for i in range(10)
         ]
         everything = groups[0].union(*groups[1:])
-        flow.sink(f"sum{ten}", everything.group_by().agg(total=ps.sum(col.total)))
+        flow.sink(f"sum{ten}", everything.group_by().agg(total=hr.sum(col.total)))
     return flow
 
 
@@ -52,10 +52,10 @@ def test_only_what_reads_from_the_changed_source_runs() -> None:
 
 
 def test_a_junction_runs_once_whatever_the_paths_that_lead_to_it() -> None:
-    flow = ps.Flow("unequal diamond")
+    flow = hr.Flow("unequal diamond")
     a, b = flow.source("a", Pair), flow.source("b", Pair)
     short = a.union(b)
-    long = short.group_by("key").agg(n=ps.count()).filter(col.n > 0).group_by("key").agg(m=ps.max(col.n))
+    long = short.group_by("key").agg(n=hr.count()).filter(col.n > 0).group_by("key").agg(m=hr.max(col.n))
     flow.sink("out", short.join(long, on="key"))
     flow.sink("beside", a.filter(col.value > 0))
     engine, called = counting(flow)
@@ -65,9 +65,9 @@ def test_a_junction_runs_once_whatever_the_paths_that_lead_to_it() -> None:
 
 
 def test_an_operator_behind_a_silent_filter_does_not_run() -> None:
-    flow = ps.Flow("silent")
+    flow = hr.Flow("silent")
     a, b = flow.source("a", Pair), flow.source("b", Pair)
-    quiet = a.filter(col.value > 100).group_by("key").agg(n=ps.count())
+    quiet = a.filter(col.value > 100).group_by("key").agg(n=hr.count())
     flow.sink("out", quiet.join(b, on="key"))
     engine, called = counting(flow)
     engine.tick(a=[Pair(1, 1)])
@@ -75,7 +75,7 @@ def test_an_operator_behind_a_silent_filter_does_not_run() -> None:
 
 
 def test_a_flow_with_one_activation_is_one_straight_line_function() -> None:
-    flow = ps.Flow("diamond")
+    flow = hr.Flow("diamond")
     a = flow.source("a", Pair)
     b, c = a.with_columns(b=col.value + 1), a.with_columns(c=col.value + 2)
     flow.sink("out", b.join(c, on=(left.key == right.key) & (left.value == right.value), suffix="_c"))
@@ -85,9 +85,9 @@ def test_a_flow_with_one_activation_is_one_straight_line_function() -> None:
 
 
 def test_what_leads_to_no_sink_is_not_compiled() -> None:
-    flow = ps.Flow("dead end")
+    flow = hr.Flow("dead end")
     a = flow.source("a", Pair)
-    a.group_by("key").agg(n=ps.count())
+    a.group_by("key").agg(n=hr.count())
     a.defer_tick()
     flow.sink("out", a)
     program = compile_program(flow.graph())
@@ -96,14 +96,14 @@ def test_what_leads_to_no_sink_is_not_compiled() -> None:
 
 
 def test_a_chain_of_row_operators_needs_no_buffer() -> None:
-    flow = ps.Flow("chain")
+    flow = hr.Flow("chain")
     a = flow.source("a", Pair)
     flow.sink("out", a.filter(col.value > 1).select(twice=col.value * 2).filter(col.twice < 100))
     assert compile_program(flow.graph()).source_code.count(".append(") == 1
 
 
 def test_many_joins_in_a_row_do_not_multiply_the_code() -> None:
-    flow = ps.Flow("joins")
+    flow = hr.Flow("joins")
     stream = flow.table("s", Pair)
     for at in range(12):
         stream = stream.join(flow.table(f"t{at}", Pair), on="key", suffix=f"_{at}")

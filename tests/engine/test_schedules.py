@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col
-from penstock.engine.engine import Engine, ScheduleName
+import headrace as hr
+from headrace import col
+from headrace.engine.engine import Engine, ScheduleName
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases, cuts
 
@@ -29,7 +29,7 @@ class Order(NamedTuple):
     price: int
 
 
-def told(flow: ps.Flow, ticks: Sequence[Tick], schedule: ScheduleName) -> tuple[list[Any], dict[str, int]]:
+def told(flow: hr.Flow, ticks: Sequence[Tick], schedule: ScheduleName) -> tuple[list[Any], dict[str, int]]:
     """What each tick says, as bags, and how often each operator was reached."""
     engine = Engine(flow, schedule=schedule, count_activations=True)
     said = [engine.tick(**tick) for tick in ticks]
@@ -51,7 +51,7 @@ def test_schedules_give_the_same_answers_and_activate_the_same_operators(
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_an_operator_behind_a_silent_filter_does_not_run(schedule: ScheduleName) -> None:
-    flow = ps.Flow("gated")
+    flow = hr.Flow("gated")
     pairs, other = flow.source("pairs", Pair), flow.source("other", Pair)
     high = pairs.filter(col.v > 10, name="high")
     met = high.distinct(name="set").join(other, on="k", suffix="_other", name="met")
@@ -69,7 +69,7 @@ def test_an_operator_behind_a_silent_filter_does_not_run(schedule: ScheduleName)
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_node_between_two_sources_runs_once_for_both(schedule: ScheduleName) -> None:
-    flow = ps.Flow("meeting")
+    flow = hr.Flow("meeting")
     left, right = flow.source("left", Pair), flow.source("right", Order)
     longer = left
     for at in range(5):
@@ -82,7 +82,7 @@ def test_a_node_between_two_sources_runs_once_for_both(schedule: ScheduleName) -
 
 
 def test_nothing_is_counted_unless_it_is_asked_for() -> None:
-    flow = ps.Flow("uncounted")
+    flow = hr.Flow("uncounted")
     flow.sink("out", flow.source("pairs", Pair).filter(col.v > 0))
     engine = Engine(flow)
     engine.tick(pairs=[Pair(1, 1)])

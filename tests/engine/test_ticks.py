@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
-import penstock as ps
-from penstock.errors import BadInput, BadRow, EngineStopped, NoFixpoint, QueueFull, UserFunctionFailed
+import headrace as hr
+from headrace.errors import BadInput, BadRow, EngineStopped, NoFixpoint, QueueFull, UserFunctionFailed
 
 
-def numbers(**limits: Any) -> ps.Engine:
-    flow = ps.Flow("numbers")
+def numbers(**limits: Any) -> hr.Engine:
+    flow = hr.Flow("numbers")
     flow.sink("out", flow.source("n", int))
-    return ps.Engine(flow, **limits)
+    return hr.Engine(flow, **limits)
 
 
-def delayed(ticks: int, **limits: Any) -> ps.Engine:
-    flow = ps.Flow("delayed", ticks="given")
+def delayed(ticks: int, **limits: Any) -> hr.Engine:
+    flow = hr.Flow("delayed", ticks="given")
     stream = flow.source("n", int)
     for _ in range(ticks):
         stream = stream.defer_tick()
     flow.sink("out", stream)
-    return ps.Engine(flow, **limits)
+    return hr.Engine(flow, **limits)
 
 
 def out(outputs: Any) -> Any:
@@ -72,9 +72,9 @@ def test_run_available_goes_on_while_rows_are_deferred() -> None:
 
 
 def test_rows_deferred_lazily_start_no_tick() -> None:
-    flow = ps.Flow("lazy", ticks="given")
+    flow = hr.Flow("lazy", ticks="given")
     flow.sink("out", flow.source("n", int).defer_tick_lazy())
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     engine.feed(n=[1])
     assert out(engine.run_available()) == [[]]
     assert not engine.pending
@@ -83,9 +83,9 @@ def test_rows_deferred_lazily_start_no_tick() -> None:
 
 
 def test_what_is_shown_every_tick_starts_no_tick() -> None:
-    flow = ps.Flow("shown", ticks="given")
+    flow = hr.Flow("shown", ticks="given")
     flow.sink("out", flow.source("n", int).every_tick())
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     engine.feed(n=[1])
     assert out(engine.run_available()) == [[1]]
     assert out(engine.run_available()) == [[1]]
@@ -114,13 +114,13 @@ def test_a_callback_may_feed_what_the_next_tick_takes() -> None:
 
 
 def test_a_flow_that_defers_for_ever_ends_by_max_ticks() -> None:
-    flow = ps.Flow("flip", ticks="given")
+    flow = hr.Flow("flip", ticks="given")
     seed = flow.source("n", int)
     back = flow.feedback(int)
     stream = seed.union(back)
     back.close(stream.map(lambda n: n + 1, returns=int).defer_tick())
     flow.sink("out", stream)
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     engine.feed(n=[0])
     assert out(engine.run_available(max_ticks=3)) == [[0], [1], [2]]
     assert engine.pending
@@ -139,10 +139,10 @@ def test_a_tick_with_its_own_rows_leaves_queued_ones_where_they_are() -> None:
 
 
 def test_limits_may_differ_by_source() -> None:
-    flow = ps.Flow("two")
+    flow = hr.Flow("two")
     flow.sink("a_out", flow.source("a", int))
     flow.sink("b_out", flow.source("b", int))
-    engine = ps.Engine(flow, tick_rows={"a": 1})
+    engine = hr.Engine(flow, tick_rows={"a": 1})
     engine.feed(a=[1, 2], b=[3, 4, 5])
     lengths = [(len(o["a_out"]), len(o["b_out"])) for o in engine.run_available()]
     assert lengths == [(1, 3), (1, 0)]
@@ -160,9 +160,9 @@ def test_a_full_queue_is_an_error_that_takes_nothing_and_breaks_nothing() -> Non
 
 
 def test_of_several_sources_either_all_are_fed_or_none() -> None:
-    flow = ps.Flow("two")
+    flow = hr.Flow("two")
     flow.sink("out", flow.source("a", int).union(flow.source("b", int)))
-    engine = ps.Engine(flow, queue_rows={"b": 1})
+    engine = hr.Engine(flow, queue_rows={"b": 1})
     with pytest.raises(QueueFull, match="'b'"):
         engine.feed(a=[1], b=[2, 3])
     with pytest.raises(BadRow):
@@ -171,9 +171,9 @@ def test_of_several_sources_either_all_are_fed_or_none() -> None:
 
 
 def test_a_bounded_source_is_queued_whole_and_taken_whole() -> None:
-    flow = ps.Flow("bounded")
+    flow = hr.Flow("bounded")
     flow.sink("out", flow.source("n", int, bounded=True))
-    engine = ps.Engine(flow, tick_rows=2, queue_rows=3)
+    engine = hr.Engine(flow, tick_rows=2, queue_rows=3)
     engine.feed(n=range(10))
     assert out(engine.run_available()) == [list(range(10))]
     with pytest.raises(BadInput, match="bounded"):
@@ -206,9 +206,9 @@ def test_rows_are_checked_when_they_are_fed() -> None:
 
 
 def test_an_engine_that_failed_is_fed_no_more() -> None:
-    flow = ps.Flow("failing")
+    flow = hr.Flow("failing")
     flow.sink("out", flow.source("n", int).map(lambda n: 1 // n, returns=int))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     engine.feed(n=[0])
     with pytest.raises(UserFunctionFailed):
         engine.run_available()
@@ -239,9 +239,9 @@ def test_feeding_waits_for_room_and_keeps_the_order() -> None:
 
 
 def test_who_waits_for_room_hears_that_the_engine_failed() -> None:
-    flow = ps.Flow("failing")
+    flow = hr.Flow("failing")
     flow.sink("out", flow.source("n", int).map(lambda n: 1 // n, returns=int))
-    engine = ps.Engine(flow, tick_rows=1, queue_rows=1)
+    engine = hr.Engine(flow, tick_rows=1, queue_rows=1)
 
     async def session() -> None:
         feeding = asyncio.create_task(engine.feed_when_free(n=[0, 1, 2]))
@@ -255,9 +255,9 @@ def test_who_waits_for_room_hears_that_the_engine_failed() -> None:
 
 
 def test_who_waits_for_room_hears_of_a_failure_in_a_tick_that_took_nothing() -> None:
-    flow = ps.Flow("failing")
+    flow = hr.Flow("failing")
     flow.sink("out", flow.source("n", int).map(lambda n: 1 // n, returns=int))
-    engine = ps.Engine(flow, queue_rows=1)
+    engine = hr.Engine(flow, queue_rows=1)
 
     async def session() -> None:
         feeding = asyncio.create_task(engine.feed_when_free(n=[1, 2]))
@@ -286,13 +286,13 @@ def test_who_is_cancelled_while_it_waits_leaves_what_was_queued() -> None:
 # --- loops without end -------------------------------------------------------------------------
 
 
-def growing(bound: int | None = None) -> ps.Engine:
-    flow = ps.Flow("growing")
+def growing(bound: int | None = None) -> hr.Engine:
+    flow = hr.Flow("growing")
     seed = flow.source("n", int)
     back = flow.feedback(int, max_iterations=50)
     back.close(seed.union(back.flat_map(lambda n: [2 * n, 2 * n + 1], returns=int)))
     flow.sink("out", back)
-    return ps.Engine(flow, max_iterations=bound)
+    return hr.Engine(flow, max_iterations=bound)
 
 
 def test_a_loop_without_end_names_its_edge_and_its_growth() -> None:
@@ -316,29 +316,29 @@ def test_the_bound_of_an_engine_holds_for_what_the_flow_bounds_otherwise() -> No
 
 
 def test_of_several_edges_only_those_that_still_carry_rows_are_named() -> None:
-    flow = ps.Flow("two edges")
+    flow = hr.Flow("two edges")
     seed = flow.source("n", int)
     up = flow.feedback(int, max_iterations=20)
     once = flow.feedback(int, max_iterations=20)
     up.close(seed.union(up.map(lambda n: n + 1, returns=int), once))
-    once.close(up.filter(ps.col.value == 0))
+    once.close(up.filter(hr.col.value == 0))
     flow.sink("out", up)
     with pytest.raises(NoFixpoint) as caught:
-        ps.Engine(flow).tick(n=[0])
+        hr.Engine(flow).tick(n=[0])
     assert [edge.split(" -> ")[1] for edge in caught.value.edges] == ["feedback_1"]
 
 
 def test_deferred_rows_that_cancel_out_wait_for_no_tick() -> None:
-    flow = ps.Flow("later")
+    flow = hr.Flow("later")
     flow.sink("out", flow.table("numbers", int).map(lambda n: n // 2, returns=int).defer_tick())
-    engine = ps.Engine(flow)
-    engine.tick(numbers=[ps.insert(2), ps.delete(3)])
+    engine = hr.Engine(flow)
+    engine.tick(numbers=[hr.insert(2), hr.delete(3)])
     assert not engine.pending
-    engine.tick(numbers=[ps.insert(4)])
+    engine.tick(numbers=[hr.insert(4)])
     assert engine.pending
     assert [tuple(change) for change in engine.tick()["out"]] == [(2, 1)]
 
 
 def test_attributes_of_an_engine_are_looked_up_at_full_speed() -> None:
     """CPython caches no look-ups in a class with `__getattr__`, which made every tick a quarter slower."""
-    assert not hasattr(ps.Engine, "__getattr__")
+    assert not hasattr(hr.Engine, "__getattr__")

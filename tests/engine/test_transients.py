@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Engine, col, delete, insert, left, right
+import headrace as hr
+from headrace import Engine, col, delete, insert, left, right
 
 
 class Due(NamedTuple):
@@ -26,9 +26,9 @@ class Most(NamedTuple):
     most: int
 
 
-def shares(how: str, first: str) -> ps.Flow:
+def shares(how: str, first: str) -> hr.Flow:
     """amount / most over a join, or over what a semi or anti join leaves of `most` (zeros never pass)."""
-    flow = ps.Flow("shares")
+    flow = hr.Flow("shares")
     tables: dict[str, Any] = {}
     for name in sorted(("due", "most"), key=lambda n: n != first):
         tables[name] = flow.table(name, Due if name == "due" else Most)
@@ -52,7 +52,7 @@ def test_a_row_that_comes_does_not_meet_a_partner_that_goes(how: str, first: str
 
 @pytest.mark.parametrize("first", ["due", "most"])
 def test_a_partner_that_comes_does_not_meet_a_row_that_goes(first: str) -> None:
-    flow = ps.Flow("the other way round")
+    flow = hr.Flow("the other way round")
     due, most = flow.table("due", Due), flow.table("most", Most)
     pairs = due.join(most, on="name") if first == "due" else most.join(due, on="name")
     flow.sink("out", pairs.select(share=col.most / col.amount))
@@ -73,7 +73,7 @@ def test_a_row_that_goes_is_not_let_through_by_a_key_that_comes_or_goes(how: str
 
 
 def test_a_residual_that_can_fail_sees_no_such_pair_either() -> None:
-    flow = ps.Flow("residual")
+    flow = hr.Flow("residual")
     due, most = flow.table("due", Due), flow.table("most", Most)
     enough = (left.name == right.name) & (left.amount / right.most < 2)
     for how in ("inner", "left", "semi", "anti"):
@@ -90,7 +90,7 @@ def test_an_opaque_function_behind_two_joins_sees_no_such_pair() -> None:
         seen.append((row.amount, row.most))
         return row.amount
 
-    flow = ps.Flow("two joins")
+    flow = hr.Flow("two joins")
     due, most, names = flow.table("due", Due), flow.table("most", Most), flow.table("names", Due)
     pairs = due.join(most, on="name").join(names, on="name", how="semi")
     flow.sink("out", pairs.map(note, returns=int))
@@ -102,7 +102,7 @@ def test_an_opaque_function_behind_two_joins_sees_no_such_pair() -> None:
 
 @pytest.mark.parametrize("first", ["due", "most"])
 def test_a_partition_behind_a_join_finds_a_port_for_every_row(first: str) -> None:
-    flow = ps.Flow("ports")
+    flow = hr.Flow("ports")
     tables = {name: flow.table(name, Due if name == "due" else Most) for name in ("due", "most")}
     other = "most" if first == "due" else "due"
     pairs: Any = tables[first].join(tables[other], on="name")
@@ -121,9 +121,9 @@ def test_a_partition_behind_a_join_finds_a_port_for_every_row(first: str) -> Non
 
 
 def test_where_nothing_can_notice_a_join_keeps_its_inputs_unbuffered() -> None:
-    flow = ps.Flow("plain")
+    flow = hr.Flow("plain")
     pairs = flow.table("due", Due).filter(col.amount > 1).join(flow.table("most", Most), on="name")
-    flow.sink("out", pairs.group_by("name").agg(total=ps.sum(col.amount)))
+    flow.sink("out", pairs.group_by("name").agg(total=hr.sum(col.amount)))
     assert "x_consolidate" not in Engine(flow).code
 
 
@@ -138,7 +138,7 @@ def test_replacing_a_row_within_a_tick_never_shows_a_mixture(
     how: str, first: str, ticks: list[list[tuple[str, str, int]]]
 ) -> None:
     """`due` and `most` of a name always change together and agree; a mixture would not, and fail."""
-    flow = ps.Flow("agree")
+    flow = hr.Flow("agree")
     tables: dict[str, Any] = {}
     for name in sorted(("due", "most"), key=lambda n: n != first):
         tables[name] = flow.table(name, Due if name == "due" else Most)

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import Flow, col
-from penstock.analysis.key_restrictions import matched_keys, restrict_sources
-from penstock.cli.why import witness_json
-from penstock.engine.source_replay import Limits
-from penstock.engine.witness import Witness, find_witness
-from penstock.io import DeltaRows, DeltaTable, JsonFiles, Memory, Rows
+import headrace as hr
+from headrace import Flow, col
+from headrace.analysis.key_restrictions import matched_keys, restrict_sources
+from headrace.cli.why import witness_json
+from headrace.engine.source_replay import Limits
+from headrace.engine.witness import Witness, find_witness
+from headrace.io import DeltaRows, DeltaTable, JsonFiles, Memory, Rows
 
 
 class Order(NamedTuple):
@@ -43,9 +43,9 @@ def shop() -> Flow:
     orders, products = flow.source("orders", Order), flow.source("products", Product)
     joined = orders.filter(col.amount > 0).join(products, on="product")
     flow.sink("joined", joined)
-    flow.sink("best", orders.group_by(col.customer).agg(best=ps.max(col.amount)))
-    flow.sink("total", joined.group_by(col.category).agg(total=ps.sum(col.amount)))
-    flow.sink("all", orders.group_by().agg(total=ps.sum(col.amount)))
+    flow.sink("best", orders.group_by(col.customer).agg(best=hr.max(col.amount)))
+    flow.sink("total", joined.group_by(col.category).agg(total=hr.sum(col.amount)))
+    flow.sink("all", orders.group_by().agg(total=hr.sum(col.amount)))
     flow.sink("unsold", products.anti_join(orders, on="product"))
     flow.sink("top", orders.top_k(1, by=col.amount.desc(), per=col.customer))
     return flow
@@ -142,7 +142,7 @@ def test_a_row_that_others_beat_is_not_explained(beaten: tuple[Any, ...]) -> Non
     flow = Flow("top")
     orders = flow.source("orders", Order)
     flow.sink("all", orders.top_k(1, by=col.amount.desc()))
-    rank = ps.rank().over(partition_by="product", order_by=col.amount.desc())
+    rank = hr.rank().over(partition_by="product", order_by=col.amount.desc())
     flow.sink(
         "first", orders.with_columns(rank=rank).filter(col.rank == 1).select("customer", "product", "amount")
     )
@@ -162,7 +162,7 @@ def test_a_limit_of_reading_confirms_no_row_that_is_beaten_within_it() -> None:
 
 def test_a_row_that_unread_rows_may_replace_is_reported_as_such() -> None:
     flow = Flow("highest")
-    flow.sink("all", flow.source("numbers", int).group_by().agg(highest=ps.max(col.value)))
+    flow.sink("all", flow.source("numbers", int).group_by().agg(highest=hr.max(col.value)))
     some = find_witness(flow, {"numbers": [*range(100)]}, "all", (49,), tick_rows=10, limits=Limits(rows=50))
     assert (some.found, some.conclusive) == (True, False)
     assert witness_json(some)["steps"][-2] == "Rows that were not read may replace this row."
@@ -180,7 +180,7 @@ def test_the_limit_counts_rows_that_can_matter() -> None:
 def test_an_equality_that_fails_on_a_row_does_not_hide_that_another_rules_it_out() -> None:
     flow = Flow("ratios")
     orders = flow.source("orders", Order)
-    flow.sink("all", orders.select("customer", "amount", ratio=ps.lit(1) / col.amount))
+    flow.sink("all", orders.select("customer", "amount", ratio=hr.lit(1) / col.amount))
     given = {"orders": [Order("ann", "pen", 4), Order("bob", "pen", 0)]}
     assert needed(find_witness(flow, given, "all", ("ann", 4, 0.25))) == [("ann", "pen", 4)]
 
@@ -216,10 +216,10 @@ def test_files_are_read_again_and_the_limit_is_told(tmp_path: Path) -> None:
 
 def test_delta_tables_are_read_again(tmp_path: Path) -> None:
     pytest.importorskip("deltalake")
-    batches = Rows([[*map(ps.insert, ORDERS)], [ps.delete(ORDERS[3]), ps.insert(Order("ann", "pen", 8))]])
+    batches = Rows([[*map(hr.insert, ORDERS)], [hr.delete(ORDERS[3]), hr.insert(Order("ann", "pen", 8))]])
     write = Flow("write")
     write.sink("orders", write.table("orders", Order))
-    ps.run(write, {"orders": batches}, {"orders": DeltaTable(tmp_path / "t", key=Order._fields)})
+    hr.run(write, {"orders": batches}, {"orders": DeltaTable(tmp_path / "t", key=Order._fields)})
     newest = DeltaRows(tmp_path / "t")
     before = DeltaRows(tmp_path / "t", version=deltalake_version(tmp_path / "t") - 1)
 
@@ -228,7 +228,7 @@ def test_delta_tables_are_read_again(tmp_path: Path) -> None:
         (followed, followed.table("orders", Order)),
         (bounded, bounded.source("orders", Order, bounded=True)),
     ):
-        flow.sink("best", orders.group_by(col.customer).agg(best=ps.max(col.amount)))
+        flow.sink("best", orders.group_by(col.customer).agg(best=hr.max(col.amount)))
 
     def best(flow: Flow, source: DeltaRows, amount: int) -> Witness:
         return find_witness(flow, {"orders": source}, "best", ("ann", amount))
@@ -258,7 +258,7 @@ def test_a_table_is_explained_by_the_row_that_is_left() -> None:
     flow = Flow("stock")
     flow.sink("stock", flow.table("stock", Product))
     one, other = Product("pen", "tools"), Product("pen", "gifts")
-    changes = Rows([[ps.insert(one)], [ps.delete(one), ps.insert(other)]])
+    changes = Rows([[hr.insert(one)], [hr.delete(one), hr.insert(other)]])
     found = find_witness(flow, {"stock": changes}, "stock", ("pen", "gifts"))
     assert needed(found) == [("pen", "gifts", 1)]
     assert not find_witness(flow, {"stock": changes}, "stock", ("pen", "tools")).found
@@ -267,7 +267,7 @@ def test_a_table_is_explained_by_the_row_that_is_left() -> None:
 def test_windows_that_close_at_the_end_are_explained() -> None:
     flow = Flow("windows")
     orders = flow.source("orders", Order).watermark(col.amount, lateness=0)
-    flow.sink("n", orders.group_by(window=ps.tumbling(col.amount, 4)).agg(n=ps.count()))
+    flow.sink("n", orders.group_by(window=hr.tumbling(col.amount, 4)).agg(n=hr.count()))
     found = find_witness(flow, {"orders": ORDERS[:3]}, "n", (8, 12, 1))
     assert needed(found) == [("bob", "pen", 9)]
     assert not find_witness(flow, {"orders": ORDERS[:3]}, "n", (8, 12, 1), end=False).found
@@ -286,7 +286,7 @@ def rows_of(*ticks: str) -> Rows:
 def run_and_ask(flow: Flow, given: dict[str, Any], sink: str) -> set[tuple[Any, ...]]:
     """Rows of a sink after a run, each of which is found."""
     memory = Memory()
-    ps.run(flow, given, {sink: memory})
+    hr.run(flow, given, {sink: memory})
     there = {tuple(row) for row in memory.rows()}
     for row in there:
         found = find_witness(flow, given, sink, row, end=True)
@@ -327,7 +327,7 @@ def test_ticks_that_another_source_starts_count() -> None:
     flow = Flow("three", ticks="given")
     a, b, c = (flow.source(name, Keyed) for name in "abc")
     flow.sink("b", b.defer_tick_lazy())
-    flow.sink("each", a.every_tick().group_by(col.k).agg(n=ps.count()))
+    flow.sink("each", a.every_tick().group_by(col.k).agg(n=hr.count()))
     flow.sink("c", c.defer_tick())
     given = {"a": rows_of("a1"), "b": rows_of("", "b1"), "c": rows_of("", "c1")}
     # The row of c is deferred, and starts a third tick.
@@ -351,15 +351,15 @@ def test_ticks_that_another_source_starts_count() -> None:
 def test_a_source_that_ends_first_closes_windows_as_in_a_run() -> None:
     flow = Flow("windows", ticks="given")
     a, b = (flow.source(name, Keyed).watermark(col.x, lateness=0) for name in "ab")
-    windows = a.union(b).group_by(window=ps.tumbling(col.x, 4)).agg(n=ps.count())
-    flow.sink("first", windows.group_by().agg(lifetime="tick", n=ps.max(col.n)))
+    windows = a.union(b).group_by(window=hr.tumbling(col.x, 4)).agg(n=hr.count())
+    flow.sink("first", windows.group_by().agg(lifetime="tick", n=hr.max(col.n)))
     given = {"a": rows_of("a1 a2", "a9"), "b": rows_of("b1")}
     assert run_and_ask(flow, given, "first") == {(3,), (1,)}
 
 
 def test_rows_are_cut_into_ticks_as_in_a_run_whatever_the_limit() -> None:
     flow = Flow("ticks", ticks="given")
-    flow.sink("n", flow.source("a", int).group_by().agg(lifetime="tick", n=ps.count()))
+    flow.sink("n", flow.source("a", int).group_by().agg(lifetime="tick", n=hr.count()))
     found = find_witness(flow, {"a": [*range(9)]}, "n", (9,), limits=Limits(rows=9))
     assert (found.found, found.conclusive) == (True, True)
     assert is_absent(flow, {"a": [*range(9)]}, "n", (4,))
@@ -416,7 +416,7 @@ def _drawn(random_: random.Random) -> dict[str, list[Any]]:
 
 def _answers(given: dict[str, list[Any]]) -> dict[str, set[tuple[Any, ...]]]:
     """Rows of each sink of the shop, without weights."""
-    engine = ps.Engine(shop())
+    engine = hr.Engine(shop())
     made = engine.tick_rows({name: engine.internal_rows(name, rows) for name, rows in given.items()})
     widths = {
         name: len(engine.program.graph.nodes[node].schema.fields)
@@ -432,7 +432,7 @@ def test_a_witness_gives_the_row_by_itself_for_each_row_of_each_sink(seed: int) 
         for row in rows:
             found = find_witness(shop(), given, sink, row)
             assert found.minimal, (sink, row)
-            again = ps.Engine(shop())
+            again = hr.Engine(shop())
             inputs: dict[str, list[Any]] = {}
             for item in found.needed:
                 inputs.setdefault(item.source, []).append(item.row)

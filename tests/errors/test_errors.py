@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import PenstockError
+from headrace.errors import HeadraceError
 from tests.golden import assert_golden
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.py"))
 
 
-def mistake(case: Path) -> PenstockError:
-    with pytest.raises(PenstockError) as error:
+def mistake(case: Path) -> HeadraceError:
+    with pytest.raises(HeadraceError) as error:
         runpy.run_path(str(case))
     return error.value
 

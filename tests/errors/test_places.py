@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-import penstock
-from penstock.errors import SourceLocation, Step
+import headrace
+from headrace.errors import SourceLocation, Step
 
-PACKAGE = Path(penstock.__file__).parent
+PACKAGE = Path(headrace.__file__).parent
 
 
 def place_seen_from(file: str, source: str) -> SourceLocation:
@@ -20,7 +20,7 @@ def place_seen_from(file: str, source: str) -> SourceLocation:
 
 
 def test_a_folder_whose_name_begins_like_ours_is_the_users() -> None:
-    file = str(PACKAGE.with_name("penstock_flows") / "billing.py")
+    file = str(PACKAGE.with_name("headrace_flows") / "billing.py")
     assert place_seen_from(file, "\n\nfound = SourceLocation.of_caller()\n") == SourceLocation(
         file, 3, "<module>"
     )

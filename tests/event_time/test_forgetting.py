@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Engine, col, left, right
+import headrace as hr
+from headrace import Engine, col, left, right
 from tests.event_time.by_hand import Event, part
 from tests.event_time.test_state import entries
 from tests.event_time.test_windows import EVENTS, cut, summed
 from tests.properties.effort import examples
 from tests.properties.test_state import changes_of, restarted
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 KEEPS_NOTHING = {"clock", "ended", "marks", "left_passed", "right_passed"}
 
 
-def answers(flow: ps.Flow, ticks: list[dict[str, list[Any]]]) -> list[tuple[Any, int]]:
+def answers(flow: hr.Flow, ticks: list[dict[str, list[Any]]]) -> list[tuple[Any, int]]:
     """All changes of the sink `out`, in order; after the end nothing is left of them in the state."""
     state: dict[str, Any] = {slot.name: {} for slot in Engine(flow).program.slots}
     engine = Engine(flow, state=state)
@@ -39,7 +39,7 @@ def answers(flow: ps.Flow, ticks: list[dict[str, list[Any]]]) -> list[tuple[Any,
 def test_distinct_rows_with_a_time_are_those_that_would_be_distinct_without(
     data: Any, events: list[Event], lateness: int
 ) -> None:
-    flow = ps.Flow("distinct")
+    flow = hr.Flow("distinct")
     timed = flow.source("events", Event).watermark(col.at, lateness=lateness)
     flow.sink("out", timed.select("key", "at").distinct())
     found = answers(flow, [{"events": tick} for tick in data.draw(cut(events))])
@@ -60,7 +60,7 @@ def first_of_near(events: list[Event], within: int) -> list[Event]:
 def test_of_rows_near_to_each_other_the_first_that_came_is_kept(
     data: Any, events: list[Event], lateness: int, within: int
 ) -> None:
-    flow = ps.Flow("first")
+    flow = hr.Flow("first")
     timed = flow.source("events", Event).watermark(col.at, lateness=lateness)
     flow.sink("out", timed.first_within(within, by="key"))
     found = answers(flow, [{"events": tick} for tick in data.draw(cut(events))])
@@ -98,13 +98,13 @@ def test_a_join_that_forgets_has_the_pairs_of_one_that_does_not(
     data: Any, ls: list[Event], rs: list[Event], one: int, other: int, low: int, width: int, name: str
 ) -> None:
     condition, holds = CONDITIONS[name]
-    flow = ps.Flow("join")
+    flow = hr.Flow("join")
     lefts = flow.source("lefts", Event).watermark(col.at, lateness=one)
     rights = flow.source("rights", Event).watermark(col.at, lateness=other)
     rights = rights.select(key_r=col.key, at_r=col.at, value_r=col.value)
     near = condition(low, low + width)
     pairs = lefts.join(rights, on=(left.key == right.key_r) & near)
-    assert "forgets" in ps.explain(_with_sink(flow, pairs))
+    assert "forgets" in hr.explain(_with_sink(flow, pairs))
     ticks = [
         {"lefts": a, "rights": b}
         for a, b in zip(*_as_long(data.draw(cut(ls)), data.draw(cut(rs))), strict=True)
@@ -119,7 +119,7 @@ def test_a_join_that_forgets_has_the_pairs_of_one_that_does_not(
     assert summed(found) == expected
 
 
-def _with_sink(flow: ps.Flow, stream: AnyStream) -> ps.Flow:
+def _with_sink(flow: hr.Flow, stream: AnyStream) -> hr.Flow:
     flow.sink("out", stream)
     return flow
 
@@ -140,17 +140,17 @@ def _as_long(one: list[list[Any]], other: list[list[Any]]) -> tuple[list[list[An
     ids=str,
 )
 def test_a_join_without_bounds_on_both_sides_of_the_time_forgets_nothing(on: Any) -> None:
-    flow = ps.Flow("join")
+    flow = hr.Flow("join")
     lefts = flow.source("lefts", Event).watermark(col.at, lateness=0)
     rights = flow.source("rights", Event).watermark(col.at, lateness=0)
     flow.sink("out", lefts.join(rights, on=on, suffix="_r"))
-    assert "forgets" not in ps.explain(flow)
+    assert "forgets" not in hr.explain(flow)
 
 
 @pytest.mark.parametrize("ended", ["lefts", "rights"])
 @pytest.mark.parametrize("bounded", [False, True])
 def test_a_join_of_times_keeps_no_rows_for_a_side_that_has_ended(ended: str, bounded: bool) -> None:
-    flow = ps.Flow("join")
+    flow = hr.Flow("join")
     sides = [
         flow.source(name, Event, bounded=bounded and name == ended).watermark(col.at, lateness=5)
         for name in ("lefts", "rights")
@@ -179,15 +179,15 @@ class Click(NamedTuple):
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def shown_and_clicked(time: str = "at_click") -> ps.Flow:
+def shown_and_clicked(time: str = "at_click") -> hr.Flow:
     """A join of times, what is distinct in it, and windows over that."""
-    flow = ps.Flow("clicks")
+    flow = hr.Flow("clicks")
     shown = flow.source("shown", Click).watermark(col.at, lateness="20s")
     clicked = flow.source("clicked", Click).watermark(col.at, lateness="10s")
     soon = right.at.between(left.at, left.at + timedelta(minutes=1))
     pairs = shown.join(clicked, on=(left.user == right.user) & soon, suffix="_click").distinct()
-    minutes = pairs.group_by(window=ps.tumbling(col[time], "1 min"))
-    flow.sink("out", minutes.agg(n=ps.count()))
+    minutes = pairs.group_by(window=hr.tumbling(col[time], "1 min"))
+    flow.sink("out", minutes.agg(n=hr.count()))
     return flow
 
 

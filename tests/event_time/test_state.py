@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Engine, col
-from penstock.flow.event_time_windows import Windows
+import headrace as hr
+from headrace import Engine, col
+from headrace.flow.event_time_windows import Windows
 from tests.event_time.by_hand import Event
 from tests.event_time.test_windows import EVENTS, cut, flow_of
 from tests.properties.effort import examples
 from tests.properties.test_state import Counted, changes_of, restarted
 
 WINDOWS = {
-    "tumbling": ps.tumbling(col.at, 10),
-    "sliding": ps.sliding(col.at, 12, 4),
-    "session": ps.session(col.at, 5),
+    "tumbling": hr.tumbling(col.at, 10),
+    "sliding": hr.sliding(col.at, 12, 4),
+    "session": hr.session(col.at, 5),
 }
 
 
@@ -53,10 +53,10 @@ def entries(state: dict[str, dict[Any, Any]]) -> int:
 @pytest.mark.parametrize("emit", ["close", "updates"])
 def test_in_a_long_stream_the_state_stays_small(windows: Windows, emit: Literal["close", "updates"]) -> None:
     rng = random.Random(7)
-    flow = ps.Flow("soak")
+    flow = hr.Flow("soak")
     events = flow.source("events", Event).watermark(col.at, lateness=20, late="late")
     groups = events.group_by("key", window=windows, emit=emit)  # type: ignore[call-overload]
-    flow.sink("out", groups.agg(n=ps.count(), top=ps.max(col.value)))
+    flow.sink("out", groups.agg(n=hr.count(), top=hr.max(col.value)))
     state: dict[str, Any] = {slot.name: {} for slot in Engine(flow).program.slots}
     engine = Engine(flow, state=state)
     sizes: list[int] = []
@@ -76,10 +76,10 @@ def test_in_a_long_stream_the_state_stays_small(windows: Windows, emit: Literal[
 
 
 def test_a_closing_window_asks_the_state_for_what_it_closes_and_not_for_more() -> None:
-    flow = ps.Flow("windows")
+    flow = hr.Flow("windows")
     events = flow.source("events", Event).watermark(col.at, lateness=10_000)
-    flow.sink("grid", events.group_by("key", window=ps.tumbling(col.at, 10)).agg(n=ps.count()))
-    flow.sink("sessions", events.group_by("key", window=ps.session(col.at, 10)).agg(n=ps.count()))
+    flow.sink("grid", events.group_by("key", window=hr.tumbling(col.at, 10)).agg(n=hr.count()))
+    flow.sink("sessions", events.group_by("key", window=hr.session(col.at, 10)).agg(n=hr.count()))
 
     def cost(keys: int) -> int:
         engine = Engine(flow, state={slot.name: Counted() for slot in Engine(flow).program.slots})

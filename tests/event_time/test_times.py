@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Engine, col
-from penstock.engine.window_runtime import window_assigner
-from penstock.engine.window_slices import slice_assigner
-from penstock.errors import EvaluationError, WrongType
-from penstock.expr.types import FLOAT64, INT64, TIMESTAMP
-from penstock.flow.event_time_windows import Grid, Windows
+import headrace as hr
+from headrace import Engine, col
+from headrace.engine.window_runtime import window_assigner
+from headrace.engine.window_slices import slice_assigner
+from headrace.errors import EvaluationError, WrongType
+from headrace.expr.types import FLOAT64, INT64, TIMESTAMP
+from headrace.flow.event_time_windows import Grid, Windows
 from tests.event_time.by_hand import EVENTS_BEGIN, Event, grid, on_grid, part
 from tests.event_time.test_windows import EVENTS, SHAPES, cut, summed
 from tests.properties.effort import examples
@@ -36,14 +36,14 @@ def seconds(count: int) -> timedelta:
     return timedelta(seconds=count)
 
 
-def counts(row: type[Any], windows: Windows, lateness: Any) -> ps.Flow:
-    flow = ps.Flow("counts")
+def counts(row: type[Any], windows: Windows, lateness: Any) -> hr.Flow:
+    flow = hr.Flow("counts")
     timed = flow.source("events", row).watermark(col.at, lateness=lateness)
-    flow.sink("out", timed.group_by("key", window=windows).agg(n=ps.count()))
+    flow.sink("out", timed.group_by("key", window=windows).agg(n=hr.count()))
     return flow
 
 
-def answers(flow: ps.Flow, ticks: list[list[Any]]) -> list[tuple[Any, ...]]:
+def answers(flow: hr.Flow, ticks: list[list[Any]]) -> list[tuple[Any, ...]]:
     engine = Engine(flow)
     made = [engine.tick(events=tick) for tick in ticks] + [engine.end()]
     return [row[:-1] for changes in made for row in changes["out"].raw]
@@ -85,7 +85,7 @@ def test_all_times_of_a_slice_are_in_the_same_windows(
 def test_windows_of_timestamps_lie_where_those_of_their_seconds_do(
     data: Any, events: list[Event], lateness: int, every: int, more: int, offset: int
 ) -> None:
-    windows = ps.sliding(col.at, seconds(every + more), seconds(every), offset=seconds(offset))
+    windows = hr.sliding(col.at, seconds(every + more), seconds(every), offset=seconds(offset))
     stamped = [Stamped(e.key, EVENTS_BEGIN + seconds(e.at)) for e in events]
     found = answers(counts(Stamped, windows, seconds(lateness)), data.draw(cut(stamped)))
     on_time, _, _ = part(events, lateness)
@@ -102,16 +102,16 @@ def test_windows_of_timestamps_lie_where_those_of_their_seconds_do(
 def test_a_span_of_timestamps_is_text_a_timedelta_or_a_number_of_seconds(
     span: str | timedelta | float,
 ) -> None:
-    flow = counts(Stamped, ps.tumbling(col.at, span), lateness=span)
+    flow = counts(Stamped, hr.tumbling(col.at, span), lateness=span)
     events = [Stamped(1, EVENTS_BEGIN + seconds(at)) for at in (0, 89, 90, 300, 210, 209)]
-    expected = counts(Stamped, ps.tumbling(col.at, seconds(90)), seconds(90))
+    expected = counts(Stamped, hr.tumbling(col.at, seconds(90)), seconds(90))
     assert answers(flow, [events]) == answers(expected, [events])
 
 
 @pytest.mark.parametrize("span", [float("inf"), float("nan"), 1e300, True, -1])
 def test_a_number_that_is_no_span_of_timestamps_is_refused(span: float) -> None:
     with pytest.raises(WrongType):
-        counts(Stamped, ps.tumbling(col.at, span), lateness=0)
+        counts(Stamped, hr.tumbling(col.at, span), lateness=0)
 
 
 @examples(1)
@@ -126,7 +126,7 @@ def test_a_number_that_is_no_span_of_timestamps_is_refused(span: float) -> None:
 def test_every_time_that_is_a_float_is_in_its_windows_and_each_window_answers_once(
     data: Any, times: list[float], every: float, several: int, offset: float, lateness: float
 ) -> None:
-    windows = ps.sliding(col.at, every * several, every, offset=offset)
+    windows = hr.sliding(col.at, every * several, every, offset=offset)
     flow = counts(Floating, windows, lateness)
     engine = Engine(flow)
     ticks = data.draw(cut([Floating(0, at) for at in times]))
@@ -149,12 +149,12 @@ def test_windows_of_windows_miss_none_of_them(
     data: Any, events: list[Event], shape: Any, lateness: int, size: int, by_end: bool
 ) -> None:
     windows, places = shape
-    flow = ps.Flow("windows of windows")
+    flow = hr.Flow("windows of windows")
     timed = flow.source("events", Event).watermark(col.at, lateness=lateness)
-    inner = timed.group_by("key", window=windows).agg(n=ps.count())
+    inner = timed.group_by("key", window=windows).agg(n=hr.count())
     time = col.window_end if by_end else col.window_start
     flow.sink(
-        "out", inner.group_by(window=ps.tumbling(time, size)).agg(rows=ps.sum(col.n), windows=ps.count())
+        "out", inner.group_by(window=hr.tumbling(time, size)).agg(rows=hr.sum(col.n), windows=hr.count())
     )
     found = answers(flow, data.draw(cut(events)))
     on_time, _, _ = part(events, lateness)
@@ -171,11 +171,11 @@ def test_windows_of_windows_miss_none_of_them(
 @pytest.mark.parametrize("offset", [0, 1])
 def test_windows_of_windows_close_as_early_as_they_can(every: int, more: int, offset: int) -> None:
     """One row per tick and time: every border is passed by itself."""
-    flow = ps.Flow("windows of windows")
+    flow = hr.Flow("windows of windows")
     timed = flow.source("events", Event).watermark(col.at, lateness=0)
-    inner = timed.group_by(window=ps.sliding(col.at, every + more, every, offset=offset)).agg(n=ps.count())
+    inner = timed.group_by(window=hr.sliding(col.at, every + more, every, offset=offset)).agg(n=hr.count())
     flow.sink("inner", inner)
-    flow.sink("outer", inner.group_by(window=ps.tumbling(col.window_start, 1)).agg(n=ps.sum(col.n)))
+    flow.sink("outer", inner.group_by(window=hr.tumbling(col.window_start, 1)).agg(n=hr.sum(col.n)))
     engine = Engine(flow)
     starts: list[int] = []
     for at in range(-10, 40):
@@ -197,11 +197,11 @@ def test_windows_of_windows_close_as_early_as_they_can(every: int, more: int, of
 def test_windows_over_two_streams_count_all_that_is_on_time_in_either(
     data: Any, ones: list[Event], others: list[Event], lateness: int, size: int
 ) -> None:
-    flow = ps.Flow("union")
+    flow = hr.Flow("union")
     one = flow.source("ones", Event).watermark(col.at, lateness=lateness)
     other = flow.source("others", Event).filter(col.at > -100).watermark(col.at, lateness=2 * lateness)
     both = one.union(other.select("key", "at", "value", into=Event))
-    flow.sink("out", both.group_by(window=ps.tumbling(col.at, size)).agg(n=ps.count()))
+    flow.sink("out", both.group_by(window=hr.tumbling(col.at, size)).agg(n=hr.count()))
     engine = Engine(flow)
     waiting = [
         [{"ones": tick} for tick in data.draw(cut(ones))],
@@ -220,9 +220,9 @@ def test_windows_over_two_streams_count_all_that_is_on_time_in_either(
 
 
 def test_numbers_that_count_time_take_spans_in_words() -> None:
-    flow = ps.Flow("milliseconds")
+    flow = hr.Flow("milliseconds")
     timed = flow.source("events", Event).watermark(col.at, lateness="2s", unit="ms")
-    flow.sink("out", timed.group_by(window=ps.tumbling(col.at, "10s", unit="ms")).agg(n=ps.count()))
+    flow.sink("out", timed.group_by(window=hr.tumbling(col.at, "10s", unit="ms")).agg(n=hr.count()))
     engine = Engine(flow)
     assert [tuple(c.row) for c in engine.tick(events=[Event(1, 9_999, 0), Event(1, 12_000, 0)])["out"]] == [
         (0, 10_000, 1)
@@ -230,7 +230,7 @@ def test_numbers_that_count_time_take_spans_in_words() -> None:
 
 
 def test_a_window_that_would_begin_before_the_first_year_is_an_error_with_its_row() -> None:
-    flow = counts(Stamped, ps.tumbling(col.at, "400d"), "1s")
+    flow = counts(Stamped, hr.tumbling(col.at, "400d"), "1s")
     with pytest.raises(EvaluationError) as error:
         Engine(flow).tick(events=[Stamped(1, datetime(1, 1, 2, tzinfo=UTC))])
     assert error.value.facts["row"] is not None

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col
-from penstock.errors import EvaluationError
-from penstock.flow.event_time_windows import Windows
+import headrace as hr
+from headrace import col
+from headrace.errors import EvaluationError
+from headrace.flow.event_time_windows import Windows
 from tests.event_time.by_hand import Answer, Event, grid, in_sessions, on_grid, part
 from tests.properties.effort import examples
 
@@ -30,11 +30,11 @@ EVENTS = st.lists(
 
 def flow_of(
     windows: Windows, lateness: int, emit: Literal["close", "updates"] = "close", every: int | None = None
-) -> ps.Flow:
-    flow = ps.Flow("windows")
+) -> hr.Flow:
+    flow = hr.Flow("windows")
     events = flow.source("events", Event).watermark(col.at, lateness=lateness, every=every, late="late")
     answers = events.group_by("key", window=windows, emit=emit).agg(  # type: ignore[call-overload]
-        rows=ps.count(), sum=ps.sum(col.value), max=ps.max(col.value), values=ps.collect(col.value)
+        rows=hr.count(), sum=hr.sum(col.value), max=hr.max(col.value), values=hr.collect(col.value)
     )
     flow.sink("out", answers)
     return flow
@@ -46,8 +46,8 @@ def cut(draw: st.DrawFn, events: list[Any]) -> list[list[Any]]:
     return [events[a:b] for a, b in zip([0, *borders], [*borders, len(events)], strict=True)]
 
 
-def run(flow: ps.Flow, ticks: list[list[Event]], *, end: bool) -> dict[str, list[tuple[Any, int]]]:
-    engine = ps.Engine(flow, state=(state := {s.name: {} for s in ps.Engine(flow).program.slots}))
+def run(flow: hr.Flow, ticks: list[list[Event]], *, end: bool) -> dict[str, list[tuple[Any, int]]]:
+    engine = hr.Engine(flow, state=(state := {s.name: {} for s in hr.Engine(flow).program.slots}))
     out: dict[str, list[tuple[Any, int]]] = {"out": [], "late": []}
     answers = [engine.tick(events=tick) for tick in ticks]
     if end:
@@ -71,10 +71,10 @@ def summed(changes: list[tuple[Any, int]]) -> Counter[Any]:
 
 SHAPES = st.one_of(
     st.tuples(st.integers(1, 20), st.integers(-7, 7)).map(
-        lambda so: (ps.tumbling(col.at, so[0], offset=abs(so[1])), grid(so[0], so[0], abs(so[1])))
+        lambda so: (hr.tumbling(col.at, so[0], offset=abs(so[1])), grid(so[0], so[0], abs(so[1])))
     ),
     st.tuples(st.integers(1, 12), st.integers(0, 12), st.integers(0, 5)).map(
-        lambda s: (ps.sliding(col.at, s[0] + s[1], s[0], offset=s[2]), grid(s[0] + s[1], s[0], s[2]))
+        lambda s: (hr.sliding(col.at, s[0] + s[1], s[0], offset=s[2]), grid(s[0] + s[1], s[0], s[2]))
     ),
 )
 
@@ -103,7 +103,7 @@ def test_sessions_answer_once_and_in_order_whatever_the_cut(
     expected = in_sessions(on_time, gap)
     if not end:
         expected = [a for a in expected if mark is not None and a[2] <= mark]
-    found = run(flow_of(ps.session(col.at, gap), lateness), data.draw(cut(events)), end=end)
+    found = run(flow_of(hr.session(col.at, gap), lateness), data.draw(cut(events)), end=end)
     assert found["out"] == [(a, 1) for a in expected]
     assert found["late"] == [(tuple(e), 1) for e in late]
 
@@ -111,7 +111,7 @@ def test_sessions_answer_once_and_in_order_whatever_the_cut(
 def test_a_session_of_several_is_as_old_as_the_first_of_them() -> None:
     events = [Event(1, 1, None), Event(2, 9, None), Event(1, 9, None), Event(1, 5, None)]
     for ticks in ([events], [[event] for event in events]):
-        found = run(flow_of(ps.session(col.at, 5), 10), ticks, end=True)
+        found = run(flow_of(hr.session(col.at, 5), 10), ticks, end=True)
         assert [row[:4] for row, _ in found["out"]] == [(1, 1, 14, 3), (2, 9, 14, 1)]
 
 
@@ -122,7 +122,7 @@ def test_updates_of_sessions_add_up_to_what_they_answer_when_they_close(
 ) -> None:
     on_time, _, _ = part(events, lateness)
     ticks = data.draw(cut(events))
-    found = run(flow_of(ps.session(col.at, gap), lateness, "updates"), ticks, end=True)
+    found = run(flow_of(hr.session(col.at, gap), lateness, "updates"), ticks, end=True)
     assert summed(found["out"]) == Counter(in_sessions(on_time, gap))
 
 
@@ -148,34 +148,34 @@ class Sample(NamedTuple):
 
 def test_sessions_that_become_one_have_the_aggregates_of_all_their_rows() -> None:
     aggregates = {
-        "count": ps.count(col.whole), "sum": ps.sum(col.whole), "real": ps.sum(col.real),
-        "exact": ps.mean(col.exact), "mean": ps.mean(col.whole), "min": ps.min(col.whole),
-        "max": ps.max(col.real), "several": ps.count_distinct(col.whole), "all": ps.collect(col.whole),
-        "first": ps.first(col.whole, by=col.at), "last": ps.last(col.real, by=col.at),
+        "count": hr.count(col.whole), "sum": hr.sum(col.whole), "real": hr.sum(col.real),
+        "exact": hr.mean(col.exact), "mean": hr.mean(col.whole), "min": hr.min(col.whole),
+        "max": hr.max(col.real), "several": hr.count_distinct(col.whole), "all": hr.collect(col.whole),
+        "first": hr.first(col.whole, by=col.at), "last": hr.last(col.real, by=col.at),
     }  # fmt: skip
     early = [Sample(1, 7, 0.1, Decimal("0.5")), Sample(2, None, 0.25, Decimal("1.5"))]
     later = [Sample(9, 3, 1e16, Decimal("2.5")), Sample(10, 7, -1e16, Decimal("0.1"))]
     between = [Sample(5, 5, 3.5, Decimal("9.5"))]
     for order in (early + later + between, later + early + between, early + between + later):
-        flow = ps.Flow("aggregates")
+        flow = hr.Flow("aggregates")
         timed = flow.source("samples", Sample).watermark(col.at, lateness=100)
-        flow.sink("in_windows", timed.group_by(window=ps.session(col.at, 5)).agg(**aggregates))
+        flow.sink("in_windows", timed.group_by(window=hr.session(col.at, 5)).agg(**aggregates))
         flow.sink("at_once", timed.group_by().agg(**aggregates))
-        engine = ps.Engine(flow)
+        engine = hr.Engine(flow)
         (expected,) = engine.tick(samples=order)["at_once"].raw
         (found,) = engine.end()["in_windows"].raw
         assert found[:2] == (1, 15)
         assert found[2:-1] == expected[:-1]
 
 
-@pytest.mark.parametrize("shape", [ps.tumbling(col.at, 10), ps.session(col.at, 4)], ids=["grid", "session"])
+@pytest.mark.parametrize("shape", [hr.tumbling(col.at, 10), hr.session(col.at, 4)], ids=["grid", "session"])
 @pytest.mark.parametrize("late", [None, "late"])
 def test_a_large_tick_answers_as_many_small_ones(shape: Windows, late: str | None) -> None:
     events = [Event(n % 3, n - n % 7, n) for n in range(1_000)]
-    flow = ps.Flow("large")
+    flow = hr.Flow("large")
     timed = flow.source("events", Event).watermark(col.at, lateness=5, late=late)
-    flow.sink("out", timed.group_by("key", window=shape).agg(n=ps.count(), sum=ps.sum(col.value)))
-    large, small = ps.Engine(flow, columnar="always"), ps.Engine(flow)
+    flow.sink("out", timed.group_by("key", window=shape).agg(n=hr.count(), sum=hr.sum(col.value)))
+    large, small = hr.Engine(flow, columnar="always"), hr.Engine(flow)
     at_once = [large.tick(events=events), large.end()]
     bit_by_bit = [small.tick(events=events[at : at + 10]) for at in range(0, 1_000, 10)] + [small.end()]
     one, other = ([row for made in ticks for row in made["out"].raw] for ticks in (at_once, bit_by_bit))
@@ -188,11 +188,11 @@ class Reading(NamedTuple):
 
 @pytest.mark.parametrize("time", [1e17, 1e300, -1e300, 1.7e308])
 @pytest.mark.parametrize(
-    "windows", [ps.tumbling(col.at, 0.1), ps.sliding(col.at, 1.0, 0.1), ps.session(col.at, 0.1)]
+    "windows", [hr.tumbling(col.at, 0.1), hr.sliding(col.at, 1.0, 0.1), hr.session(col.at, 0.1)]
 )
 def test_a_float_so_large_that_it_has_no_window_is_named(windows: Windows, time: float) -> None:
-    flow = ps.Flow("readings")
+    flow = hr.Flow("readings")
     readings = flow.source("readings", Reading).watermark(col.at, lateness=0.0)
-    flow.sink("out", readings.group_by(window=windows).agg(rows=ps.count()))
+    flow.sink("out", readings.group_by(window=windows).agg(rows=hr.count()))
     with pytest.raises(EvaluationError, match=r"overflow: (a window of|the end of a session at) .* float64"):
-        ps.Engine(flow).tick(readings=[Reading(time)])
+        hr.Engine(flow).tick(readings=[Reading(time)])

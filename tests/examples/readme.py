@@ -44,7 +44,7 @@ def run(block: str, folders: Mapping[str, Path]) -> str:
         for name, folder in folders.items():
             line = line.replace(name, str(folder))
         script = (
-            f'python() {{ "{sys.executable}" "$@"; }}\npenstock() {{ python -m penstock.cli "$@"; }}\n{line}'
+            f'python() {{ "{sys.executable}" "$@"; }}\nheadrace() {{ python -m headrace.cli "$@"; }}\n{line}'
         )
         done = subprocess.run(
             ["sh", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False, env=_environment()

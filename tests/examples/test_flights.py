@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import pytest
 
-import penstock as ps
+import headrace as hr
 from examples.flights.flow import flow
 from examples.flights.oracle import sql
 from examples.flights.prepare import Weighted, arrivals, read_flights, revisions, write
 from examples.flights.rows import Airport, Flight, Route
-from penstock import io
+from headrace import io
 from tests.examples.recomputation import Kept, Recomputation, Rows, add
 
 Mode = Literal["stream", "batch"]
@@ -67,12 +67,12 @@ def raw(rows: list[Weighted]) -> list[tuple[Any, ...]]:
 def test_after_every_file_every_answer_is_that_of_all_rows_so_far(
     flights: list[Flight], airports: list[Airport], routes: list[Route]
 ) -> None:
-    engine, database = ps.Engine(flow(START)), recomputation(airports, routes)
+    engine, database = hr.Engine(flow(START)), recomputation(airports, routes)
     answers: dict[str, Rows] = {sink: Counter() for sink in SINKS}
     first: dict[str, Any] = {"airports": airports, "routes": routes}
     for _, rows in arrivals(flights, days=DAYS):
         database.feed("flights", raw(rows))
-        changes = engine.tick(flights=[ps.Change(*change) for change in rows], **first)
+        changes = engine.tick(flights=[hr.Change(*change) for change in rows], **first)
         first = {}
         for sink, text in sql(START).items():
             add(answers[sink], changes[sink].raw)
@@ -82,7 +82,7 @@ def test_after_every_file_every_answer_is_that_of_all_rows_so_far(
 
 
 def test_new_routes_extend_what_is_reachable(airports: list[Airport], routes: list[Route]) -> None:
-    engine, database, answer = ps.Engine(flow(START)), recomputation(airports, []), Counter[Any]()
+    engine, database, answer = hr.Engine(flow(START)), recomputation(airports, []), Counter[Any]()
     engine.tick(airports=airports)
     for at in range(0, len(routes), 500):
         some = routes[-at - 500 : len(routes) - at]
@@ -94,11 +94,11 @@ def test_new_routes_extend_what_is_reachable(airports: list[Airport], routes: li
 def test_taking_back_all_flights_leaves_what_was_there_before_them(
     flights: list[Flight], airports: list[Airport], routes: list[Route]
 ) -> None:
-    engine = ps.Engine(flow(START))
+    engine = hr.Engine(flow(START))
     some = flights[:3_000]
     before = engine.tick(airports=airports, routes=routes)
-    there = engine.tick(flights=[ps.insert(flight) for flight in some])
-    back = engine.tick(flights=[ps.delete(flight) for flight in some])
+    there = engine.tick(flights=[hr.insert(flight) for flight in some])
+    back = engine.tick(flights=[hr.delete(flight) for flight in some])
     assert before["delays"].raw == []
     for sink in SINKS:
         total: Rows = Counter()
@@ -122,7 +122,7 @@ def test_arriving_files_give_the_same_answers(
 ) -> None:
     write(tmp_path, arrivals(flights, days=DAYS))
     sinks = {sink: Kept() for sink in SINKS}
-    result = ps.run(flow(START), sources=files(shared, tmp_path, per_tick=1), sinks=sinks)
+    result = hr.run(flow(START), sources=files(shared, tmp_path, per_tick=1), sinks=sinks)
     assert result.ticks == 19, "a file per day, and three of revisions"
     assert {sink: kept.rows for sink, kept in sinks.items()} == expected(flights, airports, routes)
 
@@ -141,7 +141,7 @@ def test_spark_gives_the_same_answers(
 ) -> None:
     write(tmp_path / "flights", arrivals(flights, days=DAYS))
     sinks = {sink: Kept() for sink in SINKS}
-    ps.spark.run(
+    hr.spark.run(
         flow(START),
         spark,
         sources=files(shared, tmp_path / "flights", per_tick=5),

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-import penstock as ps
+import headrace as hr
 from examples.nexmark.events import SOURCES
 from examples.nexmark.files import Format, write_chunks
 from examples.nexmark.generator import Generator, Parameters, side_input
 from examples.nexmark.log import Log
 from examples.nexmark.oracle import Database
 from examples.nexmark.queries import QUERIES, Query, flow_of
-from penstock import io
+from headrace import io
 from tests.examples.nexmark_answers import EVENTS, PARAMETERS, WINDOWS, WITH_LATE_ONES, expected, rows_on_time
 from tests.examples.recomputation import Kept, add
 
@@ -22,7 +22,7 @@ WHEN_IT_IS_OVER = ("q5", "q7", "q11", "q12")
 """Answer when a window closes or a tick ends, not for all events so far."""
 
 
-def batches(flow: ps.Flow, size: int, parameters: Parameters = PARAMETERS) -> dict[str, Any]:
+def batches(flow: hr.Flow, size: int, parameters: Parameters = PARAMETERS) -> dict[str, Any]:
     """The sources of a flow: `size` events in a tick."""
     ticks = list(Generator(parameters).ticks(EVENTS, size))
     given: dict[str, Any] = {kind: io.Rows([tick[kind] for tick in ticks]) for kind in SOURCES}
@@ -34,7 +34,7 @@ def batches(flow: ps.Flow, size: int, parameters: Parameters = PARAMETERS) -> di
 def test_all_queries_answer_as_the_database_however_the_events_are_cut(size: int) -> None:
     flow = flow_of(QUERIES.values(), "all of nexmark")
     kept = {name: Kept() for name in QUERIES}
-    ps.run(flow, sources=batches(flow, size), sinks=kept)
+    hr.run(flow, sources=batches(flow, size), sinks=kept)
     for name, answer in expected(QUERIES.values(), size=size).items():
         assert kept[name].rows == answer, name
         assert answer, f"the input is too small to show anything of {name}"
@@ -43,14 +43,14 @@ def test_all_queries_answer_as_the_database_however_the_events_are_cut(size: int
 @pytest.mark.parametrize("query", [pytest.param(query, id=name) for name, query in QUERIES.items()])
 def test_a_query_by_itself_answers_as_among_others(query: Query) -> None:
     flow, kept = query.flow(), Kept()
-    ps.run(flow, sources=batches(flow, 500), sinks={query.name: kept})
+    hr.run(flow, sources=batches(flow, 500), sinks={query.name: kept})
     assert kept.rows == expected([query], size=500)[query.name]
 
 
 def test_after_every_tick_the_answer_is_that_of_all_events_so_far() -> None:
     queries = [query for name, query in QUERIES.items() if name not in WHEN_IT_IS_OVER]
     flow, database, generator = flow_of(queries, "prefixes"), Database(), Generator(PARAMETERS)
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     answers: dict[str, Counter[Any]] = {query.name: Counter() for query in queries}
     for tick, start in enumerate(range(0, 1_500, 250)):
         for kind in SOURCES:
@@ -70,7 +70,7 @@ def test_windows_pass_over_late_rows_and_are_right_for_all_others(size: int) -> 
     assert all(late.values())
     queries = [QUERIES[name] for name in WINDOWS]
     flow, kept = flow_of(queries, "late rows"), {query.name: Kept() for query in queries}
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     for tick, rows in enumerate(Generator(WITH_LATE_ONES).ticks(EVENTS, size)):
         for name, changes in engine.tick(**rows).items():
             kept[name](tick, changes)
@@ -91,7 +91,7 @@ def test_times_of_day_have_the_same_names_as_in_the_database() -> None:
     slow = Parameters(seed=12, inter_event_delay=timedelta(seconds=30))
     queries = [QUERIES[name] for name in ("q10", "q14", "q15", "q16", "q17")]
     flow, kept = flow_of(queries, "days"), {query.name: Kept() for query in queries}
-    ps.run(flow, sources=batches(flow, 1_000, slow), sinks=kept)
+    hr.run(flow, sources=batches(flow, 1_000, slow), sinks=kept)
     assert {name: each.rows for name, each in kept.items()} == expected(queries, parameters=slow)
     assert {row[3] for row in kept["q14"].rows} == {"dayTime", "nightTime", "otherTime"}
 
@@ -103,7 +103,7 @@ def test_arriving_files_give_the_same_answers(format: Format, tmp_path: Path) ->
     flow, kept = flow_of(queries, "files"), {query.name: Kept() for query in queries}
     kind = {"json": io.JsonFiles, "parquet": io.ParquetFiles}[format]
     sources = {source: kind(tmp_path / source, files_per_tick=1) for source in flow.graph().sources}
-    ps.run(flow, sources=sources, sinks=kept)
+    hr.run(flow, sources=sources, sinks=kept)
     assert kept["q4"].ticks == 8
     assert {name: each.rows for name, each in kept.items()} == expected(queries)
 
@@ -120,7 +120,7 @@ def test_the_log_has_a_folder_for_each_minute_and_each_bid_once_though_a_tick_is
         log(tick, listed)
         log(tick, listed)
 
-    ps.run(flow, sources=batches(flow, 500), sinks={"q10": told_twice})
+    hr.run(flow, sources=batches(flow, 500), sinks={"q10": told_twice})
     folders = {str(file.parent.relative_to(tmp_path)) for file in tmp_path.glob("*/*/*.parquet")}
     assert folders == {"dt=2015-07-14/hm=23%3A59", "dt=2015-07-15/hm=00%3A00"}
     database = duckdb.connect()

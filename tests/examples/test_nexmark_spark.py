@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-import penstock as ps
+import headrace as hr
 from examples.nexmark.events import SOURCES
 from examples.nexmark.files import write_chunks
 from examples.nexmark.generator import Generator, Parameters, side_input
@@ -26,7 +26,7 @@ of_all_queries = pytest.mark.parametrize(
 )
 
 
-def flow_and_sinks(names: tuple[str, ...]) -> tuple[ps.Flow, dict[str, Kept]]:
+def flow_and_sinks(names: tuple[str, ...]) -> tuple[hr.Flow, dict[str, Kept]]:
     return flow_of([QUERIES[name] for name in names], "nexmark"), {name: Kept() for name in names}
 
 
@@ -35,17 +35,17 @@ def generated(spark: Any, parameters: Parameters, ticks: int | None) -> dict[str
     from examples.nexmark.spark_source import nexmark_events
 
     events = nexmark_events(spark, EVENTS, ticks=ticks, parameters=parameters)
-    return {**{kind: ps.spark.Frame(frame) for kind, frame in events.items()}, "side_input": side_input()}
+    return {**{kind: hr.spark.Frame(frame) for kind, frame in events.items()}, "side_input": side_input()}
 
 
 def files(folder: Path, parameters: Parameters, ticks: int) -> dict[str, Any]:
     """The events as files, one of each kind in a tick."""
     write_chunks(folder, EVENTS, chunk=-(-EVENTS // ticks), format="parquet", parameters=parameters)
-    arriving = {kind: ps.io.ParquetFiles(folder / kind, files_per_tick=1) for kind in SOURCES}
+    arriving = {kind: hr.io.ParquetFiles(folder / kind, files_per_tick=1) for kind in SOURCES}
     return {**arriving, "side_input": side_input()}
 
 
-def read_by(flow: ps.Flow, sources: dict[str, Any]) -> dict[str, Any]:
+def read_by(flow: hr.Flow, sources: dict[str, Any]) -> dict[str, Any]:
     return {name: sources[name] for name in flow.graph().sources}
 
 
@@ -69,7 +69,7 @@ def test_a_stream_gives_the_answers_of_the_database_however_it_is_cut(
 ) -> None:
     flow, kept = flow_and_sinks(names)
     sources = files(tmp_path, parameters, ticks) if from_files else generated(spark, parameters, ticks)
-    ps.spark.run(flow, spark, sources=read_by(flow, sources), sinks=kept, way=way)
+    hr.spark.run(flow, spark, sources=read_by(flow, sources), sinks=kept, way=way)
     size = -(-EVENTS // ticks)
     for name, answer in expected([QUERIES[name] for name in names], size=size, parameters=parameters).items():
         assert kept[name].rows == answer, name
@@ -79,7 +79,7 @@ def test_a_stream_gives_the_answers_of_the_database_however_it_is_cut(
 def test_a_batch_gives_the_answers_of_the_database(names: tuple[str, ...], spark: Any) -> None:
     flow, kept = flow_and_sinks(names)
     sources = read_by(flow, generated(spark, PARAMETERS, None))
-    ps.spark.run(flow, spark, sources=sources, sinks=kept, mode="batch")
+    hr.spark.run(flow, spark, sources=sources, sinks=kept, mode="batch")
     for name, answer in expected([QUERIES[name] for name in names]).items():
         assert kept[name].rows == answer, name
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import penstock as ps
+import headrace as hr
 from examples.nexmark.generator import Generator, side_input
 from examples.nexmark.queries import QUERIES
 from examples.nexmark.spark_sql import MISSING, query_files
@@ -33,7 +33,7 @@ TICKS = list(itertools.pairwise([0, 200, 450, 451, 1_200, EVENTS]))
 def test_the_text_answers_as_the_flow_in_python(spark: SparkSession, name: str) -> None:
     text, flow = query_files()[name].plan(), QUERIES[name].flow()
     assert columns(text, "answer") == columns(flow, name)
-    engines = {"answer": ps.Engine(text), name: ps.Engine(flow)}
+    engines = {"answer": hr.Engine(text), name: hr.Engine(flow)}
     answers: dict[str, Counter[Any]] = {sink: Counter() for sink in engines}
     for rows in ticks():
         for sink, engine in engines.items():
@@ -48,7 +48,7 @@ def test_the_text_answers_as_the_flow_in_python(spark: SparkSession, name: str) 
 @pytest.mark.parametrize("name", AT_WINDOW_CLOSE)
 def test_the_text_answers_as_spark_before_windows_close(spark: SparkSession, name: str) -> None:
     file, generator = query_files()[name], Generator(PARAMETERS)
-    engine, answer = ps.Engine(file.plan()), Counter[Any]()
+    engine, answer = hr.Engine(file.plan()), Counter[Any]()
     for (_, end), rows in zip(TICKS, ticks(), strict=True):
         add(answer, engine.tick(**read(engine, rows))["answer"].raw)
         if end not in (450, EVENTS):
@@ -64,11 +64,11 @@ def ticks() -> Iterator[dict[str, Any]]:
         yield {**generator.tick(start, end), "side_input": [] if start else side_input()}
 
 
-def read(engine: ps.Engine, rows: dict[str, Any]) -> dict[str, Any]:
+def read(engine: hr.Engine, rows: dict[str, Any]) -> dict[str, Any]:
     """Return the rows of the sources that an engine reads."""
     return {name: rows[name] for name in engine.program.graph.sources}
 
 
-def columns(flow: ps.Flow, sink: str) -> list[tuple[str, object]]:
+def columns(flow: hr.Flow, sink: str) -> list[tuple[str, object]]:
     graph = flow.graph()
     return [(field.name, field.type) for field in graph.nodes[graph.sinks[sink]].schema.fields]

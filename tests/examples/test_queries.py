@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("google.protobuf")
 
-from penstock.queries.query_file import QueryFile, plan_is_kept, save_flow
+from headrace.queries.query_file import QueryFile, plan_is_kept, save_flow
 from tests.examples.readme import ROOT
 
 if TYPE_CHECKING:

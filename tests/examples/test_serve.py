@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-import penstock as ps
+import headrace as hr
 from examples.nexmark.generator import Generator
 from examples.nexmark.queries import q4
 from examples.serve.insert import SIZE
@@ -31,13 +31,13 @@ Changes = Counter[tuple[int, float]]
 def running(command: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
     """A command of a README as somebody types it, ended with all that it has started."""
     script = (
-        f'python() {{ "{sys.executable}" "$@"; }}\npenstock() {{ python -m penstock.cli "$@"; }}\n{command}'
+        f'python() {{ "{sys.executable}" "$@"; }}\nheadrace() {{ python -m headrace.cli "$@"; }}\n{command}'
     )
     environment = {
         **os.environ,
         "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
         "PYTHONUNBUFFERED": "1",
-        "PENSTOCK_CONTROLLER": (folder / "address").read_text(),
+        "HEADRACE_CONTROLLER": (folder / "address").read_text(),
         "TMPDIR": str(folder),
     }
     process = subprocess.Popen(
@@ -90,7 +90,7 @@ def count(changes: list[Changes]) -> int:
 
 def changes_in_process(events: int) -> list[Changes]:
     """The changes that the in-process engine answers to the same events, tick by tick."""
-    engine = ps.Engine(q4())
+    engine = hr.Engine(q4())
     ticks = Generator().ticks(events, SIZE)
     answers = (engine.tick(auctions=tick["auctions"], bids=tick["bids"])["q4"] for tick in ticks)
     found = (Counter({(row.category, row.average): weight for row, weight in answer}) for answer in answers)

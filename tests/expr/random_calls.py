@@ -12,15 +12,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock.errors import PenstockError
-from penstock.expr.annotations import Int32
-from penstock.expr.check import check
-from penstock.expr.code_runtime import NAN, float32
-from penstock.expr.constructors import lit
-from penstock.expr.function_bases import FixedFunction
-from penstock.expr.functions import CATALOGUE
-from penstock.expr.tree import Call, Column, Expr, Literal
-from penstock.expr.types import (
+from headrace.errors import HeadraceError
+from headrace.expr.annotations import Int32
+from headrace.expr.check import check
+from headrace.expr.code_runtime import NAN, float32
+from headrace.expr.constructors import lit
+from headrace.expr.function_bases import FixedFunction
+from headrace.expr.functions import CATALOGUE
+from headrace.expr.tree import Call, Column, Expr, Literal
+from headrace.expr.types import (
     BOOL,
     DATE,
     FLOAT32,
@@ -160,7 +160,7 @@ def _column(kind: str) -> Expr:
 def passes(expr: Expr) -> bool:
     try:
         check(expr, SCHEMA)
-    except (PenstockError, ValueError):
+    except (HeadraceError, ValueError):
         return False
     return True
 

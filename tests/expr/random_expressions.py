@@ -15,23 +15,23 @@ from typing import Annotated, Any, NamedTuple
 
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock.expr.annotations import Float32, Int8, Int16, Int32, TimestampNtz
-from penstock.expr.code_runtime import float32
-from penstock.expr.constructors import lit
-from penstock.expr.dict_keys import nested_key
-from penstock.expr.function_bases import FixedFunction
-from penstock.expr.functions import CATALOGUE
-from penstock.expr.functions.calendar import unit_of, weekday_of, zone_of
-from penstock.expr.functions.encodings import reader_of
-from penstock.expr.functions.regular_expressions import start_at
-from penstock.expr.java_patterns import java_pattern
-from penstock.expr.json_paths import json_path
-from penstock.expr.number_formats import number_writer
-from penstock.expr.row_classes import from_user, schema_of
-from penstock.expr.time_patterns import format_pattern, parse_pattern
-from penstock.expr.tree import Call, Column, Expr, operand
-from penstock.expr.types import (
+import headrace as hr
+from headrace.expr.annotations import Float32, Int8, Int16, Int32, TimestampNtz
+from headrace.expr.code_runtime import float32
+from headrace.expr.constructors import lit
+from headrace.expr.dict_keys import nested_key
+from headrace.expr.function_bases import FixedFunction
+from headrace.expr.functions import CATALOGUE
+from headrace.expr.functions.calendar import unit_of, weekday_of, zone_of
+from headrace.expr.functions.encodings import reader_of
+from headrace.expr.functions.regular_expressions import start_at
+from headrace.expr.java_patterns import java_pattern
+from headrace.expr.json_paths import json_path
+from headrace.expr.number_formats import number_writer
+from headrace.expr.row_classes import from_user, schema_of
+from headrace.expr.time_patterns import format_pattern, parse_pattern
+from headrace.expr.tree import Call, Column, Expr, operand
+from headrace.expr.types import (
     BOOL,
     BYTES,
     DATE,
@@ -55,7 +55,7 @@ from penstock.expr.types import (
 )
 from tests.expr import random_json
 
-F = ps.functions
+F = hr.functions
 MIN64, MAX64 = -(2**63), 2**63 - 1
 MIN32, MAX32 = -(2**31), 2**31 - 1
 
@@ -409,7 +409,7 @@ def maps(draw: st.DrawFn) -> Expr:
 
 def modest(value: Expr) -> Expr:
     """Floats without those that Java before 19 shows with a digit too many, by which they are rounded."""
-    return ps.when((value.abs() < 1e9) | ~(value.abs() < math.inf), value).otherwise(2.5)
+    return hr.when((value.abs() < 1e9) | ~(value.abs() < math.inf), value).otherwise(2.5)
 
 
 class _Drawing:
@@ -435,22 +435,22 @@ class _Drawing:
             return self.of(kind, d)
 
         ways: list[Any] = [
-            lambda: ps.when(self.of("bool", d), value()).otherwise(value()),
-            lambda: ps.when(self.of("bool", d), value()).when(self.of("bool", d), value()),
-            lambda: ps.coalesce(value(), value()),
-            lambda: ps.coalesce(value(), None, value()),
+            lambda: hr.when(self.of("bool", d), value()).otherwise(value()),
+            lambda: hr.when(self.of("bool", d), value()).when(self.of("bool", d), value()),
+            lambda: hr.coalesce(value(), value()),
+            lambda: hr.coalesce(value(), None, value()),
         ]
         # Spark drops what else is in a list or a struct, with its failures and its nulls.
-        ways.append(lambda: ps.struct(a=value(), b=Column("n_")).field("a"))
+        ways.append(lambda: hr.struct(a=value(), b=Column("n_")).field("a"))
         ways.append(lambda: self._of_twice(value()))
         ways.append(lambda: Call("only_row", (value(), self.of("int64", d))))
         ways.append(lambda: Call("try_eval", (value(),)))
-        ways.append(lambda: ps.when(Column("n") == 7, F.raise_error(self.of("str", d))).otherwise(value()))
+        ways.append(lambda: hr.when(Column("n") == 7, F.raise_error(self.of("str", d))).otherwise(value()))
         if kind in _FIXED:
             # More of them than of other ways.
             ways += [lambda: self.fixed(self.pick(*_FIXED[kind]), d, kind)] * 2
         if kind != "bytes":
-            ways.append(lambda: self.pick(ps.least, ps.greatest)(value(), value(), value()))
+            ways.append(lambda: self.pick(hr.least, hr.greatest)(value(), value(), value()))
         return ways
 
     def fixed(self, function: FixedFunction, d: int, kind: str = "") -> Expr:
@@ -474,30 +474,30 @@ class _Drawing:
             elif function.name == "format_number" and wanted == "float":
                 # Java before 19 shows some large ones with a digit too many.
                 number = self.of(wanted, d)
-                arguments.append(ps.when(number.abs() < 1e9, number).otherwise(2.5))
+                arguments.append(hr.when(number.abs() < 1e9, number).otherwise(2.5))
             else:
                 arguments.append(self.of(wanted, d))
         call = Call(function.name, tuple(arguments))
         if not function.approximate:
             return call
         # Its last digits depend on the library.
-        return ps.when(call.abs() < 1e9, call).otherwise(2.5).round(4)
+        return hr.when(call.abs() < 1e9, call).otherwise(2.5).round(4)
 
     def hash(self, *values: Expr) -> Expr:
-        return self.pick(ps.hash(*values), Call("murmur3", values).cast(int))
+        return self.pick(hr.hash(*values), Call("murmur3", values).cast(int))
 
     def prepared(self, texts: st.SearchStrategy[Any], constant: bool) -> Expr:
         """A pattern or the like: a constant for the most part, or by row."""
         one, other = lit(self.draw(texts)), lit(self.draw(texts))
-        by_row = [ps.when(Column("b"), one).otherwise(other), Column("number"), Column("s_")]
+        by_row = [hr.when(Column("b"), one).otherwise(other), Column("number"), Column("s_")]
         return one if constant else self.pick(one, one, one, *by_row)
 
     def json(self, d: int) -> Expr:
         """A text that is JSON for the most part."""
         return self.pick(
             lambda: self.draw(_JSON.map(lit)),
-            lambda: ps.when(Column("b"), self.draw(_JSON)).otherwise(self.draw(_JSON)),
-            lambda: F.to_json(ps.struct(a=self.of("int32", d), b=self.of("str", d), c=self.list(d))),
+            lambda: hr.when(Column("b"), self.draw(_JSON)).otherwise(self.draw(_JSON)),
+            lambda: F.to_json(hr.struct(a=self.of("int32", d), b=self.of("str", d), c=self.list(d))),
             lambda: self.of("str", d),
         )()
 
@@ -507,7 +507,7 @@ class _Drawing:
 
     def texts(self, d: int) -> Expr:
         texts = self.fixed(self.pick(*_FIXED["list"]), d)
-        return self.pick(texts, texts, ps.concat(texts, ps.array(Column("s_"))), F.reverse(texts))
+        return self.pick(texts, texts, hr.concat(texts, hr.array(Column("s_"))), F.reverse(texts))
 
     # -- maps from text to int64 ----------------------------------------------------------
 
@@ -516,7 +516,7 @@ class _Drawing:
         ms = Column("ms")
         if d <= 0 or self.draw(st.integers(0, 3)) == 0:
             one = F.map("a", Column("n_"), "b", Column("n"))
-            return self.pick(ms, ps.when(Column("b"), ms), one, F.map(Column("s_"), Column("n_")))
+            return self.pick(ms, hr.when(Column("b"), ms), one, F.map(Column("s_"), Column("n_")))
 
         def some() -> Expr:
             return self.map(d - 1)
@@ -526,18 +526,18 @@ class _Drawing:
 
         return self.pick(
             # After a null, Spark evaluates a further argument in some ways, and in others not.
-            lambda: F.map_concat(ps.coalesce(some(), Column("ms")), some()),
+            lambda: F.map_concat(hr.coalesce(some(), Column("ms")), some()),
             lambda: F.map_concat(F.transform_keys(Column("ms"), lambda k, v: "_" + k), some()),
             lambda: F.map_from_arrays(F.map_keys(some()), F.map_values(some())),
-            lambda: F.map_from_arrays(ps.array(Column("s"), Column("s_")), F.slice(self.list(d - 1), 1, 2)),
+            lambda: F.map_from_arrays(hr.array(Column("s"), Column("s_")), F.slice(self.list(d - 1), 1, 2)),
             lambda: F.map_from_entries(F.filter(F.map_entries(some()), lambda e: e.field("value") > 0)),
-            lambda: F.map_from_entries(ps.array(ps.struct(a=Column("s"), b=number()))),
+            lambda: F.map_from_entries(hr.array(hr.struct(a=Column("s"), b=number()))),
             lambda: Call("map_sort", (some(),)),
             lambda: F.transform_keys(some(), lambda k, v: self.pick(k, k + "x", k.upper(), v.cast(str))),
             lambda: F.transform_values(some(), lambda k, v: self.of_element(v, d)),
             lambda: F.transform_values(some(), lambda k, v: k.length().cast(int)),
             lambda: F.map_filter(some(), lambda k, v: self.pick(self.condition(v, d), k > "a", k == "b")),
-            lambda: F.map_zip_with(some(), some(), lambda k, a, b: self.pick(a, ps.coalesce(a, b), a - b)),
+            lambda: F.map_zip_with(some(), some(), lambda k, a, b: self.pick(a, hr.coalesce(a, b), a - b)),
             lambda: F.transform_values(Column("ms"), lambda k, v: v % 9).cast(dict[str, int | None]),
             lambda: F.map(1, Column("n_"), 2.5, 7).cast(dict[str, int | None]),
             lambda: F.from_json(self.json(d), dict[str, int]),
@@ -560,8 +560,8 @@ class _Drawing:
             lambda: fs[self.of("float", d)],
             lambda: F.map_contains_key(fs, self.of("float", d)),
             lambda: F.transform_keys(fs, lambda k, v: k * 0.5),
-            lambda: F.transform_values(fs, lambda k, v: ps.coalesce(v, k)),
-            lambda: F.map_zip_with(fs, F.map(0, Column("x")), lambda k, a, b: ps.coalesce(a, b, k)),
+            lambda: F.transform_values(fs, lambda k, v: hr.coalesce(v, k)),
+            lambda: F.map_zip_with(fs, F.map(0, Column("x")), lambda k, a, b: hr.coalesce(a, b, k)),
             lambda: F.map(self.of("float", d), self.of("float", d)),
             lambda: F.map(-Column("x"), fs),
             lambda: Call("map_sort", (fs,)),
@@ -573,7 +573,7 @@ class _Drawing:
         """A list of int64, which may be null and hold nulls."""
         ns = Column("ns")
         if d <= 0 or self.draw(st.integers(0, 3)) == 0:
-            return self.pick(ns, ps.when(Column("b"), ns), ps.array(Column("n_"), 1, Column("n")))
+            return self.pick(ns, hr.when(Column("b"), ns), hr.array(Column("n_"), 1, Column("n")))
 
         def some() -> Expr:
             return self.list(d - 1)
@@ -589,29 +589,29 @@ class _Drawing:
             lambda: F.transform(some(), lambda x, at: self.of_element(x, d) % 7 + at),
             lambda: F.filter(some(), lambda x: self.condition(x, d)),
             lambda: F.filter(some(), lambda x, at: at < self.draw(_SMALL)),
-            lambda: F.zip_with(some(), some(), lambda x, y: self.pick(x, y, ps.coalesce(x, y), x - y)),
-            lambda: F.array_sort(some(), lambda x, y: ps.when(x > y, -1).otherwise(0).cast(Int32)),
+            lambda: F.zip_with(some(), some(), lambda x, y: self.pick(x, y, hr.coalesce(x, y), x - y)),
+            lambda: F.array_sort(some(), lambda x, y: hr.when(x > y, -1).otherwise(0).cast(Int32)),
             lambda: self.pick(F.array_sort, F.array_distinct, F.array_compact, F.reverse)(some()),
             lambda: F.sort_array(some(), self.draw(st.booleans())),
             lambda: F.array_insert(some(), self.pick(1, 2, -1, -2, 5, -5), self.of("int64", d - 1)),
             lambda: F.slice(some(), self.pick(1, 2, -1, -3), self.pick(0, 1, 2)),
-            lambda: self.pick(F.array_union, F.array_intersect, F.array_except, ps.concat)(some(), some()),
+            lambda: self.pick(F.array_union, F.array_intersect, F.array_except, hr.concat)(some(), some()),
             lambda: F.array_remove(some(), self.of("int64", d - 1)),
-            lambda: F.flatten(ps.array(few(), few())),
+            lambda: F.flatten(hr.array(few(), few())),
             lambda: F.sequence(small().cast(int), small()),
             lambda: F.transform(F.arrays_zip(a=some(), b=few()), lambda x: x.field("b")),
-            lambda: ps.array(Column("i_"), Column("i")).cast(list[int | None]),
+            lambda: hr.array(Column("i_"), Column("i")).cast(list[int | None]),
             lambda: F.map_values(self.map(d - 1)),
         )()
 
     def of_element(self, x: Expr, d: int) -> Expr:
-        return self.pick(x, x + 1, ps.coalesce(x, Column("n_")), ps.when(x > 0, x), x % 5 + Column("n_"))
+        return self.pick(x, x + 1, hr.coalesce(x, Column("n_")), hr.when(x > 0, x), x % 5 + Column("n_"))
 
     def condition(self, x: Expr, d: int) -> Expr:
         return self.pick(x > 0, x == Column("n_"), x.is_null(), x % 2 == 0, x < self.of("int64", d - 1))
 
     def _of_twice(self, value: Expr) -> Expr:
-        return ps.array(value, value)[self.pick(0, 1)]
+        return hr.array(value, value)[self.pick(0, 1)]
 
     def _bool(self, d: int) -> list[Any]:
         kind = self.pick(*KINDS)
@@ -631,11 +631,11 @@ class _Drawing:
             two,
             two,
             lambda: getattr(self.list(d), compare)(self.list(d)),
-            lambda: getattr(ps.struct(a=self.of(kind, d), b=self.list(d)), compare)(
-                ps.struct(a=self.of(kind, d), b=self.list(d))
+            lambda: getattr(hr.struct(a=self.of(kind, d), b=self.list(d)), compare)(
+                hr.struct(a=self.of(kind, d), b=self.list(d))
             ),
-            lambda: getattr(Call("by_position", (ps.struct(a=self.of(kind, d)),)), compare)(
-                Call("by_position", (ps.struct(b=self.of(kind, d)),))
+            lambda: getattr(Call("by_position", (hr.struct(a=self.of(kind, d)),)), compare)(
+                Call("by_position", (hr.struct(b=self.of(kind, d)),))
             ),
             lambda: self.of("bool", d) & self.of("bool", d),
             lambda: self.of("bool", d) | self.of("bool", d),
@@ -731,7 +731,7 @@ class _Drawing:
             lambda: self.map(d)[self.of("str", d)],
             lambda: F.array_position(self.list(d), self.of("int64", d)),
             lambda: F.aggregate(self.list(d), self.of("int64", d).cast(int), lambda a, x: a % 9 + x),
-            lambda: F.aggregate(self.list(d), lit(0), lambda a, x: ps.greatest(a, x), lambda a: a - 1),
+            lambda: F.aggregate(self.list(d), lit(0), lambda a, x: hr.greatest(a, x), lambda a: a - 1),
         ]
 
     def _float(self, d: int) -> list[Any]:
@@ -765,7 +765,7 @@ class _Drawing:
         def number() -> Expr:
             value = self.of(kind, d)
             if kind == "float32":
-                return ps.when(value.abs() < 1e9, value).otherwise(lit(2.5, Float32))
+                return hr.when(value.abs() < 1e9, value).otherwise(lit(2.5, Float32))
             return modest(value) if kind == "float" else value
 
         def right() -> Any:
@@ -834,9 +834,9 @@ class _Drawing:
             lambda: F.mask(
                 text(), self.pick("X", None, "é"), self.pick("x", None), "9", self.pick("*", None)
             ),
-            lambda: F.array_join(ps.array(text(), Column("s_")), ","),
+            lambda: F.array_join(hr.array(text(), Column("s_")), ","),
             lambda: F.array_join(self.texts(d), text(), Column("s")),
-            lambda: ps.concat(text(), self.pick("-", "", "é"), text()),
+            lambda: hr.concat(text(), self.pick("-", "", "é"), text()),
             lambda: text() + text(),
             lambda: text().substring(position(), self.draw(st.integers(-1, 5))),
             lambda: text().replace(
@@ -847,8 +847,8 @@ class _Drawing:
                 self.pick("bool", *_INTEGERS, "decimal", "date", "timestamp", "timestamp_ntz", "interval"), d
             ).cast(str),
             lambda: Call(self.pick("ltrim_of", "rtrim_of"), (text(), text())),
-            lambda: ps.array(text(), lit(None), text()).cast(str),
-            lambda: ps.struct(q=self.of(self.pick("timestamp", "int32"), d), r=self.texts(d)).cast(str),
+            lambda: hr.array(text(), lit(None), text()).cast(str),
+            lambda: hr.struct(q=self.of(self.pick("timestamp", "int32"), d), r=self.texts(d)).cast(str),
             lambda: (self.of("int32", 0) / 8).cast(str),
             lambda: (self.of("int8", 0) / 8).cast(Float32).cast(str),
             lambda: text().cast(bytes).cast(str),
@@ -860,9 +860,9 @@ class _Drawing:
             lambda: self.from_json(d, "b"),
             # Where there is no object, Spark evaluates no name here.
             lambda: F.json_tuple(self.json(d), "a", self.draw(_LEAVES["str"])).field(self.pick("c0", "c1")),
-            lambda: F.to_csv(ps.struct(s=text(), n=self.number(d), day=Column("day_"), b=self.of("bool", d))),
+            lambda: F.to_csv(hr.struct(s=text(), n=self.number(d), day=Column("day_"), b=self.of("bool", d))),
             lambda: F.to_json(
-                self.pick(self.list(d), self.map(d), ps.struct(s=text(), day=Column("day_"), e=Column("e_")))
+                self.pick(self.list(d), self.map(d), hr.struct(s=text(), day=Column("day_"), e=Column("e_")))
             ),
         ]
 
@@ -875,14 +875,14 @@ class _Drawing:
         value = self.of(number, d)
         if number == "float":
             # Java before 19 shows some large ones with a digit too many, and 5e-324 as 4.9e-324.
-            value = ps.when(value.abs().between(1e-300, 1e9), value).otherwise(2.5)
+            value = hr.when(value.abs().between(1e-300, 1e9), value).otherwise(2.5)
         values = (value, value) if " %" in directive else (value,)
         return Call("format_string", (lit(f"{directive} %s"), *values, self.of("str", d)))
 
     def _bytes(self, d: int) -> list[Any]:
         return [
             lambda: self.of("str", d).cast(bytes),
-            lambda: ps.concat(self.of("bytes", d), self.of("bytes", d)),
+            lambda: hr.concat(self.of("bytes", d), self.of("bytes", d)),
             lambda: self.of("bytes", d).substring(
                 self.draw(st.integers(-5, 5)), self.draw(st.integers(-1, 5))
             ),
@@ -899,7 +899,7 @@ class _Drawing:
             lambda: self.of(self.pick("timestamp", "date"), d).cast(TIMESTAMP_NTZ),
             lambda: Column("number").cast(TIMESTAMP_NTZ),
             lambda: self.tried_cast(TIMESTAMP_NTZ, d, "timestamp", "date"),
-            lambda: ps.coalesce(self.of("timestamp_ntz", d), self.of("date", d)),
+            lambda: hr.coalesce(self.of("timestamp_ntz", d), self.of("date", d)),
         ]
 
     def _interval(self, d: int) -> list[Any]:
@@ -957,8 +957,8 @@ class _Drawing:
             lambda: self.of("timestamp", d).tumble(self.draw(spans)),
             lambda: self.of("timestamp", d).truncate(self.pick(*units)),
             lambda: self.of(self.pick("date", "timestamp_ntz"), d).to_timestamp(),
-            lambda: ps.coalesce(self.of("timestamp_ntz", d), self.of("timestamp", d)),
+            lambda: hr.coalesce(self.of("timestamp_ntz", d), self.of("timestamp", d)),
             lambda: Column("number").to_timestamp(),
-            lambda: ps.concat(self.of("timestamp", d).cast(str), self.pick(*_ZONES)).to_timestamp(),
+            lambda: hr.concat(self.of("timestamp", d).cast(str), self.pick(*_ZONES)).to_timestamp(),
             lambda: self.of("int32", d).cast(datetime),
         ]

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col
-from penstock.errors import BadInput, BadRow, EvaluationError, WrongType
-from penstock.expr.sort_keys import any_key
-from penstock.io import Changelog, CsvFiles, JsonFiles, ParquetFiles, TableFiles
+import headrace as hr
+from headrace import col
+from headrace.errors import BadInput, BadRow, EvaluationError, WrongType
+from headrace.expr.sort_keys import any_key
+from headrace.io import Changelog, CsvFiles, JsonFiles, ParquetFiles, TableFiles
 
 
 class Row(NamedTuple):
@@ -36,14 +36,14 @@ class Unordered:
 ROWS = [Row(1, "a"), Row(1, (1, 2)), Row(1, 7), Row(2, None)]
 
 
-def flow(build: Callable[[Any], Any], rows: Any = Row) -> ps.Flow:
-    made = ps.Flow("any")
+def flow(build: Callable[[Any], Any], rows: Any = Row) -> hr.Flow:
+    made = hr.Flow("any")
     made.sink("out", build(made.source("rows", rows)))
     return made
 
 
 def answer(build: Callable[[Any], Any], rows: list[Any] = ROWS) -> list[Any]:
-    return [tuple(change.row) for change in ps.Engine(flow(build)).tick(rows=rows)["out"]]
+    return [tuple(change.row) for change in hr.Engine(flow(build)).tick(rows=rows)["out"]]
 
 
 def test_values_are_carried_compared_with_their_like_and_asked_for_null() -> None:
@@ -53,7 +53,7 @@ def test_values_are_carried_compared_with_their_like_and_asked_for_null() -> Non
     nan = [Row(1, float("nan"))]
     assert len(answer(lambda s: s.filter(col.v == col.v), nan)) == 1, "NaN equals itself"
     assert answer(lambda s: s.filter(col.v != col.v), [*nan, *ROWS]) == []
-    assert answer(lambda s: s.select(x=ps.coalesce(col.v, col.v)).distinct()) == [
+    assert answer(lambda s: s.select(x=hr.coalesce(col.v, col.v)).distinct()) == [
         ("a",),
         ((1, 2),),
         (7,),
@@ -70,9 +70,9 @@ def test_values_are_carried_compared_with_their_like_and_asked_for_null() -> Non
         lambda s: s.filter(col.v < col.v),
         lambda s: s.filter(col.v.is_in("a", "b")),
         lambda s: s.select(x=col.v.cast(int)),
-        lambda s: s.select(x=ps.hash(col.v)),
-        lambda s: s.select(x=ps.greatest(col.v, col.v)),
-        lambda s: s.group_by(col.k).agg(n=ps.sum(col.v)),
+        lambda s: s.select(x=hr.hash(col.v)),
+        lambda s: s.select(x=hr.greatest(col.v, col.v)),
+        lambda s: s.group_by(col.k).agg(n=hr.sum(col.v)),
     ],
 )
 def test_what_needs_to_know_more_of_a_value_is_refused_with_a_way_out(build: Callable[[Any], Any]) -> None:
@@ -82,7 +82,7 @@ def test_what_needs_to_know_more_of_a_value_is_refused_with_a_way_out(build: Cal
 
 
 def test_groups_and_aggregates_hold_any_value() -> None:
-    assert answer(lambda s: s.group_by(col.v).agg(n=ps.count())) == [
+    assert answer(lambda s: s.group_by(col.v).agg(n=hr.count())) == [
         ("a", 1),
         ((1, 2), 1),
         (7, 1),
@@ -90,7 +90,7 @@ def test_groups_and_aggregates_hold_any_value() -> None:
     ]
     grouped = answer(
         lambda s: s.group_by(col.k).agg(
-            least=ps.min(col.v), most=ps.max(col.v), all=ps.collect(col.v), n=ps.count_distinct(col.v)
+            least=hr.min(col.v), most=hr.max(col.v), all=hr.collect(col.v), n=hr.count_distinct(col.v)
         )
     )
     assert grouped == [(1, 7, (1, 2), [7, "a", (1, 2)], 3), (2, None, None, [], 0)]
@@ -103,7 +103,7 @@ def test_equal_rows_are_ordered_by_any_value() -> None:
 def test_values_of_a_class_without_order_are_an_error_that_says_so() -> None:
     rows = [Row(1, Unordered()), Row(1, Unordered())]
     with pytest.raises(EvaluationError, match="values of Unordered have no order"):
-        answer(lambda s: s.group_by(col.k).agg(most=ps.max(col.v)), rows)
+        answer(lambda s: s.group_by(col.k).agg(most=hr.max(col.v)), rows)
 
 
 def test_what_cannot_be_hashed_is_a_bad_row() -> None:
@@ -149,24 +149,24 @@ def test_the_order_goes_by_kind_and_then_as_the_kind_compares() -> None:
 @pytest.mark.parametrize("rows", [Row, Nested])
 def test_files_cannot_bring_values_without_a_type(files: Any, rows: Any, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="which a file cannot hold") as refused:
-        ps.run(flow(lambda s: s, rows), {"rows": files(tmp_path)})
+        hr.run(flow(lambda s: s, rows), {"rows": files(tmp_path)})
     assert refused.value.column == rows._fields[1]
 
 
 @pytest.mark.parametrize("sink", [Changelog, lambda folder: TableFiles(folder, key=["k"])])
 def test_files_cannot_take_values_without_a_type(sink: Any, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="column 'v' is any, which a file cannot hold"):
-        ps.run(flow(lambda s: s.distinct()), {"rows": ROWS}, {"out": sink(tmp_path / "out")})
+        hr.run(flow(lambda s: s.distinct()), {"rows": ROWS}, {"out": sink(tmp_path / "out")})
 
 
 def test_a_sink_cannot_be_spooled_beside_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="with a checkpoint: column 'v' is any"):
-        ps.run(flow(lambda s: s), {"rows": ROWS}, {"out": []}, checkpoint=tmp_path / "state")
+        hr.run(flow(lambda s: s), {"rows": ROWS}, {"out": []}, checkpoint=tmp_path / "state")
 
 
 def test_state_is_stored_as_long_as_its_values_are_plain_data(tmp_path: Path) -> None:
     counted = flow(lambda s: s.distinct())
-    assert ps.run(counted, {"rows": ROWS}, checkpoint=tmp_path / "state").rows_in == 4
-    assert ps.run(counted, {"rows": [*ROWS, Row(3, 1)]}, checkpoint=tmp_path / "state").rows_in == 1
-    with pytest.raises(ps.PenstockError, match="plain data"):
-        ps.run(counted, {"rows": [Row(1, Unordered())]}, checkpoint=tmp_path / "other")
+    assert hr.run(counted, {"rows": ROWS}, checkpoint=tmp_path / "state").rows_in == 4
+    assert hr.run(counted, {"rows": [*ROWS, Row(3, 1)]}, checkpoint=tmp_path / "state").rows_in == 1
+    with pytest.raises(hr.HeadraceError, match="plain data"):
+        hr.run(counted, {"rows": [Row(1, Unordered())]}, checkpoint=tmp_path / "other")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.expr import bounds
-from penstock.expr.functions import CATALOGUE
-from penstock.expr.functions import NAMES as USUAL
-from penstock.expr.types import BOOL, DATE, FLOAT64, INT32, INT64, TIMESTAMP
+from headrace.expr import bounds
+from headrace.expr.functions import CATALOGUE
+from headrace.expr.functions import NAMES as USUAL
+from headrace.expr.types import BOOL, DATE, FLOAT64, INT32, INT64, TIMESTAMP
 
 OF_CHECKED_SIZE = {
     *("array_insert", "array_join", "array_repeat", "concat", "concat_ws", "flatten", "format_number"),
@@ -61,7 +61,7 @@ def test_it_is_known_of_each_function_how_its_size_is_bounded() -> None:
     assert sum(map(len, known)) == len(frozenset[str]().union(*known)), "a function is in two of them"
     left = {name for name, each in CATALOGUE.items() if getattr(each, "result", None) not in NUMBERS}
     left -= frozenset[str]().union(*known, OF_NUMBERS)
-    assert not left, f"say in penstock.expr.bounds or here how the size of {sorted(left)} is bounded"
+    assert not left, f"say in headrace.expr.bounds or here how the size of {sorted(left)} is bounded"
 
 
 def test_bounded_code_replaces_names_that_there_are() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from penstock import col
-from penstock.errors import SourceLocation, WrongType
-from penstock.expr.call_errors import WrongCall, check_function, explains_calls
+from headrace import col
+from headrace.errors import SourceLocation, WrongType
+from headrace.expr.call_errors import WrongCall, check_function, explains_calls
 
 
 class Counter:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, localcontext
 
-from penstock.expr import decimal_arithmetic
-from penstock.expr.functions.casts import timestamp_of_decimal
-from penstock.expr.functions.hashing import MURMUR3
-from penstock.expr.functions.intervals import units_of
-from penstock.expr.literals import fit_number
-from penstock.expr.number_formats import number_format
-from penstock.expr.types import DecimalType
+from headrace.expr import decimal_arithmetic
+from headrace.expr.functions.casts import timestamp_of_decimal
+from headrace.expr.functions.hashing import MURMUR3
+from headrace.expr.functions.intervals import units_of
+from headrace.expr.literals import fit_number
+from headrace.expr.number_formats import number_format
+from headrace.expr.types import DecimalType
 
 QUOTIENT = decimal_arithmetic.DecimalSpec.of(DecimalType(38, 17))
 

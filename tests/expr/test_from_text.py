@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col
-from penstock.errors import BadExpression
-from penstock.expr import from_text
-from penstock.expr.from_text import MAX_DEPTH, MAX_LENGTH, METHODS, expression_from_text
-from penstock.expr.tree import Expr, operand
+import headrace as hr
+from headrace import col
+from headrace.errors import BadExpression
+from headrace.expr import from_text
+from headrace.expr.from_text import MAX_DEPTH, MAX_LENGTH, METHODS, expression_from_text
+from headrace.expr.tree import Expr, operand
 from tests.golden import assert_golden
 
 HOSTILE = {
@@ -21,8 +21,8 @@ HOSTILE = {
     "insides of an expression": "col.total.__class__",
     "insides of the columns": "col.__class__",
     "a module by its name": "__import__('os').system('touch /tmp/escaped')",
-    "a module of ours": "ps.importlib.import_module('os').system('id')",
-    "globals of a function": "ps.when.__globals__['sys']",
+    "a module of ours": "hr.importlib.import_module('os').system('id')",
+    "globals of a function": "hr.when.__globals__['sys']",
     "a builtin": "open('/etc/passwd').read()",
     "evaluation": "eval('1')",
     "attributes of a text": "'{0.__class__}'.format(col)",
@@ -31,7 +31,7 @@ HOSTILE = {
     "a generator and its frame": "(g.gi_frame.f_back for g in ())",
     "an f-string": "f'{col.total.__class__}'",
     "an assignment": "(x := col.total) > 1",
-    "arguments by star": "ps.coalesce(*col.total)",
+    "arguments by star": "hr.coalesce(*col.total)",
     "arguments by two stars": "col.total.round(**{})",
     "a method that makes no expression": "col.total.walk()",
     "a statement": "import os",
@@ -90,8 +90,8 @@ def test_text_is_never_run(tmp_path: Path) -> None:
     for text in (
         f"__import__('pathlib').Path({str(mark)!r}).touch()",
         f"().__class__.__mro__[1].__subclasses__()[-1](['touch', {str(mark)!r}])",
-        f"ps.io.files.Path({str(mark)!r}).touch()",
-        f"ps.errors.sys.modules['os'].system('touch {mark}')",
+        f"hr.io.files.Path({str(mark)!r}).touch()",
+        f"hr.errors.sys.modules['os'].system('touch {mark}')",
         f"col._side.__class__.__base__.__subclasses__()[0]({str(mark)!r})",
     ):
         refusal(text)
@@ -113,7 +113,7 @@ CONSTANTS = st.one_of(
     st.just(None),
 ).map(repr)
 COLUMNS = st.sampled_from(["col.a", "col['b c']", 'col["\u00e4"]'])
-NAMES = {"col": col, "ps": ps, **from_text.FUNCTIONS}
+NAMES = {"col": col, "hr": hr, **from_text.FUNCTIONS}
 
 
 def _larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -135,9 +135,9 @@ def _larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         st.builds(lambda a, t: f"{a}.cast({t})", inner, st.sampled_from(["int", "str", "'decimal(5,2)'"])),
         st.builds(lambda a, t: f"{a}.tumble({t!r})", inner, st.sampled_from(["10s", "1h 30m"])),
         st.builds(lambda a, b: f"{a}[{b}]", inner, st.one_of(inner, st.sampled_from(["0", "'street'"]))),
-        st.builds(lambda a, b: f"ps.coalesce({a}, {b})", inner, either),
-        st.builds(lambda a, b: f"ps.when({a}, {b}).when({a}, {b}).otherwise(None)", inner, either),
-        st.builds(lambda a: f"hash({a}, date('2001-01-01'), ps.timestamp('2001-01-01'))", inner),
+        st.builds(lambda a, b: f"hr.coalesce({a}, {b})", inner, either),
+        st.builds(lambda a, b: f"hr.when({a}, {b}).when({a}, {b}).otherwise(None)", inner, either),
+        st.builds(lambda a: f"hash({a}, date('2001-01-01'), hr.timestamp('2001-01-01'))", inner),
     )
 
 
@@ -149,7 +149,7 @@ def test_a_text_means_what_it_means_in_a_flow(text: str) -> None:
 
 
 PIECES = """
-col ps lit when coalesce . .. ( ) [ ] { } , : := = == != < & | ~ + - * ** // % @ not and or in is if else for
+col hr lit when coalesce . .. ( ) [ ] { } , : := = == != < & | ~ + - * ** // % @ not and or in is if else for
 lambda await yield async import from __class__ __import__ _side a is_in is_null round cast field x 0 1.5 1j ''
 'a' f'{a}' b'' None True ... # \\
 """

@@ -12,13 +12,13 @@ from typing import Annotated, Any, NamedTuple, cast
 import pytest
 from hypothesis import given
 
-import penstock as ps
-from penstock import col
-from penstock.errors import EvaluationError, WrongType
-from penstock.expr.annotations import Int32
-from penstock.expr.check import check
-from penstock.expr.code_runtime import NAN
-from penstock.expr.compile_python import (
+import headrace as hr
+from headrace import col
+from headrace.errors import EvaluationError, WrongType
+from headrace.expr.annotations import Int32
+from headrace.expr.check import check
+from headrace.expr.code_runtime import NAN
+from headrace.expr.compile_python import (
     RUNTIME,
     Scope,
     compile_rows,
@@ -26,18 +26,18 @@ from penstock.expr.compile_python import (
     predicate_source,
     value_source,
 )
-from penstock.expr.constructors import lit
-from penstock.expr.function_bases import FixedFunction, bounded_code
-from penstock.expr.functions import CATALOGUE
-from penstock.expr.functions.calendar import unit_of, weekday_of, zone_of
-from penstock.expr.functions.encodings import reader_of
-from penstock.expr.functions.regular_expressions import start_at
-from penstock.expr.lambdas import lambda_of, variable
-from penstock.expr.number_formats import number_writer
-from penstock.expr.row_classes import schema_of
-from penstock.expr.time_patterns import format_pattern, parse_pattern
-from penstock.expr.tree import Call, Column, Expr
-from penstock.expr.types import (
+from headrace.expr.constructors import lit
+from headrace.expr.function_bases import FixedFunction, bounded_code
+from headrace.expr.functions import CATALOGUE
+from headrace.expr.functions.calendar import unit_of, weekday_of, zone_of
+from headrace.expr.functions.encodings import reader_of
+from headrace.expr.functions.regular_expressions import start_at
+from headrace.expr.lambdas import lambda_of, variable
+from headrace.expr.number_formats import number_writer
+from headrace.expr.row_classes import schema_of
+from headrace.expr.time_patterns import format_pattern, parse_pattern
+from headrace.expr.tree import Call, Column, Expr
+from headrace.expr.types import (
     ANY,
     BOOL,
     BYTES,
@@ -165,7 +165,7 @@ def test_nan_equals_itself_and_is_greater_than_every_number() -> None:
 def test_every_nan_that_is_computed_is_the_one_nan() -> None:
     assert value(col.x - col.x, x=math.inf) is NAN
     assert value(-col.x, x=NAN) is NAN
-    assert value(ps.when(col.n > 0, col.x * 0.0).otherwise(1.0), x=math.inf) is NAN
+    assert value(hr.when(col.n > 0, col.x * 0.0).otherwise(1.0), x=math.inf) is NAN
     assert value(col.s.cast(float), s="NaN") is NAN
 
 
@@ -296,31 +296,31 @@ def test_null_goes_through_functions_but_not_through_null_safe_ones() -> None:
     assert value(col.n + col.m) is None
     assert value(col.m == col.m) is None
     assert value(col.m.eq_null_safe(None)) is True
-    assert value(ps.coalesce(col.m, col.n)) == 1
-    assert value(ps.least(col.m, col.n, 5)) == 1
+    assert value(hr.coalesce(col.m, col.n)) == 1
+    assert value(hr.least(col.m, col.n, 5)) == 1
     assert value(col.m.is_in(1, 2)) is None
     assert value(col.n.is_in(2, None)) is None
     assert value(col.n.is_in(1, None)) is True
     assert value(col.m.between(0, 5)) is None
-    assert value(ps.when(col.m > 0, 1)) is None
+    assert value(hr.when(col.m > 0, 1)) is None
 
 
 def test_guards_stand_only_where_a_type_allows_null() -> None:
     assert "None" not in source((col.n + col.i) * 2)
     assert source(col.x > 0.5) == "(not x <= 0.5)"
     assert source(col.n == 3) == "(n == 3)"
-    assert source(ps.coalesce(col.n, 5)) == "n"
+    assert source(hr.coalesce(col.n, 5)) == "n"
     assert source(col.n.is_null()) == "False"
     twice = source((col.m == col.m) == (col.m != 3))
     assert twice.count("m is None") == 1
 
 
 def test_python_has_nothing_to_warn_of_where_constants_are_compared_with_null() -> None:
-    text = ps.coalesce("a", col.s)
-    assert value((text + ps.coalesce("b", col.s)).is_not_null()) is True
+    text = hr.coalesce("a", col.s)
+    assert value((text + hr.coalesce("b", col.s)).is_not_null()) is True
     assert value((lit("a") + "b").is_null()) is False
     assert value((lit(1) + 2).is_null()) is False
-    assert value(ps.coalesce("a", col.s + col.s).is_not_null()) is True
+    assert value(hr.coalesce("a", col.s + col.s).is_not_null()) is True
     with pytest.raises(EvaluationError):
         value((lit(1) // (col.n - col.n)).is_null())
 
@@ -340,8 +340,8 @@ def test_divisors_are_evaluated_first() -> None:
 
 
 def test_only_the_chosen_branch_is_evaluated() -> None:
-    assert value(ps.when(col.n != 0, 10 // col.n).otherwise(-1), n=0) == -1
-    assert value(ps.coalesce(col.n, 1 // lit(0))) == 1
+    assert value(hr.when(col.n != 0, 10 // col.n).otherwise(-1), n=0) == -1
+    assert value(hr.coalesce(col.n, 1 // lit(0))) == 1
     assert value((col.n == 0) & (1 // col.n == 1), n=1) is False
     assert value((col.n == 0) | (10 // col.n == 1), n=0) is True
 
@@ -377,7 +377,7 @@ def test_constants_are_shared_and_named_apart() -> None:
 
 def test_texts_are_repeated_without_a_call_except_in_bounded_code() -> None:
     scope = Scope(ROW, Row._fields, {})
-    for expr in ps.functions.repeat(col.s, 3), ps.functions.space(col.n.cast(Int32)):
+    for expr in hr.functions.repeat(col.s, 3), hr.functions.space(col.n.cast(Int32)):
         assert "x_repeat" not in value_source(expr, scope)
         with bounded_code():
             assert "x_repeat" in value_source(expr, Scope(ROW, Row._fields, {}))
@@ -408,8 +408,8 @@ def test_a_predicate_is_true_exactly_where_the_value_is(expr: Expr, row: Wide) -
 
 @given(expressions(), rows)
 def test_values_are_of_the_type_that_the_check_says(expr: Expr, row: Wide) -> None:
-    from penstock.expr.row_conversion import from_user
-    from penstock.expr.types import Field, Schema
+    from headrace.expr.row_conversion import from_user
+    from headrace.expr.types import Field, Schema
 
     (inside,) = internal([row])
     try:
@@ -452,7 +452,7 @@ def test_dates_and_times_are_utc() -> None:
 @pytest.mark.parametrize(("days", "later", "earlier"), [("1.5", 11, 9), ("-1.5", 9, 11), ("-0.5", 10, 10)])
 def test_a_date_moves_by_whole_days_cut_toward_zero(days: str, later: int, earlier: int) -> None:
     by = lit(Decimal(days)).cast(INTERVALS[0])
-    tenth = ps.date("2024-01-10")
+    tenth = hr.date("2024-01-10")
     assert value(tenth + by) == value(by + tenth) == date(2024, 1, later)
     assert value(tenth - by) == date(2024, 1, earlier)
 
@@ -521,7 +521,7 @@ _CONSTANTS: dict[DataType, object] = {
 _LISTS, _PAIRS, _MAPS = ListType(FLOAT64), StructType((Field("x", FLOAT64),)), MapType(FLOAT64, STR, True)
 _COLUMNS = Schema(tuple(Field(str(type), type, True) for type in (*_CONSTANTS, _LISTS, _PAIRS, _MAPS)))
 _LEAVES: dict[DataType, tuple[Expr, ...]] = {
-    type: (lit(constant), ps.coalesce(constant, None), Column(str(type)), lit(None))
+    type: (lit(constant), hr.coalesce(constant, None), Column(str(type)), lit(None))
     for type, constant in _CONSTANTS.items()
 }
 _NUMBERS = (INT64, FLOAT64, DecimalType(10, 2))
@@ -583,7 +583,7 @@ def _fixed_arguments(function: FixedFunction) -> Iterable[tuple[Expr, ...]]:
         assert isinstance(wanted, DataType)
         leaves = _LEAVES[_drawn_as(wanted)]
         if wanted == TIMESTAMP_NTZ:
-            leaves = tuple(leaf.cast(ps.TimestampNtz) for leaf in leaves)
+            leaves = tuple(leaf.cast(hr.TimestampNtz) for leaf in leaves)
         if at in function.prepared:
             leaves = (lit(_PREPARED.get(function.prepared[at], "a")), *leaves[1:])
         choices.append(leaves[:1] if at > 2 else leaves)
@@ -598,8 +598,8 @@ def _drawn_as(type: DataType) -> DataType:
 
 _OF_LISTS: tuple[Expr, ...] = (
     Column(str(_LISTS)),
-    ps.array(lit("a"), lit(None)),
-    ps.array(Column(str(_LISTS)), Column(str(_LISTS))),
+    hr.array(lit("a"), lit(None)),
+    hr.array(Column(str(_LISTS)), Column(str(_LISTS))),
     *(lit(1), lit(True), lit("a"), lit(None), lit(date(2024, 2, 29))),
     lambda_of(variable("x"), ("x",)),
     lambda_of(variable("x") == variable("x"), ("x",)),
@@ -611,7 +611,7 @@ _OF_LISTS: tuple[Expr, ...] = (
 _OF_MAPS: tuple[Expr, ...] = (
     Column(str(_MAPS)),
     Column(str(_LISTS)),
-    ps.array(ps.struct(a=lit(1), b=Column(str(FLOAT64)))),
+    hr.array(hr.struct(a=lit(1), b=Column(str(FLOAT64)))),
     *(lit(1.5), lit("a"), lit(None)),
     lambda_of(variable("x"), ("x", "y")),
     lambda_of(variable("x") > 1, ("x", "y")),
@@ -627,7 +627,7 @@ def _arguments(function: str) -> Iterable[tuple[Expr, ...]]:
         return _fixed_arguments(fixed)
     if function == "to_csv":
         pairs = itertools.product(_LEAVES[STR], _LEAVES[INT64])
-        return ((ps.struct(a=one, b=other),) for one, other in pairs)
+        return ((hr.struct(a=one, b=other),) for one, other in pairs)
     if function.endswith("to_number"):
         return itertools.product(_LEAVES[STR], [lit("9"), lit(None)])
     if fixed.meaning:

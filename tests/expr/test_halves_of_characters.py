@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.errors import EvaluationError
-from penstock.expr.tree import Call
+import headrace as hr
+from headrace import col
+from headrace.errors import EvaluationError
+from headrace.expr.tree import Call
 
 if TYPE_CHECKING:
-    from penstock.expr.tree import Expr
+    from headrace.expr.tree import Expr
 
 
 class Text(NamedTuple):
@@ -20,20 +20,20 @@ class Text(NamedTuple):
 
 
 HALF = Text("a\ud800")
-F = ps.functions
+F = hr.functions
 
 
 def value(expr: Expr) -> object:
-    flow = ps.Flow("texts")
+    flow = hr.Flow("texts")
     flow.sink("out", flow.table("texts", Text).select(c=expr))
-    (change,) = ps.Engine(flow).tick(texts=[ps.insert(HALF)])["out"]
+    (change,) = hr.Engine(flow).tick(texts=[hr.insert(HALF)])["out"]
     return change.row.c
 
 
 @pytest.mark.parametrize(
     "expr",
     [
-        ps.hash(col.s),
+        hr.hash(col.s),
         Call("murmur3", (col.s,)),
         F.octet_length(col.s),
         col.s.cast(bytes),

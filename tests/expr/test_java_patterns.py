@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from penstock import col
-from penstock import functions as f
-from penstock.errors import EvaluationError, WrongType
-from penstock.expr.check import check
-from penstock.expr.java_patterns import java_pattern, java_replacement
-from penstock.expr.time_patterns import format_pattern, parse_pattern
+from headrace import col
+from headrace import functions as f
+from headrace.errors import EvaluationError, WrongType
+from headrace.expr.check import check
+from headrace.expr.java_patterns import java_pattern, java_replacement
+from headrace.expr.time_patterns import format_pattern, parse_pattern
 from tests.expr.random_expressions import SCHEMA
 
 

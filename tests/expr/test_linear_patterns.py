@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from penstock.errors import EvaluationError
-from penstock.expr import bounds
-from penstock.expr.functions import regular_expressions, strings
-from penstock.expr.java_patterns import java_pattern
-from penstock.expr.linear_patterns import LinearMatch, linear_pattern
+from headrace.errors import EvaluationError
+from headrace.expr import bounds
+from headrace.expr.functions import regular_expressions, strings
+from headrace.expr.java_patterns import java_pattern
+from headrace.expr.linear_patterns import LinearMatch, linear_pattern
 
 pytest.importorskip("re2", reason="google-re2 is not installed")
 

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col, lit
-from penstock.errors import EvaluationError, PenstockError
-from penstock.expr.check import check
-from penstock.expr.compile_python import compile_rows
-from penstock.expr.row_classes import from_user, schema_of
+import headrace as hr
+from headrace import col, lit
+from headrace.errors import EvaluationError, HeadraceError
+from headrace.expr.check import check
+from headrace.expr.compile_python import compile_rows
+from headrace.expr.row_classes import from_user, schema_of
 from tests.golden import assert_golden
 
 
@@ -36,7 +36,7 @@ class Order(NamedTuple):
 
 
 ORDER = schema_of(Order)
-GOOD = Order(1, 2.5, Decimal(1), "x", ps.timestamp("2001-01-01").value, True, Address("a", 1), ["b"])  # type: ignore[arg-type]
+GOOD = Order(1, 2.5, Decimal(1), "x", hr.timestamp("2001-01-01").value, True, Address("a", 1), ["b"])  # type: ignore[arg-type]
 
 _WRONG: dict[str, Callable[[], Any]] = {
     "unknown column": lambda: col.pirce * 2,
@@ -51,19 +51,19 @@ _WRONG: dict[str, Callable[[], Any]] = {
     "hours on a date": lambda: col.at.to_date() + timedelta(hours=1),
     "upper of a number": lambda: col.id.upper(),
     "length of a number": lambda: col.id.length(),
-    "concat of a number": lambda: ps.concat(col.note, col.id),
+    "concat of a number": lambda: hr.concat(col.note, col.id),
     "cast of a struct": lambda: col.address.cast(int),
     "cast of a date": lambda: col.at.to_date().cast(int),
     "unknown field": lambda: col.address.field("city"),
     "field of a number": lambda: col.id.field("x"),
     "item of a number": lambda: col.id[0],
-    "order of structs of others": lambda: col.address < ps.struct(a=col.id),
+    "order of structs of others": lambda: col.address < hr.struct(a=col.id),
     "unknown unit": lambda: col.at.truncate("decade"),
     "window of nothing": lambda: col.at.tumble(timedelta()),
     "year of text": lambda: col.note.year(),
     "nan of an integer": lambda: col.id.is_nan(),
-    "one value only": lambda: ps.least(col.id),
-    "branches of two types": lambda: ps.when(col.paid, 1).otherwise("no"),
+    "one value only": lambda: hr.least(col.id),
+    "branches of two types": lambda: hr.when(col.paid, 1).otherwise("no"),
     "a null of no type": lambda: lit(None),
     "constant of no type": lambda: col.id == {},
     "constant too big": lambda: col.id + 2**63,
@@ -81,7 +81,7 @@ _WRONG: dict[str, Callable[[], Any]] = {
     "digits of a text": lambda: col.price.round("2"),  # pyright: ignore[reportArgumentType]
     "digits beyond count": lambda: col.price.round(10**20),
     "no span": lambda: col.at.tumble("ten seconds"),
-    "no timestamp": lambda: ps.timestamp("yesterday"),
+    "no timestamp": lambda: hr.timestamp("yesterday"),
     "constant from an expression": lambda: lit(col.id),
     "wrong around a constant too big to be shown": lambda: col.note.upper().year() == col.id[10**5000],
 }
@@ -94,7 +94,7 @@ _BAD_VALUES: dict[str, Any] = {
     "nan as integer": (col.price * 0 / 1 + float("nan")).cast(int),
     "text that is no time": col.note.to_timestamp(),
     "beyond the last year": col.at + timedelta(days=9000 * 366),
-    "pattern": col.note.like(ps.concat(col.note, lit("\\"))),
+    "pattern": col.note.like(hr.concat(col.note, lit("\\"))),
     "part 0": col.note.split_part(",", 0),
     "beyond the list": col["items"][5],
 }
@@ -113,7 +113,7 @@ _BAD_ROWS: dict[str, Any] = {
 
 
 def _message(build: Callable[[], Any]) -> str:
-    with pytest.raises(PenstockError) as caught:
+    with pytest.raises(HeadraceError) as caught:
         check(build(), ORDER)
     return str(caught.value)
 
@@ -124,7 +124,7 @@ def test_errors_of_expressions_read_well() -> None:
 
 
 def test_errors_name_the_line_of_the_user() -> None:
-    with pytest.raises(PenstockError) as caught:
+    with pytest.raises(HeadraceError) as caught:
         check(col.pirce, ORDER)  # here
     (step,) = caught.value.where
     assert step.location.file == __file__
@@ -144,7 +144,7 @@ def test_errors_of_values_read_well() -> None:
 
 
 def _row_message(row: Any) -> str:
-    with pytest.raises(PenstockError) as caught:
+    with pytest.raises(HeadraceError) as caught:
         from_user(ORDER, what="source 'orders'")([GOOD, row])
     return str(caught.value)
 
@@ -166,11 +166,11 @@ def test_errors_of_rows_read_well() -> None:
         (col.at - timedelta(days=1), "at - 1d"),
         (col.at.tumble("90 s"), "tumble(at, 1m 30s)"),
         (col.address.field("street").upper(), "upper(address.street)"),
-        (ps.left.id == ps.right.id, "left.id == right.id"),
+        (hr.left.id == hr.right.id, "left.id == right.id"),
         (col.note.is_in("a", None), "is_in(note, 'a', null)"),
         (col.id.cast("decimal(5,2)"), "cast(id, decimal(5,2))"),
         (-(col.id + 1), "-(id + 1)"),
-        (col.at > ps.timestamp("2001-01-01"), "at > 2001-01-01 00:00:00+00:00"),
+        (col.at > hr.timestamp("2001-01-01"), "at > 2001-01-01 00:00:00+00:00"),
     ],
     ids=str,
 )

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col
-from penstock.expr.compile_python import compile_rows
-from penstock.expr.monotonicity import Monotonicity, monotonicity
-from penstock.expr.row_classes import schema_of
-from penstock.expr.tree import Expr
+import headrace as hr
+from headrace import col
+from headrace.expr.compile_python import compile_rows
+from headrace.expr.monotonicity import Monotonicity, monotonicity
+from headrace.expr.row_classes import schema_of
+from headrace.expr.tree import Expr
 
 CONSTANT, INCREASING, DECREASING, UNKNOWN = Monotonicity
 
@@ -41,12 +41,12 @@ EVENT = schema_of(Event)
         (3 / col.v, UNKNOWN),
         (col.v % 3, UNKNOWN),
         (col.v - col.v, UNKNOWN),
-        (ps.least(col.v, 5) + col.v, INCREASING),
-        (ps.greatest(col.v, -col.v), UNKNOWN),
+        (hr.least(col.v, 5) + col.v, INCREASING),
+        (hr.greatest(col.v, -col.v), UNKNOWN),
         (col.v.cast(float).floor(), INCREASING),
         (col.v.cast(str), UNKNOWN),
         (col.v.abs(), UNKNOWN),
-        (ps.when(col.v > 0, col.v), UNKNOWN),
+        (hr.when(col.v > 0, col.v), UNKNOWN),
     ],
     ids=str,
 )
@@ -61,7 +61,7 @@ def test_windows_rise_with_time() -> None:
 
 
 numbers = st.integers(-3, 3)
-leaves = st.sampled_from([col.v, col.w]) | numbers.map(ps.lit)
+leaves = st.sampled_from([col.v, col.w]) | numbers.map(hr.lit)
 
 
 def _grown(parts: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
@@ -72,11 +72,11 @@ def _grown(parts: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         st.builds(lambda a, b: a // b, parts, st.integers(1, 4)),
         st.builds(lambda a, b: a // -b, parts, st.integers(1, 4)),
         st.builds(lambda a: -a, parts),
-        st.builds(ps.least, parts, parts),
-        st.builds(ps.greatest, parts, parts),
+        st.builds(hr.least, parts, parts),
+        st.builds(hr.greatest, parts, parts),
         st.builds(lambda a: a.round(-1), parts),
         st.builds(lambda a: (a / 2).floor(), parts),
-        st.builds(lambda a, b, c: ps.when(a > b, c).otherwise(a), parts, parts, parts),
+        st.builds(lambda a, b, c: hr.when(a > b, c).otherwise(a), parts, parts, parts),
         st.builds(lambda a: a % 3, parts),
     )
 

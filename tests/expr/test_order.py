@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.expr.code_runtime import NAN
-from penstock.expr.sort_keys import order_key
-from penstock.expr.types import (
+from headrace.expr.code_runtime import NAN
+from headrace.expr.sort_keys import order_key
+from headrace.expr.types import (
     BOOL,
     DATE,
     FLOAT64,

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 pl = pytest.importorskip("polars")
 
-import penstock as ps
-from penstock.engine.columnar.column_types import NotLowered, bounds_in, from_series, polars_type, to_series
-from penstock.engine.columnar.expressions import LOWERINGS, columns_without_bounds, lower_expression
-from penstock.engine.columnar.lowered_expression import LoweredExpression
-from penstock.errors import EvaluationError
-from penstock.expr.check import check
-from penstock.expr.compile_python import compile_rows
-from penstock.expr.constructors import col
-from penstock.expr.decimal_arithmetic import WIDE
-from penstock.expr.functions import CATALOGUE
-from penstock.expr.tree import Expr
-from penstock.expr.types import DATE, INTERVALS, DecimalType, Field, Schema
+import headrace as hr
+from headrace.engine.columnar.column_types import NotLowered, bounds_in, from_series, polars_type, to_series
+from headrace.engine.columnar.expressions import LOWERINGS, columns_without_bounds, lower_expression
+from headrace.engine.columnar.lowered_expression import LoweredExpression
+from headrace.errors import EvaluationError
+from headrace.expr.check import check
+from headrace.expr.compile_python import compile_rows
+from headrace.expr.constructors import col
+from headrace.expr.decimal_arithmetic import WIDE
+from headrace.expr.functions import CATALOGUE
+from headrace.expr.tree import Expr
+from headrace.expr.types import DATE, INTERVALS, DecimalType, Field, Schema
 from tests.expr.random_calls import calls_of, many_rows, passes
 from tests.expr.random_expressions import SCHEMA, Wide, expressions, internal, rows
 from tests.properties.effort import examples
@@ -122,14 +122,14 @@ def test_a_date_moves_by_whole_days_cut_toward_zero() -> None:
 
 
 def test_zeros_of_both_signs_stay_apart() -> None:
-    zeros = [ps.when(col.b, 0.0).otherwise(-0.0), ps.least(0.0, -0.0, col.x), ps.greatest(-0.0, 0.0, col.x)]
-    for expr in [*zeros, col.x + 0.0, 0.0 - col.x, ps.coalesce(col.x_, -0.0) + ps.coalesce(col.y_, 0.0)]:
+    zeros = [hr.when(col.b, 0.0).otherwise(-0.0), hr.least(0.0, -0.0, col.x), hr.greatest(-0.0, 0.0, col.x)]
+    for expr in [*zeros, col.x + 0.0, 0.0 - col.x, hr.coalesce(col.x_, -0.0) + hr.coalesce(col.y_, 0.0)]:
         agrees(expr, many_rows(3), columns_of)
 
 
 def test_floats_are_divided_and_not_multiplied_by_a_reciprocal() -> None:
     agrees(col.n / 202, many_rows(4), columns_of)
-    agrees(ps.coalesce(col.x_, 1.0) / 3.7, many_rows(4), columns_of)
+    agrees(hr.coalesce(col.x_, 1.0) / 3.7, many_rows(4), columns_of)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_ticks_with_similar_numbers_share_what_is_lowered(
 @given(expressions(), st.integers(0, 9))
 def test_arguments_that_are_computed_on_their_own_agree(expr: Expr, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("penstock.engine.columnar.expressions._MOST_COLUMNS", 0)
+        patch.setattr("headrace.engine.columnar.expressions._MOST_COLUMNS", 0)
         try:
             agrees(expr, many_rows(seed), columns_of)
         except NotLowered:

@@ -12,15 +12,15 @@ from typing import Annotated, Any, NamedTuple
 import pytest
 from hypothesis import given
 
-import penstock as ps
-from penstock.engine.live_rows import number_columns
-from penstock.errors import BadRow, UnknownRowType, WrongType
-from penstock.expr.annotations import Int32, as_type
-from penstock.expr.check import check
-from penstock.expr.code_runtime import NAN
-from penstock.expr.keyed_rows import placeholder
-from penstock.expr.row_classes import computed_schema, from_user, row_class, schema_of, to_user
-from penstock.expr.types import (
+import headrace as hr
+from headrace.engine.live_rows import number_columns
+from headrace.errors import BadRow, UnknownRowType, WrongType
+from headrace.expr.annotations import Int32, as_type
+from headrace.expr.check import check
+from headrace.expr.code_runtime import NAN
+from headrace.expr.keyed_rows import placeholder
+from headrace.expr.row_classes import computed_schema, from_user, row_class, schema_of, to_user
+from headrace.expr.types import (
     BOOL,
     FLOAT32,
     FLOAT64,
@@ -79,11 +79,11 @@ def test_a_scalar_is_a_row_of_one_column() -> None:
 
 
 class Widths(NamedTuple):
-    t: ps.Int8
-    s: ps.Int16
-    i: ps.Int32
+    t: hr.Int8
+    s: hr.Int16
+    i: hr.Int32
     n: int
-    f: ps.Float32
+    f: hr.Float32
     x: float
     d: Annotated[Decimal, DecimalType(5, 2)]
     text: str
@@ -92,18 +92,18 @@ class Widths(NamedTuple):
 @pytest.mark.parametrize(
     ("expr", "type"),
     [
-        (ps.col.t * 100, INT8),
-        (ps.col.t * 128, INT32),
-        (ps.col.s + 40_000, INT32),
-        (ps.col.t + 2**31, INT64),
-        (ps.col.i * 5, INT32),
-        (ps.col.f * 2, FLOAT64),
-        (ps.col.f + ps.col.t, FLOAT64),
-        (ps.col.d + 1000, DecimalType(7, 2)),
+        (hr.col.t * 100, INT8),
+        (hr.col.t * 128, INT32),
+        (hr.col.s + 40_000, INT32),
+        (hr.col.t + 2**31, INT64),
+        (hr.col.i * 5, INT32),
+        (hr.col.f * 2, FLOAT64),
+        (hr.col.f + hr.col.t, FLOAT64),
+        (hr.col.d + 1000, DecimalType(7, 2)),
     ],
 )
 def test_a_constant_that_does_not_fit_beside_an_integer_is_at_least_an_int32(
-    expr: ps.Expr, type: DataType
+    expr: hr.Expr, type: DataType
 ) -> None:
     assert check(expr, schema_of(Widths)).type == type
 
@@ -119,15 +119,15 @@ def test_what_stands_for_an_unchanged_list_of_integers_is_the_text_in_bytes(elem
 
 def test_what_mask_puts_in_is_one_character() -> None:
     with pytest.raises(WrongType, match="a replacement in mask must be one character, or None to keep"):
-        check(ps.functions.mask(ps.col.text, "XY"), schema_of(Widths))
+        check(hr.functions.mask(hr.col.text, "XY"), schema_of(Widths))
 
 
 def test_types_have_names_and_annotations() -> None:
     assert as_type("int32") == as_type(Int32) == INT32
-    assert as_type("float32") == as_type(ps.Float32) == FLOAT32
-    assert as_type("timestamp_ntz") == as_type(ps.TimestampNtz) == TIMESTAMP_NTZ
+    assert as_type("float32") == as_type(hr.Float32) == FLOAT32
+    assert as_type("timestamp_ntz") == as_type(hr.TimestampNtz) == TIMESTAMP_NTZ
     assert [as_type(name) for name in ("int8", "int16", "int64")] == [INT8, INT16, INT64]
-    assert [as_type(each) for each in (ps.Int8, ps.Int16, int)] == [INT8, INT16, INT64]
+    assert [as_type(each) for each in (hr.Int8, hr.Int16, int)] == [INT8, INT16, INT64]
     assert as_type("decimal(12,2)") == as_type(Annotated[Decimal, DecimalType(12, 2)]) == DecimalType(12, 2)
     assert as_type(bool) == as_type("bool") == as_type(BOOL) == BOOL
 
@@ -166,11 +166,11 @@ def test_a_map_with_one_key_twice_is_refused() -> None:
 
 
 def test_rows_of_a_table_are_equal_whatever_the_order_in_their_maps() -> None:
-    flow = ps.Flow("maps")
+    flow = hr.Flow("maps")
     flow.sink("out", flow.table("counts", Counts))
-    engine = ps.Engine(flow)
-    assert engine.tick(counts=[ps.insert(Counts("north", {"sun": 1, "mon": 2}, {}))])["out"]
-    made = engine.tick(counts=[ps.delete(Counts("north", {"mon": 2, "sun": 1}, {}))])["out"]
+    engine = hr.Engine(flow)
+    assert engine.tick(counts=[hr.insert(Counts("north", {"sun": 1, "mon": 2}, {}))])["out"]
+    made = engine.tick(counts=[hr.delete(Counts("north", {"mon": 2, "sun": 1}, {}))])["out"]
     assert [(change.weight, *change.row.by_day) for change in made] == [(-1, "mon", "sun")]
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col
-from penstock.expr.time_patterns import format_pattern
-from penstock.expr.time_texts import Remembered, day_of, iso_of, of_timestamp, second_of
+import headrace as hr
+from headrace import col
+from headrace.expr.time_patterns import format_pattern
+from headrace.expr.time_texts import Remembered, day_of, iso_of, of_timestamp, second_of
 
 ROUND = st.sampled_from([0, 1, 10, 999, 1_000, 120_000, 500_000, 999_000, 999_999])
 FRACTIONS = ROUND | st.integers(0, 999_999)
@@ -70,9 +70,9 @@ class Event(NamedTuple):
 
 @given(TIMES, st.integers(1, 22), st.integers(0, 12))
 def test_a_part_of_a_text_is_cut_out_of_it(value: datetime, start: int, length: int) -> None:
-    flow = ps.Flow("parts")
+    flow = hr.Flow("parts")
     events = flow.source("events", Event)
     flow.sink("parts", events.select(part=col.at.cast(str).substring(start, length)))
     moment = value.replace(tzinfo=UTC)
-    changes = ps.Engine(flow).tick(events=[Event(moment)])
+    changes = hr.Engine(flow).tick(events=[Event(moment)])
     assert [row[0] for row in changes["parts"].raw] == [of_timestamp(moment)[start - 1 : start - 1 + length]]

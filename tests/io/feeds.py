@@ -8,8 +8,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.expr.row_classes import schema_of
-from penstock.io import BadRecord, Feed, Source, open_source
+from headrace.expr.row_classes import schema_of
+from headrace.io import BadRecord, Feed, Source, open_source
 
 
 class Point(NamedTuple):

@@ -10,9 +10,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock.expr.code_runtime import NAN
-from penstock.expr.dict_keys import nested_key
-from penstock.expr.types import (
+from headrace.expr.code_runtime import NAN
+from headrace.expr.dict_keys import nested_key
+from headrace.expr.types import (
     BOOL,
     BYTES,
     DATE,

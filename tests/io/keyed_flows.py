@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import penstock as ps
-from penstock import io
+import headrace as hr
+from headrace import io
 from tests.io.feeds import write
 
 
@@ -30,20 +30,20 @@ class Dated(NamedTuple):
 ANN, BOB, AMY = Customer(1, "ann", "Rome"), Customer(2, "bob", None), Customer(1, "amy", "Rome")
 
 
-def customers(**options: Any) -> ps.Flow:
-    flow = ps.Flow("customers")
+def customers(**options: Any) -> hr.Flow:
+    flow = hr.Flow("customers")
     flow.sink("out", flow.table("customers", Customer, key="id", **options))
     return flow
 
 
-def prices(**options: Any) -> ps.Flow:
-    flow = ps.Flow("prices")
+def prices(**options: Any) -> hr.Flow:
+    flow = hr.Flow("prices")
     flow.sink("out", flow.table("prices", Dated, key=["shop", "item"], sequence="at", **options))
     return flow
 
 
-def weights(flow: ps.Flow, *ticks: Any) -> list[list[Any]]:
-    engine, (source,) = ps.Engine(flow), flow.graph().sources
+def weights(flow: hr.Flow, *ticks: Any) -> list[list[Any]]:
+    engine, (source,) = hr.Engine(flow), flow.graph().sources
     return [sorted(engine.tick(**{source: tick})["out"].raw) for tick in ticks]
 
 
@@ -52,8 +52,8 @@ class Tagged(NamedTuple):
     tags: dict[str, float]
 
 
-def tagged() -> ps.Flow:
-    flow = ps.Flow("tagged")
+def tagged() -> hr.Flow:
+    flow = hr.Flow("tagged")
     flow.sink("out", flow.table("tagged", Tagged, key="id"))
     return flow
 
@@ -151,7 +151,7 @@ class Versioned(NamedTuple):
     version: int | None
 
 
-def versioned() -> ps.Flow:
-    flow = ps.Flow("f")
+def versioned() -> hr.Flow:
+    flow = hr.Flow("f")
     flow.sink("out", flow.table("rows", Versioned, key="id", sequence="version"))
     return flow

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 import pyarrow.dataset
 import pyarrow.parquet
 
-import penstock as ps
-from penstock import Flow, col
-from penstock.expr.row_classes import schema_of
-from penstock.io import Changelog, SinkRequest, open_sink
-from penstock.io.delivery import folder_lock
-from penstock.io.files import compaction
+import headrace as hr
+from headrace import Flow, col
+from headrace.expr.row_classes import schema_of
+from headrace.io import Changelog, SinkRequest, open_sink
+from headrace.io.delivery import folder_lock
+from headrace.io.files import compaction
 from tests.io.feeds import Point
 from tests.io.killed_run import killing_at
 
@@ -121,12 +121,12 @@ def kill_command(folder: Path) -> int:
 def kill_run(folder: Path) -> int:
     """Kill a run again and again, each attempt later than the one before."""
     flow = Flow("sales")
-    flow.sink("totals", flow.source("sales", Sale).group_by(col.shop).agg(total=ps.sum(col.price)))
+    flow.sink("totals", flow.source("sales", Sale).group_by(col.shop).agg(total=hr.sum(col.price)))
     sales = [Sale(n % 3, n) for n in range(2 * RUN_TICKS)]
 
     def act() -> None:
         sinks = {"totals": Changelog(folder / "out", compact_after=1)}
-        ps.run(flow, {"sales": sales}, sinks, checkpoint=folder / "c", tick_rows=2)
+        hr.run(flow, {"sales": sales}, sinks, checkpoint=folder / "c", tick_rows=2)
 
     deaths = 0
     while not attempt(31 * (deaths + 1), act):

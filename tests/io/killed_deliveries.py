@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pyarrow.parquet  # noqa: F401  the attempts shall not each spend their time on it
 
-import penstock as ps
-from penstock import Flow, col
-from penstock.io import DeltaChangelog, DeltaTable, JsonFiles, PostgresChangelog, PostgresTable
+import headrace as hr
+from headrace import Flow, col
+from headrace.io import DeltaChangelog, DeltaTable, JsonFiles, PostgresChangelog, PostgresTable
 from tests.io.killed_run import Sale, write_input
 
 
 def flow() -> Flow:
     built = Flow("sales")
-    totals = built.source("sales", Sale).group_by(col.shop).agg(total=ps.sum(col.price), n=ps.count())
+    totals = built.source("sales", Sale).group_by(col.shop).agg(total=hr.sum(col.price), n=hr.count())
     for name in ("pg_log", "now", "log", "pg_now"):
         built.sink(name, totals)
     return built
 
 
 def attempt(folder: Path, url: str, schema: str) -> None:
-    ps.run(
+    hr.run(
         flow(),
         {"sales": JsonFiles(folder / "in", dead_letter=folder / "dead")},
         {

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import pyarrow.parquet
 import pytest
 
-import penstock as ps
-from penstock import Flow, col
-from penstock.engine import adoption
-from penstock.engine import rebuild as rebuilding
-from penstock.errors import BadInput
-from penstock.io import Changelog, TableFiles
-from penstock.state.commit import CommitLog
+import headrace as hr
+from headrace import Flow, col
+from headrace.engine import adoption
+from headrace.engine import rebuild as rebuilding
+from headrace.errors import BadInput
+from headrace.io import Changelog, TableFiles
+from headrace.state.commit import CommitLog
 from tests.io.killed_compaction import attempt, sums
 from tests.io.killed_run import killing_at
 
@@ -43,14 +43,14 @@ TICKS = 3
 
 def flow() -> Flow:
     built = Flow("sales")
-    totals = built.source("sales", Sale).group_by(col.shop).agg(total=ps.sum(col.price))
+    totals = built.source("sales", Sale).group_by(col.shop).agg(total=hr.sum(col.price))
     built.sink("changes", totals)
     built.sink("table", totals)
     return built
 
 
 def run(folder: Path, sales: list[Sale], checkpoint: str | None = None, sinks: Any = None) -> Any:
-    return ps.run(
+    return hr.run(
         flow(),
         {"sales": sales},
         sinks or sinks_in(folder),

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet  # noqa: F401  the attempts shall not each spend their time on it
 
-import penstock as ps
-from penstock import Flow, col
-from penstock.io import Call, Changelog, JsonFiles, TableFiles
-from penstock.pull import for_each
+import headrace as hr
+from headrace import Flow, col
+from headrace.io import Call, Changelog, JsonFiles, TableFiles
+from headrace.pull import for_each
 
 _OPERATIONS = {
     "open",
@@ -43,7 +43,7 @@ class Sale(NamedTuple):
 def flow() -> Flow:
     built = Flow("sales")
     sales = built.source("sales", Sale)
-    totals = sales.group_by(col.shop).agg(total=ps.sum(col.price), n=ps.count())
+    totals = sales.group_by(col.shop).agg(total=hr.sum(col.price), n=hr.count())
     built.sink("changes", totals)
     built.sink("table", totals)
     built.sink("told", totals)
@@ -73,7 +73,7 @@ def attempt(folder: Path) -> None:
         with (folder / "pulled.jsonl").open("a") as out:
             out.write(json.dumps([*change.row, change.weight]) + "\n")
 
-    ps.run(
+    hr.run(
         flow(),
         {"sales": JsonFiles(folder / "in", dead_letter=folder / "dead")},
         {

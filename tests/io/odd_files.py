@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from penstock.expr.types import (
+from headrace.expr.types import (
     BoolType,
     BytesType,
     DataType,

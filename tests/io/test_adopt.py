@@ -1,4 +1,4 @@
-"""`penstock run --adopt`: a new checkpoint for sinks that stay, which get only what differs."""
+"""`headrace run --adopt`: a new checkpoint for sinks that stay, which get only what differs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Flow, col
-from penstock.engine import adoption
-from penstock.engine import rebuild as rebuilding
-from penstock.engine.adoption import adopt
-from penstock.errors import BadInput, CheckpointInUse, DuplicateKey, PenstockError
-from penstock.expr.row_classes import from_user, schema_of
-from penstock.io import (
+import headrace as hr
+from headrace import Flow, col
+from headrace.engine import adoption
+from headrace.engine import rebuild as rebuilding
+from headrace.engine.adoption import adopt
+from headrace.errors import BadInput, CheckpointInUse, DuplicateKey, HeadraceError
+from headrace.expr.row_classes import from_user, schema_of
+from headrace.io import (
     Changelog,
     CsvChangelog,
     DeltaChangelog,
@@ -35,15 +35,15 @@ from penstock.io import (
     TableFiles,
     WallClock,
 )
-from penstock.io.delivery.folder_lock import FolderLock
-from penstock.io.files import compaction
-from penstock.io.files.changelog import ChangelogWriter
-from penstock.io.files.table_files import TableWriter
-from penstock.io.kafka import KafkaTopic
-from penstock.io.sink import ReadableWriter, SinkRequest, open_sink
-from penstock.state.commit import CommitLog
-from penstock.state.lease import Lease
-from penstock.state.rewind import rewind
+from headrace.io.delivery.folder_lock import FolderLock
+from headrace.io.files import compaction
+from headrace.io.files.changelog import ChangelogWriter
+from headrace.io.files.table_files import TableWriter
+from headrace.io.kafka import KafkaTopic
+from headrace.io.sink import ReadableWriter, SinkRequest, open_sink
+from headrace.state.commit import CommitLog
+from headrace.state.lease import Lease
+from headrace.state.rewind import rewind
 from tests.golden import assert_golden
 from tests.postgres_server import Postgres
 from tests.properties.effort import examples
@@ -64,7 +64,7 @@ NEW = [*OLD[1:], Sale("c", 7)]
 def totals(least: int = 0) -> Flow:
     flow = Flow("totals")
     sales = flow.table("sales", Sale).filter((col.price >= least) | col.price.is_null())
-    found = sales.group_by(col.shop).agg(total=ps.sum(col.price), n=ps.count())
+    found = sales.group_by(col.shop).agg(total=hr.sum(col.price), n=hr.count())
     for name in ("log", "text", "table", "bag"):
         flow.sink(name, found)
     return flow
@@ -80,7 +80,7 @@ def sinks() -> dict[str, Any]:
 
 
 def run(rows: Any, flow: Flow | None = None, checkpoint: Any = "state", to: Any = None) -> Any:
-    return ps.run(flow or totals(), {"sales": list(rows)}, to or sinks(), checkpoint=checkpoint, tick_rows=2)
+    return hr.run(flow or totals(), {"sales": list(rows)}, to or sinks(), checkpoint=checkpoint, tick_rows=2)
 
 
 def adopted(rows: Any, flow: Flow | None = None, to: Any = None) -> Any:
@@ -183,7 +183,7 @@ def test_one_cannot_go_back_to_ticks_before_the_adopted_one() -> None:
 def test_a_changed_flow_takes_over_the_sinks_of_the_old_one() -> None:
     run(OLD)
     changed = totals(least=2)
-    with pytest.raises(PenstockError, match="--adopt"):
+    with pytest.raises(HeadraceError, match="--adopt"):
         run(OLD, changed)
     adopted(OLD, changed)
     assert all_held() == expected(OLD, least=2)
@@ -229,12 +229,12 @@ def test_rows_that_a_table_holds_back_are_not_held_back_twice() -> None:
     flow = Flow("stock")
     flow.sink("table", flow.table("sales", Sale))
     sink = {"table": TableFiles("table", key="shop")}
-    changes = [ps.Change(Sale("a", 1), -1), ps.Change(Sale("b", 2), 1)]
+    changes = [hr.Change(Sale("a", 1), -1), hr.Change(Sale("b", 2), 1)]
     run(changes, flow, to=sink)
     shutil.rmtree("state")
     done = adopted(changes, flow, sink)
     assert (done.changes_out, done.held_back["table"].rows) == (0, 1)
-    run([*changes, ps.Change(Sale("a", 1), 1)], flow, to=sink)
+    run([*changes, hr.Change(Sale("a", 1), 1)], flow, to=sink)
     assert held(sink["table"], schema_of(Sale)) == {("b", 2): 1}
 
 
@@ -352,8 +352,8 @@ class Everything(NamedTuple):
     id: int
     flag: bool | None
     real: float | None
-    small: ps.Float32 | None
-    local: ps.TimestampNtz | None
+    small: hr.Float32 | None
+    local: hr.TimestampNtz | None
     price: Decimal | None
     text: str | None
     octets: bytes | None
@@ -410,7 +410,7 @@ def test_delta_and_postgresql_get_what_differs_too(postgres: Postgres) -> None:
     new = [ODD[0], ODD[1]._replace(text="other"), ODD[2]._replace(id=4)]
     done = adopted(new, flow, to)
     assert done.changes_out == 4 * 4
-    later = [ps.insert(row) for row in new] + [ps.delete(new[1])]
+    later = [hr.insert(row) for row in new] + [hr.delete(new[1])]
     run(later, flow, to=to)
     graph = flow.graph()
     expected = Counter(from_user(schema, what="row")([new[0], new[2]]))
@@ -460,7 +460,7 @@ def test_broken_off_after_any_step_delta_and_postgresql_get_it_once_or_not_at_al
     postgres.query("create schema broken")
     to = others(postgres, "broken")
     flow = Flow("totals")
-    found = flow.table("sales", Sale).group_by(id=col.shop).agg(total=ps.sum(col.price))
+    found = flow.table("sales", Sale).group_by(id=col.shop).agg(total=hr.sum(col.price))
     for name in to:
         flow.sink(name, found)
     run(OLD, flow, to=to)
@@ -530,7 +530,7 @@ def of_another_type() -> None:
 
 def of_another_type_in_csv() -> None:
     flow = Flow("old")
-    flow.sink("text", flow.source("sales", Sale).select("shop", total=col.shop, n=ps.lit(1)))
+    flow.sink("text", flow.source("sales", Sale).select("shop", total=col.shop, n=hr.lit(1)))
     run(OLD, flow, to={"text": CsvChangelog("text")})
     adopted(OLD, to={"text": CsvChangelog("text")})
 
@@ -646,7 +646,7 @@ def test_an_adopted_sink_holds_what_that_of_an_undisturbed_run_does(
         sinks[name] = kind(folder / name)
 
     def run(rows: Any, to: Any, checkpoint: Any) -> Any:
-        return ps.run(case.flow, rows, to, checkpoint=checkpoint, tick_rows=data.draw(st.integers(1, 5)))
+        return hr.run(case.flow, rows, to, checkpoint=checkpoint, tick_rows=data.draw(st.integers(1, 5)))
 
     run(first, sinks, folder / "state")
     shutil.rmtree(folder / "state", ignore_errors=True)

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-import penstock as ps
-from penstock.engine.run import Progress
-from penstock.engine.run_module import RunModule
-from penstock.errors import BadInput, BadRow
-from penstock.io import JsonFiles
+import headrace as hr
+from headrace.engine.run import Progress
+from headrace.engine.run_module import RunModule
+from headrace.errors import BadInput, BadRow
+from headrace.io import JsonFiles
 
 
-def numbers(*names: str, bounded: str = "") -> ps.Flow:
-    flow = ps.Flow("numbers")
+def numbers(*names: str, bounded: str = "") -> hr.Flow:
+    flow = hr.Flow("numbers")
     for name in names or ("n",):
         flow.sink(f"{name}_out", flow.source(name, int, bounded=name == bounded))
     return flow
@@ -36,7 +36,7 @@ def rows(changes: list[Any]) -> list[Any]:
 
 def test_a_run_drives_async_iterators_to_their_end() -> None:
     seen: list[Any] = []
-    result = ps.run(numbers(), {"n": count_to(7)}, {"n_out": seen}, tick_rows=3)
+    result = hr.run(numbers(), {"n": count_to(7)}, {"n_out": seen}, tick_rows=3)
     assert rows(seen) == list(range(7))
     assert (result.rows_in, result.stopped_by) == (7, None)
 
@@ -47,14 +47,14 @@ def test_the_function_that_makes_an_async_iterator_is_a_source_too() -> None:
             yield n
 
     seen: list[Any] = []
-    ps.run(numbers(), {"n": three}, {"n_out": seen})
+    hr.run(numbers(), {"n": three}, {"n_out": seen})
     assert rows(seen) == [1, 2, 3]
 
 
 def test_async_sources_and_others_run_side_by_side() -> None:
     first: list[Any] = []
     second: list[Any] = []
-    ps.run(
+    hr.run(
         numbers("a", "b"),
         {"a": count_to(4), "b": [7, 8]},
         {"a_out": first, "b_out": second},
@@ -78,7 +78,7 @@ def test_a_run_may_be_a_task_among_others() -> None:
             seen.extend(changes)
             answered.set()
 
-        running = asyncio.create_task(ps.arun(numbers(), {"n": queued}, {"n_out": answer}))
+        running = asyncio.create_task(hr.arun(numbers(), {"n": queued}, {"n_out": answer}))
         for n in range(3):
             answered.clear()
             queue.put_nowait(n)
@@ -108,7 +108,7 @@ def test_a_source_is_read_no_further_ahead_than_a_tick_takes() -> None:
         taken += progress.rows_in
         ahead.append(brought + 1 - taken)
 
-    ps.run(numbers(), {"n": eager}, tick_rows=4, on_tick=note)
+    hr.run(numbers(), {"n": eager}, tick_rows=4, on_tick=note)
     assert taken == 50
     assert max(ahead) <= 4 + 1, "one tick's rows, and the one that found no room"
 
@@ -121,7 +121,7 @@ def test_a_bounded_async_source_is_whole_in_the_first_tick() -> None:
 
     seen: list[Progress] = []
     flow = numbers("a", "b", bounded="a")
-    ps.run(flow, {"a": slowly, "b": count_to(3)}, tick_rows=2, on_tick=seen.append)
+    hr.run(flow, {"a": slowly, "b": count_to(3)}, tick_rows=2, on_tick=seen.append)
     assert seen[0].rows_in == 22
     assert sum(p.rows_in for p in seen) == 23
 
@@ -134,7 +134,7 @@ def test_what_an_async_source_raises_reaches_the_caller_after_the_rows_before_it
 
     seen: list[Any] = []
     with pytest.raises(ConnectionError, match="gone"):
-        ps.run(numbers(), {"n": breaking}, {"n_out": seen})
+        hr.run(numbers(), {"n": breaking}, {"n_out": seen})
     assert rows(seen) == [1, 2]
 
 
@@ -144,7 +144,7 @@ def test_a_bad_row_of_an_async_source_is_named() -> None:
         yield "x"
 
     with pytest.raises(BadRow, match="source 'n'"):
-        ps.run(numbers(), {"n": wrong}, tick_rows=1)
+        hr.run(numbers(), {"n": wrong}, tick_rows=1)
 
 
 def test_a_failing_run_closes_its_async_sources() -> None:
@@ -157,10 +157,10 @@ def test_a_failing_run_closes_its_async_sources() -> None:
         finally:
             closed.append("endless")
 
-    flow = ps.Flow("failing")
+    flow = hr.Flow("failing")
     flow.sink("out", flow.source("n", int).map(lambda n: 1 // n, returns=int))
-    with pytest.raises(ps.PenstockError):
-        ps.run(flow, {"n": endless})
+    with pytest.raises(hr.HeadraceError):
+        hr.run(flow, {"n": endless})
     assert closed == ["endless"]
 
 
@@ -177,7 +177,7 @@ def test_a_cancelled_run_ends_between_ticks_with_everything_closed(tmp_path: Pat
     async def session() -> None:
         told = asyncio.Event()
         running = asyncio.create_task(
-            ps.arun(numbers(), {"n": slow}, checkpoint=tmp_path / "c", on_tick=lambda _: told.set())
+            hr.arun(numbers(), {"n": slow}, checkpoint=tmp_path / "c", on_tick=lambda _: told.set())
         )
         await told.wait()
         running.cancel()
@@ -187,7 +187,7 @@ def test_a_cancelled_run_ends_between_ticks_with_everything_closed(tmp_path: Pat
     asyncio.run(session())
     assert closed == ["slow"]
     again: list[Any] = []
-    result = ps.run(numbers(), {"n": count_to(3)}, {"n_out": again}, checkpoint=tmp_path / "c")
+    result = hr.run(numbers(), {"n": count_to(3)}, {"n_out": again}, checkpoint=tmp_path / "c")
     assert rows(again) == [1, 2], "one row was taken, and the checkpoint is free"
     assert result.last_tick == 2
 
@@ -195,7 +195,7 @@ def test_a_cancelled_run_ends_between_ticks_with_everything_closed(tmp_path: Pat
 def test_a_run_goes_on_where_its_checkpoint_ends(tmp_path: Path) -> None:
     for last, wanted in ((4, [0, 1, 2, 3]), (6, [4, 5]), (6, [])):
         seen: list[Any] = []
-        ps.run(numbers(), {"n": count_to(last)}, {"n_out": seen}, checkpoint=tmp_path / "c", tick_rows=3)
+        hr.run(numbers(), {"n": count_to(last)}, {"n_out": seen}, checkpoint=tmp_path / "c", tick_rows=3)
         assert rows(seen) == wanted
 
 
@@ -209,7 +209,7 @@ def test_a_signal_ends_a_run_that_waits_for_rows(number: signal.Signals) -> None
         os.kill(os.getpid(), number)
 
     before = signal.getsignal(number)
-    result = ps.run(numbers(), {"n": once}, on_tick=stop)
+    result = hr.run(numbers(), {"n": once}, on_tick=stop)
     assert (result.ticks, result.stopped_by) == (1, number)
     assert signal.getsignal(number) is before
 
@@ -222,7 +222,7 @@ def test_a_signal_wakes_a_run_that_waits() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.Event().wait()
 
-    result = ps.run(numbers(), {"n": interrupting})
+    result = hr.run(numbers(), {"n": interrupting})
     assert result.stopped_by == signal.SIGINT
 
 
@@ -234,7 +234,7 @@ def test_a_signal_wakes_a_run_that_waits_for_a_bounded_source() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.Event().wait()
 
-    result = ps.run(numbers(bounded="n"), {"n": interrupting})
+    result = hr.run(numbers(bounded="n"), {"n": interrupting})
     assert (result.ticks, result.stopped_by) == (0, signal.SIGINT)
 
 
@@ -256,7 +256,7 @@ def test_a_signal_is_heard_once_however_long_a_source_takes_to_close(
             for _ in range(100):
                 await asyncio.sleep(0)
 
-    assert ps.run(numbers(), {"n": closing_slowly}).stopped_by == signal.SIGINT
+    assert hr.run(numbers(), {"n": closing_slowly}).stopped_by == signal.SIGINT
     assert len(heard) == 1
 
 
@@ -273,7 +273,7 @@ def test_files_are_followed_beside_an_async_source(tmp_path: Path) -> None:
         raise Seen
 
     with pytest.raises(Seen):
-        ps.run(
+        hr.run(
             numbers("a", "b"),
             {"a": writes, "b": JsonFiles(tmp_path)},
             {"b_out": stop},
@@ -283,7 +283,7 @@ def test_files_are_followed_beside_an_async_source(tmp_path: Path) -> None:
 
 def test_within_an_event_loop_run_says_what_to_call_instead() -> None:
     async def session() -> None:
-        ps.run(numbers(), {"n": count_to(1)})
+        hr.run(numbers(), {"n": count_to(1)})
 
     with pytest.raises(BadInput, match="arun"):
         asyncio.run(session())
@@ -291,15 +291,15 @@ def test_within_an_event_loop_run_says_what_to_call_instead() -> None:
 
 def test_limits_by_source_leave_the_others_as_they_are() -> None:
     seen: list[Progress] = []
-    ps.run(numbers("a", "b"), {"a": range(3), "b": range(3)}, tick_rows={"a": 1}, on_tick=seen.append)
+    hr.run(numbers("a", "b"), {"a": range(3), "b": range(3)}, tick_rows={"a": 1}, on_tick=seen.append)
     assert [p.rows_in for p in seen] == [4, 1, 1]
     with pytest.raises(BadInput, match="tick_rows names 'c'"):
-        ps.run(numbers(), {"n": []}, tick_rows={"c": 1})
+        hr.run(numbers(), {"n": []}, tick_rows={"c": 1})
 
 
 def test_the_bound_of_a_run_holds_for_all_loops() -> None:
-    flow = ps.Flow("up")
+    flow = hr.Flow("up")
     seed = flow.source("n", int)
     flow.sink("out", flow.fixpoint(lambda n: n.map(lambda v: v + 1, returns=int), seed))
-    with pytest.raises(ps.PenstockError, match="after 5 rounds"):
-        ps.run(flow, {"n": [1]}, max_iterations=5)
+    with pytest.raises(hr.HeadraceError, match="after 5 rounds"):
+        hr.run(flow, {"n": [1]}, max_iterations=5)

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import penstock as ps
-from penstock import Flow
-from penstock.errors import PenstockError
-from penstock.expr.row_classes import schema_of
-from penstock.io import (
+import headrace as hr
+from headrace import Flow
+from headrace.errors import HeadraceError
+from headrace.expr.row_classes import schema_of
+from headrace.io import (
     Changelog,
     CsvFiles,
     Debezium,
@@ -29,10 +29,10 @@ from penstock.io import (
     parse_sink,
     parse_source,
 )
-from penstock.io.delivery.folder_lock import FolderLock
-from penstock.io.files import compaction
-from penstock.io.files.compaction import compact
-from penstock.state.skipped_files import skip, unskip
+from headrace.io.delivery.folder_lock import FolderLock
+from headrace.io.files import compaction
+from headrace.io.files.compaction import compact
+from headrace.state.skipped_files import skip, unskip
 from tests.golden import assert_golden
 from tests.io.feeds import Everything, Point, feed, read, write
 
@@ -178,7 +178,7 @@ def bad_file_of_a_run_with_a_checkpoint() -> Any:
     flow = Flow("points")
     flow.sink("points", flow.source("points", Point))
     write(Path("in/a b.csv"), "label,X\na,1\n")
-    ps.run(flow, {"points": CsvFiles("in")}, {"points": []}, checkpoint="state")
+    hr.run(flow, {"points": CsvFiles("in")}, {"points": []}, checkpoint="state")
 
 
 def skip_without_a_checkpoint() -> Any:
@@ -208,7 +208,7 @@ def update_of_a_row_that_never_came() -> Any:
     came = '{"op": "c", "before": null, "after": {"x": 1, "label": "a"}}'
     changed = '{"op": "u", "before": {"x": 1, "label": "A"}, "after": {"x": 1, "label": "b"}}'
     write(Path("in/a.json"), f"{came}\n{changed}\n")
-    ps.run(flow, {"feed": Debezium(JsonFiles("in"))}, {"points": TableFiles("out", key="x")})
+    hr.run(flow, {"feed": Debezium(JsonFiles("in"))}, {"points": TableFiles("out", key="x")})
 
 
 def output_of_another_run() -> Any:
@@ -269,6 +269,6 @@ CASES: list[Callable[[], Any]] = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_the_error_says_what_where_why_and_what_to_do(case: Callable[[], Any]) -> None:
-    with pytest.raises(PenstockError) as raised:
+    with pytest.raises(HeadraceError) as raised:
         case()
     assert_golden(GOLDEN / f"{case.__name__}.txt", f"{raised.value}\n")

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import penstock as ps
-from penstock import Flow, io
-from penstock.errors import BadInput, BadRow, UnreadableSource
-from penstock.io import (
+import headrace as hr
+from headrace import Flow, io
+from headrace.errors import BadInput, BadRow, UnreadableSource
+from headrace.io import (
     BadRecord,
     CsvFiles,
     Debezium,
@@ -35,7 +35,7 @@ def copied(source: Any, row: Any = Book, **options: Any) -> list[Any]:
     flow = Flow("copy")
     flow.sink("copied", flow.table("rows", row))
     memory = io.Memory()
-    ps.run(flow, {"rows": source}, {"copied": memory}, **options)
+    hr.run(flow, {"rows": source}, {"copied": memory}, **options)
     return sorted(memory.rows())
 
 
@@ -54,7 +54,7 @@ def test_an_update_is_one_tick_however_the_input_is_cut(tmp_path: Path, tick_row
     flow = Flow("copy")
     flow.sink("copied", flow.table("rows", Book))
     ticks: list[list[Any]] = []
-    ps.run(
+    hr.run(
         flow,
         {"rows": Debezium(JsonFiles(tmp_path), epoch="millis")},
         {"copied": lambda _tick, changes: ticks.append([c.weight for c in changes])},
@@ -164,7 +164,7 @@ def test_change_data_needs_a_table_and_files(tmp_path: Path) -> None:
     flow.sink("copied", flow.source("rows", Book))
     write(tmp_path / "1.json", lines(debezium(BOOKS)))
     with pytest.raises(BadInput, match=r'flow.table\("rows", ...\)'):
-        ps.run(flow, {"rows": Debezium(JsonFiles(tmp_path))}, {})
+        hr.run(flow, {"rows": Debezium(JsonFiles(tmp_path))}, {})
     with pytest.raises(BadInput, match="Debezium cannot read Rows"):
         copied(Debezium(io.Rows([])))
     with pytest.raises(BadInput, match="the operation 'I' has two meanings"):

@@ -10,10 +10,10 @@ import polars
 import pyarrow.dataset
 import pytest
 
-from penstock.errors import BadInput
-from penstock.expr.row_classes import schema_of
-from penstock.io import Changelog, SinkRequest, Writer, open_sink
-from penstock.io.files.changelog import assemble, publish, recover, stage_part
+from headrace.errors import BadInput
+from headrace.expr.row_classes import schema_of
+from headrace.io import Changelog, SinkRequest, Writer, open_sink
+from headrace.io.files.changelog import assemble, publish, recover, stage_part
 from tests.io.feeds import Everything, Point
 
 ONE = [(1, "a", 1), (2, None, 1)]

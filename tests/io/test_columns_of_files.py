@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet as pq
 
-from penstock.errors import PenstockError, UnreadableSource
-from penstock.expr.annotations import Int32
-from penstock.io import CsvFiles, Feed, JsonFiles, ParquetFiles
-from penstock.io.files import text_blocks
-from penstock.io.files.file_reader import FileFormat, open_format, read_columns, read_rows, rows_of
-from penstock.io.files.file_source import Files
-from penstock.io.files.text_blocks import WHOLE, Part
-from penstock.io.source import open_source
+from headrace.errors import HeadraceError, UnreadableSource
+from headrace.expr.annotations import Int32
+from headrace.io import CsvFiles, Feed, JsonFiles, ParquetFiles
+from headrace.io.files import text_blocks
+from headrace.io.files.file_reader import FileFormat, open_format, read_columns, read_rows, rows_of
+from headrace.io.files.file_source import Files
+from headrace.io.files.text_blocks import WHOLE, Part
+from headrace.io.source import open_source
 from tests.io.feeds import Everything, Flat, Point, feed, read, write
 from tests.io.odd_files import csv_records, json_lines
 
@@ -86,7 +86,7 @@ def outcome(source: Files, to: Feed, parts: Sequence[Part] = (WHOLE,)) -> Any:
             batch = read_rows(open_format(source, to), Path(source.path), part, set_aside=True)
             rows += [spelled(row) for row in batch.rows]
             bad += batch.bad
-    except PenstockError as error:
+    except HeadraceError as error:
         return str(error)
     return rows, bad
 
@@ -95,7 +95,7 @@ def outcome_in_columns(source: Files, to: Feed) -> Any:
     """The same by way of a table of the whole file."""
     try:
         table, bad = read_columns(open_format(source, to), Path(source.path), set_aside=True)
-    except PenstockError as error:
+    except HeadraceError as error:
         return str(error)
     return [spelled(row) for row in rows_of(table, to)], bad
 

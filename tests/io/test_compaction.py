@@ -16,17 +16,17 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 import pytest
 
-import penstock as ps
-from penstock import Flow
-from penstock.errors import BadInput
-from penstock.expr.row_classes import schema_of
-from penstock.io import Changelog, SinkRequest, Writer, open_sink
-from penstock.io.delivery import folder_lock
-from penstock.io.delivery.atomic_files import published_ticks
-from penstock.io.delivery.folder_lock import FolderLock
-from penstock.io.files import compaction
-from penstock.io.files.compaction import TickDirectory, compact, due_groups, tick_to_merge_into
-from penstock.state.rewind import rewind
+import headrace as hr
+from headrace import Flow
+from headrace.errors import BadInput
+from headrace.expr.row_classes import schema_of
+from headrace.io import Changelog, SinkRequest, Writer, open_sink
+from headrace.io.delivery import folder_lock
+from headrace.io.delivery.atomic_files import published_ticks
+from headrace.io.delivery.folder_lock import FolderLock
+from headrace.io.files import compaction
+from headrace.io.files.compaction import TickDirectory, compact, due_groups, tick_to_merge_into
+from headrace.state.rewind import rewind
 from tests.io.feeds import Everything, Point
 from tests.io.killed_compaction import after, changes, sums, write_changelog
 from tests.io.read_changelog import READERS
@@ -165,9 +165,9 @@ class Sale(NamedTuple):
 
 def run(folder: Path, ticks: int, compact_after: int = 1) -> None:
     flow = Flow("sales")
-    flow.sink("totals", flow.source("sales", Sale).group_by(ps.col.shop).agg(n=ps.count()))
+    flow.sink("totals", flow.source("sales", Sale).group_by(hr.col.shop).agg(n=hr.count()))
     sinks = {"totals": Changelog(folder / "out", compact_after)}
-    ps.run(flow, {"sales": [Sale(n % 3) for n in range(ticks)]}, sinks, checkpoint=folder / "c", tick_rows=1)
+    hr.run(flow, {"sales": [Sale(n % 3) for n in range(ticks)]}, sinks, checkpoint=folder / "c", tick_rows=1)
 
 
 def test_a_run_goes_on_from_a_compacted_changelog_also_after_a_rewind(tmp_path: Path) -> None:

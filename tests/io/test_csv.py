@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from penstock.errors import BadInput, UnreadableSource, UnwritableSink
-from penstock.expr.row_classes import schema_of
-from penstock.io import BadRecord, CsvChangelog, CsvDialect, CsvFiles, SinkRequest, open_sink
-from penstock.io.files.compaction import compact
+from headrace.errors import BadInput, UnreadableSource, UnwritableSink
+from headrace.expr.row_classes import schema_of
+from headrace.io import BadRecord, CsvChangelog, CsvDialect, CsvFiles, SinkRequest, open_sink
+from headrace.io.files.compaction import compact
 from tests.io.feeds import Alike, Everything, Flat, Point, batches, feed, read, write
 
 

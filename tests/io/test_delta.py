@@ -13,13 +13,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-import penstock as ps
-from penstock import Flow, col, io
-from penstock.errors import BadInput, UnreadableSource, UnwritableSink
-from penstock.expr.code_runtime import NAN
-from penstock.expr.row_classes import schema_of
-from penstock.io import DeltaChangelog, DeltaRows, DeltaTable
-from penstock.io.sink import SinkRequest, Writer, open_sink
+import headrace as hr
+from headrace import Flow, col, io
+from headrace.errors import BadInput, UnreadableSource, UnwritableSink
+from headrace.expr.code_runtime import NAN
+from headrace.expr.row_classes import schema_of
+from headrace.io import DeltaChangelog, DeltaRows, DeltaTable
+from headrace.io.sink import SinkRequest, Writer, open_sink
 from tests.golden import MESSAGES, assert_golden
 
 deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
@@ -76,7 +76,7 @@ def read(source: Any, row: Any = Total, **options: Any) -> Counter[Any]:
     flow = Flow("read")
     flow.sink("rows", flow.table("rows", row))
     memory = io.Memory()
-    ps.run(flow, {"rows": source}, {"rows": memory}, **options)
+    hr.run(flow, {"rows": source}, {"rows": memory}, **options)
     return Counter(tuple(r) for r in memory.rows())
 
 
@@ -106,7 +106,7 @@ def test_values_of_all_types_come_back_as_they_were(tmp_path: Path) -> None:
     flow = Flow("read")
     flow.sink("rows", flow.table("rows", Everything))
     found: list[Any] = []
-    ps.run(
+    hr.run(
         flow,
         {"rows": DeltaRows(tmp_path / "t")},
         {"rows": lambda _tick, c: found.extend(sorted(c.raw, key=str))},
@@ -184,7 +184,7 @@ def test_names_of_columns_are_names_whatever_they_hold(name: str, tmp_path: Path
         (tmp_path / "t", DeltaTable(tmp_path / "t", name)),
         (tmp_path / "c", DeltaChangelog(tmp_path / "c")),
     ):
-        ps.run(flow, {"words": [Total("a", 1), Total("b", 2)]}, {"out": sink}, tick_rows=1)
+        hr.run(flow, {"words": [Total("a", 1), Total("b", 2)]}, {"out": sink}, tick_rows=1)
         assert {r[:2] for r in rows(path)} == {(1, "a"), (2, "b")}
 
 
@@ -217,7 +217,7 @@ def test_a_table_is_read_as_it_is_or_as_it_was(tmp_path: Path) -> None:
     flow = Flow("bounded")
     flow.sink("rows", flow.source("rows", Total, bounded=True))
     memory = io.Memory()
-    ps.run(flow, {"rows": DeltaRows(tmp_path / "t", version=1)}, {"rows": memory})
+    hr.run(flow, {"rows": DeltaRows(tmp_path / "t", version=1)}, {"rows": memory})
     assert Counter(map(tuple, memory.rows())) == Counter([("a", 1), ("b", 2)])
 
 
@@ -228,7 +228,7 @@ def test_each_version_is_taken_once_and_a_run_goes_on_where_the_last_one_was(tmp
     seen: list[Any] = []
     for tick in range(1, 5):
         write(out, tick, (f"s{tick}", tick, 1), *([("s1", 1, -1)] if tick == 3 else []))
-        ps.run(
+        hr.run(
             flow,
             {"rows": DeltaRows(tmp_path / "t", versions_per_tick=1)},
             {"rows": lambda tick, changes: seen.append(sorted(changes.raw))},
@@ -242,7 +242,7 @@ def test_versions_are_one_tick_each_where_that_is_said(tmp_path: Path) -> None:
     flow = Flow("copy")
     flow.sink("rows", flow.table("rows", Total))
     ticks: list[int] = []
-    ps.run(
+    hr.run(
         flow,
         {"rows": DeltaRows(tmp_path / "t", version=0, versions_per_tick=1)},
         {"rows": lambda tick, changes: ticks.append(len(changes))},
@@ -256,13 +256,13 @@ def test_a_source_that_takes_no_row_back_reads_a_table_that_only_grows(tmp_path:
     table_with_history(tmp_path / "t")
     memory = io.Memory()
     with pytest.raises(UnreadableSource, match="retracts rows in version 2"):
-        ps.run(flow, {"rows": DeltaRows(tmp_path / "t", version=1)}, {"rows": memory})
+        hr.run(flow, {"rows": DeltaRows(tmp_path / "t", version=1)}, {"rows": memory})
     data = pa.table({"shop": ["x"], "total": pa.array([1])})
     for _ in range(2):
         deltalake.write_deltalake(
             tmp_path / "g", data, mode="append", configuration={"delta.enableChangeDataFeed": "true"}
         )
-    ps.run(flow, {"rows": DeltaRows(tmp_path / "g", version=0)}, {"rows": memory})
+    hr.run(flow, {"rows": DeltaRows(tmp_path / "g", version=0)}, {"rows": memory})
     assert memory.rows() == [Total("x", 1)] * 2
 
 

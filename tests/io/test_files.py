@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import BadInput, InputChanged, UnreadableSource
-from penstock.io import JsonFiles, open_source
+from headrace.errors import BadInput, InputChanged, UnreadableSource
+from headrace.io import JsonFiles, open_source
 from tests.golden import MESSAGES, assert_golden
 from tests.io.feeds import Point, batches, feed, read, write
 

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock.errors import InputChanged, UnreadableSource
-from penstock.io import BadRecord, CsvFiles, Feed, JsonFiles, Memory, open_source
-from penstock.io.files.file_source import Files
+import headrace as hr
+from headrace.errors import InputChanged, UnreadableSource
+from headrace.io import BadRecord, CsvFiles, Feed, JsonFiles, Memory, open_source
+from headrace.io.files.file_source import Files
 from tests.io.feeds import feed, read, write
 
 
@@ -143,13 +143,13 @@ def test_a_file_is_continued_behind_the_part_that_was_read(
 def test_a_run_refuses_a_file_that_grew_after_its_last_row_was_read(
     kind: type[Files], start: bytes, rest: bytes, tmp_path: Path
 ) -> None:
-    flow = ps.Flow("pairs")
+    flow = hr.Flow("pairs")
     flow.sink("out", flow.source("pairs", Pair))
     path, memory = tmp_path / "in" / "1", Memory()
     write(path, start)
 
     def run() -> None:
-        ps.run(
+        hr.run(
             flow, {"pairs": kind(path.parent)}, {"out": memory}, tick_rows=2, checkpoint=tmp_path / "state"
         )
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from penstock import io, pull
-from penstock.io import Guarantee, SinkTarget, Source, guarantee_of
-from penstock.io.delivery.outbox import DeliveredSink
+from headrace import io, pull
+from headrace.io import Guarantee, SinkTarget, Source, guarantee_of
+from headrace.io.delivery.outbox import DeliveredSink
 
 
 def classes(base: type[Any]) -> list[type[Any]]:
-    found = [c for c in base.__subclasses__() if c.__module__.startswith("penstock.")]
+    found = [c for c in base.__subclasses__() if c.__module__.startswith("headrace.")]
     return found + [deeper for c in found for deeper in classes(c)]
 
 

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import BadInput, UnreadableSource
-from penstock.expr.row_classes import schema_of
-from penstock.expr.types import (
+from headrace.errors import BadInput, UnreadableSource
+from headrace.expr.row_classes import schema_of
+from headrace.expr.types import (
     BOOL,
     BYTES,
     DATE,
@@ -34,9 +34,9 @@ from penstock.expr.types import (
     MapType,
     StructType,
 )
-from penstock.io import CsvFiles, parse_source
-from penstock.io.inference.inference import infer
-from penstock.io.inference.row_class_text import row_class_text
+from headrace.io import CsvFiles, parse_source
+from headrace.io.inference.inference import infer
+from headrace.io.inference.row_class_text import row_class_text
 from tests.golden import assert_golden
 from tests.io.feeds import feed, read, write
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock.errors import BadRow, UnreadableSource
-from penstock.expr.code_runtime import NAN
-from penstock.io import BadRecord, CsvFiles, JsonFiles, Memory
+import headrace as hr
+from headrace.errors import BadRow, UnreadableSource
+from headrace.expr.code_runtime import NAN
+from headrace.io import BadRecord, CsvFiles, JsonFiles, Memory
 from tests.io.feeds import Alike, Everything, Point, batches, feed, read, write
 
 
@@ -252,7 +252,7 @@ class Counts(NamedTuple):
 def test_a_key_of_a_map_that_does_not_fit_is_told(tmp_path: Path, lines: bool) -> None:
     record = f'{{"counts": {{"{"9" * 5_000}": 2}}}}'
     (tmp_path / "a.json").write_text(record if lines else f"[{record}]")
-    flow = ps.Flow("counts")
+    flow = hr.Flow("counts")
     flow.sink("out", flow.source("counts", Counts))
     with pytest.raises(BadRow):
-        ps.run(flow, {"counts": JsonFiles(tmp_path)}, {"out": Memory()})
+        hr.run(flow, {"counts": JsonFiles(tmp_path)}, {"out": Memory()})

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import penstock as ps
-from penstock import io
-from penstock.errors import BadInput, BadRow, RecordMisfit
+import headrace as hr
+from headrace import io
+from headrace.errors import BadInput, BadRow, RecordMisfit
 from tests.io.feeds import write
 from tests.io.keyed_flows import (
     AMY,
@@ -37,7 +37,7 @@ from tests.io.keyed_flows import (
 def test_files_set_and_delete_rows(form: str, tick_rows: int, tmp_path: Path) -> None:
     source, left = written(form, tmp_path / "in")
     memory = io.Memory()
-    ps.run(customers(), {"customers": source}, {"out": memory}, tick_rows=tick_rows)
+    hr.run(customers(), {"customers": source}, {"out": memory}, tick_rows=tick_rows)
     assert sorted(memory.rows()) == left
 
 
@@ -46,8 +46,8 @@ def test_a_run_goes_on_with_the_rows_that_are_held(tmp_path: Path) -> None:
     changes: list[Any] = []
     for number, rows in enumerate(([ANN, BOB], [AMY, BOB])):
         write(tmp_path / "in" / f"{number}.json", json_lines([row._asdict() for row in rows]))
-        ps.run(customers(), {"customers": source}, {"out": changes}, checkpoint=checkpoint)
-    assert sorted(changes[2:]) == [ps.insert(AMY), ps.delete(ANN)]
+        hr.run(customers(), {"customers": source}, {"out": changes}, checkpoint=checkpoint)
+    assert sorted(changes[2:]) == [hr.insert(AMY), hr.delete(ANN)]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_records_that_cannot_be_read_have_a_place(
 ) -> None:
     write(tmp_path / "1.json", json_lines([record]))
     with pytest.raises(BadRow, match=said) as error:
-        ps.run(customers(), {"customers": source(tmp_path)}, {"out": io.Memory()})
+        hr.run(customers(), {"customers": source(tmp_path)}, {"out": io.Memory()})
     assert (error.value.facts["row"], error.value.facts["line"]) == (1, 1)
 
 
@@ -97,11 +97,11 @@ def test_an_upsert_without_a_value_has_its_sequence_in_the_key(tmp_path: Path) -
     ]
     write(tmp_path / "1.json", json_lines(records))
     memory = io.Memory()
-    ps.run(versioned(), {"rows": io.Upserts(io.JsonFiles(tmp_path))}, {"out": memory})
+    hr.run(versioned(), {"rows": io.Upserts(io.JsonFiles(tmp_path))}, {"out": memory})
     assert memory.rows() == []
     write(tmp_path / "2.json", json_lines([{"key": at(None), "value": None}]))
     with pytest.raises(BadRow, match="version: it is null, but orders the records of a key"):
-        ps.run(versioned(), {"rows": io.Upserts(io.JsonFiles(tmp_path))}, {"out": memory})
+        hr.run(versioned(), {"rows": io.Upserts(io.JsonFiles(tmp_path))}, {"out": memory})
 
 
 @pytest.mark.parametrize("tick_rows", [1, 2, 1000])
@@ -116,7 +116,7 @@ def test_an_update_of_a_change_feed_moves_a_row(tmp_path: Path, tick_rows: int) 
         ("update_postimage", moved),
     )
     memory = io.Memory()
-    ps.run(customers(), {"customers": source}, {"out": memory}, tick_rows=tick_rows)
+    hr.run(customers(), {"customers": source}, {"out": memory}, tick_rows=tick_rows)
     assert memory.rows() == [moved]
 
 
@@ -130,12 +130,12 @@ def test_a_run_goes_on_between_the_images_of_an_update(tmp_path: Path) -> None:
     )
     changes: list[Any] = []
 
-    def stop(_: ps.Progress) -> None:
+    def stop(_: hr.Progress) -> None:
         raise InterruptedError
 
     for on_tick in (stop, None):
         with suppress(InterruptedError):
-            ps.run(
+            hr.run(
                 customers(),
                 {"customers": source},
                 {"out": changes},
@@ -143,7 +143,7 @@ def test_a_run_goes_on_between_the_images_of_an_update(tmp_path: Path) -> None:
                 on_tick=on_tick,
                 checkpoint=checkpoint,
             )
-    assert changes == [ps.insert(ANN), ps.delete(ANN), ps.insert(moved)]
+    assert changes == [hr.insert(ANN), hr.delete(ANN), hr.insert(moved)]
 
 
 def test_a_preimage_that_is_not_held_is_found(tmp_path: Path) -> None:
@@ -152,14 +152,14 @@ def test_a_preimage_that_is_not_held_is_found(tmp_path: Path) -> None:
         tmp_path / "1.parquet", ("insert", ANN), ("update_preimage", ana), ("update_postimage", AMY)
     )
     with pytest.raises(RecordMisfit, match=r"It is row 3 of .*1\.parquet"):
-        ps.run(customers(), {"customers": source}, {"out": io.Memory()})
+        hr.run(customers(), {"customers": source}, {"out": io.Memory()})
 
 
 @pytest.mark.parametrize("after", [[], [("insert", BOB)], [("update_preimage", BOB)]])
 def test_a_preimage_without_a_postimage_is_unreadable(tmp_path: Path, after: list[Any]) -> None:
     source = delta_file(tmp_path / "1.parquet", ("insert", ANN), ("update_preimage", ANN), *after)
     with pytest.raises(BadRow, match="update_postimage") as error:
-        ps.run(customers(), {"customers": source}, {"out": io.Memory()})
+        hr.run(customers(), {"customers": source}, {"out": io.Memory()})
     assert (error.value.facts["row"], error.value.facts["file"]) == (2, str(tmp_path / "1.parquet"))
 
 
@@ -189,20 +189,20 @@ LOGGED = [
 def test_the_position_in_the_log_is_read_from_the_envelope(payload: bool, order: int, tmp_path: Path) -> None:
     records = [{"payload": record} if payload else record for record in LOGGED[::order]]
     write(tmp_path / "1.json", json_lines(records))
-    flow, memory = ps.Flow("f"), io.Memory()
+    flow, memory = hr.Flow("f"), io.Memory()
     flow.sink("out", flow.table("rows", Logged, key="id", sequence="lsn"))
     source = io.Debezium(io.JsonFiles(tmp_path), columns={"lsn": "source.lsn", "day": "ts_ms"})
-    ps.run(flow, {"rows": source}, {"out": memory})
+    hr.run(flow, {"rows": source}, {"out": memory})
     assert memory.rows() == [Logged(2, "bob", 3, 86_400_000)]
 
 
 def test_an_envelope_without_its_position_is_unreadable(tmp_path: Path) -> None:
     write(tmp_path / "1.json", json_lines([logged("c", None, ANN_1, None)]))
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", flow.table("rows", Logged, key="id", sequence="lsn"))
     source = io.Debezium(io.JsonFiles(tmp_path), columns={"lsn": "source.lsn"})
     with pytest.raises(BadRow, match="lsn: expected int64, found None"):
-        ps.run(flow, {"rows": source}, {"out": io.Memory()})
+        hr.run(flow, {"rows": source}, {"out": io.Memory()})
 
 
 def test_a_row_that_moves_from_a_key_alone_leaves_it(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_row_that_moves_from_a_key_alone_leaves_it(tmp_path: Path) -> None:
     given = [envelope("c", None, first), envelope("u", {"id": 1}, moved), envelope("c", None, late)]
     write(tmp_path / "1.json", json_lines(given))
     memory = io.Memory()
-    ps.run(versioned(), {"rows": io.Debezium(io.JsonFiles(tmp_path))}, {"out": memory})
+    hr.run(versioned(), {"rows": io.Debezium(io.JsonFiles(tmp_path))}, {"out": memory})
     assert memory.rows() == [Versioned(2, "ann", 5)]
 
 
@@ -238,7 +238,7 @@ def test_of_one_position_in_the_log_the_last_record_counts(
             tmp_path / f"{at}.json",
             json_lines(records[len(ops) * at // files : len(ops) * (at + 1) // files]),
         )
-    flow, memory = ps.Flow("f"), io.Memory()
+    flow, memory = hr.Flow("f"), io.Memory()
 
     class Positioned(NamedTuple):
         id: int
@@ -247,7 +247,7 @@ def test_of_one_position_in_the_log_the_last_record_counts(
 
     flow.sink("out", flow.table("rows", Positioned, key="id", sequence="lsn", on_misfit="trust_key"))
     source = io.Debezium(io.JsonFiles(tmp_path), columns={"lsn": "source.lsn"})
-    ps.run(flow, {"rows": source}, {"out": memory}, tick_rows=1 if files > 1 else None)
+    hr.run(flow, {"rows": source}, {"out": memory}, tick_rows=1 if files > 1 else None)
     assert [row.name for row in memory.rows()] == left
 
 
@@ -277,8 +277,8 @@ def unchanged(text: str, **changes: Any) -> dict[str, Any]:
     return {**FIRST._asdict(), **large, **changes}
 
 
-def documents(**options: Any) -> ps.Flow:
-    flow = ps.Flow("f")
+def documents(**options: Any) -> hr.Flow:
+    flow = hr.Flow("f")
     flow.sink("out", flow.table("documents", Document, **options))
     return flow
 
@@ -301,7 +301,7 @@ def test_values_that_did_not_change_are_those_of_the_row_held(
     source = io.Debezium(io.JsonFiles(tmp_path), unavailable=text)
     for tick_rows in None, 1:
         memory = io.Memory()
-        ps.run(documents(key="id", **options), {"documents": source}, {"out": memory}, tick_rows=tick_rows)
+        hr.run(documents(key="id", **options), {"documents": source}, {"out": memory}, tick_rows=tick_rows)
         assert memory.rows() == [FIRST._replace(hits=4, version=4, body="new", tags=None)]
 
 
@@ -309,7 +309,7 @@ def test_values_that_did_not_change_are_those_of_the_row_held(
 def test_a_value_that_no_row_held_has_is_found(on_misfit: str, tmp_path: Path) -> None:
     write(tmp_path / "1.json", json_lines([envelope("u", {"id": 1}, unchanged(io.change_data.UNAVAILABLE))]))
     with pytest.raises(RecordMisfit, match="does not tell the value of 'body', which did not change"):
-        ps.run(
+        hr.run(
             documents(key="id", on_misfit=on_misfit),
             {"documents": io.Debezium(io.JsonFiles(tmp_path))},
             {"out": io.Memory()},
@@ -318,11 +318,11 @@ def test_a_value_that_no_row_held_has_is_found(on_misfit: str, tmp_path: Path) -
 
 def test_a_value_that_no_row_held_has_is_set_aside(tmp_path: Path) -> None:
     write(tmp_path / "1.json", json_lines([envelope("u", {"id": 1}, unchanged(io.change_data.UNAVAILABLE))]))
-    flow, memory = ps.Flow("f"), io.Memory()
+    flow, memory = hr.Flow("f"), io.Memory()
     held = flow.table("documents", Document, key="id", on_misfit="dead_letter")
     flow.sink("out", held)
     flow.sink("misfits", held.misfits().select("misfit"))
-    ps.run(flow, {"documents": io.Debezium(io.JsonFiles(tmp_path))}, {"out": io.Memory(), "misfits": memory})
+    hr.run(flow, {"documents": io.Debezium(io.JsonFiles(tmp_path))}, {"out": io.Memory(), "misfits": memory})
     ((reason,),) = memory.rows()
     assert reason == "it does not tell the value of 'body', which did not change, but no row is held"
 
@@ -332,11 +332,11 @@ def test_without_a_key_a_value_that_did_not_change_is_unreadable(tmp_path: Path)
     whole = {**FIRST._asdict(), "scan": b64encode(b"scan").decode()}
     write(tmp_path / "1.json", json_lines([envelope("c", None, whole), envelope("u", whole, after)]))
     memory, source = io.Memory(), io.Debezium(io.JsonFiles(tmp_path))
-    ps.run(documents(), {"documents": source}, {"out": memory})
+    hr.run(documents(), {"documents": source}, {"out": memory})
     assert memory.rows() == [FIRST._replace(hits=2)]
     write(tmp_path / "2.json", json_lines([envelope("u", {**whole, "hits": 2, "body": None}, after)]))
     with pytest.raises(BadRow, match="after: body: the record does not tell the value") as error:
-        ps.run(documents(), {"documents": source}, {"out": io.Memory()})
+        hr.run(documents(), {"documents": source}, {"out": io.Memory()})
     assert "key=" in (error.value.why or "")
 
 
@@ -358,12 +358,12 @@ def test_an_overwritten_delta_table_keeps_its_rows(tmp_path: Path) -> None:
         name: str
         _commit_version: int
 
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", flow.table("rows", Committed, key="id", sequence="_commit_version"))
     for tick_rows in None, 1:
         memory = io.Memory()
         source = io.DeltaChanges(io.ParquetFiles(feed))
-        ps.run(flow, {"rows": source}, {"out": memory}, tick_rows=tick_rows)
+        hr.run(flow, {"rows": source}, {"out": memory}, tick_rows=tick_rows)
         assert sorted((each.id, each.name) for each in memory.rows()) == [(1, "bob"), (2, "eve")]
 
 
@@ -374,9 +374,9 @@ def test_equal_maps_are_one_key(tmp_path: Path) -> None:
 
     before, after = {"labels": {"b": 2, "a": 1}}, {"labels": {"a": 1, "b": 2}, "version": 5}
     write(tmp_path / "1.json", json_lines([envelope("u", before, after)]))
-    flow, memory = ps.Flow("f"), io.Memory()
+    flow, memory = hr.Flow("f"), io.Memory()
     flow.sink("out", flow.table("rows", Labelled, key="labels", sequence="version"))
-    ps.run(flow, {"rows": io.Debezium(io.JsonFiles(tmp_path))}, {"out": memory})
+    hr.run(flow, {"rows": io.Debezium(io.JsonFiles(tmp_path))}, {"out": memory})
     assert memory.rows() == [Labelled({"a": 1, "b": 2}, 5)]
 
 
@@ -387,7 +387,7 @@ def test_rows_beside_a_preimage_alone_are_read(dead_letter: bool, tmp_path: Path
     source = io.DeltaChanges(io.ParquetFiles(tmp_path / "in", dead_letter=folder))
     memory = io.Memory()
     with nullcontext() if dead_letter else pytest.raises(BadRow):
-        ps.run(customers(), {"customers": source}, {"out": memory})
+        hr.run(customers(), {"customers": source}, {"out": memory})
     assert sorted(memory.rows()) == ([ANN, BOB] if dead_letter else [])
 
 
@@ -402,7 +402,7 @@ def test_rows_beside_a_preimage_alone_are_read(dead_letter: bool, tmp_path: Path
 def test_a_record_without_a_sequence_is_unreadable(record: Any, tmp_path: Path) -> None:
     write(tmp_path / "1.json", json_lines([None, record]))
     with pytest.raises(BadRow, match="version: it is null, but orders the records of a key") as error:
-        ps.run(versioned(), {"rows": io.Debezium(io.JsonFiles(tmp_path))}, {"out": io.Memory()})
+        hr.run(versioned(), {"rows": io.Debezium(io.JsonFiles(tmp_path))}, {"out": io.Memory()})
     assert error.value.facts["row"] == 2
 
 
@@ -416,11 +416,11 @@ def test_a_record_without_a_sequence_is_unreadable(record: Any, tmp_path: Path) 
     ],
 )
 def test_columns_of_envelopes_need_a_key_and_a_sequence(options: Any, columns: Any, tmp_path: Path) -> None:
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", flow.table("rows", Logged, **options))
     source = io.Debezium(io.JsonFiles(tmp_path), columns=columns)
     with pytest.raises(BadInput, match="envelopes"):
-        ps.run(flow, {"rows": source}, {"out": io.Memory()})
+        hr.run(flow, {"rows": source}, {"out": io.Memory()})
 
 
 @pytest.mark.parametrize("path", ["", "op", "source.", "a b", "before.id", "source"])
@@ -436,7 +436,7 @@ def test_a_misfit_has_a_place(tmp_path: Path, tick_rows: int) -> None:
     write(file, json_lines([None, envelope("c", None, BOB._asdict()), envelope("d", there, None)]))
     source = io.Debezium(io.JsonFiles(tmp_path))
     with pytest.raises(RecordMisfit, match=r"It is row 3 of .*2\.json") as error:
-        ps.run(customers(), {"customers": source}, {"out": io.Memory()}, tick_rows=tick_rows)
+        hr.run(customers(), {"customers": source}, {"out": io.Memory()}, tick_rows=tick_rows)
     facts = error.value.facts
     assert (facts["file"], facts["number"], facts["key"], facts["held"]) == (str(file), 3, 1, tuple(ANN))
 
@@ -444,13 +444,13 @@ def test_a_misfit_has_a_place(tmp_path: Path, tick_rows: int) -> None:
 def test_sources_without_records_by_key_are_refused() -> None:
     for source in (io.Debezium(io.Kafka("a", "b")), io.Kafka("a", "b")):
         with pytest.raises(BadInput, match="is a table with a key, and cannot read"):
-            ps.run(customers(), {"customers": source}, {"out": io.Memory()})
+            hr.run(customers(), {"customers": source}, {"out": io.Memory()})
 
 
-@pytest.mark.parametrize("rows", [ps.Flow.table, ps.Flow.source])
+@pytest.mark.parametrize("rows", [hr.Flow.table, hr.Flow.source])
 def test_upserts_are_of_tables_with_a_key(rows: Any, tmp_path: Path) -> None:
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", rows(flow, "rows", Versioned))
     with pytest.raises(BadInput, match="gets upserts, and is no table with a key") as error:
-        ps.run(flow, {"rows": io.Upserts(io.JsonFiles(tmp_path))}, {"out": io.Memory()})
+        hr.run(flow, {"rows": io.Upserts(io.JsonFiles(tmp_path))}, {"out": io.Memory()})
     assert error.value.fix == 'declare it as flow.table("rows", ..., key="id")'

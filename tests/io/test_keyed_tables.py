@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import penstock as ps
-from penstock.errors import BadRow, RecordMisfit, UnknownColumn, WrongType
+import headrace as hr
+from headrace.errors import BadRow, RecordMisfit, UnknownColumn, WrongType
 from tests.io.keyed_flows import (
     AMY,
     ANN,
@@ -28,7 +28,7 @@ from tests.io.keyed_flows import (
 
 
 def test_a_row_sets_the_row_of_its_key() -> None:
-    assert weights(customers(), [ANN, ps.insert(BOB)], [AMY, AMY], [AMY]) == [
+    assert weights(customers(), [ANN, hr.insert(BOB)], [AMY, AMY], [AMY]) == [
         [(*ANN, 1), (*BOB, 1)],
         [(*AMY, 1), (*ANN, -1)],
         [],
@@ -36,13 +36,13 @@ def test_a_row_sets_the_row_of_its_key() -> None:
 
 
 def test_a_deletion_needs_no_more_than_the_key() -> None:
-    ticks = [ANN, BOB], [ps.delete_key(2), ps.delete_key(2), ps.delete_key(9)], [ps.delete(ANN)]
+    ticks = [ANN, BOB], [hr.delete_key(2), hr.delete_key(2), hr.delete_key(9)], [hr.delete(ANN)]
     assert weights(customers(), *ticks)[1:] == [[(*BOB, -1)], [(*ANN, -1)]]
 
 
 def test_an_update_may_move_a_row_to_another_key() -> None:
     moved = ANN._replace(id=7)
-    assert weights(customers(), [ANN], [ps.update(ANN, moved)])[1] == [(*ANN, -1), (*moved, 1)]
+    assert weights(customers(), [ANN], [hr.update(ANN, moved)])[1] == [(*ANN, -1), (*moved, 1)]
 
 
 def test_a_frame_sets_its_rows() -> None:
@@ -51,35 +51,35 @@ def test_a_frame_sets_its_rows() -> None:
 
 
 def test_an_update_that_does_not_fit_is_found() -> None:
-    engine = ps.Engine(customers())
+    engine = hr.Engine(customers())
     engine.tick(customers=[ANN])
     with pytest.raises(RecordMisfit, match="it replaces"):
-        engine.tick(customers=[ps.update(ANN._replace(name="ana"), AMY)])
+        engine.tick(customers=[hr.update(ANN._replace(name="ana"), AMY)])
 
 
 def test_an_update_that_does_not_fit_is_trusted() -> None:
     flow = customers(on_misfit="trust_key")
-    assert weights(flow, [ANN], [ps.update(ANN._replace(name="ana"), AMY)])[1] == [(*AMY, 1), (*ANN, -1)]
+    assert weights(flow, [ANN], [hr.update(ANN._replace(name="ana"), AMY)])[1] == [(*AMY, 1), (*ANN, -1)]
 
 
 def test_maps_before_a_change_have_no_order() -> None:
     held, same = Tagged(1, {"a": 0.0, "b": 1.0}), Tagged(1, {"b": 1.0, "a": -0.0})
-    engine = ps.Engine(tagged())
+    engine = hr.Engine(tagged())
     engine.tick(tagged=[held])
     assert list(engine.tick(tagged=[same])["out"]) == []
-    assert list(engine.tick(tagged=[ps.update(same, Tagged(1, {})), ps.delete(Tagged(1, {}))])["out"]) == [
-        ps.delete(held)
+    assert list(engine.tick(tagged=[hr.update(same, Tagged(1, {})), hr.delete(Tagged(1, {}))])["out"]) == [
+        hr.delete(held)
     ]
 
 
 def test_misfits_are_set_aside() -> None:
-    flow = ps.Flow("customers")
+    flow = hr.Flow("customers")
     held = flow.table("customers", Customer, key="id", on_misfit="dead_letter")
     flow.sink("out", held)
     flow.sink("misfits", held.misfits().select("key", "row"))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     engine.tick(customers=[ANN])
-    made = engine.tick(customers=[ps.delete(ANN._replace(name="ana")), ps.update(BOB, BOB)])
+    made = engine.tick(customers=[hr.delete(ANN._replace(name="ana")), hr.update(BOB, BOB)])
     assert made["out"].raw == []
     assert made["misfits"].raw == [((1,), None, 1), ((2,), tuple(BOB), 1)]
 
@@ -91,13 +91,13 @@ def test_misfits_are_set_aside() -> None:
 def test_the_halves_of_rows_that_exchange_keys_are_applied_one_by_one(
     on_misfit: Any, left: list[Any], misfits: list[Any]
 ) -> None:
-    flow = ps.Flow("customers")
+    flow = hr.Flow("customers")
     held = flow.table("customers", Customer, key="id", on_misfit=on_misfit)
     flow.sink("out", held)
     if misfits:
         flow.sink("misfits", held.misfits().select("key"))
-    engine, shown = ps.Engine(flow), Counter[Any]()
-    moves = [ps.update(ANN, ANN._replace(id=2)), ps.update(BOB, BOB._replace(id=1))]
+    engine, shown = hr.Engine(flow), Counter[Any]()
+    moves = [hr.update(ANN, ANN._replace(id=2)), hr.update(BOB, BOB._replace(id=1))]
     for tick in [ANN, BOB], moves:
         made = engine.tick(customers=tick)
         for id, name, _, weight in made["out"].raw:
@@ -107,27 +107,27 @@ def test_the_halves_of_rows_that_exchange_keys_are_applied_one_by_one(
 
 
 def test_misfits_have_the_columns_of_records() -> None:
-    held = ps.Flow("f").table("prices", Dated, key=["shop", "item"], sequence="at", on_misfit="dead_letter")
+    held = hr.Flow("f").table("prices", Dated, key=["shop", "item"], sequence="at", on_misfit="dead_letter")
     assert held.misfits().schema.names == ("key", "before", "row", "sequence", "place", "misfit")
 
 
 def test_rows_with_a_sequence_come_in_any_order() -> None:
     new, old = Dated("a", 1, 30, 5), Dated("a", 1, 20, 4)
     key = ("a", 1)
-    ticks = [new, old], [ps.delete_key(key, sequence=4)], [ps.delete_key(key, sequence=6), new], [old]
+    ticks = [new, old], [hr.delete_key(key, sequence=4)], [hr.delete_key(key, sequence=6), new], [old]
     assert weights(prices(), *ticks) == [[(*new, 1)], [], [(*new, -1)], []]
 
 
 def test_a_deletion_with_the_sequence_of_its_row_deletes_it() -> None:
     row = Dated("a", 1, 30, 5)
-    assert weights(prices(), [row], [ps.delete(row)], [row]) == [[(*row, 1)], [(*row, -1)], []]
+    assert weights(prices(), [row], [hr.delete(row)], [row]) == [[(*row, 1)], [(*row, -1)], []]
 
 
 OLD, NEW = Versioned(1, "ann", 0), Versioned(1, "amy", 1)
 
 
 @pytest.mark.parametrize("new", [NEW, OLD._replace(version=1)])
-@pytest.mark.parametrize("gone", [ps.delete(OLD._replace(version=1)), ps.delete_key(1, sequence=1)])
+@pytest.mark.parametrize("gone", [hr.delete(OLD._replace(version=1)), hr.delete_key(1, sequence=1)])
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("split", [False, True])
 def test_a_row_set_where_an_older_one_is_deleted_stays(new: Any, gone: Any, order: int, split: bool) -> None:
@@ -141,7 +141,7 @@ def test_a_row_set_where_an_older_one_is_deleted_stays(new: Any, gone: Any, orde
 
 
 def test_a_deletion_that_names_the_row_of_its_sequence_deletes_it() -> None:
-    assert weights(versioned(), [OLD], [NEW], [ps.delete(NEW)], [NEW])[2:] == [[(*NEW, -1)], []]
+    assert weights(versioned(), [OLD], [NEW], [hr.delete(NEW)], [NEW])[2:] == [[(*NEW, -1)], []]
 
 
 def test_a_changed_record_does_not_say_which_row_of_commits_is_older() -> None:
@@ -151,22 +151,22 @@ def test_a_changed_record_does_not_say_which_row_of_commits_is_older() -> None:
         name: str
         _commit_version: int
 
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", flow.table("rows", Committed, key="id", sequence="_commit_version"))
     one = Committed(1, "ann", 5)
-    assert weights(flow, [one], [ps.delete(one)], [one]) == [[(1, "ann", 5, 1)], [], []]
+    assert weights(flow, [one], [hr.delete(one)], [one]) == [[(1, "ann", 5, 1)], [], []]
 
 
 @pytest.mark.parametrize(
     "given",
     [
-        ps.delete_key((1, 2)),
-        ps.delete_key("one"),
-        ps.delete_key(None),
-        ps.delete_key(1, sequence=3),
-        ps.Change(ANN, 2),
-        ps.insert(("1", "ann", None)),
-        ps.update(ANN, ("x", "y", "z")),
+        hr.delete_key((1, 2)),
+        hr.delete_key("one"),
+        hr.delete_key(None),
+        hr.delete_key(1, sequence=3),
+        hr.Change(ANN, 2),
+        hr.insert(("1", "ann", None)),
+        hr.update(ANN, ("x", "y", "z")),
         7,
     ],
 )
@@ -188,20 +188,20 @@ def test_what_is_no_record_is_refused(given: Any) -> None:
 )
 def test_columns_that_are_no_key_are_refused(columns: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
-        ps.Flow("f").table("customers", Customer, **columns)
+        hr.Flow("f").table("customers", Customer, **columns)
 
 
 def test_bare_values_have_no_key() -> None:
     with pytest.raises(WrongType, match="table 'n' holds int64"):
-        ps.Flow("f").table("n", int, key="value")
+        hr.Flow("f").table("n", int, key="value")
 
 
 def test_the_columns_that_are_read_are_those_of_its_rows() -> None:
-    assert ps.Engine(prices()).columns_read("prices") == set(Dated._fields)
+    assert hr.Engine(prices()).columns_read("prices") == set(Dated._fields)
 
 
 def test_explain_shows_how_a_table_is_held() -> None:
-    shown = " ".join(ps.explain(prices(on_misfit="trust_key")).split())
+    shown = " ".join(hr.explain(prices(on_misfit="trust_key")).split())
     assert "records by (shop, item), sequence at" in shown
     assert "on_misfit=trust_key" in shown
     assert "before" not in shown
@@ -209,7 +209,7 @@ def test_explain_shows_how_a_table_is_held() -> None:
 
 def test_rows_that_move_along_with_one_sequence_stay() -> None:
     rows = [Versioned(1, "ann", 1), Versioned(2, "bob", 1)]
-    moves = [ps.update(row, row._replace(id=row.id + 1, version=5)) for row in rows]
+    moves = [hr.update(row, row._replace(id=row.id + 1, version=5)) for row in rows]
     assert weights(versioned(), rows, moves)[1] == [
         (1, "ann", 1, -1),
         (2, "ann", 5, 1),
@@ -219,7 +219,7 @@ def test_rows_that_move_along_with_one_sequence_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [ps.delete_key(1), ps.delete(Versioned(1, "ann", None)), Versioned(1, "ann", None)]
+    "given", [hr.delete_key(1), hr.delete(Versioned(1, "ann", None)), Versioned(1, "ann", None)]
 )
 def test_a_record_in_python_without_a_sequence_is_refused(given: Any) -> None:
     with pytest.raises(BadRow, match="'rows', row 1") as error:

@@ -13,8 +13,8 @@ from typing import Any
 import duckdb
 import pytest
 
-import penstock as ps
-from penstock.io import JsonFiles
+import headrace as hr
+from headrace.io import JsonFiles
 from tests.io.killed_run import flow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +38,7 @@ def killed_until_through(folder: Path, seed: int) -> int:
 def undisturbed(folder: Path) -> list[tuple[int, Counter[Any]]]:
     """The changes per tick of a run that nobody killed."""
     ticks: list[tuple[int, Counter[Any]]] = []
-    ps.run(
+    hr.run(
         flow(),
         {"sales": JsonFiles(folder / "in", dead_letter=folder / "dead of the undisturbed")},
         {"changes": lambda tick, changes: ticks.append((tick, Counter((*c.row, c.weight) for c in changes)))},

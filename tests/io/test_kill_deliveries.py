@@ -12,8 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-import penstock as ps
-from penstock.io import JsonFiles
+import headrace as hr
+from headrace.io import JsonFiles
 from tests.io.killed_deliveries import flow
 from tests.postgres_server import Postgres
 
@@ -39,7 +39,7 @@ def test_what_was_killed_and_started_again_has_delivered_each_tick_once(
     )
     assert done.returncode == 0, done.stderr
     ticks: list[tuple[int, Any]] = []
-    ps.run(
+    hr.run(
         flow(),
         {"sales": JsonFiles(tmp_path / "in", dead_letter=tmp_path / "dead of the undisturbed")},
         {"log": lambda tick, changes: ticks.append((tick, [(*c.row, c.weight) for c in changes]))},

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.errors import BadInput, UnreadableSource
-from penstock.io import CsvFiles, JsonFiles, ParquetFiles, parse_source
-from penstock.io.files.parquet_pages import large_pages
+from headrace.errors import BadInput, UnreadableSource
+from headrace.io import CsvFiles, JsonFiles, ParquetFiles, parse_source
+from headrace.io.files.parquet_pages import large_pages
 from tests.io.feeds import feed, read
 
 MIB = 1 << 20

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Change, Flow, col, io
-from penstock.errors import BadInput, DuplicateKey
-from penstock.expr.row_classes import schema_of
-from penstock.io.delivery.negative_rows import consolidate_rows
-from penstock.io.sink import SinkRequest, Writer, open_sink
+import headrace as hr
+from headrace import Change, Flow, col, io
+from headrace.errors import BadInput, DuplicateKey
+from headrace.expr.row_classes import schema_of
+from headrace.io.delivery.negative_rows import consolidate_rows
+from headrace.io.sink import SinkRequest, Writer, open_sink
 from tests.postgres_server import Postgres
 
 pl = pytest.importorskip("polars", reason="Polars is not installed")
@@ -320,8 +320,8 @@ def test_memory_that_has_not_seen_all_ticks_holds_nothing_back(run: Any, tmp_pat
 def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Runs a flow, in this process or on Spark, over files that are a tick each."""
     if request.param == "here":
-        return ps.run
-    from penstock.spark import run as run_on_spark
+        return hr.run
+    from headrace.spark import run as run_on_spark
 
     session = request.getfixturevalue("spark")
     return lambda flow, sources, sinks, **options: run_on_spark(
@@ -340,7 +340,7 @@ def two_tables() -> Flow:
     items, others = flow.table("items", Item), flow.table("others", Item)
     flow.sink("items", items)
     flow.sink("values", items.union(others).select(col.value))
-    flow.sink("counts", items.group_by(col.key).agg(n=ps.count()))
+    flow.sink("counts", items.group_by(col.key).agg(n=hr.count()))
     flow.sink("log", items)
     return flow
 
@@ -393,7 +393,7 @@ def check_run(run: Any, folder: Path, ticks: list[Changes], restarts: list[bool]
     items = flow.table("items", Item)
     flow.sink("items", items)
     flow.sink("values", items.filter(col.key != "c").select(col.value))
-    flow.sink("counts", items.group_by(col.key).agg(n=ps.count()))
+    flow.sink("counts", items.group_by(col.key).agg(n=hr.count()))
     sinks = {
         "items": io.TableFiles(folder / "items", buckets=2),
         "values": io.Memory(),
@@ -428,13 +428,13 @@ def test_in_this_process_the_tables_of_a_run_are_the_sum_of_its_input(
     ticks: list[Changes], restarts: list[bool]
 ) -> None:
     with TemporaryDirectory() as folder:
-        check_run(ps.run, Path(folder), ticks, restarts)
+        check_run(hr.run, Path(folder), ticks, restarts)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("seed", range(3))
 def test_on_spark_the_tables_of_a_run_are_the_sum_of_its_input(seed: int, spark: Any, tmp_path: Path) -> None:
-    from penstock.spark import run as run_on_spark
+    from headrace.spark import run as run_on_spark
 
     numbers = random.Random(seed)
     ticks = [

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Flow, io
-from penstock.expr.row_classes import schema_of
-from penstock.io.arrow import read_part, table_to_rows
-from penstock.io.sink import SinkRequest, open_sink
+import headrace as hr
+from headrace import Flow, io
+from headrace.expr.row_classes import schema_of
+from headrace.io.arrow import read_part, table_to_rows
+from headrace.io.sink import SinkRequest, open_sink
 from tests.postgres_server import Postgres
 from tests.properties.effort import examples
 
@@ -144,8 +144,8 @@ def test_a_flow_that_needs_no_coordination_gives_tables_one_zero(tmp_path: Path)
     flow.sink("out", flow.source("xs", float))
     for number, xs in enumerate(([0.0, -0.0], [-0.0, 0.0], [-0.0])):
         table, memory = tmp_path / str(number), io.Memory()
-        ps.run(flow, sources={"xs": xs}, sinks={"out": memory})
-        ps.run(flow, sources={"xs": xs}, sinks={"out": io.TableFiles(table, buckets=1)})
+        hr.run(flow, sources={"xs": xs}, sinks={"out": memory})
+        hr.run(flow, sources={"xs": xs}, sinks={"out": io.TableFiles(table, buckets=1)})
         assert repr(memory.rows()) == repr([0.0] * len(xs))
         (file,) = (table / "current").iterdir()
         assert repr(read_part(file, schema_of(float), weighted=False)) == repr([(0.0,)] * len(xs))
@@ -155,7 +155,7 @@ def test_what_shows_each_row_as_it_is_shows_its_zero() -> None:
     flow = Flow("zeros")
     flow.sink("out", flow.source("xs", float))
     out: list[Any] = []
-    ps.run(flow, sources={"xs": [0.0, -0.0]}, sinks={"out": out})
+    hr.run(flow, sources={"xs": [0.0, -0.0]}, sinks={"out": out})
     assert "-0.0" in repr(out)
 
 

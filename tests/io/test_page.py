@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-import penstock.io
-from penstock.io.sink import SinkTarget
-from penstock.io.source import Source
-from penstock.io.uri import _FORMS, _SINKS, _SOURCES
+import headrace.io
+from headrace.io.sink import SinkTarget
+from headrace.io.source import Source
+from headrace.io.uri import _FORMS, _SINKS, _SOURCES
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 TEXT = "".join((REFERENCE / page).read_text("utf-8") for page in ("sources-and-sinks.md", "keyed-tables.md"))
 BASES = {"ChangeData", "SinkTarget", "Source"}
 ENDS = [
     name
-    for name in penstock.io.__all__
-    if isinstance(end := getattr(penstock.io, name), type) and issubclass(end, (Source, SinkTarget))
+    for name in headrace.io.__all__
+    if isinstance(end := getattr(headrace.io, name), type) and issubclass(end, (Source, SinkTarget))
 ]
 
 

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.errors import UnreadableSource
-from penstock.expr.types import DecimalType
-from penstock.io import BadRecord, ParquetFiles
+import headrace as hr
+from headrace import col
+from headrace.errors import UnreadableSource
+from headrace.expr.types import DecimalType
+from headrace.io import BadRecord, ParquetFiles
 from tests.io.feeds import Alike, Everything, Flat, Point, batches, feed, read, write
 
 MOMENT = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)
@@ -247,7 +247,7 @@ def test_a_reader_goes_on_within_a_file_of_several_batches(tmp_path: Path) -> No
 def test_no_rows_are_no_rows(tmp_path: Path) -> None:
     for rows in (Everything, Flat):
         to = feed(rows)
-        from penstock.io.arrow import write_part
+        from headrace.io.arrow import write_part
 
         write_part(tmp_path / "a.parquet", [], to.schema, weighted=False)
         assert read(ParquetFiles(tmp_path), to) == []
@@ -264,8 +264,8 @@ def test_columns_that_nobody_reads_are_not_read(tmp_path: Path) -> None:
         price: float
         missing: int
 
-    flow = ps.Flow("ids")
-    flow.sink("out", flow.source("items", Item).group_by().agg(most=ps.max(col.id)))
+    flow = hr.Flow("ids")
+    flow.sink("out", flow.source("items", Item).group_by().agg(most=hr.max(col.id)))
     changes: list[Any] = []
-    ps.run(flow, {"items": ParquetFiles(tmp_path)}, {"out": changes})
+    hr.run(flow, {"items": ParquetFiles(tmp_path)}, {"out": changes})
     assert [tuple(change.row) for change in changes] == [(2,)]

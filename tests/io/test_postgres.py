@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import Flow, col, io
-from penstock.errors import BadInput, BadUri, UnwritableSink
-from penstock.expr.row_classes import schema_of
-from penstock.expr.types import INTERVAL
-from penstock.io import PostgresChangelog, PostgresTable
-from penstock.io.postgres.column_types import copy_converter
-from penstock.io.postgres.server import Server, without_password
-from penstock.io.sink import SinkRequest, Writer, open_sink
+import headrace as hr
+from headrace import Flow, col, io
+from headrace.errors import BadInput, BadUri, UnwritableSink
+from headrace.expr.row_classes import schema_of
+from headrace.expr.types import INTERVAL
+from headrace.io import PostgresChangelog, PostgresTable
+from headrace.io.postgres.column_types import copy_converter
+from headrace.io.postgres.server import Server, without_password
+from headrace.io.sink import SinkRequest, Writer, open_sink
 from tests.postgres_server import PASSWORD, Postgres
 
 
@@ -203,7 +203,7 @@ def test_a_lost_connection_between_ticks_is_made_again(place: tuple[Postgres, st
     out = writer(PostgresTable(place[0].url, "totals", "shop", place[1]), Total)
     write(out, 1, ("a", 1, 1))
     place[0].query(
-        "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'penstock'"
+        "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'headrace'"
     )
     write(out, 2, ("b", 1, 1))
     assert rows(place) == Counter([("a", 1), ("b", 1)])
@@ -262,10 +262,10 @@ def test_names_of_tables_and_columns_are_names_whatever_they_hold(
         PostgresTable(server.url, name, ("shop",), schema),
         PostgresChangelog(server.url, name[:-1] + "2", schema),
     ):
-        ps.run(flow, {"words": [Total("a", 1), Total("b", 2)]}, {"out": sink})
+        hr.run(flow, {"words": [Total("a", 1), Total("b", 2)]}, {"out": sink})
     assert {r[:2] for r in rows(place, name.replace('"', '""'))} == {("a", 1), ("b", 2)}
     tables = {t for (t,) in server.query(f"select tablename from pg_tables where schemaname = '{schema}'")}
-    assert tables == {"victim", "penstock_ticks", name, name[:-1] + "2"}
+    assert tables == {"victim", "headrace_ticks", name, name[:-1] + "2"}
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "x" * 64, "ü" * 32])
@@ -324,7 +324,7 @@ def test_a_flow_that_goes_on_from_a_checkpoint_writes_each_tick_once(
     place: tuple[Postgres, str], tmp_path: Path
 ) -> None:
     flow = Flow("totals")
-    totals = flow.source("sales", Total).group_by(col.shop).agg(total=ps.sum(col.total))
+    totals = flow.source("sales", Total).group_by(col.shop).agg(total=hr.sum(col.total))
     flow.sink("now", totals)
     flow.sink("all", totals)
     sinks = {
@@ -334,7 +334,7 @@ def test_a_flow_that_goes_on_from_a_checkpoint_writes_each_tick_once(
     sales = [Total("ab"[n % 2], n) for n in range(10)]
     for last in (4, 4, 10):
         batches = [sales[n : n + 2] for n in range(0, last, 2)]
-        ps.run(flow, {"sales": io.Rows(batches)}, sinks, checkpoint=tmp_path / "checkpoint")
+        hr.run(flow, {"sales": io.Rows(batches)}, sinks, checkpoint=tmp_path / "checkpoint")
     assert rows(place) == Counter([("a", 20), ("b", 25)])
     added: Counter[Any] = Counter()
     for shop, total, weight, _tick in rows(place, "changes").elements():

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import Change, col
-from penstock.errors import BadInput, BadOption, BadRow, UserFunctionFailed
-from penstock.io import Changelog, Memory, Rows
-from penstock.io.files.changelog import ChangelogWriter
-from penstock.pull import (
+import headrace as hr
+from headrace import Change, col
+from headrace.errors import BadInput, BadOption, BadRow, UserFunctionFailed
+from headrace.io import Changelog, Memory, Rows
+from headrace.io.files.changelog import ChangelogWriter
+from headrace.pull import (
     Source,
     async_map,
     collect,
@@ -34,31 +34,31 @@ from penstock.pull import (
     to_lines,
     values,
 )
-from penstock.pull.errors import CallCancelled, EndNotConfirmed, NeverAnswered
-from penstock.pull.module_context import Module
-from penstock.pull.protocol import AnswerTo, End, Read
+from headrace.pull.errors import CallCancelled, EndNotConfirmed, NeverAnswered
+from headrace.pull.module_context import Module
+from headrace.pull.protocol import AnswerTo, End, Read
 
 
 class Word(NamedTuple):
     text: str
 
 
-def numbers(*names: str, bounded: str = "") -> ps.Flow:
-    flow = ps.Flow("numbers")
+def numbers(*names: str, bounded: str = "") -> hr.Flow:
+    flow = hr.Flow("numbers")
     for name in names or ("n",):
         flow.sink(f"{name}_out", flow.source(name, int, bounded=name == bounded))
     return flow
 
 
-def totals() -> ps.Flow:
-    flow = ps.Flow("totals")
+def totals() -> hr.Flow:
+    flow = hr.Flow("totals")
     words = flow.source("words", Word)
-    flow.sink("totals", words.group_by(col.text).agg(n=ps.count()))
+    flow.sink("totals", words.group_by(col.text).agg(n=hr.count()))
     return flow
 
 
-def inverse() -> ps.Flow:
-    flow = ps.Flow("inverse")
+def inverse() -> hr.Flow:
+    flow = hr.Flow("inverse")
     flow.sink("out", flow.source("n", int).map(lambda n: 1 // n, returns=int))
     return flow
 
@@ -88,7 +88,7 @@ def test_a_file_of_words_is_counted_into_a_file(tmp_path: Path) -> None:
     words = pull(from_lines(tmp_path / "in.txt"), map(Word))
     lines = pull(map(lambda change: f"{change.weight:+d} {change.row.text} {change.row.n}"),
                  to_lines(tmp_path / "out.txt"))  # fmt: skip
-    result = ps.run(totals(), {"words": words}, {"totals": lines})
+    result = hr.run(totals(), {"words": words}, {"totals": lines})
     assert sorted((tmp_path / "out.txt").read_text().splitlines()) == ["+1 a 2", "+1 b 1"]
     assert result.rows_in == 3
     assert result.results == {"totals": 2}, "how many lines"
@@ -96,28 +96,28 @@ def test_a_file_of_words_is_counted_into_a_file(tmp_path: Path) -> None:
 
 def test_a_sink_is_given_each_change_by_itself_in_the_order_of_ticks() -> None:
     ends: dict[str, Any] = {"sources": {"words": [Word("a"), Word("a")]}, "tick_rows": 1}
-    result = ps.run(totals(), sinks={"totals": collect()}, **ends)
+    result = hr.run(totals(), sinks={"totals": collect()}, **ends)
     seen: list[Any] = []
-    ps.run(totals(), sinks={"totals": seen}, **ends)
+    hr.run(totals(), sinks={"totals": seen}, **ends)
     assert result.results["totals"] == seen
     assert all(type(change) is Change for change in result.results["totals"])
 
 
 def test_results_are_those_of_pull_streams_only() -> None:
     flow = numbers("a", "b")
-    result = ps.run(flow, {"a": [1], "b": values([2])}, {"a_out": Memory(), "b_out": collect()})
+    result = hr.run(flow, {"a": [1], "b": values([2])}, {"a_out": Memory(), "b_out": collect()})
     assert result.results == {"b_out": [(2, 1)]}
 
 
 def test_ticks_of_a_pull_source_take_tick_rows() -> None:
     seen: list[int] = []
-    ps.run(numbers(), {"n": pull(values(range(7)))}, tick_rows=3, on_tick=lambda p: seen.append(p.rows_in))
+    hr.run(numbers(), {"n": pull(values(range(7)))}, tick_rows=3, on_tick=lambda p: seen.append(p.rows_in))
     assert seen == [3, 3, 1]
 
 
 def test_a_bounded_pull_source_is_whole_in_the_first_tick() -> None:
     seen: list[int] = []
-    ps.run(
+    hr.run(
         numbers("a", "b", bounded="a"),
         {"a": pull(values(range(2500)), map(lambda n: n)), "b": pull(values(range(3)))},
         tick_rows=2,
@@ -128,14 +128,14 @@ def test_a_bounded_pull_source_is_whole_in_the_first_tick() -> None:
 
 def test_a_bad_row_of_a_pull_source_is_named_and_ends_both_ends() -> None:
     with pytest.raises(BadRow, match="source 'n'") as raised:
-        ps.run(numbers(), {"n": values([1, "x"])}, {"n_out": collect()}, tick_rows=1)
+        hr.run(numbers(), {"n": values([1, "x"])}, {"n_out": collect()}, tick_rows=1)
     assert raised.value.facts["before"] == "1 rows"
 
 
 def test_sources_that_answer_at_once_are_in_one_tick_however_many_modules_they_have() -> None:
     seen: list[int] = []
     long = pull(values(range(3)), *[filter(lambda _: True) for _ in range(30)], take(3), take(3))
-    ps.run(
+    hr.run(
         numbers("a", "b"), {"a": long, "b": range(3)}, tick_rows=1, on_tick=lambda p: seen.append(p.rows_in)
     )
     assert seen == [2, 2, 2]
@@ -149,7 +149,7 @@ def test_a_source_that_waits_does_not_hold_up_another() -> None:
     seen: list[Any] = []
     flow = numbers("a", "b")
     sources = {"a": pull(values(range(3)), async_map(later)), "b": Rows([[1], [2], [3]])}
-    ps.run(flow, sources, {"a_out": seen, "b_out": seen})
+    hr.run(flow, sources, {"a_out": seen, "b_out": seen})
     assert sorted(change.row for change in seen) == [0, 1, 1, 2, 2, 3]
 
 
@@ -161,7 +161,7 @@ def test_arun_shares_the_loop_with_its_ends() -> None:
         stored.append(change.row)
 
     async def session() -> Any:
-        return await ps.arun(numbers(), {"n": values(range(5))}, {"n_out": for_each(store)}, tick_rows=2)
+        return await hr.arun(numbers(), {"n": values(range(5))}, {"n_out": for_each(store)}, tick_rows=2)
 
     assert asyncio.run(session()).ticks == 3
     assert stored == [0, 1, 2, 3, 4]
@@ -172,7 +172,7 @@ def test_within_a_loop_run_says_what_to_call_instead_of_waiting() -> None:
         yield 1
 
     async def session() -> None:
-        ps.run(numbers(), {"n": iterate(one())}, {"n_out": collect()})
+        hr.run(numbers(), {"n": iterate(one())}, {"n_out": collect()})
 
     with pytest.raises(BadInput, match="arun"):
         asyncio.run(session())
@@ -183,7 +183,7 @@ def test_a_run_whose_ends_answer_at_once_makes_no_event_loop(monkeypatch: pytest
         raise AssertionError("a loop was made")
 
     monkeypatch.setattr(asyncio, "new_event_loop", no_loop)
-    assert ps.run(numbers(), {"n": values(range(9))}, {"n_out": collect()}).ticks == 1
+    assert hr.run(numbers(), {"n": values(range(9))}, {"n_out": collect()}).ticks == 1
 
 
 # --- who waits for whom ------------------------------------------------------------------
@@ -205,7 +205,7 @@ def test_a_slow_sink_holds_back_a_fast_source() -> None:
         ahead.append(given - stored)
 
     slow = pull(take(200), for_each(store))
-    ps.run(numbers(), {"n": iterate(endless())}, {"n_out": slow}, tick_rows=7)
+    hr.run(numbers(), {"n": iterate(endless())}, {"n_out": slow}, tick_rows=7)
     assert stored == 200
     assert max(ahead) == 6, "of one tick, and none of the next"
 
@@ -218,8 +218,8 @@ def test_the_slower_of_two_sinks_holds_back_the_source() -> None:
         stored.append(told.given)
 
     flow = numbers()
-    flow.sink("fast", ps.Stream(flow, 0, flow.node(0).schema))
-    ps.run(flow, {"n": told.source}, {"fast": fast, "n_out": pull(take(20), for_each(store))}, tick_rows=1)
+    flow.sink("fast", hr.Stream(flow, 0, flow.node(0).schema))
+    hr.run(flow, {"n": told.source}, {"fast": fast, "n_out": pull(take(20), for_each(store))}, tick_rows=1)
     assert stored == list(range(1, 21)), "one row per tick, and no tick ahead"
 
 
@@ -232,7 +232,7 @@ def test_the_slower_of_two_sinks_holds_back_the_source() -> None:
 )
 def test_a_sink_that_has_enough_ends_the_run(enough: Any, result: Any) -> None:
     told = Told()
-    ended = ps.run(numbers(), {"n": told.source}, {"n_out": enough}, tick_rows=1)
+    ended = hr.run(numbers(), {"n": told.source}, {"n_out": enough}, tick_rows=1)
     assert ended.results["n_out"] == result
     assert (ended.ticks, told.given, told.stops) == (3, 3, [True])
 
@@ -241,7 +241,7 @@ def test_only_sources_that_nobody_reads_any_more_are_stopped() -> None:
     first, second = Told(), pull(values(range(50)))
     seen: list[Any] = []
     flow = numbers("a", "b")
-    result = ps.run(
+    result = hr.run(
         flow,
         {"a": first.source, "b": second},
         {"a_out": pull(take(2), collect()), "b_out": seen},
@@ -255,8 +255,8 @@ def test_only_sources_that_nobody_reads_any_more_are_stopped() -> None:
 def test_a_source_of_two_sinks_goes_on_until_both_have_enough() -> None:
     told = Told()
     flow = numbers()
-    flow.sink("more", ps.Stream(flow, 0, flow.node(0).schema))
-    result = ps.run(
+    flow.sink("more", hr.Stream(flow, 0, flow.node(0).schema))
+    result = hr.run(
         flow,
         {"n": told.source},
         {"n_out": pull(take(2), collect()), "more": pull(take(5), collect())},
@@ -268,14 +268,14 @@ def test_a_source_of_two_sinks_goes_on_until_both_have_enough() -> None:
 
 def test_a_sink_that_wants_nothing_has_no_tick() -> None:
     told = Told()
-    result = ps.run(numbers(), {"n": told.source}, {"n_out": pull(take(0), collect())})
+    result = hr.run(numbers(), {"n": told.source}, {"n_out": pull(take(0), collect())})
     assert (result.ticks, told.given, told.stops) == (0, 0, [True])
 
 
 def test_what_was_enough_is_committed_and_the_next_run_goes_on(tmp_path: Path) -> None:
     found: list[Any] = []
     for _ in range(2):
-        result = ps.run(
+        result = hr.run(
             numbers(),
             {"n": pull(count(), map(lambda n: n))},
             {"n_out": pull(take(2), collect())},
@@ -305,7 +305,7 @@ def test_a_sink_may_have_enough_while_the_flow_waits_for_its_sources() -> None:
             said.append("source stopped")
             answer(abort)
 
-    result = ps.run(numbers(), {"n": source(silent)}, {"n_out": asks_and_aborts(said)})
+    result = hr.run(numbers(), {"n": source(silent)}, {"n_out": asks_and_aborts(said)})
     assert said == ["source stopped", "ask answered", "abort confirmed"]
     assert result.ticks == 0
 
@@ -327,26 +327,26 @@ def test_a_sink_is_told_when_all_sources_have_confirmed() -> None:
 
         return Source.of(name, open)
 
-    flow = ps.Flow("both")
+    flow = hr.Flow("both")
     flow.sink("out", flow.source("a", int).union(flow.source("b", int), flow.source("c", int)))
     files = Closing(said)
-    ps.run(flow, {"a": slow("a"), "b": files, "c": slow("c")}, {"out": asks_and_aborts(said)})
+    hr.run(flow, {"a": slow("a"), "b": files, "c": slow("c")}, {"out": asks_and_aborts(said)})
     assert sorted(said[:3]) == ["a", "c", "closed"]
     assert said[3:] == ["ask answered", "abort confirmed"]
 
 
 @dataclass(frozen=True)
-class Closing(ps.io.Source):
+class Closing(hr.io.Source):
     """A source without rows, for ever, that says when it is closed."""
 
     said: list[str]
 
 
-class ClosingReader(ps.io.Reader):
+class ClosingReader(hr.io.Reader):
     def __init__(self, said: list[str]) -> None:
         self._said = said
 
-    def read(self, limit: int | None) -> ps.io.Batch | None:
+    def read(self, limit: int | None) -> hr.io.Batch | None:
         return None
 
     def close(self) -> None:
@@ -354,8 +354,8 @@ class ClosingReader(ps.io.Reader):
         self._said.append("closed")
 
 
-@ps.io.open_source.register
-def _(source: Closing, feed: ps.io.Feed) -> ps.io.Reader:
+@hr.io.open_source.register
+def _(source: Closing, feed: hr.io.Feed) -> hr.io.Reader:
     return ClosingReader(source.said)
 
 
@@ -365,7 +365,7 @@ def test_a_reader_that_cannot_be_closed_is_an_error_of_the_run() -> None:
             raise OSError("cannot close")
 
     with pytest.raises(OSError, match="cannot close"):
-        ps.run(numbers(), {"n": Closing(Broken())}, {"n_out": asks_and_aborts([])})
+        hr.run(numbers(), {"n": Closing(Broken())}, {"n_out": asks_and_aborts([])})
 
 
 # --- errors --------------------------------------------------------------------------------
@@ -382,11 +382,11 @@ def test_a_function_that_raises_in_a_tick_reaches_both_ends(tmp_path: Path) -> N
 
         read(None, got)
 
-    flow = ps.Flow("inverse")
+    flow = hr.Flow("inverse")
     flow.sink("out", flow.source("n", int).map(lambda n: 6 // (2 - n), returns=int))
-    flow.sink("files", ps.Stream(flow, 0, flow.node(0).schema))
+    flow.sink("files", hr.Stream(flow, 0, flow.node(0).schema))
     with pytest.raises(UserFunctionFailed) as raised:
-        ps.run(
+        hr.run(
             flow,
             {"n": told.source},
             {"out": sink(listen), "files": Changelog(tmp_path / "files")},
@@ -397,7 +397,7 @@ def test_a_function_that_raises_in_a_tick_reaches_both_ends(tmp_path: Path) -> N
     assert heard == [(3, 1), (6, 1), error]
     assert told.stops == [error]
     assert sorted(p.name for p in (tmp_path / "files").iterdir()) == ["tick=1", "tick=2"]
-    assert ps.run(numbers(), {"n": [1]}).last_tick == 1
+    assert hr.run(numbers(), {"n": [1]}).last_tick == 1
 
 
 def test_a_failing_sink_fails_the_sources_and_the_other_sinks() -> None:
@@ -414,9 +414,9 @@ def test_a_failing_sink_fails_the_sources_and_the_other_sinks() -> None:
         )
 
     flow = numbers()
-    flow.sink("other", ps.Stream(flow, 0, flow.node(0).schema))
+    flow.sink("other", hr.Stream(flow, 0, flow.node(0).schema))
     with pytest.raises(OSError, match="disk") as raised:
-        ps.run(flow, {"n": told.source}, {"n_out": fail, "other": sink(listen)}, tick_rows=1)
+        hr.run(flow, {"n": told.source}, {"n_out": fail, "other": sink(listen)}, tick_rows=1)
     assert raised.value is failure
     assert told.stops == [failure]
     assert ends == [failure]
@@ -429,7 +429,7 @@ def test_a_failing_source_fails_the_other_sources_and_the_sinks() -> None:
         answer(abort or failure)
 
     with pytest.raises(ConnectionError) as raised:
-        ps.run(
+        hr.run(
             numbers("a", "b"), {"a": source(read), "b": told.source}, {"a_out": collect(), "b_out": collect()}
         )
     assert raised.value is failure
@@ -441,7 +441,7 @@ def test_the_first_cause_is_raised_and_what_fails_while_closing_is_noted() -> No
         answer(OSError("cannot close") if abort else None, 0)
 
     with pytest.raises(UserFunctionFailed) as raised:
-        ps.run(inverse(), {"n": source(read)}, {"out": collect()})
+        hr.run(inverse(), {"n": source(read)}, {"out": collect()})
     assert "cannot close" in "".join(raised.value.__notes__)
 
 
@@ -450,7 +450,7 @@ def test_a_source_that_fails_while_it_is_stopped_is_an_error() -> None:
         answer(OSError("cannot close") if abort else None, 0)
 
     with pytest.raises(OSError, match="cannot close"):
-        ps.run(numbers(), {"n": source(read)}, {"n_out": pull(take(1), collect())})
+        hr.run(numbers(), {"n": source(read)}, {"n_out": pull(take(1), collect())})
 
 
 # --- confirmation -----------------------------------------------------------------------------
@@ -462,7 +462,7 @@ def test_a_source_that_never_confirms_is_named() -> None:
             answer(None, 1)
 
     with pytest.raises(EndNotConfirmed, match="source n: stubborn"):
-        ps.run(numbers(), {"n": source(stubborn)}, {"n_out": pull(take(1), collect())})
+        hr.run(numbers(), {"n": source(stubborn)}, {"n_out": pull(take(1), collect())})
 
 
 def test_a_source_that_does_not_confirm_in_time_is_named_in_a_loop_too() -> None:
@@ -473,7 +473,7 @@ def test_a_source_that_does_not_confirm_in_time_is_named_in_a_loop_too() -> None
             answer(None, 1)
 
     with pytest.raises(EndNotConfirmed, match="source n: stubborn") as raised:
-        ps.run(
+        hr.run(
             numbers(),
             {"n": source(stubborn)},
             {"n_out": pull(take(1), for_each(nothing))},
@@ -484,7 +484,7 @@ def test_a_source_that_does_not_confirm_in_time_is_named_in_a_loop_too() -> None
 
 def test_a_source_that_nothing_will_come_of_is_named() -> None:
     with pytest.raises(NeverAnswered, match="source n: silent"):
-        ps.run(numbers(), {"n": source(lambda _abort, _answer: None, name="silent")}, {"n_out": collect()})
+        hr.run(numbers(), {"n": source(lambda _abort, _answer: None, name="silent")}, {"n_out": collect()})
 
 
 def test_a_cancelled_run_stops_its_pull_sources() -> None:
@@ -498,7 +498,7 @@ def test_a_cancelled_run_stops_its_pull_sources() -> None:
             await asyncio.sleep(0)
 
         running = asyncio.create_task(
-            ps.arun(numbers(), {"n": told.source}, {"n_out": for_each(wait)}, tick_rows=1)
+            hr.arun(numbers(), {"n": told.source}, {"n_out": for_each(wait)}, tick_rows=1)
         )
         await began.wait()
         running.cancel()
@@ -530,11 +530,11 @@ def test_after_a_failure_the_last_tick_comes_once_more_and_nothing_is_missing(
 
     ends: dict[str, Any] = {"sources": {"n": values(range(6))}, "tick_rows": 3, "checkpoint": tmp_path}
     with pytest.raises(Crash):
-        ps.run(numbers(), sinks={"n_out": for_each(hear)}, **ends)
+        hr.run(numbers(), sinks={"n_out": for_each(hear)}, **ends)
     before = heard[:]
     heard.clear()
     at = 99
-    ps.run(numbers(), sinks={"n_out": for_each(hear)}, **ends)
+    hr.run(numbers(), sinks={"n_out": for_each(hear)}, **ends)
     tick = len(before[:-1]) // 3 * 3
     assert heard == list(range(tick, 6)), "from the beginning of the tick in which it failed"
 
@@ -544,14 +544,14 @@ def test_async_sources_bring_what_their_modules_make() -> None:
         for n in (1, 2, 3):
             yield n
 
-    assert ps.run(
+    assert hr.run(
         numbers(), {"n": pull(iterate(three()), map(lambda n: n * 10))}, {"n_out": collect()}
     ).results["n_out"] == [(10, 1), (20, 1), (30, 1)]
 
 
 def test_an_endless_source_of_one_value_is_cut_by_its_own_pipeline() -> None:
     made = pull(infinite(lambda: 5), take(4))
-    assert ps.run(numbers(), {"n": made}, {"n_out": collect()}, tick_rows=3).ticks == 2
+    assert hr.run(numbers(), {"n": made}, {"n_out": collect()}, tick_rows=3).ticks == 2
 
 
 def test_what_an_interrupt_kept_from_a_sink_comes_in_the_next_run(tmp_path: Path) -> None:
@@ -565,8 +565,8 @@ def test_what_an_interrupt_kept_from_a_sink_comes_in_the_next_run(tmp_path: Path
 
     ends: dict[str, Any] = {"sources": {"n": values(range(9))}, "tick_rows": 3, "checkpoint": tmp_path}
     with pytest.raises(KeyboardInterrupt):
-        ps.run(numbers(), sinks={"n_out": for_each(hear)}, **ends)
-    ps.run(numbers(), sinks={"n_out": for_each(hear)}, **ends)
+        hr.run(numbers(), sinks={"n_out": for_each(hear)}, **ends)
+    hr.run(numbers(), sinks={"n_out": for_each(hear)}, **ends)
     assert heard == [0, 1, 2, 3, -1, 3, 4, 5, 6, 7, 8]
 
 
@@ -586,9 +586,9 @@ def test_a_tick_whose_preparation_is_interrupted_is_not_committed(
     ends: dict[str, Any] = {"tick_rows": 1, "checkpoint": tmp_path / "checkpoint"}
     sinks = {"n_out": Changelog(tmp_path / "out")}
     with pytest.raises(KeyboardInterrupt):
-        ps.run(numbers(), {"n": told.source}, sinks, **ends)
+        hr.run(numbers(), {"n": told.source}, sinks, **ends)
     assert [type(stop) for stop in told.stops] == [CallCancelled]
-    ps.run(numbers(), {"n": values(range(3))}, sinks, **ends)
+    hr.run(numbers(), {"n": values(range(3))}, sinks, **ends)
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["tick=1", "tick=2", "tick=3"]
 
 
@@ -606,7 +606,7 @@ def test_what_no_handler_may_catch_ends_a_run_within_a_loop_too() -> None:
     async def session() -> None:
         with pytest.raises(Escape):
             await asyncio.wait_for(
-                ps.arun(numbers(), {"n": told.source}, {"n_out": collect()}, tick_rows=1, on_tick=escape), 10
+                hr.arun(numbers(), {"n": told.source}, {"n_out": collect()}, tick_rows=1, on_tick=escape), 10
             )
 
     asyncio.run(session())
@@ -629,13 +629,13 @@ def test_rows_taken_before_are_skipped_in_parts(tmp_path: Path) -> None:
 
     rows = Source.of("rows", open, batches=True, linear=True)
     for _ in range(2):
-        assert ps.run(numbers(), {"n": rows}, {"n_out": collect()}, checkpoint=tmp_path).last_tick == 5
+        assert hr.run(numbers(), {"n": rows}, {"n_out": collect()}, checkpoint=tmp_path).last_tick == 5
     assert max(asked) == 1000
 
 
 @pytest.mark.parametrize("limit", [0, -1, float("nan"), "x"])
 def test_a_time_limit_that_is_none_is_refused(limit: Any) -> None:
     with pytest.raises(BadOption, match="confirm_within"):
-        ps.run(numbers(), {"n": [1]}, confirm_within=limit)
+        hr.run(numbers(), {"n": [1]}, confirm_within=limit)
     with pytest.raises(BadOption, match="confirm_within"):
-        asyncio.run(ps.arun(numbers(), {"n": [1]}, confirm_within=limit))
+        asyncio.run(hr.arun(numbers(), {"n": [1]}, confirm_within=limit))

@@ -1,4 +1,4 @@
-"""`penstock run --rebuild`: new folders beside the old ones, exchanged at the end."""
+"""`headrace run --rebuild`: new folders beside the old ones, exchanged at the end."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.rebuild import rebuild
-from penstock.errors import BadInput, BadRow, CheckpointInUse, PenstockError
-from penstock.io import JsonFiles
-from penstock.io.delivery.folder_lock import FolderLock
-from penstock.io.kafka import KafkaTopic
-from penstock.state.lease import Lease
-from penstock.state.skipped_files import skip
+from headrace.engine.rebuild import rebuild
+from headrace.errors import BadInput, BadRow, CheckpointInUse, HeadraceError
+from headrace.io import JsonFiles
+from headrace.io.delivery.folder_lock import FolderLock
+from headrace.io.kafka import KafkaTopic
+from headrace.state.lease import Lease
+from headrace.state.skipped_files import skip
 from tests.io.killed_rebuild import NEW, OLD, Sale, rows, run, sinks_in, totals_of
 from tests.io.killed_rebuild import rebuild as rebuild_in
 
@@ -62,7 +62,7 @@ def test_the_new_rows_take_the_place_of_the_old_ones_and_the_next_run_goes_on(
 
 def test_a_failed_rebuild_leaves_everything_as_it_was(tmp_path: Path) -> None:
     run(tmp_path, OLD)
-    with pytest.raises(PenstockError):
+    with pytest.raises(HeadraceError):
         rebuild_in(tmp_path, [*NEW, "no sale"])  # type: ignore[list-item]
     assert rows(tmp_path) == (totals_of(OLD),) * 2
     run(tmp_path, [*OLD, Sale(0, 100)])
@@ -119,7 +119,7 @@ def test_skipped_files_stay_skipped_and_advice_names_the_checkpoint(tmp_path: Pa
     bad.write_text("no sale")
     with pytest.raises(BadRow) as raised:
         rebuild_in(tmp_path, source)
-    assert f"penstock skip {tmp_path / 'state'} {bad}" in str(raised.value)
+    assert f"headrace skip {tmp_path / 'state'} {bad}" in str(raised.value)
     assert "rebuilt" not in str(raised.value)
     skip(tmp_path / "state", bad)
     rebuild_in(tmp_path, source)

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import given
 
-from penstock.expr.code_runtime import NAN
-from penstock.expr.functions.intervals import to_text
-from penstock.expr.types import (
+from headrace.expr.code_runtime import NAN
+from headrace.expr.functions.intervals import to_text
+from headrace.expr.types import (
     DataType,
     DecimalType,
     FloatingType,
@@ -29,8 +29,8 @@ from penstock.expr.types import (
     Schema,
     StructType,
 )
-from penstock.io import CsvFiles, Feed, JsonFiles, ParquetFiles
-from penstock.io.arrow import read_part, rows_to_table, table_to_rows, write_part
+from headrace.io import CsvFiles, Feed, JsonFiles, ParquetFiles
+from headrace.io.arrow import read_part, rows_to_table, table_to_rows, write_part
 from tests.io.feeds import read
 from tests.io.internal_rows import FLAT_WITH_ROWS, SCHEMAS_WITH_ROWS
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
-from penstock.errors import BadInput, BadRow
-from penstock.io import CsvFiles, JsonFiles, Rows, WallClock, rows_of
-from penstock.pull import collect, pull, take
-from penstock.testing.pull import VirtualRuntime
+from headrace.errors import BadInput, BadRow
+from headrace.io import CsvFiles, JsonFiles, Rows, WallClock, rows_of
+from headrace.pull import collect, pull, take
+from headrace.testing.pull import VirtualRuntime
 from tests.io.feeds import write
 
 

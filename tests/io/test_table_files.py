@@ -16,15 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import BadInput
-from penstock.expr.code_runtime import NAN
-from penstock.expr.dict_keys import with_representatives
-from penstock.expr.row_classes import schema_of
-from penstock.expr.types import Schema
-from penstock.io import SinkRequest, TableFiles, Writer, open_sink
-from penstock.io.arrow import table_to_rows
-from penstock.io.delivery.table_keys import build_bucketing
-from penstock.io.files.table_files import bucket_file
+from headrace.errors import BadInput
+from headrace.expr.code_runtime import NAN
+from headrace.expr.dict_keys import with_representatives
+from headrace.expr.row_classes import schema_of
+from headrace.expr.types import Schema
+from headrace.io import SinkRequest, TableFiles, Writer, open_sink
+from headrace.io.arrow import table_to_rows
+from headrace.io.delivery.table_keys import build_bucketing
+from headrace.io.files.table_files import bucket_file
 from tests.io.feeds import Everything, Point
 from tests.io.internal_rows import SCHEMAS, rows
 from tests.properties.effort import examples

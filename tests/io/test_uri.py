@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-import penstock.spark
-from penstock.compute.collections.opening import open_collections
-from penstock.errors import BadInput, BadUri
-from penstock.io import (
+import headrace as hr
+import headrace.spark
+from headrace.compute.collections.opening import open_collections
+from headrace.errors import BadInput, BadUri
+from headrace.io import (
     Changelog,
     CsvChangelog,
     CsvDialect,
@@ -36,11 +36,11 @@ from penstock.io import (
     parse_sink,
     parse_source,
 )
-from penstock.path_or_url import local_path
-from penstock.pull import from_file, from_lines, to_file, to_lines
-from penstock.spark.checkpoints.reshard import reshard
-from penstock.state import inspection
-from penstock.state.rewind import rewind
+from headrace.path_or_url import local_path
+from headrace.pull import from_file, from_lines, to_file, to_lines
+from headrace.spark.checkpoints.reshard import reshard
+from headrace.state import inspection
+from headrace.state.rewind import rewind
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ class Row(NamedTuple):
     value: int
 
 
-FLOW = ps.Flow("rows")
+FLOW = hr.Flow("rows")
 FLOW.sink("out", FLOW.table("rows", Row))
 ONE = {"rows": [Row(1)]}
 PLACES: dict[str, Callable[[Any], Any]] = {
@@ -191,8 +191,8 @@ PLACES: dict[str, Callable[[Any], Any]] = {
     "changelog on the command line": lambda place: parse_sink(f"changelog:{place}"),
     "table": TableFiles,
     "table on the command line": lambda place: parse_sink(f"table:{place}?key=a"),
-    "checkpoint": lambda place: ps.run(FLOW, ONE, {"out": Memory()}, checkpoint=place),
-    "checkpoint on Spark": lambda place: penstock.spark.run(FLOW, sources=ONE, follow=True, checkpoint=place),
+    "checkpoint": lambda place: hr.run(FLOW, ONE, {"out": Memory()}, checkpoint=place),
+    "checkpoint on Spark": lambda place: headrace.spark.run(FLOW, sources=ONE, follow=True, checkpoint=place),
     "checkpoint to look at": lambda place: inspection.inspect(place),
     "checkpoint to look a key up in": lambda place: inspection.rows_of_key(place, "1", 1),
     "checkpoint to go back in": lambda place: rewind(place, 1),
@@ -223,7 +223,7 @@ def test_a_scheme_that_is_not_supported_is_refused_by_name_and_nothing_is_made(
 def test_a_file_url_is_a_path(form: str, tmp_path: Path) -> None:
     folder = tmp_path / "with space"
     place = form.format(str(folder).replace(" ", "%20") if form != "{}" else folder)
-    ps.run(FLOW, ONE, {"out": Changelog(f"{place}/out")}, checkpoint=f"{place}/state")
+    hr.run(FLOW, ONE, {"out": Changelog(f"{place}/out")}, checkpoint=f"{place}/state")
     assert {each.name for each in folder.iterdir()} == {"out", "state"}
     assert inspection.inspect(f"{place}/state").tick == 1
     assert parse_source(f"json:{place}/in") == JsonFiles(str(folder / "in"))
@@ -239,9 +239,9 @@ def test_a_path_is_left_as_it_is(given: str) -> None:
 @pytest.mark.parametrize("form", ["{}", "file://{}"])
 def test_a_delta_table_may_be_a_url_that_the_package_knows(form: str, tmp_path: Path) -> None:
     place = form.format(tmp_path / "t")
-    ps.run(FLOW, ONE, {"out": DeltaTable(place, "value")})
+    hr.run(FLOW, ONE, {"out": DeltaTable(place, "value")})
     found = Memory()
-    ps.run(FLOW, {"rows": DeltaRows(place)}, {"out": found})
+    hr.run(FLOW, {"rows": DeltaRows(place)}, {"out": found})
     assert found.rows() == [Row(1)]
 
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-import penstock as ps
-from penstock.errors import WrongType
-from penstock.io import WallClock, open_source
-from penstock.io.source import Feed
+import headrace as hr
+from headrace.errors import WrongType
+from headrace.io import WallClock, open_source
+from headrace.io.source import Feed
 
 NOON = datetime(2024, 5, 6, 12, tzinfo=UTC)
 
@@ -26,9 +26,9 @@ def clock_that_shows(*seconds: float) -> WallClock:
 
 
 def feed_of_times() -> Feed:
-    flow = ps.Flow("times")
+    flow = hr.Flow("times")
     flow.sink("out", flow.source("clock", datetime))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     schema = flow.graph().nodes[0].schema
     return Feed("clock", schema, from_user=lambda rows: engine.internal_rows("clock", rows))
 

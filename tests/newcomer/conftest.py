@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.cli.load_flow import separate_imports
+from headrace.cli.load_flow import separate_imports
 
 collect_ignore_glob = ["cases/*.py"]
 

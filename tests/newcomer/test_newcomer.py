@@ -19,8 +19,8 @@ import pytest
 typer = pytest.importorskip("typer")
 from typer.testing import CliRunner
 
-from penstock.cli.main import app
-from penstock.errors import PenstockError
+from headrace.cli.main import app
+from headrace.errors import HeadraceError
 from tests.golden import assert_golden
 
 HERE = Path(__file__).parent
@@ -30,8 +30,8 @@ COMMANDS = sorted((HERE / "commands").glob("*.txt"))
 FLOWS = """
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import Flow, col
+import headrace as hr
+from headrace import Flow, col
 
 
 class Order(NamedTuple):
@@ -42,7 +42,7 @@ class Order(NamedTuple):
 
 flow = Flow("shop")
 orders = flow.source("orders", Order)
-flow.sink("totals", orders.group_by("country").agg(total=ps.sum(col.price)))
+flow.sink("totals", orders.group_by("country").agg(total=hr.sum(col.price)))
 """
 FILES = {
     "shop.py": FLOWS,
@@ -62,7 +62,7 @@ def seen(case: Path, folder: Path) -> str:
     with contextlib.chdir(folder), contextlib.redirect_stdout(out):
         try:
             runpy.run_path(str(case))
-        except PenstockError as error:
+        except HeadraceError as error:
             out.write(f"{error}\n")
         except Exception as error:  # of Python itself: it has no text of ours
             out.write(f"{type(error).__name__}: {error}\n")
@@ -104,7 +104,7 @@ def shop(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize("file", COMMANDS, ids=lambda file: file.stem)
 def test_a_command_that_is_mistaken_is_answered(file: Path, shop: Path) -> None:
     lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.startswith("$ ")]
-    text = "\n".join(f"{line}\n{answer(line.removeprefix('$ penstock '), shop)}" for line in lines)
+    text = "\n".join(f"{line}\n{answer(line.removeprefix('$ headrace '), shop)}" for line in lines)
     assert "Traceback" not in text
     assert_golden(file, text)
 

@@ -20,13 +20,13 @@ ROOT = Path(__file__).parents[2]
 
 def execute(notebook: Any, folder: Path, *, timeout: int = 120) -> Any:
     """Run all cells of a notebook in `folder`; raise for a cell that fails and is not tagged for it."""
-    spec = folder / "kernels" / "penstock"
+    spec = folder / "kernels" / "headrace"
     spec.mkdir(parents=True)
     (spec / "kernel.json").write_text(
         json.dumps(
             {
                 "argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
-                "display_name": "Penstock",
+                "display_name": "Headrace",
                 "language": "python",
                 "env": {
                     "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
@@ -37,7 +37,7 @@ def execute(notebook: Any, folder: Path, *, timeout: int = 120) -> Any:
         )
     )
     manager = AsyncKernelManager(
-        kernel_name="penstock", kernel_spec_manager=KernelSpecManager(kernel_dirs=[str(spec.parent)])
+        kernel_name="headrace", kernel_spec_manager=KernelSpecManager(kernel_dirs=[str(spec.parent)])
     )
     client = NotebookClient(notebook, km=manager, timeout=timeout, resources={"metadata": {"path": folder}})
     client.owns_km = True  # it ends the kernel

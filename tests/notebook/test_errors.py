@@ -8,10 +8,10 @@ from typing import Any
 
 from tests.notebook.execution import run_cells
 
-FLOW = """import penstock as ps
-from penstock import col
+FLOW = """import headrace as hr
+from headrace import col
 
-flow = ps.Flow("f")
+flow = hr.Flow("f")
 numbers = flow.source("n", int)
 """
 FAILING = 'flow.sink("twice", numbers.select(x=col.missing))'
@@ -20,7 +20,7 @@ RAISING = """def halve(n: int) -> int:
 
 
 flow.sink("halves", numbers.map(halve))
-engine = ps.Engine(flow)
+engine = hr.Engine(flow)
 engine.tick(n=[0])"""
 
 
@@ -36,14 +36,14 @@ def test_an_error_shows_the_cell_and_none_of_our_frames_until_they_are_asked_for
     text = traceback_of(failed)
     assert FAILING in text
     assert "UnknownColumn" in text
-    assert "src/penstock" not in text
-    assert re.search(r"\d+ frames of Penstock are left out; %xmode Verbose, then %tb, shows them\.$", text)
+    assert "src/headrace" not in text
+    assert re.search(r"\d+ frames of Headrace are left out; %xmode Verbose, then %tb, shows them\.$", text)
     text = traceback_of(raised)
     assert "engine.tick(n=[0])" in text
     assert "return 10 // n" in text, "the user's function that failed is the user's own"
-    assert "src/penstock" not in text
+    assert "src/headrace" not in text
     text = traceback_of(shown)
-    assert "src/penstock" in text
+    assert "src/headrace" in text
     assert "ZeroDivisionError" in traceback_of(still)
 
 
@@ -51,7 +51,7 @@ def test_an_error_keeps_its_frames_for_a_debugger(tmp_path: Path) -> None:
     check = (
         "import sys, traceback\n"
         "frames = [frame.filename for frame in traceback.extract_tb(sys.last_value.__traceback__)]\n"
-        "assert any('src/penstock' in name for name in frames), frames\n"
+        "assert any('src/headrace' in name for name in frames), frames\n"
         "assert sys.last_value.__traceback__ is sys.last_traceback"
     )
     run_cells(tmp_path, FLOW, FAILING, check, failing=(1,))

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import Flow, col
-from penstock.analysis import analyse
-from penstock.analysis.flow_report import MEANING
-from penstock.compute.client.subscription import Batch, Update
-from penstock.io.in_process import Memory
-from penstock.view import picture_of, to_mermaid
+import headrace as hr
+from headrace import Flow, col
+from headrace.analysis import analyse
+from headrace.analysis.flow_report import MEANING
+from headrace.compute.client.subscription import Batch, Update
+from headrace.io.in_process import Memory
+from headrace.view import picture_of, to_mermaid
 
 
 class Order(NamedTuple):
@@ -59,7 +59,7 @@ def shown(value: object) -> list[str]:
 def flow() -> Flow:
     made = Flow("revenue <by> city")
     orders = made.table("orders", Order)
-    made.sink("totals", orders.group_by("city").agg(cents=ps.sum(col.cents)))
+    made.sink("totals", orders.group_by("city").agg(cents=hr.sum(col.cents)))
     return made
 
 
@@ -97,9 +97,9 @@ def test_a_stream_shows_its_columns(flow: Flow) -> None:
 
 
 def test_changes_have_signs_and_large_ones_an_end(flow: Flow) -> None:
-    engine = ps.Engine(flow)
-    engine.tick(orders=[ps.insert(Order("bath", 5))])
-    made = engine.tick(orders=[ps.insert(Order("<b>", 2_000)), ps.insert(Order("bath", 1))])
+    engine = hr.Engine(flow)
+    engine.tick(orders=[hr.insert(Order("bath", 5))])
+    made = engine.tick(orders=[hr.insert(Order("<b>", 2_000)), hr.insert(Order("bath", 1))])
     texts = shown(made["totals"])
     assert texts[:2] == ["city", "cents"]
     assert sorted(zip(*[iter(texts[2:])] * 3, strict=True)) == [
@@ -108,7 +108,7 @@ def test_changes_have_signs_and_large_ones_an_end(flow: Flow) -> None:
         ("\N{MINUS SIGN}", "bath", "5"),
     ]
     assert shown(made) == ["totals", *texts]
-    many = engine.tick(orders=[ps.insert(Order(str(n), n)) for n in range(100)])
+    many = engine.tick(orders=[hr.insert(Order(str(n), n)) for n in range(100)])
     assert shown(many["totals"])[-1] == "20 of 100 rows"
     assert shown(engine) == [
         "engine",
@@ -126,25 +126,25 @@ def test_changes_have_signs_and_large_ones_an_end(flow: Flow) -> None:
 def test_runs_and_tables_in_memory(flow: Flow) -> None:
     totals = Memory()
     assert shown(totals)[-1] == "no rows"
-    result = ps.run(flow, {"orders": [ps.insert(Order("bath", 5))]}, {"totals": totals})
+    result = hr.run(flow, {"orders": [hr.insert(Order("bath", 5))]}, {"totals": totals})
     assert shown(totals)[-2:] == ["bath", "5"]
     texts = shown(result)
     assert texts[texts.index("rows in") + 1] == "1"
 
 
 def test_an_explanation_prints_plainly(flow: Flow) -> None:
-    text = ps.explain(flow)
+    text = hr.explain(flow)
     assert repr(text) == str(text)
     assert shown(text)[0].startswith("Flow 'revenue <by> city'")
 
 
 def test_nothing_of_it_is_imported_before_it_is_asked() -> None:
-    code = "import sys, penstock as ps; ps.Flow, ps.Engine; print('penstock.notebook' in sys.modules)"
+    code = "import sys, headrace as hr; hr.Flow, hr.Engine; print('headrace.notebook' in sys.modules)"
     assert run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 def test_a_drawing_is_a_picture_in_notebooks_and_text_elsewhere(flow: Flow, tmp_path: Path) -> None:
-    drawing = ps.draw(flow)
+    drawing = hr.draw(flow)
     assert {"revenue <by> city", "source 'orders'"} <= {*shown(drawing)}
     assert repr(drawing) == str(drawing) == drawing.mermaid == to_mermaid(picture_of(flow))
     for ending, text in (("svg", drawing.svg), ("mmd", drawing.mermaid), ("dot", drawing.dot)):
@@ -156,7 +156,7 @@ def test_verdicts_and_aggregates_show_themselves(flow: Flow) -> None:
     analysis = analyse(flow.graph())
     assert shown(analysis)[2:] == ["totals", "deterministic and live", "the same however the input is cut"]
     assert shown(analysis.judgements["totals"])[1:] == shown(analysis)[3:]
-    assert shown(ps.sum(col.cents)) == ["sum(cents)"]
+    assert shown(hr.sum(col.cents)) == ["sum(cents)"]
 
 
 def test_results_without_a_form_of_their_own_show_their_fields() -> None:
@@ -170,18 +170,18 @@ def test_results_without_a_form_of_their_own_show_their_fields() -> None:
 def test_replayed_values_have_their_ticks() -> None:
     flow = Flow("sums")
     flow.sink("sum", flow.signal("a", float) + flow.signal("b", float))
-    made = ps.Engine(flow).replay([("a", 1.0), ("b", 2.0), ("a", 3.0)])
+    made = hr.Engine(flow).replay([("a", 1.0), ("b", 2.0), ("a", 3.0)])
     assert shown(made["sum"]) == ["tick", "value", "1", "3.0", "2", "5.0"]
 
 
 def test_engines_and_tables_in_memory_print_what_they_are(flow: Flow) -> None:
-    engine, totals = ps.Engine(flow), Memory()
+    engine, totals = hr.Engine(flow), Memory()
     engine.tick()
     assert repr(engine) == "Engine('revenue <by> city', 1 ticks)"
-    ps.run(flow, {"orders": [ps.insert(Order("bath", 5))]}, {"totals": totals})
+    hr.run(flow, {"orders": [hr.insert(Order("bath", 5))]}, {"totals": totals})
     assert repr(totals) == "Memory(1 rows)"
 
 
 def test_an_explanation_is_in_a_monospaced_font_wherever_it_is_shown(flow: Flow) -> None:
-    html: str = ps.explain(flow)._repr_html_()  # type: ignore[attr-defined]
+    html: str = hr.explain(flow)._repr_html_()  # type: ignore[attr-defined]
     assert re.match(r'<pre style="font-family:[^"]*monospace;[^"]*white-space:pre', html)

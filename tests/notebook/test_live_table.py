@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Flow, col
-from penstock.engine.change import UnknownSink
-from penstock.engine.live_rows import LiveRow, LiveRows
-from penstock.engine.live_table import RateLimited
-from penstock.errors import BadInput
+import headrace as hr
+from headrace import Flow, col
+from headrace.engine.change import UnknownSink
+from headrace.engine.live_rows import LiveRow, LiveRows
+from headrace.engine.live_table import RateLimited
+from headrace.errors import BadInput
 from tests.browser import chromium
 from tests.golden import assert_golden
 from tests.notebook.execution import run_cells, text_of, without_line_numbers
 from tests.notebook.test_html import Seen
 
-SCRIPT = Path(ps.__file__).parent / "engine" / "live_table.js"
+SCRIPT = Path(hr.__file__).parent / "engine" / "live_table.js"
 
 
 class Order(NamedTuple):
@@ -33,49 +33,49 @@ class Order(NamedTuple):
 
 
 @pytest.fixture
-def engine() -> ps.Engine:
+def engine() -> hr.Engine:
     flow = Flow("revenue")
     orders = flow.table("orders", Order)
-    flow.sink("totals", orders.group_by("city").agg(cents=ps.sum(col.cents)))
-    return ps.Engine(flow)
+    flow.sink("totals", orders.group_by("city").agg(cents=hr.sum(col.cents)))
+    return hr.Engine(flow)
 
 
 def lines(table: Any) -> list[tuple[int, int, str]]:
     return [(row["change"], row["copies"], " ".join(row["cells"])) for row in table.table["rows"]]
 
 
-def test_a_table_shows_what_a_tick_changed(engine: ps.Engine) -> None:
+def test_a_table_shows_what_a_tick_changed(engine: hr.Engine) -> None:
     table = engine.watch("totals")
-    engine.tick(orders=[ps.insert(Order("bath", 5)), ps.insert(Order("york", 2))])
+    engine.tick(orders=[hr.insert(Order("bath", 5)), hr.insert(Order("york", 2))])
     assert lines(table) == [(1, 1, "bath 5"), (1, 1, "york 2")]
-    engine.tick(orders=[ps.insert(Order("bath", 1))])
+    engine.tick(orders=[hr.insert(Order("bath", 1))])
     assert lines(table) == [(-1, 0, "bath 5"), (1, 1, "bath 6"), (0, 1, "york 2")]
     engine.tick()
     assert lines(table) == [(0, 1, "bath 6"), (0, 1, "york 2")]
     assert repr(table) == "totals, tick 3\ncity  cents\nbath  6\nyork  2\n2 rows"
 
 
-def test_a_table_that_is_watched_later_says_since_when(engine: ps.Engine) -> None:
-    engine.tick(orders=[ps.insert(Order("bath", 5)), ps.insert(Order("york", 2))])
+def test_a_table_that_is_watched_later_says_since_when(engine: hr.Engine) -> None:
+    engine.tick(orders=[hr.insert(Order("bath", 5)), hr.insert(Order("york", 2))])
     table = engine.watch("totals")
-    engine.tick(orders=[ps.insert(Order("bath", 1))])
+    engine.tick(orders=[hr.insert(Order("bath", 1))])
     assert lines(table) == [(-1, 0, "bath 5"), (1, 1, "bath 6")]
     assert table.table["note"] == "1 row; rows changed since tick 1"
 
 
-def test_a_limit_counts_the_rest(engine: ps.Engine) -> None:
+def test_a_limit_counts_the_rest(engine: hr.Engine) -> None:
     table = engine.watch("totals", limit=2)
-    engine.tick(orders=[ps.insert(Order(city, 1)) for city in "abcde"])
+    engine.tick(orders=[hr.insert(Order(city, 1)) for city in "abcde"])
     assert [text for *_, text in lines(table)] == ["d 1", "e 1"]
     assert table.table["note"] == "5 rows, 2 shown"
     assert engine.watch("totals", limit=3) is table
     assert table.table["note"] == "5 rows, 3 shown"
 
 
-def test_a_closed_table_costs_its_engine_nothing(engine: ps.Engine) -> None:
+def test_a_closed_table_costs_its_engine_nothing(engine: hr.Engine) -> None:
     table = engine.watch("totals")
     table.close()
-    engine.tick(orders=[ps.insert(Order("bath", 5))])
+    engine.tick(orders=[hr.insert(Order("bath", 5))])
     assert lines(table) == []
     assert engine._listeners == ()
     assert engine.watch("totals") is not table
@@ -84,7 +84,7 @@ def test_a_closed_table_costs_its_engine_nothing(engine: ps.Engine) -> None:
 def test_signals_are_watched_through_a_replay() -> None:
     flow = Flow("sums")
     flow.sink("sum", flow.signal("a", float) + 1)
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     table = engine.watch("sum", limit=2)
     engine.replay(a=[1.0, 2.0, 3.0])
     assert [text for *_, text in lines(table)] == ["3.0", "4.0"]
@@ -96,7 +96,7 @@ def test_large_ticks_in_columns_are_watched() -> None:
 
     flow = Flow("numbers")
     flow.sink("even", flow.source("n", int).filter(col.value % 2 == 0))
-    engine = ps.Engine(flow, columnar="always")
+    engine = hr.Engine(flow, columnar="always")
     table = engine.watch("even")
     engine.tick(n=pl.DataFrame({"value": [1, 2, 3, 4]}))
     assert [text for *_, text in lines(table)] == ["2", "4"]
@@ -158,30 +158,30 @@ def test_a_rate_limit_serves_the_last_request_through_the_loop() -> None:
     asyncio.run(requests())
 
 
-def test_a_printed_table_is_that_of_the_last_tick_within_a_loop_too(engine: ps.Engine) -> None:
+def test_a_printed_table_is_that_of_the_last_tick_within_a_loop_too(engine: hr.Engine) -> None:
     async def cell() -> str:
         table = engine.watch("totals")
         for cents in (1, 2):
-            engine.tick(orders=[ps.insert(Order("bath", cents))])
+            engine.tick(orders=[hr.insert(Order("bath", cents))])
         return repr(table)
 
     assert "bath  3" in asyncio.run(cell())
 
 
 def test_a_table_that_cannot_be_drawn_costs_the_caller_no_changes(
-    engine: ps.Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    engine: hr.Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine.watch("totals")
-    monkeypatch.setattr("penstock.engine.live_table._plain", lambda row: 1 / 0)
-    assert len(engine.tick(orders=[ps.insert(Order("bath", 5))])["totals"]) == 1
-    assert len(engine.tick(orders=[ps.insert(Order("york", 5))])["totals"]) == 1
+    monkeypatch.setattr("headrace.engine.live_table._plain", lambda row: 1 / 0)
+    assert len(engine.tick(orders=[hr.insert(Order("bath", 5))])["totals"]) == 1
+    assert len(engine.tick(orders=[hr.insert(Order("york", 5))])["totals"]) == 1
     assert [record.getMessage() for record in caplog.records] == ["the live table of totals stopped"]
 
 
-def test_where_no_widgets_are_the_table_is_html(engine: ps.Engine) -> None:
+def test_where_no_widgets_are_the_table_is_html(engine: hr.Engine) -> None:
     table = engine.watch("totals")
-    engine.tick(orders=[ps.insert(Order("<b>bath</b>", 5000)), ps.insert(Order("york", 2))])
-    engine.tick(orders=[ps.insert(Order("york", 2))])
+    engine.tick(orders=[hr.insert(Order("<b>bath</b>", 5000)), hr.insert(Order("york", 2))])
+    engine.tick(orders=[hr.insert(Order("york", 2))])
     bundle = table._repr_mimebundle_()
     data = bundle[0] if isinstance(bundle, tuple) else bundle
     shown = Seen(data["text/html"]).texts
@@ -196,7 +196,7 @@ def test_a_rate_limit_without_a_loop_serves_every_request() -> None:
     assert len(served) == 2
 
 
-def test_mistakes_say_what_to_do(engine: ps.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_say_what_to_do(engine: hr.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[str] = []
     monkeypatch.setitem(sys.modules, "anywidget", None)
     mistakes: list[tuple[str, Any]] = [("totals", 20), ("total", 20), ("totals", 0), ("totals", "5")]
@@ -210,8 +210,8 @@ def test_mistakes_say_what_to_do(engine: ps.Engine, monkeypatch: pytest.MonkeyPa
 def test_a_notebook_shows_the_widget_as_it_stands_after_the_last_tick(tmp_path: Path) -> None:
     made = run_cells(
         tmp_path,
-        'import penstock as ps\nflow = ps.Flow("f")\n'
-        'flow.sink("large", flow.source("n", int).filter(ps.col.value > 2))\nengine = ps.Engine(flow)',
+        'import headrace as hr\nflow = hr.Flow("f")\n'
+        'flow.sink("large", flow.source("n", int).filter(hr.col.value > 2))\nengine = hr.Engine(flow)',
         'table = engine.watch("large", limit=2)\ntable',
         "for n in range(1000):\n    engine.tick(n=[n])",
         "import asyncio\nwhile table.table['title'] != 'large, tick 1,000':\n    await asyncio.sleep(0.01)\n"
@@ -234,11 +234,11 @@ import(URL.createObjectURL(new Blob([script], {type: 'text/javascript'}))).then(
 """
 
 
-def test_a_browser_draws_the_table_with_changes_marked(engine: ps.Engine) -> None:
+def test_a_browser_draws_the_table_with_changes_marked(engine: hr.Engine) -> None:
     table = engine.watch("totals")
-    engine.tick(orders=[ps.insert(Order("<b>bath</b>", 5)), ps.insert(Order("york", 2))])
+    engine.tick(orders=[hr.insert(Order("<b>bath</b>", 5)), hr.insert(Order("york", 2))])
     first = table.table
-    engine.tick(orders=[ps.insert(Order("york", 2))])
+    engine.tick(orders=[hr.insert(Order("york", 2))])
     script, before = json.dumps(SCRIPT.read_text()), json.dumps(first)
     with chromium() as browser:
         page = browser.new_page()

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-import penstock as ps
+import headrace as hr
 from tests.notebook.execution import run_cells, text_of
 
 FLOW = """\
-import penstock as ps
-from penstock import col
-flow = ps.Flow("numbers")
+import headrace as hr
+from headrace import col
+flow = hr.Flow("numbers")
 flow.sink("large", flow.source("n", int).filter(col.value > 990))
 """
-RUN = 'ps.run(flow, {"n": range(1000)}, {"large": lambda *_: None}, tick_rows=100%s).ticks'
+RUN = 'hr.run(flow, {"n": range(1000)}, {"large": lambda *_: None}, tick_rows=100%s).ticks'
 
 
 def test_a_notebook_shows_a_bar_if_a_run_is_long_or_it_is_wanted(tmp_path: Path) -> None:
-    slow = "import penstock.engine.progress_display as display\ndisplay.SECONDS_WITHOUT_BAR = 0\n"
+    slow = "import headrace.engine.progress_display as display\ndisplay.SECONDS_WITHOUT_BAR = 0\n"
     made = run_cells(
         tmp_path,
         FLOW,
@@ -27,7 +27,7 @@ def test_a_notebook_shows_a_bar_if_a_run_is_long_or_it_is_wanted(tmp_path: Path)
         RUN % ", progress=True",
         slow + RUN % "",
         RUN % ", progress=False",
-        'await ps.arun(flow, {"n": range(10)}, progress=True)',
+        'await hr.arun(flow, {"n": range(10)}, progress=True)',
     )
     bars = ["application/vnd.jupyter.widget-view+json" in str(cell.outputs) for cell in made[1:]]
     assert bars == [False, True, True, False, True]
@@ -38,10 +38,10 @@ def test_a_notebook_shows_a_bar_if_a_run_is_long_or_it_is_wanted(tmp_path: Path)
 
 
 def test_a_script_shows_nothing_unless_it_is_wanted(capfd: pytest.CaptureFixture[str]) -> None:
-    flow = ps.Flow("numbers")
+    flow = hr.Flow("numbers")
     flow.sink("all", flow.source("n", int))
-    ps.run(flow, {"n": range(10)})
+    hr.run(flow, {"n": range(10)})
     assert capfd.readouterr().err == ""
-    ps.run(flow, {"n": range(10)}, tick_rows=5, progress=True)
+    hr.run(flow, {"n": range(10)}, tick_rows=5, progress=True)
     lines = capfd.readouterr().err.splitlines()
     assert [line.split("   ")[0] for line in lines] == ["tick 1", "tick 2"]

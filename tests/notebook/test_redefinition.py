@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import Flow, col
-from penstock.analysis.findings import unused_nodes
-from penstock.analysis.fingerprints import fingerprint
-from penstock.compute.plans import encode
-from penstock.errors import BadFlow
-from penstock.view import picture_of
+import headrace as hr
+from headrace import Flow, col
+from headrace.analysis.findings import unused_nodes
+from headrace.analysis.fingerprints import fingerprint
+from headrace.compute.plans import encode
+from headrace.errors import BadFlow
+from headrace.view import picture_of
 from tests.golden import assert_golden
 from tests.notebook.execution import run_cells, text_of, without_line_numbers
 
@@ -45,11 +45,11 @@ def cells(monkeypatch: pytest.MonkeyPatch) -> Cells:
 
 def totals(flow: Flow, orders: Any, least: int) -> None:
     large = orders.filter(col.cents >= least, name="large")
-    flow.sink("totals", large.group_by("city").agg(cents=ps.sum(col.cents)))
+    flow.sink("totals", large.group_by("city").agg(cents=hr.sum(col.cents)))
 
 
 def answer(flow: Flow) -> list[Any]:
-    return list(ps.Engine(flow).tick(orders=[Order("bath", 5), Order("bath", 50)])["totals"])
+    return list(hr.Engine(flow).tick(orders=[Order("bath", 5), Order("bath", 50)])["totals"])
 
 
 def test_a_flow_whose_cell_ran_again_equals_one_that_was_built_once(cells: Cells) -> None:
@@ -61,7 +61,7 @@ def test_a_flow_whose_cell_ran_again_equals_one_that_was_built_once(cells: Cells
         totals(again, orders, least)
     assert shape(again) == shape(once)
     assert fingerprint(again.graph()) == fingerprint(once.graph())
-    assert ps.Engine(again).slots == ps.Engine(once).slots
+    assert hr.Engine(again).slots == hr.Engine(once).slots
     assert len(picture_of(again).boxes) == 4
     assert encode(again).body == encode(once).body
     assert [change.row[1] for change in answer(again)] == [50]
@@ -115,7 +115,7 @@ def test_other_columns_of_a_source_need_the_cells_that_read_it(cells: Cells) -> 
     cells.next()
     orders = flow.source("orders", Sale)
     with pytest.raises(BadFlow, match="was redefined") as error:
-        ps.Engine(flow)
+        hr.Engine(flow)
     assert_golden(Path(__file__).parent / "source_redefined.txt", f"{without_line_numbers(error.value)}\n")
     cells.next()
     totals(flow, orders, 10)
@@ -136,7 +136,7 @@ def test_keyed_tables_and_feedbacks_can_be_defined_again(cells: Cells) -> None:
         else:
             flow.sink("out", orders)
     assert [node.operator.kind for node in flow.graph().nodes].count("upsert") == 1
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     assert [change.row for change in engine.tick(orders=[Order("bath", 1)])["out"]] == [("bath", 1)]
 
 
@@ -190,7 +190,7 @@ def test_signals_are_subscribed_to_after_a_cell_ran_again(cells: Cells) -> None:
         cells.next()
         product = a * factor
         flow.sink("out", product)
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     seen: list[float] = []
     engine.subscribe(product, seen.append)
     engine.subscribe(product + 1, seen.append)
@@ -228,12 +228,12 @@ def test_another_private_api_of_marimo_makes_a_notebook_a_script(
 
 def test_a_notebook_runs_its_cells_again(tmp_path: Path) -> None:
     build = (
-        'flow.sink("large", numbers.filter(ps.col.value > {}))\n'
-        'ps.Engine(flow).tick(n=[1, 5, 9])["large"].rows'
+        'flow.sink("large", numbers.filter(hr.col.value > {}))\n'
+        'hr.Engine(flow).tick(n=[1, 5, 9])["large"].rows'
     )
     made = run_cells(
         tmp_path,
-        'import penstock as ps\nflow = ps.Flow("f")\nnumbers = flow.source("n", int)',
+        'import headrace as hr\nflow = hr.Flow("f")\nnumbers = flow.source("n", int)',
         build.format(2),
         build.format(2),
         build.format(6),

@@ -1,4 +1,4 @@
-"""The cell magic `%%penstock_sql`."""
+"""The cell magic `%%headrace_sql`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from penstock import Flow
-from penstock.errors import BadInput, PenstockError
-from penstock.sql_magic import _CellQuery, load_ipython_extension
+from headrace import Flow
+from headrace.errors import BadInput, HeadraceError
+from headrace.sql_magic import _CellQuery, load_ipython_extension
 from tests.golden import assert_golden
 from tests.notebook.execution import html_of, run_cells, text_of
 
@@ -29,7 +29,7 @@ class Shell:
         load_ipython_extension(self)
 
     def register_magic_function(self, magic: Any, kind: str, name: str) -> None:
-        assert (kind, name) == ("cell", "penstock_sql")
+        assert (kind, name) == ("cell", "headrace_sql")
         self.magic = magic
 
 
@@ -59,7 +59,7 @@ def test_mistakes_in_the_line_say_what_to_write() -> None:
     )
     texts: list[str] = []
     for mistake, line in MISTAKES.items():
-        with pytest.raises(PenstockError) as error:
+        with pytest.raises(HeadraceError) as error:
             shell.magic(line, "SELECT 1\n")
         texts.append(f"--- {mistake}\n{error.value}\n")
     assert_golden(Path(__file__).parent / "sql_magic_mistakes.txt", "\n".join(texts))
@@ -75,19 +75,19 @@ def test_queries_run_over_rows_frames_and_streams(tmp_path: Path) -> None:
     query = "SELECT shop, sum(price) AS revenue FROM orders GROUP BY shop HAVING sum(price) > 1"
     made = run_cells(
         tmp_path,
-        "%load_ext penstock\nimport penstock as ps, polars as pl\nfrom typing import NamedTuple\n"
+        "%load_ext headrace\nimport headrace as hr, polars as pl\nfrom typing import NamedTuple\n"
         "class Order(NamedTuple):\n    shop: str\n    price: int\n"
         'orders = [Order("bath", 5), Order("york", 1)]\n'
         'frame = pl.DataFrame({"shop": ["bath", "york"], "price": [7, 1]})\npandas = frame.to_pandas()',
-        f"%%penstock_sql totals --table orders\n{query}",
-        'totals.tick(orders=[ps.insert(Order("bath", 1))])["totals"]',
-        f"%%penstock_sql --table orders=frame\n{query}",
-        f"%%penstock_sql --source orders=pandas\n{query}",
-        'flow = ps.Flow("shops")\nstream = flow.table("orders", Order)',
-        f"%%penstock_sql totals --table orders=stream\n{query}",
-        f"%%penstock_sql totals --table orders=stream\n{query}",
-        'ps.Engine(flow).tick(orders=[ps.insert(Order("bath", 9))])["totals"].raw',
-        "%%penstock_sql --table orders\nSELECT\n  prize FROM orders",
+        f"%%headrace_sql totals --table orders\n{query}",
+        'totals.tick(orders=[hr.insert(Order("bath", 1))])["totals"]',
+        f"%%headrace_sql --table orders=frame\n{query}",
+        f"%%headrace_sql --source orders=pandas\n{query}",
+        'flow = hr.Flow("shops")\nstream = flow.table("orders", Order)',
+        f"%%headrace_sql totals --table orders=stream\n{query}",
+        f"%%headrace_sql totals --table orders=stream\n{query}",
+        'hr.Engine(flow).tick(orders=[hr.insert(Order("bath", 9))])["totals"].raw',
+        "%%headrace_sql --table orders\nSELECT\n  prize FROM orders",
         failing=[9],
     )
     assert all(text in html_of(made[1]) for text in ("revenue", "bath", "5"))
@@ -99,7 +99,7 @@ def test_queries_run_over_rows_frames_and_streams(tmp_path: Path) -> None:
     assert "<svg" in html_of(made[7])
     assert text_of(made[8]) == "[('bath', 9, 1)]"
     assert "UnsupportedQuery" in text_of(made[9])
-    assert "%%penstock_sql:" in text_of(made[9])
+    assert "%%headrace_sql:" in text_of(made[9])
 
 
 def frames() -> dict[str, Any]:

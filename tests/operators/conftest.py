@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-import penstock as ps
-from penstock.errors import NotOnSpark
-from penstock.spark.refusals import check_runs_on_spark
-from penstock.testing import Backend, InProcess
-from penstock.testing.oracle import NotOfBags
-from penstock.testing.tick_oracle import TickOracle
-from penstock.testing.tick_tables import TickInput
+import headrace as hr
+from headrace.errors import NotOnSpark
+from headrace.spark.refusals import check_runs_on_spark
+from headrace.testing import Backend, InProcess
+from headrace.testing.oracle import NotOfBags
+from headrace.testing.tick_oracle import TickOracle
+from headrace.testing.tick_tables import TickInput
 from tests.random_flows.cases import Accumulated, Case
 from tests.spark.tasks_in_process import SPOOLED, InProcessTasks
 
@@ -25,7 +25,7 @@ class FromScratch:
     """The oracle as an engine: each tick it answers all over again, and tells the difference."""
 
     def changes(
-        self, flow: ps.Flow, ticks: Sequence[TickInput]
+        self, flow: hr.Flow, ticks: Sequence[TickInput]
     ) -> list[dict[str, list[tuple[tuple[Any, ...], int]]]]:
         case = Case(flow, {name: [] for name in flow.graph().sources})
         oracle = TickOracle(case.graph)
@@ -58,7 +58,7 @@ class InShards:
         self.reading = reading
 
     def changes(
-        self, flow: ps.Flow, ticks: Sequence[TickInput]
+        self, flow: hr.Flow, ticks: Sequence[TickInput]
     ) -> list[dict[str, list[tuple[tuple[Any, ...], int]]]]:
         try:
             check_runs_on_spark(flow.graph())

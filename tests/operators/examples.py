@@ -5,72 +5,72 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import penstock as ps
-from penstock import col
-from penstock.expr.row_classes import schema_of
-from penstock.flow.operators.aggregate import Aggregate
-from penstock.flow.operators.assume_ordered import AssumeOrdered
-from penstock.flow.operators.at_least import AtLeast
-from penstock.flow.operators.bag_feedback import BagFeedback
-from penstock.flow.operators.chain import Chain
-from penstock.flow.operators.chain_first_n import ChainFirstN
-from penstock.flow.operators.cross_singleton import CrossSingleton
-from penstock.flow.operators.defer_signal import DeferSignal
-from penstock.flow.operators.defer_tick import DeferTick
-from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
-from penstock.flow.operators.difference import Difference
-from penstock.flow.operators.distinct import Distinct
-from penstock.flow.operators.distinct_on_time import DistinctOnTime
-from penstock.flow.operators.end_of_input import EndOfInput
-from penstock.flow.operators.enumerate import Enumerate
-from penstock.flow.operators.every_tick import EveryTick
-from penstock.flow.operators.expiring_join import JoinOnTime
-from penstock.flow.operators.explode import Explode
-from penstock.flow.operators.feedback import Feedback
-from penstock.flow.operators.filter import Filter
-from penstock.flow.operators.filter_map import FilterMap
-from penstock.flow.operators.first_within import FirstWithin
-from penstock.flow.operators.flat_map import FlatMap
-from penstock.flow.operators.fold import Fold
-from penstock.flow.operators.fold_keyed import FoldKeyed
-from penstock.flow.operators.fold_tick import FoldTick
-from penstock.flow.operators.history import History
-from penstock.flow.operators.initialize import Initialize
-from penstock.flow.operators.inspect import Inspect
-from penstock.flow.operators.join import How, Join
-from penstock.flow.operators.late_rows import LateRows
-from penstock.flow.operators.lattice_fold import LatticeFold
-from penstock.flow.operators.lattice_merge import LatticeGrowth
-from penstock.flow.operators.lattice_reduce import LatticeReduce
-from penstock.flow.operators.least_watermark import LeastWatermark
-from penstock.flow.operators.map import Map, VectorisedFunction
-from penstock.flow.operators.misfits import Misfits
-from penstock.flow.operators.multiset_delta import MultisetDelta
-from penstock.flow.operators.null import Null
-from penstock.flow.operators.on_time import OnTime
-from penstock.flow.operators.over import ComputeOver
-from penstock.flow.operators.partition import Partition
-from penstock.flow.operators.reduce import Reduce
-from penstock.flow.operators.reduce_keyed import ReduceKeyed
-from penstock.flow.operators.scan import Scan
-from penstock.flow.operators.select import Select
-from penstock.flow.operators.sink import Sink
-from penstock.flow.operators.sort import Sort
-from penstock.flow.operators.source import Source
-from penstock.flow.operators.state import State
-from penstock.flow.operators.temporal_filter import TemporalFilter
-from penstock.flow.operators.top_k import TopK
-from penstock.flow.operators.union import Union
-from penstock.flow.operators.unique import Unique
-from penstock.flow.operators.upsert import Upsert
-from penstock.flow.operators.watermark import Watermark
-from penstock.flow.operators.window import Window
-from penstock.flow.operators.zip import Zip
-from penstock.flow.operators.zip_longest import ZipLongest
-from penstock.graph.node import Operator
-from penstock.lattice import Max, Min
+import headrace as hr
+from headrace import col
+from headrace.expr.row_classes import schema_of
+from headrace.flow.operators.aggregate import Aggregate
+from headrace.flow.operators.assume_ordered import AssumeOrdered
+from headrace.flow.operators.at_least import AtLeast
+from headrace.flow.operators.bag_feedback import BagFeedback
+from headrace.flow.operators.chain import Chain
+from headrace.flow.operators.chain_first_n import ChainFirstN
+from headrace.flow.operators.cross_singleton import CrossSingleton
+from headrace.flow.operators.defer_signal import DeferSignal
+from headrace.flow.operators.defer_tick import DeferTick
+from headrace.flow.operators.defer_tick_lazy import DeferTickLazy
+from headrace.flow.operators.difference import Difference
+from headrace.flow.operators.distinct import Distinct
+from headrace.flow.operators.distinct_on_time import DistinctOnTime
+from headrace.flow.operators.end_of_input import EndOfInput
+from headrace.flow.operators.enumerate import Enumerate
+from headrace.flow.operators.every_tick import EveryTick
+from headrace.flow.operators.expiring_join import JoinOnTime
+from headrace.flow.operators.explode import Explode
+from headrace.flow.operators.feedback import Feedback
+from headrace.flow.operators.filter import Filter
+from headrace.flow.operators.filter_map import FilterMap
+from headrace.flow.operators.first_within import FirstWithin
+from headrace.flow.operators.flat_map import FlatMap
+from headrace.flow.operators.fold import Fold
+from headrace.flow.operators.fold_keyed import FoldKeyed
+from headrace.flow.operators.fold_tick import FoldTick
+from headrace.flow.operators.history import History
+from headrace.flow.operators.initialize import Initialize
+from headrace.flow.operators.inspect import Inspect
+from headrace.flow.operators.join import How, Join
+from headrace.flow.operators.late_rows import LateRows
+from headrace.flow.operators.lattice_fold import LatticeFold
+from headrace.flow.operators.lattice_merge import LatticeGrowth
+from headrace.flow.operators.lattice_reduce import LatticeReduce
+from headrace.flow.operators.least_watermark import LeastWatermark
+from headrace.flow.operators.map import Map, VectorisedFunction
+from headrace.flow.operators.misfits import Misfits
+from headrace.flow.operators.multiset_delta import MultisetDelta
+from headrace.flow.operators.null import Null
+from headrace.flow.operators.on_time import OnTime
+from headrace.flow.operators.over import ComputeOver
+from headrace.flow.operators.partition import Partition
+from headrace.flow.operators.reduce import Reduce
+from headrace.flow.operators.reduce_keyed import ReduceKeyed
+from headrace.flow.operators.scan import Scan
+from headrace.flow.operators.select import Select
+from headrace.flow.operators.sink import Sink
+from headrace.flow.operators.sort import Sort
+from headrace.flow.operators.source import Source
+from headrace.flow.operators.state import State
+from headrace.flow.operators.temporal_filter import TemporalFilter
+from headrace.flow.operators.top_k import TopK
+from headrace.flow.operators.union import Union
+from headrace.flow.operators.unique import Unique
+from headrace.flow.operators.upsert import Upsert
+from headrace.flow.operators.watermark import Watermark
+from headrace.flow.operators.window import Window
+from headrace.flow.operators.zip import Zip
+from headrace.flow.operators.zip_longest import ZipLongest
+from headrace.graph.node import Operator
+from headrace.lattice import Max, Min
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
 class Pair(NamedTuple):
@@ -79,7 +79,7 @@ class Pair(NamedTuple):
 
 
 PAIR = schema_of(Pair)
-AT = ps.coalesce(col.b, 0)
+AT = hr.coalesce(col.b, 0)
 
 
 def double(n: Pair) -> Pair:
@@ -144,7 +144,7 @@ def all_the_way_down(pairs: AnyStream) -> AnyStream:
 
 def in_windows(pairs: AnyStream, windows: Any, emit: Any) -> AnyStream:
     timed = pairs.watermark(col.a, lateness=0)
-    return timed.group_by(window=windows, emit=emit).agg(n=ps.count(), sum=ps.sum(col.b))
+    return timed.group_by(window=windows, emit=emit).agg(n=hr.count(), sum=hr.sum(col.b))
 
 
 def _suffix(how: How) -> dict[str, str]:
@@ -171,36 +171,36 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
         "right": lambda x, y: x.join(y, on="a", how="right", suffix="_y"),
         "full": lambda x, y: x.join(y, on="a", how="full", suffix="_y"),
         "full with residual": lambda x, y: x.join(
-            y, on=(ps.left.a == ps.right.a) & (ps.left.b < ps.right.b), how="full", suffix="_y"
+            y, on=(hr.left.a == hr.right.a) & (hr.left.b < hr.right.b), how="full", suffix="_y"
         ),
         "of all with all": lambda x, y: x.cross_join(y, suffix="_y"),
         **{how.value: lambda x, y, how=how: x.join(y, on="a", how=how.value, **_suffix(how)) for how in How},
         **{
             f"{how.value} with residual": lambda x, y, how=how: x.join(
-                y, on=(ps.left.a == ps.right.a) & (ps.left.b < ps.right.b), how=how.value, **_suffix(how)
+                y, on=(hr.left.a == hr.right.a) & (hr.left.b < hr.right.b), how=how.value, **_suffix(how)
             )
             for how in How
         },
     },
     Aggregate: {
-        "count": lambda x, y: y.group_by("a").agg(x=ps.count()),
-        "count of values": lambda x, y: y.group_by("a").agg(x=ps.count(col.b)),
-        "sum": lambda x, y: y.group_by("a").agg(x=ps.sum(col.b)),
-        "min": lambda x, y: y.group_by("a").agg(x=ps.min(col.b)),
-        "max": lambda x, y: y.group_by("a").agg(x=ps.max(col.b)),
-        "mean": lambda x, y: y.group_by("a").agg(x=ps.mean(col.b)),
-        "count_distinct": lambda x, y: y.group_by("a").agg(x=ps.count_distinct(col.b)),
-        "first": lambda x, y: y.group_by("a").agg(x=ps.first(col.b, by=col.a)),
-        "last": lambda x, y: y.group_by("a").agg(x=ps.last(col.b, by=col.a)),
-        "collect": lambda x, y: y.group_by("a").agg(x=ps.collect(col.b)),
-        "of distinct": lambda x, y: y.group_by("a").agg(x=ps.sum(col.b, distinct=True)),
-        "percentile": lambda x, y: y.group_by("a").agg(x=ps.percentile(col.b, [0.2, 0.5])),
-        "histogram": lambda x, y: y.group_by("a").agg(x=ps.histogram_numeric(col.b, 2)),
-        "mode": lambda x, y: y.group_by("a").agg(x=ps.mode(col.b)),
-        "string_agg": lambda x, y: y.group_by("a").agg(x=ps.string_agg(col.b.cast(str), order_by=col.a)),
-        "bits": lambda x, y: y.group_by("a").agg(x=ps.bit_or(col.b)),
-        "moments": lambda x, y: y.group_by("a").agg(x=ps.covariance(col.a, col.b)),
-        "several, of everything": lambda x, y: y.group_by().agg(n=ps.count(), top=ps.max(col.b)),
+        "count": lambda x, y: y.group_by("a").agg(x=hr.count()),
+        "count of values": lambda x, y: y.group_by("a").agg(x=hr.count(col.b)),
+        "sum": lambda x, y: y.group_by("a").agg(x=hr.sum(col.b)),
+        "min": lambda x, y: y.group_by("a").agg(x=hr.min(col.b)),
+        "max": lambda x, y: y.group_by("a").agg(x=hr.max(col.b)),
+        "mean": lambda x, y: y.group_by("a").agg(x=hr.mean(col.b)),
+        "count_distinct": lambda x, y: y.group_by("a").agg(x=hr.count_distinct(col.b)),
+        "first": lambda x, y: y.group_by("a").agg(x=hr.first(col.b, by=col.a)),
+        "last": lambda x, y: y.group_by("a").agg(x=hr.last(col.b, by=col.a)),
+        "collect": lambda x, y: y.group_by("a").agg(x=hr.collect(col.b)),
+        "of distinct": lambda x, y: y.group_by("a").agg(x=hr.sum(col.b, distinct=True)),
+        "percentile": lambda x, y: y.group_by("a").agg(x=hr.percentile(col.b, [0.2, 0.5])),
+        "histogram": lambda x, y: y.group_by("a").agg(x=hr.histogram_numeric(col.b, 2)),
+        "mode": lambda x, y: y.group_by("a").agg(x=hr.mode(col.b)),
+        "string_agg": lambda x, y: y.group_by("a").agg(x=hr.string_agg(col.b.cast(str), order_by=col.a)),
+        "bits": lambda x, y: y.group_by("a").agg(x=hr.bit_or(col.b)),
+        "moments": lambda x, y: y.group_by("a").agg(x=hr.covariance(col.a, col.b)),
+        "several, of everything": lambda x, y: y.group_by().agg(n=hr.count(), top=hr.max(col.b)),
     },
     Distinct: {"distinct": lambda x, y: y.distinct()},
     Difference: {"difference": lambda x, y: x.difference(y)},
@@ -211,20 +211,20 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
     Upsert: {
         "in order": lambda x, y: x.upsert("a", deleted=col.b == 1),
         "of rows before": lambda x, y: x.upsert(
-            "a", before=ps.when(col.b > 1, ps.struct(a=col.a, b=col.b - 1)), on_misfit="dead_letter"
+            "a", before=hr.when(col.b > 1, hr.struct(a=col.a, b=col.b - 1)), on_misfit="dead_letter"
         ),
-        "by sequence": lambda x, y: x.upsert("a", row=ps.struct(a=col.a, at=AT), sequence=AT),
+        "by sequence": lambda x, y: x.upsert("a", row=hr.struct(a=col.a, at=AT), sequence=AT),
         "by sequence, trusted": lambda x, y: x.upsert(
-            "a", row=ps.struct(b=col.b), sequence=AT // 2, deleted=col.b == 3, on_misfit="trust_key"
+            "a", row=hr.struct(b=col.b), sequence=AT // 2, deleted=col.b == 3, on_misfit="trust_key"
         ),
         "by sequence, some tombstones": lambda x, y: x.upsert(
-            "a", row=ps.struct(a=col.a, at=AT), deleted=AT % 2 == 1, sequence=AT, tombstones=1
+            "a", row=hr.struct(a=col.a, at=AT), deleted=AT % 2 == 1, sequence=AT, tombstones=1
         ),
     },
     History: {
-        "versions": lambda x, y: x.history("a", row=ps.struct(a=col.a, at=AT), sequence=AT),
+        "versions": lambda x, y: x.history("a", row=hr.struct(a=col.a, at=AT), sequence=AT),
         "of several a sequence": lambda x, y: x.history(
-            "a", row=ps.struct(b=col.b), sequence=AT // 3, deleted=col.b == 3, on_misfit="trust_key"
+            "a", row=hr.struct(b=col.b), sequence=AT // 3, deleted=col.b == 3, on_misfit="trust_key"
         ),
         "of some columns": lambda x, y: x.history(
             "a", sequence=AT // 2, deleted=col.b == 1, track=["a"], on_misfit="trust_key"
@@ -242,19 +242,19 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
         "since and until": lambda x, y: y.valid(x.select(t=col.a), since=col.a, until=col.b),
     },
     ComputeOver: {
-        "row_number": lambda x, y: y.with_columns(x=ps.row_number().over(partition_by="a", order_by="b")),
-        "rank": lambda x, y: y.with_columns(x=ps.rank().over(order_by=col.b.desc())),
-        "dense_rank": lambda x, y: y.with_columns(x=ps.dense_rank().over(order_by="b")),
-        "percent_rank": lambda x, y: y.with_columns(x=ps.percent_rank().over(order_by="b")),
-        "cume_dist": lambda x, y: y.with_columns(x=ps.cume_dist().over(order_by="b")),
-        "ntile": lambda x, y: y.with_columns(x=ps.ntile(2).over(order_by="b")),
-        "lag": lambda x, y: y.with_columns(x=ps.lag(col.b).over(partition_by="a", order_by="b")),
-        "lead": lambda x, y: y.with_columns(x=ps.lead(col.b, 1, 0).over(order_by="b")),
-        "nth_value": lambda x, y: y.with_columns(x=ps.nth_value(col.b, 2).over(order_by="b", rows=(-1, 1))),
-        "running sum": lambda x, y: y.with_columns(x=ps.sum(col.b).over(partition_by="a", order_by="b")),
-        "of a range": lambda x, y: y.with_columns(x=ps.max(col.a).over(order_by="b", range=(-1, 0))),
-        "of rows": lambda x, y: y.with_columns(x=ps.mean(col.b).over(order_by="a", rows=(0, 1))),
-        "of everything": lambda x, y: y.with_columns(x=ps.count().over()),
+        "row_number": lambda x, y: y.with_columns(x=hr.row_number().over(partition_by="a", order_by="b")),
+        "rank": lambda x, y: y.with_columns(x=hr.rank().over(order_by=col.b.desc())),
+        "dense_rank": lambda x, y: y.with_columns(x=hr.dense_rank().over(order_by="b")),
+        "percent_rank": lambda x, y: y.with_columns(x=hr.percent_rank().over(order_by="b")),
+        "cume_dist": lambda x, y: y.with_columns(x=hr.cume_dist().over(order_by="b")),
+        "ntile": lambda x, y: y.with_columns(x=hr.ntile(2).over(order_by="b")),
+        "lag": lambda x, y: y.with_columns(x=hr.lag(col.b).over(partition_by="a", order_by="b")),
+        "lead": lambda x, y: y.with_columns(x=hr.lead(col.b, 1, 0).over(order_by="b")),
+        "nth_value": lambda x, y: y.with_columns(x=hr.nth_value(col.b, 2).over(order_by="b", rows=(-1, 1))),
+        "running sum": lambda x, y: y.with_columns(x=hr.sum(col.b).over(partition_by="a", order_by="b")),
+        "of a range": lambda x, y: y.with_columns(x=hr.max(col.a).over(order_by="b", range=(-1, 0))),
+        "of rows": lambda x, y: y.with_columns(x=hr.mean(col.b).over(order_by="a", rows=(0, 1))),
+        "of everything": lambda x, y: y.with_columns(x=hr.count().over()),
     },
     DeferTick: {"defer_tick": lambda x, y: y.defer_tick()},
     Feedback: {
@@ -281,7 +281,7 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
     ZipLongest: {"zip_longest": lambda x, y: x.zip_longest(x, suffix="_y")},
     CrossSingleton: {
         "cross_singleton": lambda x, y: x.cross_singleton(
-            x.group_by().agg(n=ps.count(), lifetime="tick"), lifetime="tick"
+            x.group_by().agg(n=hr.count(), lifetime="tick"), lifetime="tick"
         ),
         "first of several": lambda x, y: x.cross_singleton(x, lifetime="tick", suffix="_y"),
     },
@@ -320,33 +320,33 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
     },
     LatticeReduce: {"lattice_reduce": lambda x, y: x.lattice_reduce(Max(), value="b")},
     LatticeGrowth: {"lattice_fold in a loop": lambda x, y: counting_up(x)},
-    AtLeast: {"at_least": lambda x, y: x.group_by("a").agg(n=ps.count()).at_least(2)},
+    AtLeast: {"at_least": lambda x, y: x.group_by("a").agg(n=hr.count()).at_least(2)},
     OnTime: {"on_time": lambda x, y: x.watermark(col.a, lateness=0)},
     LateRows: {"late_rows": lambda x, y: x.watermark(col.a, lateness=0).late()},
-    Watermark: {"close": lambda x, y: in_windows(x, ps.tumbling(col.a, 2), "close")},
-    EndOfInput: {"updates": lambda x, y: in_windows(x, ps.tumbling(col.a, 2), "updates")},
+    Watermark: {"close": lambda x, y: in_windows(x, hr.tumbling(col.a, 2), "close")},
+    EndOfInput: {"updates": lambda x, y: in_windows(x, hr.tumbling(col.a, 2), "updates")},
     LeastWatermark: {
         "union": lambda x, y: (
             x.watermark(col.a, lateness=1)
             .union(x.watermark(col.a, lateness=2))
-            .group_by(window=ps.tumbling(col.a, 2))
-            .agg(n=ps.count())
+            .group_by(window=hr.tumbling(col.a, 2))
+            .agg(n=hr.count())
         )
     },
     Window: {
-        "sliding": lambda x, y: in_windows(x, ps.sliding(col.a, 3, 1), "close"),
+        "sliding": lambda x, y: in_windows(x, hr.sliding(col.a, 3, 1), "close"),
         "per key": lambda x, y: (
-            x.watermark(col.a, lateness=0).group_by("b", window=ps.tumbling(col.a, 2)).agg(n=ps.count())
+            x.watermark(col.a, lateness=0).group_by("b", window=hr.tumbling(col.a, 2)).agg(n=hr.count())
         ),
-        "session": lambda x, y: in_windows(x, ps.session(col.a, 1), "close"),
-        "session updates": lambda x, y: in_windows(x, ps.session(col.a, 1), "updates"),
+        "session": lambda x, y: in_windows(x, hr.session(col.a, 1), "close"),
+        "session updates": lambda x, y: in_windows(x, hr.session(col.a, 1), "updates"),
     },
     DistinctOnTime: {"of a time": lambda x, y: x.watermark(col.a, lateness=1).distinct()},
     FirstWithin: {"first_within": lambda x, y: x.watermark(col.a, lateness=1).first_within(2, by="b")},
     JoinOnTime: {
         "of times": lambda x, y: x.watermark(col.a, lateness=1).join(
             x.watermark(col.a, lateness=1),
-            on=(ps.left.b == ps.right.b) & ps.right.a.between(ps.left.a, ps.left.a + 1),
+            on=(hr.left.b == hr.right.b) & hr.right.a.between(hr.left.a, hr.left.a + 1),
             suffix="_y",
         )
     },
@@ -373,7 +373,7 @@ OF_A_TICK: dict[str, Callable[[AnyStream, AnyStream], AnyStream]] = {
     "enumerate": lambda x, y: x.enumerate(lifetime="tick"),
     "scan": lambda x, y: x.scan(0, carry, lifetime="tick"),
     "state": lambda x, y: x.state(Max(), value="a", lifetime="tick"),
-    "aggregate": lambda x, y: x.group_by("a").agg(x=ps.sum(col.b), lifetime="tick"),
+    "aggregate": lambda x, y: x.group_by("a").agg(x=hr.sum(col.b), lifetime="tick"),
     "top_k": lambda x, y: x.top_k(2, by=col.b.desc(), per="a", lifetime="tick"),
     "difference of ticks": lambda x, y: x.difference(x.filter(col.a > 1), lifetime="tick"),
     "difference with a table": lambda x, y: x.difference(y, lifetime=("tick", "static")),
@@ -382,28 +382,28 @@ OF_A_TICK: dict[str, Callable[[AnyStream, AnyStream], AnyStream]] = {
     **{f"{how.value} join of a tick with a table": joined(how, ("tick", "static")) for how in How},
     **{f"{how.value} join of a table with a tick": joined(how, ("static", "tick")) for how in How},
     "semi join of a table with a tick, with residual": lambda x, y: y.join(
-        x, on=(ps.left.a == ps.right.a) & (ps.left.b < ps.right.b), how="semi", lifetime=("static", "tick")
+        x, on=(hr.left.a == hr.right.a) & (hr.left.b < hr.right.b), how="semi", lifetime=("static", "tick")
     ),
     "anti join of a tick with a table, with residual": lambda x, y: x.join(
-        y, on=(ps.left.a == ps.right.a) & (ps.left.b < ps.right.b), how="anti", lifetime=("tick", "static")
+        y, on=(hr.left.a == hr.right.a) & (hr.left.b < hr.right.b), how="anti", lifetime=("tick", "static")
     ),
     "cross_join": lambda x, y: x.cross_join(y, lifetime=("tick", "static"), suffix="_y"),
     "cross_join_set": lambda x, y: x.cross_join_set(x, lifetime="tick", suffix="_y"),
     "join_set": lambda x, y: x.join_set(x, on="a", lifetime=("static", "tick"), suffix="_y"),
     "cross_singleton": lambda x, y: x.cross_singleton(
-        y.group_by().agg(n=ps.count()), lifetime=("tick", "static")
+        y.group_by().agg(n=hr.count()), lifetime=("tick", "static")
     ),
     "cross_singleton shown again": lambda x, y: y.cross_singleton(
-        x.group_by().agg(n=ps.count(), lifetime="tick"), lifetime=("static", "tick")
+        x.group_by().agg(n=hr.count(), lifetime="tick"), lifetime=("static", "tick")
     ),
 }
 
 X = [Pair(1, 5), Pair(3, None), Pair(1, 5), Pair(2, 0)]
 Y = [Pair(1, 7), Pair(3, 1), Pair(1, 7), Pair(2, 0), Pair(1, None)]
 TICKS: list[dict[str, list[Any]]] = [
-    {"x": X[:2], "y": [ps.insert(pair) for pair in Y[:3]]},
-    {"x": X[2:], "y": [ps.insert(pair) for pair in Y[3:]]},
-    {"y": [ps.delete(pair) for pair in Y[:2]]},
+    {"x": X[:2], "y": [hr.insert(pair) for pair in Y[:3]]},
+    {"x": X[2:], "y": [hr.insert(pair) for pair in Y[3:]]},
+    {"y": [hr.delete(pair) for pair in Y[:2]]},
     {},
 ]
 
@@ -411,8 +411,8 @@ SHOWN = {f"{o.kind}: {n}": build for o, named in EXAMPLES.items() for n, build i
 ALL = {**SHOWN, **{f"tick: {n}": build for n, build in OF_A_TICK.items()}}
 
 
-def example(name: str) -> ps.Flow:
+def example(name: str) -> hr.Flow:
     """The flow that shows an example, from sources `x` and `y` to a sink `out`."""
-    flow = ps.Flow("example", ticks="given")
+    flow = hr.Flow("example", ticks="given")
     flow.sink("out", ALL[name](flow.source("x", Pair), flow.table("y", Pair)))
     return flow

@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-import penstock as ps
-from penstock import io
-from penstock.engine.change import Change
-from penstock.errors import NotOnSpark
-from penstock.expr.row_classes import from_user
-from penstock.flow import operators
-from penstock.flow.operators.keyed_source import KeyedSource
-from penstock.graph.node import Operator
-from penstock.spark import run
-from penstock.spark.batch.batch_plan import plan_batch
-from penstock.spark.placing.stages import cut_stages
-from penstock.testing import Backend
-from penstock.testing.oracle import NotOfBags
-from penstock.testing.tick_oracle import TickOracle
+import headrace as hr
+from headrace import io
+from headrace.engine.change import Change
+from headrace.errors import NotOnSpark
+from headrace.expr.row_classes import from_user
+from headrace.flow import operators
+from headrace.flow.operators.keyed_source import KeyedSource
+from headrace.graph.node import Operator
+from headrace.spark import run
+from headrace.spark.batch.batch_plan import plan_batch
+from headrace.spark.placing.stages import cut_stages
+from headrace.testing import Backend
+from headrace.testing.oracle import NotOfBags
+from headrace.testing.tick_oracle import TickOracle
 from tests.operators.examples import ALL, EXAMPLES, PAIR, TICKS, Pair, X, Y, example
 from tests.spark.batch_rows_of import bags_in_one_tick, json_of_many, told_in_json
 from tests.spark.tasks_in_process import InProcessTasks
@@ -87,7 +87,7 @@ def test_what_spark_cannot_run_is_refused_with_a_reason(mode: str, name: str) ->
 
 @pytest.mark.parametrize("name", runs_on_spark("stream"))
 def test_tasks_answer_each_tick_as_the_engine_does(name: str, tmp_path: Path) -> None:
-    engine, tasks = ps.Engine(example(name)), InProcessTasks(example(name), 3, tmp_path, "stages")
+    engine, tasks = hr.Engine(example(name)), InProcessTasks(example(name), 3, tmp_path, "stages")
     for tick, ended in [*((tick, ()) for tick in TICKS), ({}, tuple(engine.awaited_ends))]:
         rows = {source: engine.internal_rows(source, given) for source, given in tick.items()}
         expected: Counter[Any] = Counter()
@@ -104,7 +104,7 @@ def test_tasks_answer_each_tick_as_the_engine_does(name: str, tmp_path: Path) ->
 @pytest.mark.verify
 @pytest.mark.parametrize("part", range(4))
 def test_a_batch_answers_as_the_engine_with_all_input_in_one_tick(spark: Any, part: int) -> None:
-    inputs = {"x": [Change(row, 1) for row in X], "y": [*map(ps.insert, Y), ps.delete(Y[0])]}
+    inputs = {"x": [Change(row, 1) for row in X], "y": [*map(hr.insert, Y), hr.delete(Y[0])]}
     cases = {name: (example(name), inputs) for name in runs_on_spark("batch")[part::4]}
     found = json_of_many(spark, cases)
     for name, (flow, _) in cases.items():
@@ -114,14 +114,14 @@ def test_a_batch_answers_as_the_engine_with_all_input_in_one_tick(spark: Any, pa
 
 @pytest.mark.spark
 def test_every_operator_runs_in_one_stream(spark: Any) -> None:
-    flow = ps.Flow("all operators", ticks="given")
+    flow = hr.Flow("all operators", ticks="given")
     x, y = flow.source("x", Pair), flow.table("y", Pair)
     names = [name for name in runs_on_spark("stream") if not name.startswith("tick: ")]
     for at, name in enumerate(names):
         flow.sink(f"out{at}", ALL[name](x, y))
     batches = {source: io.Rows([tick.get(source, []) for tick in TICKS]) for source in ("x", "y")}
     held: list[dict[str, Counter[str]]] = []
-    for engine in (ps.run, run):
+    for engine in (hr.run, run):
         sinks = {f"out{at}": io.Memory() for at in range(len(names))}
         engine(flow, sources=batches, sinks=sinks)
         held.append({name: Counter(map(repr, sinks[f"out{at}"].rows())) for at, name in enumerate(names)})

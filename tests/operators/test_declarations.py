@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.analysis import analyse
-from penstock.engine.program import compile_program
-from penstock.flow.operators.lattice_merge import LatticeGrowth
-from penstock.graph.node import Operator
-from penstock.graph.operator_declarations import EQUAL_ROWS
+from headrace.analysis import analyse
+from headrace.engine.program import compile_program
+from headrace.flow.operators.lattice_merge import LatticeGrowth
+from headrace.graph.node import Operator
+from headrace.graph.operator_declarations import EQUAL_ROWS
 from tests.operators.examples import ALL, EXAMPLES, example
 
 DECLARED = ("ports", "output", "placement", "unservable")

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.testing import Backend, check_ticks
+import headrace as hr
+from headrace import col
+from headrace.testing import Backend, check_ticks
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
 class Bid(NamedTuple):
@@ -19,7 +19,7 @@ class Bid(NamedTuple):
 
 
 def test_a_row_below_the_watermark_goes_to_the_late_rows(backend: Backend) -> None:
-    def parted(flow: ps.Flow) -> None:
+    def parted(flow: hr.Flow) -> None:
         bids = flow.source("bids", Bid)
         flow.sink("on_time", bids.watermark(col.at, lateness=3, late="late"))
 
@@ -38,9 +38,9 @@ def test_a_row_below_the_watermark_goes_to_the_late_rows(backend: Backend) -> No
 
 
 def test_in_steps_a_watermark_waits_for_whole_windows(backend: Backend) -> None:
-    def parted(flow: ps.Flow) -> None:
+    def parted(flow: hr.Flow) -> None:
         bids = flow.source("bids", Bid).watermark(col.at, lateness=3, every=10, late="late")
-        flow.sink("out", bids.group_by(window=ps.tumbling(col.at, 10)).agg(n=ps.count()))
+        flow.sink("out", bids.group_by(window=hr.tumbling(col.at, 10)).agg(n=hr.count()))
 
     check_ticks(
         backend,
@@ -59,7 +59,7 @@ def test_without_a_time_a_row_is_late(backend: Backend) -> None:
     class Maybe(NamedTuple):
         at: float | None
 
-    def parted(flow: ps.Flow) -> None:
+    def parted(flow: hr.Flow) -> None:
         flow.sink("on_time", flow.source("times", Maybe).watermark(col.at, lateness=1.5, late="late"))
 
     check_ticks(
@@ -74,9 +74,9 @@ def test_without_a_time_a_row_is_late(backend: Backend) -> None:
 
 
 def test_a_window_answers_when_the_watermark_reaches_its_end(backend: Backend) -> None:
-    def counts(flow: ps.Flow) -> AnyStream:
+    def counts(flow: hr.Flow) -> AnyStream:
         bids = flow.source("bids", Bid).watermark(col.at, lateness=2)
-        return bids.group_by("who", window=ps.tumbling(col.at, 10)).agg(n=ps.count())
+        return bids.group_by("who", window=hr.tumbling(col.at, 10)).agg(n=hr.count())
 
     check_ticks(
         backend,
@@ -94,9 +94,9 @@ def test_a_window_answers_when_the_watermark_reaches_its_end(backend: Backend) -
 
 
 def test_windows_may_begin_beside_the_multiples_of_their_size(backend: Backend) -> None:
-    def counts(flow: ps.Flow) -> AnyStream:
+    def counts(flow: hr.Flow) -> AnyStream:
         bids = flow.source("bids", Bid).watermark(col.at, lateness=0)
-        return bids.group_by(window=ps.tumbling(col.at, 10, offset=3)).agg(n=ps.count())
+        return bids.group_by(window=hr.tumbling(col.at, 10, offset=3)).agg(n=hr.count())
 
     check_ticks(
         backend,
@@ -110,9 +110,9 @@ def test_windows_may_begin_beside_the_multiples_of_their_size(backend: Backend) 
 
 
 def test_a_row_counts_in_every_sliding_window_that_it_is_in(backend: Backend) -> None:
-    def counts(flow: ps.Flow) -> AnyStream:
+    def counts(flow: hr.Flow) -> AnyStream:
         bids = flow.source("bids", Bid).watermark(col.at, lateness=0)
-        return bids.group_by(window=ps.sliding(col.at, 10, 5)).agg(n=ps.count())
+        return bids.group_by(window=hr.sliding(col.at, 10, 5)).agg(n=hr.count())
 
     check_ticks(
         backend,
@@ -127,9 +127,9 @@ def test_a_row_counts_in_every_sliding_window_that_it_is_in(backend: Backend) ->
 
 
 def test_a_row_between_two_sessions_makes_one_of_them(backend: Backend) -> None:
-    def counts(flow: ps.Flow) -> AnyStream:
+    def counts(flow: hr.Flow) -> AnyStream:
         bids = flow.source("bids", Bid).watermark(col.at, lateness=10)
-        return bids.group_by("who", window=ps.session(col.at, 5)).agg(n=ps.count())
+        return bids.group_by("who", window=hr.session(col.at, 5)).agg(n=hr.count())
 
     check_ticks(
         backend,
@@ -147,9 +147,9 @@ def test_a_row_between_two_sessions_makes_one_of_them(backend: Backend) -> None:
 
 
 def test_updates_tell_of_open_windows_in_every_tick(backend: Backend) -> None:
-    def counts(flow: ps.Flow) -> AnyStream:
+    def counts(flow: hr.Flow) -> AnyStream:
         bids = flow.source("bids", Bid).watermark(col.at, lateness=2)
-        return bids.group_by(window=ps.tumbling(col.at, 10), emit="updates").agg(last=ps.max(col.at))
+        return bids.group_by(window=hr.tumbling(col.at, 10), emit="updates").agg(last=hr.max(col.at))
 
     check_ticks(
         backend,
@@ -165,9 +165,9 @@ def test_updates_tell_of_open_windows_in_every_tick(backend: Backend) -> None:
 
 
 def test_updates_take_back_the_sessions_that_became_part_of_another(backend: Backend) -> None:
-    def counts(flow: ps.Flow) -> AnyStream:
+    def counts(flow: hr.Flow) -> AnyStream:
         bids = flow.source("bids", Bid).watermark(col.at, lateness=10)
-        return bids.group_by("who", window=ps.session(col.at, 5), emit="updates").agg(n=ps.count())
+        return bids.group_by("who", window=hr.session(col.at, 5), emit="updates").agg(n=hr.count())
 
     check_ticks(
         backend,
@@ -182,10 +182,10 @@ def test_updates_take_back_the_sessions_that_became_part_of_another(backend: Bac
 
 
 def test_windows_of_windows_close_when_those_in_them_have_answered(backend: Backend) -> None:
-    def busiest(flow: ps.Flow) -> AnyStream:
+    def busiest(flow: hr.Flow) -> AnyStream:
         bids = flow.source("bids", Bid).watermark(col.at, lateness=0)
-        counts = bids.group_by("who", window=ps.tumbling(col.at, 5)).agg(n=ps.count())
-        return counts.group_by(window=ps.tumbling(col.window_start, 10)).agg(most=ps.max(col.n))
+        counts = bids.group_by("who", window=hr.tumbling(col.at, 5)).agg(n=hr.count())
+        return counts.group_by(window=hr.tumbling(col.window_start, 10)).agg(most=hr.max(col.n))
 
     check_ticks(
         backend,
@@ -202,10 +202,10 @@ def test_windows_of_windows_close_when_those_in_them_have_answered(backend: Back
 
 
 def test_the_time_may_be_computed_and_rows_left_out_on_the_way(backend: Backend) -> None:
-    def counts(flow: ps.Flow) -> AnyStream:
+    def counts(flow: hr.Flow) -> AnyStream:
         bids = flow.source("bids", Bid).watermark(col.at, lateness=2)
         seconds = bids.filter(col.who != "x").select("who", second=col.at // 10)
-        return seconds.group_by(window=ps.tumbling(col.second, 2)).agg(n=ps.count())
+        return seconds.group_by(window=hr.tumbling(col.second, 2)).agg(n=hr.count())
 
     check_ticks(
         backend,
@@ -220,10 +220,10 @@ def test_the_time_may_be_computed_and_rows_left_out_on_the_way(backend: Backend)
 
 
 def test_of_two_streams_the_slower_decides(backend: Backend) -> None:
-    def counts(flow: ps.Flow) -> AnyStream:
+    def counts(flow: hr.Flow) -> AnyStream:
         left = flow.source("left", Bid).watermark(col.at, lateness=0)
         right = flow.source("right", Bid).watermark(col.at, lateness=5)
-        return left.union(right).group_by(window=ps.tumbling(col.at, 10)).agg(n=ps.count())
+        return left.union(right).group_by(window=hr.tumbling(col.at, 10)).agg(n=hr.count())
 
     check_ticks(
         backend,
@@ -240,10 +240,10 @@ def test_of_two_streams_the_slower_decides(backend: Backend) -> None:
 
 @pytest.mark.parametrize("emit", ["close", "updates"])
 def test_a_watermark_alone_tells_nothing_of_windows_without_rows(backend: Backend, emit: Any) -> None:
-    def counts(flow: ps.Flow) -> AnyStream:
+    def counts(flow: hr.Flow) -> AnyStream:
         bids = flow.source("bids", Bid).watermark(col.at, lateness=0)
-        windows = ps.tumbling(col.at, 10)
-        return bids.filter(col.who == "a").group_by(window=windows, emit=emit).agg(n=ps.count())
+        windows = hr.tumbling(col.at, 10)
+        return bids.filter(col.who == "a").group_by(window=windows, emit=emit).agg(n=hr.count())
 
     check_ticks(
         backend,
@@ -257,7 +257,7 @@ def test_a_watermark_alone_tells_nothing_of_windows_without_rows(backend: Backen
 
 
 def test_of_rows_near_to_each_other_the_first_is_kept(backend: Backend) -> None:
-    def first(flow: ps.Flow) -> AnyStream:
+    def first(flow: hr.Flow) -> AnyStream:
         return flow.source("bids", Bid).watermark(col.at, lateness=5).first_within(10, by="who")
 
     check_ticks(
@@ -274,11 +274,11 @@ def test_of_rows_near_to_each_other_the_first_is_kept(backend: Backend) -> None:
 
 
 def test_a_join_of_times_pairs_what_is_near_enough_however_late(backend: Backend) -> None:
-    def answered(flow: ps.Flow) -> AnyStream:
+    def answered(flow: hr.Flow) -> AnyStream:
         asked = flow.source("asked", Bid).watermark(col.at, lateness=5)
         given = flow.source("given", Bid).watermark(col.at, lateness=5)
-        soon = ps.right.at.between(ps.left.at, ps.left.at + 3)
-        return asked.join(given, on=(ps.left.who == ps.right.who) & soon, suffix="_given")
+        soon = hr.right.at.between(hr.left.at, hr.left.at + 3)
+        return asked.join(given, on=(hr.left.who == hr.right.who) & soon, suffix="_given")
 
     check_ticks(
         backend,
@@ -295,11 +295,11 @@ def test_a_join_of_times_pairs_what_is_near_enough_however_late(backend: Backend
 
 
 def test_a_join_of_times_keeps_what_a_row_may_still_look_back_at(backend: Backend) -> None:
-    def before(flow: ps.Flow) -> AnyStream:
+    def before(flow: hr.Flow) -> AnyStream:
         asked = flow.source("asked", Bid).watermark(col.at, lateness=5)
         given = flow.source("given", Bid).watermark(col.at, lateness=5)
-        recently = ps.right.at.between(ps.left.at - 10, ps.left.at)
-        return asked.join(given, on=(ps.left.who == ps.right.who) & recently, suffix="_given")
+        recently = hr.right.at.between(hr.left.at - 10, hr.left.at)
+        return asked.join(given, on=(hr.left.who == hr.right.who) & recently, suffix="_given")
 
     check_ticks(
         backend,

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.errors import BadRow, NotPlainData, UserFunctionFailed, WrongType
-from penstock.testing import Backend, check_ticks
+import headrace as hr
+from headrace import col
+from headrace.errors import BadRow, NotPlainData, UserFunctionFailed, WrongType
+from headrace.testing import Backend, check_ticks
 from tests.golden import MESSAGES, assert_golden
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
 class Sale(NamedTuple):
@@ -70,11 +70,11 @@ def rows_of(changes: Any) -> list[Any]:
     return [change.row for change in changes]
 
 
-def run(build: Callable[[ps.Flow], AnyStream], *ticks: dict[str, Any]) -> list[list[Any]]:
+def run(build: Callable[[hr.Flow], AnyStream], *ticks: dict[str, Any]) -> list[list[Any]]:
     """The rows of each tick, in their order, of a flow whose ticks are given."""
-    flow = ps.Flow("folds", ticks="given")
+    flow = hr.Flow("folds", ticks="given")
     flow.sink("out", build(flow))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     return [rows_of(engine.tick(**tick)["out"]) for tick in ticks]
 
 
@@ -94,7 +94,7 @@ def test_a_fold_is_a_table_of_one_row_from_the_first_tick_on(backend: Backend) -
 
 
 def test_a_fold_begins_though_another_source_starts_the_first_tick(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> None:
+    def build(flow: hr.Flow) -> None:
         flow.sink("sum", flow.source("n", int).filter(col.value > 5).fold(0, add, commutative=True))
         flow.sink("other", flow.source("m", int).filter(col.value > 5))
 
@@ -123,7 +123,7 @@ def test_a_fold_of_a_bounded_source_never_changes(backend: Backend) -> None:
 
 
 def test_a_fold_per_tick_says_something_in_every_tick(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         numbers = flow.source("n", int)
         return numbers.fold(0, add, commutative=True, lifetime="tick", nondet="a total per tick is shown")
 
@@ -183,7 +183,7 @@ def test_a_keyed_fold_has_a_row_per_key_that_has_come(backend: Backend) -> None:
 
 
 def test_a_keyed_fold_per_tick_knows_the_keys_of_its_tick_alone(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         sales = flow.source("sales", Sale)
         return sales.fold_keyed(
             "shop", 0, add, value="price", commutative=True, lifetime="tick", nondet="a report per tick"
@@ -202,7 +202,7 @@ def test_a_keyed_fold_per_tick_knows_the_keys_of_its_tick_alone(backend: Backend
 
 
 def test_a_keyed_reduce_begins_with_the_first_value_of_a_key(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> None:
+    def build(flow: hr.Flow) -> None:
         sales = flow.source("sales", Sale)
         flow.sink("ever", sales.reduce_keyed("shop", min, commutative=True))
         tick = sales.reduce_keyed("shop", min, commutative=True, lifetime="tick", nondet="a report per tick")
@@ -239,7 +239,7 @@ def test_a_key_may_be_null_and_several_columns(backend: Backend) -> None:
 
 
 def test_functions_see_rows_in_their_order_and_keys_leave_as_first_seen() -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         return flow.source("sales", Sale).fold_keyed("shop", "", lambda all, sale: f"{all}{sale.price}")
 
     sales = [Sale("b", 1), Sale("a", 2), Sale("b", 3), Sale("c", 4), Sale("b", 0)]
@@ -247,7 +247,7 @@ def test_functions_see_rows_in_their_order_and_keys_leave_as_first_seen() -> Non
 
 
 def test_what_is_accumulated_may_be_a_row_and_is_one_for_the_function_in_the_next_tick_too() -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         return flow.source("n", int).fold(Range(0, 0), widened).every_tick()
 
     assert run(build, {"n": [5]}, {"n": [-2]}) == [[Range(0, 5)], [Range(-2, 5)]]
@@ -258,12 +258,12 @@ def test_a_function_may_alter_the_list_that_it_accumulates() -> None:
         all_.append(n)
         return all_
 
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         return flow.source("n", int).fold([], collect)
 
-    flow = ps.Flow("lists")
+    flow = hr.Flow("lists")
     flow.sink("out", build(flow))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     assert engine.tick(n=[1, 2])["out"] == [([1, 2], 1)]
     assert engine.tick(n=[3])["out"] == [([1, 2], -1), ([1, 2, 3], 1)]
 
@@ -273,14 +273,14 @@ def test_an_init_that_makes_values_makes_one_for_each_key() -> None:
         all_.append(n)
         return all_
 
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         return flow.source("sales", Sale).fold_keyed("shop", list, collect, value="price")
 
     assert run(build, {"sales": [Sale("a", 1), Sale("b", 2)]}) == [[("a", [1]), ("b", [2])]]
 
 
 def test_any_hashable_value_may_be_accumulated() -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         return flow.source("n", int).fold(frozenset(), lambda seen, n: seen | {n % 3})
 
     assert run(build, {"n": [1, 2]}, {"n": [4]}, {"n": [3]}) == [
@@ -292,7 +292,7 @@ def test_any_hashable_value_may_be_accumulated() -> None:
 
 @pytest.mark.parametrize("init", [Bag(), Bag])
 def test_an_object_that_is_equal_to_nothing_else_is_no_init(init: Any) -> None:
-    numbers = ps.Flow("bags").source("n", int)
+    numbers = hr.Flow("bags").source("n", int)
     with pytest.raises(WrongType, match="its class Bag compares by identity"):
         numbers.fold(init, put)
     with pytest.raises(WrongType, match="its class Bag compares by identity"):
@@ -302,12 +302,12 @@ def test_an_object_that_is_equal_to_nothing_else_is_no_init(init: Any) -> None:
 @pytest.mark.parametrize(("init", "instead"), [(set(), "a frozenset"), ([], "a tuple"), ({}, "a tuple")])
 def test_what_cannot_be_hashed_is_refused_with_what_to_give_instead(init: Any, instead: str) -> None:
     with pytest.raises(WrongType, match=f"give {instead}"):
-        ps.Flow("sets").source("n", int).fold(lambda: init, lambda kept, n: kept)
+        hr.Flow("sets").source("n", int).fold(lambda: init, lambda kept, n: kept)
 
 
 @pytest.mark.parametrize("init", [None, Colour.RED, len, int])
 def test_what_cannot_be_altered_may_be_accumulated(init: Any) -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         return flow.source("n", int).fold(lambda: init, lambda kept, n: kept)
 
     assert run(build, {}) == [[init]]
@@ -318,7 +318,7 @@ def test_an_object_to_begin_with_is_shared_between_no_keys() -> None:
         thing.size += n
         return thing
 
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         return flow.source("n", int).fold_keyed("value", Thing(0), grown, into="thing")
 
     ((one, two),) = run(build, {"n": [1, 5]})
@@ -326,7 +326,7 @@ def test_an_object_to_begin_with_is_shared_between_no_keys() -> None:
 
 
 def test_a_value_of_an_expression_may_be_folded() -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         return flow.source("sales", Sale).fold_keyed("shop", 0, add, value=col.price * 2, into="double")
 
     ((row,),) = run(build, {"sales": [Sale("a", 1), Sale("a", 2)]})
@@ -334,19 +334,19 @@ def test_a_value_of_an_expression_may_be_folded() -> None:
 
 
 def test_a_function_that_raises_is_named_with_its_row() -> None:
-    flow = ps.Flow("failing")
+    flow = hr.Flow("failing")
     flow.sink("out", flow.source("n", int).fold(0.0, lambda sum, n: sum + 1 / n, name="inverses"))
     with pytest.raises(UserFunctionFailed) as failed:
-        ps.Engine(flow).tick(n=[1, 0])
+        hr.Engine(flow).tick(n=[1, 0])
     assert (failed.value.operator, failed.value.row) == ("inverses", (0,))  # type: ignore[attr-defined]
     assert isinstance(failed.value.__cause__, ZeroDivisionError)
 
 
 def test_a_value_of_another_type_than_declared_is_refused() -> None:
-    flow = ps.Flow("failing")
+    flow = hr.Flow("failing")
     flow.sink("out", flow.source("n", int).fold(0, lambda sum, n: sum + 0.5, name="halves"))
     with pytest.raises(BadRow, match="'halves' accumulated") as refused:
-        ps.Engine(flow).tick(n=[1])
+        hr.Engine(flow).tick(n=[1])
     assert "returns=float" in refused.value.fix
     assert "convert it before" not in str(refused.value)
 
@@ -359,8 +359,8 @@ def test_what_is_accumulated_goes_on_after_a_restart(tmp_path: Path) -> None:
         kept.append(n)
         return kept, sum(kept)
 
-    def build() -> ps.Flow:
-        flow = ps.Flow("kept")
+    def build() -> hr.Flow:
+        flow = hr.Flow("kept")
         sales = flow.source("sales", Sale)
         flow.sink("shops", sales.fold(frozenset(), seen, commutative=True).map(sorted, returns=list[str]))
         flow.sink("range", sales.select(value=col.price, into=int).fold(Range(9, 9), widened))
@@ -369,9 +369,9 @@ def test_what_is_accumulated_goes_on_after_a_restart(tmp_path: Path) -> None:
 
     batches = [[Sale("a", 5)], [Sale("b", 7)], [Sale("a", 1)]]
     for count in (1, 3):
-        sinks = {name: ps.io.Memory() for name in ("shops", "range", "sums")}
-        sources = {"sales": ps.io.Rows(batches[:count])}
-        ps.run(build(), sources=sources, sinks=sinks, checkpoint=tmp_path)  # type: ignore[arg-type]
+        sinks = {name: hr.io.Memory() for name in ("shops", "range", "sums")}
+        sources = {"sales": hr.io.Rows(batches[:count])}
+        hr.run(build(), sources=sources, sinks=sinks, checkpoint=tmp_path)  # type: ignore[arg-type]
     changes = {name: [tuple(change) for change in sink.changes()] for name, sink in sinks.items()}
     assert changes == {
         "shops": [(["a"], -1), (["a", "b"], 1)],
@@ -385,15 +385,15 @@ class Tally(NamedTuple):
     seen: list[str]
 
 
-def restarted(flow: Callable[[], ps.Flow], rows: list[Any], folder: Path) -> list[list[Any]]:
+def restarted(flow: Callable[[], hr.Flow], rows: list[Any], folder: Path) -> list[list[Any]]:
     """The rows that one run gives, and those of two that share a checkpoint, as changes of the rest."""
     found: list[list[Any]] = []
     for location, counts in ((folder / "one", [len(rows)]), (folder / "two", [1, len(rows)])):
         found.append([])
         for count in counts:
-            sink = ps.io.Memory()
-            source = ps.io.Rows([[row] for row in rows[:count]])
-            ps.run(flow(), sources={"n": source}, sinks={"out": sink}, checkpoint=location)  # type: ignore[arg-type]
+            sink = hr.io.Memory()
+            source = hr.io.Rows([[row] for row in rows[:count]])
+            hr.run(flow(), sources={"n": source}, sinks={"out": sink}, checkpoint=location)  # type: ignore[arg-type]
             found[-1].extend(sink.changes())
     return found
 
@@ -427,8 +427,8 @@ SCANS: list[tuple[str, Callable[[AnyStream], AnyStream]]] = [
 def test_a_scan_carries_the_same_whether_or_not_the_run_was_restarted(
     scan: Callable[[AnyStream], AnyStream], tmp_path: Path
 ) -> None:
-    def flow() -> ps.Flow:
-        made = ps.Flow("scan")
+    def flow() -> hr.Flow:
+        made = hr.Flow("scan")
         made.sink("out", scan(made.source("n", int)).map(repr, returns=str))
         return made
 
@@ -449,24 +449,24 @@ def test_a_scan_carries_the_same_whether_or_not_the_run_was_restarted(
 def test_what_would_come_back_as_something_else_is_refused_when_it_is_stored(
     build: Callable[[AnyStream], AnyStream], tmp_path: Path
 ) -> None:
-    def flow() -> ps.Flow:
-        made = ps.Flow("scan")
+    def flow() -> hr.Flow:
+        made = hr.Flow("scan")
         made.sink("out", build(made.source("n", int)).map(repr, returns=str))
         return made
 
-    assert ps.Engine(flow()).tick(n=[1, 2])["out"]
+    assert hr.Engine(flow()).tick(n=[1, 2])["out"]
     with pytest.raises(NotPlainData, match=r"a (list|Range) cannot be stored where any value may stand"):
-        ps.run(flow(), sources={"n": [1, 2]}, sinks={"out": ps.io.Memory()}, checkpoint=tmp_path)
+        hr.run(flow(), sources={"n": [1, 2]}, sinks={"out": hr.io.Memory()}, checkpoint=tmp_path)
 
 
 def test_a_value_that_is_no_plain_data_works_in_memory_and_is_refused_by_a_checkpoint(tmp_path: Path) -> None:
-    def flow() -> ps.Flow:
-        made = ps.Flow("thing")
+    def flow() -> hr.Flow:
+        made = hr.Flow("thing")
         things = made.source("n", int).fold(Thing(0), lambda thing, n: Thing(thing.size + n))
         made.sink("out", things.map(lambda thing: thing.size, returns=int))
         return made
 
-    assert ps.Engine(flow()).tick(n=[1, 2])["out"] == [(3, 1)]
+    assert hr.Engine(flow()).tick(n=[1, 2])["out"] == [(3, 1)]
     with pytest.raises(NotPlainData) as error:
-        ps.run(flow(), sources={"n": ps.io.Rows([[1]])}, sinks={"out": ps.io.Memory()}, checkpoint=tmp_path)
+        hr.run(flow(), sources={"n": hr.io.Rows([[1]])}, sinks={"out": hr.io.Memory()}, checkpoint=tmp_path)
     assert_golden(MESSAGES / "not_plain_data.txt", re.sub(" at 0x[0-9a-f]+", "", f"{error.value}\n"))

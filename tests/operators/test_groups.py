@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.errors import EvaluationError
-from penstock.flow.aggregates import Aggregation
-from penstock.testing import Backend, check_ticks
+import headrace as hr
+from headrace import col
+from headrace.errors import EvaluationError
+from headrace.flow.aggregates import Aggregation
+from headrace.testing import Backend, check_ticks
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
 class Sale(NamedTuple):
@@ -30,14 +30,14 @@ class Point(NamedTuple):
     label: str | None
 
 
-def per_shop(flow: ps.Flow) -> AnyStream:
-    return flow.table("sales", Sale).group_by("shop").agg(n=ps.count(), sum=ps.sum(col.price))
+def per_shop(flow: hr.Flow) -> AnyStream:
+    return flow.table("sales", Sale).group_by("shop").agg(n=hr.count(), sum=hr.sum(col.price))
 
 
 def of_readings(*aggregations: Aggregation, append: bool = False) -> Any:
     """All readings in one group. `append` chooses the kernels that need not take back."""
 
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         readings = flow.source("readings", Reading) if append else flow.table("readings", Reading)
         return readings.group_by().agg(**{f"a{i}": a for i, a in enumerate(aggregations)})
 
@@ -64,7 +64,7 @@ def test_a_group_is_there_while_it_has_more_rows_than_were_taken_back(backend: B
 def test_a_row_is_there_when_it_came_more_often_than_it_was_taken_back(
     operator: str, backend: Backend
 ) -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         sales = flow.table("sales", Sale)
         if operator == "difference":
             return sales.distinct().difference(flow.table("gone", Sale))
@@ -142,8 +142,8 @@ def test_null_is_a_group_and_no_number(backend: Backend) -> None:
 
 
 def test_the_group_of_everything_is_there_while_it_has_rows(backend: Backend) -> None:
-    def total(flow: ps.Flow) -> AnyStream:
-        return flow.table("sales", Sale).group_by().agg(n=ps.count(), priced=ps.count(col.price))
+    def total(flow: hr.Flow) -> AnyStream:
+        return flow.table("sales", Sale).group_by().agg(n=hr.count(), priced=hr.count(col.price))
 
     check_ticks(
         backend,
@@ -160,8 +160,8 @@ def test_the_group_of_everything_is_there_while_it_has_rows(backend: Backend) ->
 
 
 def test_nan_and_both_zeros_are_one_group_each(backend: Backend) -> None:
-    def counted(flow: ps.Flow) -> AnyStream:
-        return flow.table("points", Point).group_by("x").agg(n=ps.count())
+    def counted(flow: hr.Flow) -> AnyStream:
+        return flow.table("points", Point).group_by("x").agg(n=hr.count())
 
     check_ticks(
         backend,
@@ -178,7 +178,7 @@ def test_nan_and_both_zeros_are_one_group_each(backend: Backend) -> None:
 def test_least_and_greatest_come_back_when_a_better_row_is_taken_back(backend: Backend) -> None:
     check_ticks(
         backend,
-        of_readings(ps.min(col.value), ps.max(col.value)),
+        of_readings(hr.min(col.value), hr.max(col.value)),
         """
         tick | readings              | out
         1    | 2.0 0                 | + 2.0 2.0
@@ -195,7 +195,7 @@ def test_least_and_greatest_come_back_when_a_better_row_is_taken_back(backend: B
 def test_least_and_greatest_of_an_append_stream(backend: Backend) -> None:
     check_ticks(
         backend,
-        of_readings(ps.min(col.value), ps.max(col.value), append=True),
+        of_readings(hr.min(col.value), hr.max(col.value), append=True),
         """
         tick | readings      | out
         1    | null 0        | + null null
@@ -210,7 +210,7 @@ def test_least_and_greatest_of_an_append_stream(backend: Backend) -> None:
 def test_first_and_last_of_an_append_stream(backend: Backend) -> None:
     check_ticks(
         backend,
-        of_readings(ps.first(col.value, by=col.at), ps.last(col.value, by=col.at), append=True),
+        of_readings(hr.first(col.value, by=col.at), hr.last(col.value, by=col.at), append=True),
         """
         tick | readings             | out
         1    | 9.0 null             | + null null
@@ -225,12 +225,12 @@ def test_first_and_last_of_an_append_stream(backend: Backend) -> None:
 
 
 def test_first_and_last_of_an_append_stream_keep_one_row() -> None:
-    flow = ps.Flow("ends")
+    flow = hr.Flow("ends")
     flow.sink(
-        "out", of_readings(ps.first(col.value, by=col.at), ps.last(col.value, by=col.at), append=True)(flow)
+        "out", of_readings(hr.first(col.value, by=col.at), hr.last(col.value, by=col.at), append=True)(flow)
     )
-    state: dict[str, Any] = {name: {} for name in ps.Engine(flow).slots}
-    ps.Engine(flow, state=state).tick(readings=[Reading(float(n), n) for n in range(1_000)])
+    state: dict[str, Any] = {name: {} for name in hr.Engine(flow).slots}
+    hr.Engine(flow, state=state).tick(readings=[Reading(float(n), n) for n in range(1_000)])
     (groups,) = state.values()
     assert groups == {(): [1_000, (0.0, 999.0), 0, 0.0, 999, 999.0]}
 
@@ -239,7 +239,7 @@ def test_first_and_last_of_an_append_stream_keep_one_row() -> None:
 def test_a_float_sum_is_exact_and_rounded_once(backend: Backend, append: bool) -> None:
     check_ticks(
         backend,
-        of_readings(ps.sum(col.value), ps.mean(col.value), append=append),
+        of_readings(hr.sum(col.value), hr.mean(col.value), append=append),
         """
         tick | readings              | out
         1    | 0.1 0; 0.2 0; 0.3 0   | + 0.6 0.2
@@ -252,7 +252,7 @@ def test_a_float_sum_is_exact_and_rounded_once(backend: Backend, append: bool) -
 def test_a_float_sum_gets_over_infinities_and_nan(backend: Backend) -> None:
     check_ticks(
         backend,
-        of_readings(ps.sum(col.value)),
+        of_readings(hr.sum(col.value)),
         """
         tick | readings   | out
         1    | 1.5 0      | + 1.5
@@ -269,7 +269,7 @@ def test_a_float_sum_gets_over_infinities_and_nan(backend: Backend) -> None:
 def test_mean_is_null_where_every_value_is(backend: Backend) -> None:
     check_ticks(
         backend,
-        of_readings(ps.mean(col.at), ps.sum(col.at)),
+        of_readings(hr.mean(col.at), hr.sum(col.at)),
         """
         tick | readings           | out
         1    | 0.0 null           | + null null
@@ -282,7 +282,7 @@ def test_mean_is_null_where_every_value_is(backend: Backend) -> None:
 def test_distinct_values_are_counted_without_null(backend: Backend) -> None:
     check_ticks(
         backend,
-        of_readings(ps.count_distinct(col.value)),
+        of_readings(hr.count_distinct(col.value)),
         """
         tick | readings                 | out
         1    | null 0                   | + 0
@@ -297,7 +297,7 @@ def test_distinct_values_are_counted_without_null(backend: Backend) -> None:
 def test_first_and_last_follow_their_order_and_break_ties_by_value(backend: Backend) -> None:
     check_ticks(
         backend,
-        of_readings(ps.first(col.value, by=col.at), ps.last(col.value, by=col.at)),
+        of_readings(hr.first(col.value, by=col.at), hr.last(col.value, by=col.at)),
         """
         tick | readings             | out
         1    | 9.0 null             | + null null
@@ -314,7 +314,7 @@ def test_first_and_last_follow_their_order_and_break_ties_by_value(backend: Back
 def test_collect_sorts_and_keeps_copies(backend: Backend) -> None:
     check_ticks(
         backend,
-        of_readings(ps.collect(col.at)),
+        of_readings(hr.collect(col.at)),
         """
         tick | readings                 | out
         1    | 0.0 null                 | + []
@@ -325,9 +325,9 @@ def test_collect_sorts_and_keeps_copies(backend: Backend) -> None:
 
 
 def test_an_aggregate_of_an_aggregate_follows_corrections(backend: Backend) -> None:
-    def average_of_best(flow: ps.Flow) -> AnyStream:
-        best = flow.table("sales", Sale).group_by("shop").agg(best=ps.max(col.price))
-        return best.group_by().agg(average=ps.mean(col.best), shops=ps.count())
+    def average_of_best(flow: hr.Flow) -> AnyStream:
+        best = flow.table("sales", Sale).group_by("shop").agg(best=hr.max(col.price))
+        return best.group_by().agg(average=hr.mean(col.best), shops=hr.count())
 
     check_ticks(
         backend,
@@ -344,19 +344,19 @@ def test_an_aggregate_of_an_aggregate_follows_corrections(backend: Backend) -> N
 
 
 def test_an_integer_sum_that_leaves_int64_is_an_error() -> None:
-    flow = ps.Flow("large")
-    flow.sink("out", flow.source("n", int).group_by().agg(sum=ps.sum(col.value)))
+    flow = hr.Flow("large")
+    flow.sink("out", flow.source("n", int).group_by().agg(sum=hr.sum(col.value)))
     with pytest.raises(EvaluationError, match="sum"):
-        ps.Engine(flow).tick(n=[2**63 - 1, 1])
+        hr.Engine(flow).tick(n=[2**63 - 1, 1])
 
 
 def test_an_integer_sum_may_leave_int64_on_the_way() -> None:
-    flow = ps.Flow("large")
-    flow.sink("out", flow.source("n", int).group_by().agg(sum=ps.sum(col.value)))
-    assert ps.Engine(flow).tick(n=[2**63 - 1, 1, -1])["out"].raw == [(2**63 - 1, 1)]
+    flow = hr.Flow("large")
+    flow.sink("out", flow.source("n", int).group_by().agg(sum=hr.sum(col.value)))
+    assert hr.Engine(flow).tick(n=[2**63 - 1, 1, -1])["out"].raw == [(2**63 - 1, 1)]
 
 
-def distinct(flow: ps.Flow) -> AnyStream:
+def distinct(flow: hr.Flow) -> AnyStream:
     return flow.table("points", Point).distinct()
 
 
@@ -379,7 +379,7 @@ def test_distinct_shows_a_row_from_its_first_copy_to_its_last(backend: Backend) 
 
 
 def test_distinct_of_an_append_stream(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         return flow.source("points", Point).distinct()
 
     check_ticks(
@@ -394,7 +394,7 @@ def test_distinct_of_an_append_stream(backend: Backend) -> None:
     )
 
 
-def difference(flow: ps.Flow) -> AnyStream:
+def difference(flow: hr.Flow) -> AnyStream:
     return flow.table("pos", Sale).difference(flow.table("neg", Sale))
 
 
@@ -426,7 +426,7 @@ def test_a_row_never_shows_when_both_sides_get_it_in_one_tick(backend: Backend) 
     )
 
 
-def top_two(flow: ps.Flow) -> AnyStream:
+def top_two(flow: hr.Flow) -> AnyStream:
     return flow.table("sales", Sale).top_k(2, by=col.price.desc(), per="shop")
 
 
@@ -460,7 +460,7 @@ def test_copies_count_in_top_k(backend: Backend) -> None:
 
 
 def test_null_is_last_in_a_descending_top_k_and_first_in_an_ascending_one(backend: Backend) -> None:
-    def one_of_all(flow: ps.Flow) -> None:
+    def one_of_all(flow: hr.Flow) -> None:
         sales = flow.table("sales", Sale)
         flow.sink("most", sales.top_k(1, by=col.price.desc()))
         flow.sink("least", sales.top_k(1, by=col.price))
@@ -478,7 +478,7 @@ def test_null_is_last_in_a_descending_top_k_and_first_in_an_ascending_one(backen
 
 
 def test_ties_in_top_k_are_broken_by_the_whole_row(backend: Backend) -> None:
-    def first_of_all(flow: ps.Flow) -> AnyStream:
+    def first_of_all(flow: hr.Flow) -> AnyStream:
         return flow.table("points", Point).top_k(1, by=col.x.desc())
 
     check_ticks(
@@ -495,7 +495,7 @@ def test_ties_in_top_k_are_broken_by_the_whole_row(backend: Backend) -> None:
 
 
 def test_a_null_is_not_a_zero_where_only_one_side_of_a_difference_has_nulls(backend: Backend) -> None:
-    def without(flow: ps.Flow) -> AnyStream:
+    def without(flow: hr.Flow) -> AnyStream:
         points = flow.source("points", Point).select("x")
         readings = flow.source("readings", Reading).select(x=col.value)
         return points.difference(readings)

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col
-from penstock.errors import RecordMisfit, WrongType
-from penstock.io import Memory, Rows
-from penstock.testing import Backend, check_ticks
+import headrace as hr
+from headrace import col
+from headrace.errors import RecordMisfit, WrongType
+from headrace.io import Memory, Rows
+from headrace.testing import Backend, check_ticks
 from tests.operators.test_upsert import by_the_rule
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
 class Record(NamedTuple):
@@ -31,11 +31,11 @@ class Record(NamedTuple):
 
 
 # An operation "D" deletes the row that the record has, "K" the row of its key.
-ROW = ps.when(col.op != "K", ps.struct(id=col.id, city=col.city, phone=col.phone))
+ROW = hr.when(col.op != "K", hr.struct(id=col.id, city=col.city, phone=col.phone))
 DELETED = col.op == "D"
 
 
-def versions(flow: ps.Flow, **options: Any) -> AnyStream:
+def versions(flow: hr.Flow, **options: Any) -> AnyStream:
     return flow.source("records", Record).history("id", sequence="at", row=ROW, deleted=DELETED, **options)
 
 
@@ -90,16 +90,16 @@ def test_columns_that_are_not_tracked_are_those_of_the_last_record(backend: Back
 
 
 def test_the_whole_record_is_the_row_by_default() -> None:
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", flow.source("records", Record).history("id", sequence="at"))
-    made = ps.Engine(flow).tick(records=[Record(1, "Rome", "a", 1, "I"), Record(1, "Rome", "a", 2, "I")])
+    made = hr.Engine(flow).tick(records=[Record(1, "Rome", "a", 1, "I"), Record(1, "Rome", "a", 2, "I")])
     assert [row[:-1] for row in made["out"].raw] == [(1, "Rome", "a", 2, "I", 1, None)]
 
 
 def test_records_of_one_sequence_may_not_differ() -> None:
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", versions(flow))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     engine.tick(records=[Record(1, "Rome", "a", 1, "I"), Record(1, "Oslo", "a", 2, "I")])
     with pytest.raises(RecordMisfit, match="does not fit the row of id=1: of sequence 1, it sets") as raised:
         engine.tick(records=[Record(1, "Bonn", "a", 1, "I")])
@@ -111,10 +111,10 @@ def test_a_misfit_of_a_row_that_was_deleted_reads_the_same_of_upsert(cut: bool) 
     records = [Record(1, "Rome", "a", 5, "I"), Record(1, "Rome", "a", 5, "D")]
     made: list[tuple[str, Any]] = []
     for build in ("upsert", "history"):
-        flow = ps.Flow("f")
+        flow = hr.Flow("f")
         stream = flow.source("records", Record)
         flow.sink("out", getattr(stream, build)("id", sequence="at", row=ROW, deleted=DELETED))
-        engine = ps.Engine(flow)
+        engine = hr.Engine(flow)
         engine.tick(records=records if cut else [])
         with pytest.raises(RecordMisfit) as raised:
             engine.tick(records=[*records, Record(1, "Oslo", "a", 5, "I")])
@@ -142,7 +142,7 @@ def test_ties_mean_the_same_on_spark(mode: Any, seed: int, spark: Any) -> None:
     flow.sink("table", flow.table("table", Held, key="id", sequence="at", on_misfit="trust_key"))
     sources = {"records": Rows(ticks), "table": Rows([[to_table(each) for each in tick] for tick in ticks])}
     memory = {name: Memory() for name in flow.graph().sinks}
-    ps.spark.run(flow, spark, sources=sources, sinks=memory, mode=mode)
+    hr.spark.run(flow, spark, sources=sources, sinks=memory, mode=mode)
     shown = {name: Counter(map(tuple, held.rows())) for name, held in memory.items()}
     assert shown["versions"] == expected(records, lambda row: [*row[1:3]])
     assert open_versions(shown) == shown["rows"] == Counter(row[:3] for row in shown["table"])
@@ -160,14 +160,14 @@ def test_deletions_of_one_sequence_may_name_different_rows() -> None:
     [
         {"track": ["nobody"]},
         {"row": col.id},
-        {"row": ps.struct(start_at=col.id)},
+        {"row": hr.struct(start_at=col.id)},
         {"sequence": "nobody"},
         {"on_misfit": "dead_letter"},
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises((WrongType, ps.errors.UnknownColumn)):
-        ps.Flow("f").source("records", Record).history("id", **{"sequence": "at", **options})
+    with pytest.raises((WrongType, hr.errors.UnknownColumn)):
+        hr.Flow("f").source("records", Record).history("id", **{"sequence": "at", **options})
 
 
 RECORDS = st.builds(
@@ -239,9 +239,9 @@ def around_deletions(draw: Any) -> list[list[Record]]:
 @pytest.mark.parametrize("track", [None, ["city"], ["phone", "city"], []])
 @given(ticks=st.lists(st.lists(RECORDS | TIES, max_size=4), max_size=5))
 def test_versions_are_those_of_a_loop(track: Any, ticks: list[list[Record]]) -> None:
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", versions(flow, track=track, on_misfit="trust_key"))
-    engine, shown = ps.Engine(flow), Counter[Any]()
+    engine, shown = hr.Engine(flow), Counter[Any]()
     for tick in ticks:
         for *row, weight in engine.tick(records=tick)["out"].raw:
             shown[tuple(row)] += weight
@@ -292,8 +292,8 @@ def test_changes_far_apart_are_those_of_a_loop(ticks: list[list[Record]]) -> Non
         assert shown["versions"] == expected(so_far, lambda row: [*row[1:3]])
 
 
-def versions_and_rows(on_misfit: Any) -> ps.Flow:
-    flow = ps.Flow("f")
+def versions_and_rows(on_misfit: Any) -> hr.Flow:
+    flow = hr.Flow("f")
     records = flow.source("records", Record)
     options: Any = {"sequence": "at", "row": ROW, "deleted": DELETED, "on_misfit": on_misfit}
     flow.sink("versions", records.history("id", **options))
@@ -312,13 +312,13 @@ def to_table(record: Record) -> Any:
     """A record, for a table with a key."""
     row = Held(*record[:4])
     if record.op == "K":
-        return ps.delete_key(record.id, sequence=record.at)
-    return ps.delete(row) if record.op == "D" else ps.insert(row)
+        return hr.delete_key(record.id, sequence=record.at)
+    return hr.delete(row) if record.op == "D" else hr.insert(row)
 
 
-def shown_by(flow: ps.Flow, ticks: list[list[Record]]) -> Iterator[dict[str, Counter[Any]]]:
+def shown_by(flow: hr.Flow, ticks: list[list[Record]]) -> Iterator[dict[str, Counter[Any]]]:
     """What the sinks of a flow show after each tick."""
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     shown: dict[str, Counter[Any]] = {name: Counter() for name in flow.graph().sinks}
     for tick in ticks:
         given_now: dict[str, Any] = {"records": tick}
@@ -378,7 +378,7 @@ def test_no_order_no_copy_and_no_cut_into_ticks_changes_the_versions(
     ],
 )
 def test_open_versions_are_the_rows_of_upsert_among_several_of_a_sequence(records: list[Record]) -> None:
-    made = ps.Engine(versions_and_rows("trust_key")).tick(records=records)
+    made = hr.Engine(versions_and_rows("trust_key")).tick(records=records)
     assert [each[:3] for each in made["versions"].raw if each[-2] is None] == [
         each[:3] for each in made["rows"].raw
     ]

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import left, right
-from penstock.testing import Backend, check_ticks
+import headrace as hr
+from headrace import left, right
+from headrace.testing import Backend, check_ticks
 
 
 class Due(NamedTuple):
@@ -26,35 +26,35 @@ class Level(NamedTuple):
     label: str
 
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
-def due_and_most(flow: ps.Flow) -> tuple[AnyStream, AnyStream]:
+def due_and_most(flow: hr.Flow) -> tuple[AnyStream, AnyStream]:
     return flow.table("due", Due), flow.table("most", Most)
 
 
-def inner(flow: ps.Flow) -> AnyStream:
+def inner(flow: hr.Flow) -> AnyStream:
     due, most = due_and_most(flow)
     return due.join(most, on="name")
 
 
-def outer(flow: ps.Flow) -> AnyStream:
+def outer(flow: hr.Flow) -> AnyStream:
     due, most = due_and_most(flow)
     return due.join(most, on="name", how="left")
 
 
-def semi(flow: ps.Flow) -> AnyStream:
+def semi(flow: hr.Flow) -> AnyStream:
     due, most = due_and_most(flow)
     return due.join(most, on="name", how="semi")
 
 
-def anti(flow: ps.Flow) -> AnyStream:
+def anti(flow: hr.Flow) -> AnyStream:
     due, most = due_and_most(flow)
     return due.join(most, on="name", how="anti")
 
 
 def within(how: str) -> Any:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         due, most = due_and_most(flow)
         same_name_and_enough = (left.name == right.name) & (left.amount <= right.most)
         return due.join(most, on=same_name_and_enough, how=how)  # type: ignore[call-overload]
@@ -125,7 +125,7 @@ def test_a_partner_is_there_when_it_came_more_often_than_it_was_taken_back(
 ) -> None:
     comes, goes = ("+", "-") if how == "semi" else ("-", "+")
 
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         due, most = due_and_most(flow)
         return due.join(most, on="name", how=how)
 
@@ -197,7 +197,7 @@ def test_null_is_equal_to_nothing_in_a_join(backend: Backend) -> None:
 
 
 def test_nan_is_equal_to_nan_and_zero_to_minus_zero_in_a_join(backend: Backend) -> None:
-    def levels(flow: ps.Flow) -> AnyStream:
+    def levels(flow: hr.Flow) -> AnyStream:
         a, b = flow.source("a", Level), flow.source("b", Level)
         return a.join(b, on="level", suffix="_b").select("label", "label_b")
 
@@ -358,7 +358,7 @@ def test_absence_is_judged_with_the_residual(backend: Backend) -> None:
 
 
 def test_a_stream_joins_itself(backend: Backend) -> None:
-    def pairs(flow: ps.Flow) -> AnyStream:
+    def pairs(flow: hr.Flow) -> AnyStream:
         due = flow.table("due", Due)
         return due.join(due, on="name", suffix="_too").select("amount", "amount_too")
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col
-from penstock.errors import BrokenClaim, NeedNotMet, WrongType
-from penstock.expr.code_runtime import NAN
-from penstock.lattice import BoolOr, Lattice, MapUnion, Max, Merging, Min, Pair, SetUnion
-from penstock.testing import Backend, check_lattice, check_ticks
+import headrace as hr
+from headrace import col
+from headrace.errors import BrokenClaim, NeedNotMet, WrongType
+from headrace.expr.code_runtime import NAN
+from headrace.lattice import BoolOr, Lattice, MapUnion, Max, Merging, Min, Pair, SetUnion
+from headrace.testing import Backend, check_lattice, check_ticks
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
-Build = Callable[[ps.Flow], AnyStream]
+AnyStream = hr.Stream[Any, Any, Any, Any]
+Build = Callable[[hr.Flow], AnyStream]
 
 
 class Road(NamedTuple):
@@ -33,9 +33,9 @@ class Reach(NamedTuple):
 
 def run(build: Build, *ticks: dict[str, Any]) -> list[list[Any]]:
     """The rows of each tick, in their order, of a flow whose ticks are given."""
-    flow = ps.Flow("merged", ticks="given")
+    flow = hr.Flow("merged", ticks="given")
     flow.sink("out", build(flow))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     return [[change.row for change in engine.tick(**tick)["out"]] for tick in ticks]
 
 
@@ -109,7 +109,7 @@ def test_an_order_of_its_own_must_be_that_of_the_merge() -> None:
 
 
 def test_a_lattice_fold_shows_its_value_when_it_has_grown(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> None:
+    def build(flow: hr.Flow) -> None:
         words = flow.source("n", int)
         flow.sink("fold", words.lattice_fold(Max()))
         flow.sink("reduce", words.lattice_reduce(Max()))
@@ -143,7 +143,7 @@ def test_a_lattice_fold_per_key_has_a_row_per_key(backend: Backend) -> None:
 
 @pytest.mark.parametrize("name", ["lattice_fold", "lattice_reduce"])
 def test_a_lattice_without_a_least_value_folds_the_rows_of_a_tick(backend: Backend, name: str) -> None:
-    def build(flow: ps.Flow) -> None:
+    def build(flow: hr.Flow) -> None:
         fold = getattr(flow.source("r", Reach), name)
         flow.sink("out", fold(Min(), value="distance", per="node", lifetime="tick", nondet="of each tick"))
 
@@ -161,9 +161,9 @@ def test_a_lattice_without_a_least_value_folds_the_rows_of_a_tick(backend: Backe
 
 @pytest.mark.parametrize("lattice", [SetUnion(), MapUnion(Max()), Pair(Max(), SetUnion())])
 def test_a_null_makes_no_value_grow(lattice: Lattice) -> None:
-    flow = ps.Flow("nulls", ticks="given")
+    flow = hr.Flow("nulls", ticks="given")
     flow.sink("out", flow.source("items", object).lattice_fold(lattice))
-    assert [change.row for change in ps.Engine(flow).tick(items=[None, None])["out"]] == [lattice.bottom]
+    assert [change.row for change in hr.Engine(flow).tick(items=[None, None])["out"]] == [lattice.bottom]
 
 
 @pytest.mark.parametrize(
@@ -172,19 +172,19 @@ def test_a_null_makes_no_value_grow(lattice: Lattice) -> None:
 )
 def test_what_is_no_lattice_inside_another_is_named(lattice: Lattice) -> None:
     with pytest.raises(WrongType, match=r"(MapUnion|Pair) needs a lattice, got the class Max"):
-        ps.Flow("wrong").source("n", object).lattice_fold(lattice)
+        hr.Flow("wrong").source("n", object).lattice_fold(lattice)
 
 
 @pytest.mark.parametrize("wrong", [Max, "max", None])
 def test_what_is_no_lattice_is_named(wrong: Any) -> None:
-    numbers = ps.Flow("wrong").source("n", int)
+    numbers = hr.Flow("wrong").source("n", int)
     for method in (numbers.lattice_fold, numbers.lattice_reduce, numbers.state):
         with pytest.raises(WrongType, match="needs a lattice, got"):
             method(wrong)
 
 
 def test_nan_is_the_greatest_number_of_all(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> None:
+    def build(flow: hr.Flow) -> None:
         numbers = flow.source("x", float)
         flow.sink("max", numbers.lattice_reduce(Max()))
         flow.sink("min", numbers.lattice_reduce(Min()))
@@ -202,7 +202,7 @@ def test_nan_is_the_greatest_number_of_all(backend: Backend) -> None:
 
 
 def test_sets_are_merged_from_collections_and_from_nothing_else() -> None:
-    def union(flow: ps.Flow) -> AnyStream:
+    def union(flow: hr.Flow) -> AnyStream:
         return flow.source("lists", list[int]).lattice_reduce(SetUnion())  # type: ignore[arg-type]
 
     assert run(union, {"lists": [[1, 2], [2, 3]]}) == [[frozenset({1, 2, 3})]]
@@ -211,7 +211,7 @@ def test_sets_are_merged_from_collections_and_from_nothing_else() -> None:
 
 
 def test_the_rows_that_made_a_value_grow_pass(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> None:
+    def build(flow: hr.Flow) -> None:
         r = flow.source("r", Reach)
         flow.sink("ever", r.state(Min(), value="distance", per="node"))
         flow.sink("tick", r.state(Min(), value="distance", lifetime="tick", nondet="news of a tick"))
@@ -229,7 +229,7 @@ def test_the_rows_that_made_a_value_grow_pass(backend: Backend) -> None:
 
 
 def counting_to(limit: int) -> Build:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         back = flow.feedback(int)
         top = flow.source("n", int).union(back).lattice_fold(Max())
         back.close(top.filter(col.value < limit).map(lambda n: n + 1, returns=int))
@@ -242,12 +242,12 @@ def test_a_lattice_fold_in_a_cycle_grows_to_a_fixpoint_within_the_tick() -> None
     assert run(counting_to(5), {"n": [2]}, {}, {"n": [1]}, {"n": [7]}) == [[2, 3, 4, 5], [], [], [7]]
 
 
-def shortest(flow: ps.Flow) -> AnyStream:
+def shortest(flow: hr.Flow) -> AnyStream:
     """Distances from the starts, kept as the least that was found."""
     roads, starts = flow.source("roads", Road), flow.source("starts", Reach)
     found = flow.feedback(Reach)
     least = starts.union(found).lattice_fold(Min(), value="distance", per="node")
-    step = least.join(roads, on=ps.left.node == ps.right.start)
+    step = least.join(roads, on=hr.left.node == hr.right.start)
     found.close(step.select(node=col.end, distance=col.distance + col.length, into=Reach))
     return least.lattice_fold(Min(), value="distance", per="node")
 
@@ -257,9 +257,9 @@ def shortest(flow: ps.Flow) -> AnyStream:
     st.integers(0, 8),
 )
 def test_shortest_paths_by_merging_are_those_found_by_search(roads: list[Any], cut: int) -> None:
-    flow = ps.Flow("shortest", ticks="given")
+    flow = hr.Flow("shortest", ticks="given")
     flow.sink("out", shortest(flow))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     held: dict[Any, int] = {}
     for tick in ({"roads": roads[:cut], "starts": [Reach("a", 0)]}, {"roads": roads[cut:]}):
         for row, weight in engine.tick(**tick)["out"]:
@@ -273,9 +273,9 @@ def test_shortest_paths_by_merging_are_those_found_by_search(roads: list[Any], c
 
 
 def test_a_threshold_is_passed_once_and_never_taken_back(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         r = flow.source("r", Reach)
-        return r.group_by("node").agg(n=ps.count(), top=ps.max(col.distance)).at_least(2, column="n")
+        return r.group_by("node").agg(n=hr.count(), top=hr.max(col.distance)).at_least(2, column="n")
 
     check_ticks(
         backend,
@@ -291,8 +291,8 @@ def test_a_threshold_is_passed_once_and_never_taken_back(backend: Backend) -> No
 
 
 def test_a_threshold_sees_through_renaming_and_a_choice_of_keys(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> AnyStream:
-        counts = flow.source("w", str).group_by("value").agg(n=ps.count())
+    def build(flow: hr.Flow) -> AnyStream:
+        counts = flow.source("w", str).group_by("value").agg(n=hr.count())
         return counts.filter(col.value != "b").select(word=col.value, times=col.n).at_least(2)
 
     check_ticks(
@@ -312,11 +312,11 @@ def test_a_threshold_sees_through_renaming_and_a_choice_of_keys(backend: Backend
         lambda n: n.fold(0, lambda top, x: max(top, x), monotone=True),
         lambda n: n.reduce(max, monotone=True),
         lambda n: n.lattice_fold(Max()),
-        lambda n: n.group_by().agg(top=ps.max(col.value)),
+        lambda n: n.group_by().agg(top=hr.max(col.value)),
     ],
 )
 def test_a_value_of_all_rows_may_pass_a_threshold(build: Callable[[AnyStream], AnyStream]) -> None:
-    def flow_of(flow: ps.Flow) -> AnyStream:
+    def flow_of(flow: hr.Flow) -> AnyStream:
         return build(flow.source("n", int)).at_least(3)
 
     ticks = run(flow_of, {"n": [1]}, {"n": [5]}, {"n": [7]})
@@ -324,29 +324,29 @@ def test_a_value_of_all_rows_may_pass_a_threshold(build: Callable[[AnyStream], A
 
 
 def test_a_threshold_is_on_a_column_by_its_name_or_itself() -> None:
-    counts = ps.Flow("columns").source("n", int).group_by("value").agg(n=ps.count(), top=ps.max(col.value))
+    counts = hr.Flow("columns").source("n", int).group_by("value").agg(n=hr.count(), top=hr.max(col.value))
     assert counts.at_least(2, column=col.n).schema == counts.at_least(2, column="n").schema
     with pytest.raises(WrongType, match="at_least needs a column, got"):
         counts.at_least(2, column=col.n + 1)  # type: ignore[arg-type]
 
 
 def test_what_is_counted_of_counts_may_fall() -> None:
-    flow = ps.Flow("counts of counts")
-    counts = flow.source("n", int).group_by("value").agg(n=ps.count())
-    flow.sink("out", counts.group_by("n").agg(values=ps.count()).at_least(2))
+    flow = hr.Flow("counts of counts")
+    counts = flow.source("n", int).group_by("value").agg(n=hr.count())
+    flow.sink("out", counts.group_by("n").agg(values=hr.count()).at_least(2))
     with pytest.raises(NeedNotMet, match="needs 'values' to only grow, and it may fall"):
-        ps.Engine(flow)
+        hr.Engine(flow)
 
 
 def test_a_threshold_of_a_set_is_passed_when_it_is_part_of_it() -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         return flow.source("lists", list[int]).lattice_fold(SetUnion()).at_least(frozenset({1, 2}))  # type: ignore[arg-type]
 
     assert run(build, {"lists": [[1]]}, {"lists": [[3]]}, {"lists": [[2]]}) == [[], [], [frozenset({1, 2})]]
 
 
 def test_a_threshold_may_stand_in_a_cycle() -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         back = flow.feedback(int)
         top = flow.source("n", int).union(back).lattice_fold(Max())
         more = top.filter(col.value < 9).map(lambda n: n + 1, returns=int)

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.analysis import analyse
-from penstock.errors import GuardMissing, NeedNotMet, WrongType
-from penstock.testing import Backend, check_ticks
+import headrace as hr
+from headrace import col
+from headrace.analysis import analyse
+from headrace.errors import GuardMissing, NeedNotMet, WrongType
+from headrace.testing import Backend, check_ticks
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 WHY = "each day stands for itself"
 
 
@@ -27,7 +27,7 @@ class Price(NamedTuple):
 
 
 def of_orders_and_prices(how: str, lifetime: Any, prices: str = "source") -> Any:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         orders = flow.source("orders", Order)
         known = flow.source("prices", Price) if prices == "source" else flow.table("prices", Price)
         return orders.join(known, on="item", how=how, lifetime=lifetime, nondet=WHY)  # type: ignore[call-overload]
@@ -119,7 +119,7 @@ def test_rows_of_a_tick_with_a_partner_among_all_so_far(backend: Backend) -> Non
 
 
 def test_all_rows_so_far_with_a_partner_in_this_tick_once_each(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         orders, prices = flow.table("orders", Order), flow.source("prices", Price)
         return orders.semi_join(prices, on="item", lifetime=("static", "tick"), nondet=WHY)
 
@@ -151,7 +151,7 @@ def test_rows_of_a_tick_without_a_partner_among_all_so_far(backend: Backend) -> 
 
 
 def numbers_without(lifetime: Any) -> Any:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         return flow.source("n", int).difference(flow.source("gone", int), lifetime=lifetime, nondet=WHY)
 
     return build
@@ -196,9 +196,9 @@ def test_all_so_far_but_what_goes_in_this_tick_is_given_in_each(backend: Backend
 
 
 def test_each_tick_has_its_own_groups_sets_and_tops(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> None:
+    def build(flow: hr.Flow) -> None:
         orders = flow.source("orders", Order)
-        flow.sink("sums", orders.group_by("item").agg(n=ps.sum(col.count), lifetime="tick", nondet=WHY))
+        flow.sink("sums", orders.group_by("item").agg(n=hr.sum(col.count), lifetime="tick", nondet=WHY))
         flow.sink("sets", orders.distinct(lifetime="tick", nondet=WHY))
         flow.sink("tops", orders.top_k(1, by=col.count.desc(), lifetime="tick", nondet=WHY))
 
@@ -216,7 +216,7 @@ def test_each_tick_has_its_own_groups_sets_and_tops(backend: Backend) -> None:
 
 
 def test_a_set_join_counts_each_row_of_a_side_once(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> None:
+    def build(flow: hr.Flow) -> None:
         orders, prices = flow.table("orders", Order), flow.source("prices", Price)
         flow.sink("ever", orders.join_set(prices, on="item"))
         flow.sink("with_tick", orders.join_set(prices, on="item", lifetime=("static", "tick"), nondet=WHY))
@@ -234,7 +234,7 @@ def test_a_set_join_counts_each_row_of_a_side_once(backend: Backend) -> None:
 
 
 def test_products(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> None:
+    def build(flow: hr.Flow) -> None:
         n, words = flow.source("n", int), flow.table("words", str)
         flow.sink("all", n.cross_join(words, suffix="_b"))
         flow.sink("sets", n.cross_join_set(words, suffix="_b"))
@@ -253,9 +253,9 @@ def test_products(backend: Backend) -> None:
 
 
 def test_a_single_row_goes_beside_every_row(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> None:
+    def build(flow: hr.Flow) -> None:
         bids, rates = flow.source("bids", int), flow.source("rates", int)
-        best = rates.group_by().agg(best=ps.max(col.value))
+        best = rates.group_by().agg(best=hr.max(col.value))
         flow.sink("ever", bids.cross_singleton(best))
         flow.sink("then", bids.cross_singleton(best, lifetime=("tick", "static"), nondet=WHY))
 
@@ -273,7 +273,7 @@ def test_a_single_row_goes_beside_every_row(backend: Backend) -> None:
 
 
 def test_the_first_single_row_of_a_tick_goes_beside_its_rows(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> None:
+    def build(flow: hr.Flow) -> None:
         bids, rates = flow.source("bids", int), flow.source("rates", int)
         first = rates.top_k(1, by=col.value, lifetime="tick", nondet=WHY)
         flow.sink("now", bids.cross_singleton(first, lifetime="tick", suffix="_r", nondet=WHY))
@@ -293,7 +293,7 @@ def test_the_first_single_row_of_a_tick_goes_beside_its_rows(backend: Backend) -
 
 OF_A_TICK: list[Any] = [
     lambda n: n.distinct(lifetime="tick"),
-    lambda n: n.group_by().agg(n=ps.count(), lifetime="tick"),
+    lambda n: n.group_by().agg(n=hr.count(), lifetime="tick"),
     lambda n: n.top_k(1, by=col.value, lifetime="tick"),
     lambda n: n.difference(n, lifetime="tick"),
     lambda n: n.cross_join(n, lifetime=("static", "tick"), suffix="_b"),
@@ -304,32 +304,32 @@ OF_A_TICK: list[Any] = [
 
 @pytest.mark.parametrize("build", OF_A_TICK)
 def test_what_depends_on_the_cut_must_say_why(build: Any) -> None:
-    flow = ps.Flow("numbers")
+    flow = hr.Flow("numbers")
     flow.sink("out", build(flow.source("n", int)))
     with pytest.raises(GuardMissing):
-        ps.Engine(flow)
-    given = ps.Flow("numbers", ticks="given")
+        hr.Engine(flow)
+    given = hr.Flow("numbers", ticks="given")
     given.sink("out", build(given.source("n", int)))
-    assert ps.Engine(given).tick(n=[]) == {"out": []}
+    assert hr.Engine(given).tick(n=[]) == {"out": []}
 
 
 @pytest.mark.parametrize("build", [b for at, b in enumerate(OF_A_TICK) if at != 4])
 def test_a_tick_is_not_answered_from_rows_that_are_taken_back(build: Any) -> None:
-    flow = ps.Flow("numbers", ticks="given")
+    flow = hr.Flow("numbers", ticks="given")
     flow.sink("out", build(flow.table("n", int)))
     with pytest.raises(NeedNotMet, match="append-only"):
-        ps.Engine(flow)
+        hr.Engine(flow)
 
 
 @pytest.mark.parametrize("build", OF_A_TICK)
 def test_a_tick_gives_rows_that_stay(build: Any) -> None:
-    flow = ps.Flow("numbers", ticks="given")
+    flow = hr.Flow("numbers", ticks="given")
     flow.sink("out", build(flow.source("n", int)))
     assert analyse(flow.graph()).facts[flow.graph().sinks["out"]].append
 
 
 def test_a_lifetime_is_one_of_two_names() -> None:
-    n = ps.Flow("numbers").source("n", int)
+    n = hr.Flow("numbers").source("n", int)
     for wrong in ("forever", ("tick", "tick", "tick"), None, ("tick",)):
         with pytest.raises(WrongType, match="got lifetime"):
             n.difference(n, lifetime=wrong)  # type: ignore[arg-type]
@@ -340,5 +340,5 @@ def test_a_lifetime_is_one_of_two_names() -> None:
 
 
 def test_columns_may_be_called_lifetime_and_nondet() -> None:
-    n = ps.Flow("numbers").source("n", int)
-    assert n.group_by().agg(lifetime=ps.count(), nondet=ps.count()).schema.names == ("lifetime", "nondet")
+    n = hr.Flow("numbers").source("n", int)
+    assert n.group_by().agg(lifetime=hr.count(), nondet=hr.count()).schema.names == ("lifetime", "nondet")

@@ -8,19 +8,19 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.flow.grouped_streams import Grouped, WindowGroups
-from penstock.testing import show
+import headrace as hr
+from headrace import col
+from headrace.flow.grouped_streams import Grouped, WindowGroups
+from headrace.testing import show
 
 
 def _taking_columns() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Public functions that take any names as keywords."""
-    for of in (ps.Stream, Grouped, WindowGroups, ps.Engine, ps.Flow, ps.Signal):
+    for of in (hr.Stream, Grouped, WindowGroups, hr.Engine, hr.Flow, hr.Signal):
         for name, method in getmembers(of, isfunction):
             if not name.startswith("_"):
                 yield f"{of.__name__}.{name}", method
-    for module in (ps, ps.functions):
+    for module in (hr, hr.functions):
         yield from getmembers(module, isfunction)
     yield "show", show
 
@@ -53,17 +53,17 @@ class Odd(NamedTuple):
 
 
 def test_columns_with_names_of_parameters_are_columns() -> None:
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     rows = flow.source("self", Odd)
     flow.sink("select", rows.select(self=col.self, unnamed=col.cls))
     flow.sink("with_columns", rows.with_columns(self=col.self + 1, of=col.cls))
-    flow.sink("agg", rows.group_by(self=col.self).agg(keys=ps.sum(col.cls)))
-    flow.sink("whole", rows.group_by("cls").agg(self=ps.sum(col.self)))
-    flow.sink("struct", rows.select(x=ps.struct(self=col.self)))
+    flow.sink("agg", rows.group_by(self=col.self).agg(keys=hr.sum(col.cls)))
+    flow.sink("whole", rows.group_by("cls").agg(self=hr.sum(col.self)))
+    flow.sink("struct", rows.select(x=hr.struct(self=col.self)))
     flow.sink("upsert", rows.upsert("self", sequence="cls"))
     flow.sink("history", rows.history("self", sequence="cls"))
     flow.sink("joined", rows.join(rows.select("self", x=col.cls), on="self"))
-    made = ps.Engine(flow).tick(self=[Odd(1, 2, 3, 4)])
+    made = hr.Engine(flow).tick(self=[Odd(1, 2, 3, 4)])
     assert made["select"].raw == [(1, 2, 1)]
     assert made["with_columns"].raw == [(2, 2, 3, 4, 2, 1)]
     assert made["agg"].raw == [(1, 2, 1)]
@@ -80,5 +80,5 @@ def test_a_query_may_read_a_column_called_self(spark: Any) -> None:
         SELECT self, count(*) AS cls, sum(named) OVER (PARTITION BY self) AS named
         FROM (SELECT DISTINCT self, named FROM t WHERE self > 0) GROUP BY self, named
     """
-    flow = ps.sql(query, tables={"t": Odd}, spark=spark)
-    assert ps.Engine(flow).tick(t=[Odd(1, 2, 3, 4)])["answer"].raw == [(1, 1, 3, 1)]
+    flow = hr.sql(query, tables={"t": Odd}, spark=spark)
+    assert hr.Engine(flow).tick(t=[Odd(1, 2, 3, 4)])["answer"].raw == [(1, 1, 3, 1)]

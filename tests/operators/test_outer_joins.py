@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import left, right
-from penstock.errors import WrongType
-from penstock.testing import Backend, check_ticks
+import headrace as hr
+from headrace import left, right
+from headrace.errors import WrongType
+from headrace.testing import Backend, check_ticks
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
 class Due(NamedTuple):
@@ -28,7 +28,7 @@ class Paid(NamedTuple):
 
 
 def joined(how: str, **options: Any) -> Any:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         due, paid = flow.table("due", Due), flow.table("paid", Paid)
         return due.join(paid, on="name", how=how, **options)  # type: ignore[call-overload]
 
@@ -64,7 +64,7 @@ def test_a_full_join_keeps_every_row_of_both(backend: Backend) -> None:
 
 
 def test_rows_of_a_tick_beside_all_that_there_are(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         due, paid = flow.source("due", Due), flow.source("paid", Paid)
         why = "what is paid today is looked up among all that is due"
         return due.join(paid, on="name", how="right", lifetime=("static", "tick"), nondet=why)
@@ -87,7 +87,7 @@ def test_keys_of_two_names_are_two_columns(how: Any) -> None:
         who: str
         amount: int
 
-    flow = ps.Flow("two")
+    flow = hr.Flow("two")
     due, other = flow.source("due", Due), flow.source("other", Other)
     both = due.join(other, on=left.name == right.who, how=how, suffix="_other")
     nullable = {field.name: field.nullable for field in both.schema.fields}
@@ -109,7 +109,7 @@ def test_a_key_of_one_name_is_there_whichever_row_is() -> None:
         a: int | None
         b: int | None
 
-    flow = ps.Flow("keys")
+    flow = hr.Flow("keys")
     one, other = flow.source("one", One), flow.source("other", Other)
     assert one.join(other, on="key", how="full", into=Both).schema.row_class is Both
     with pytest.raises(WrongType):
@@ -141,12 +141,12 @@ def test_outer_joins_are_what_a_nested_loop_finds(
     if how == "full":
         expected += [(*one, None, None) for one in dues if not any(fits(one, other) for other in paids)]
 
-    flow = ps.Flow("outer")
+    flow = hr.Flow("outer")
     on = left.key == right.other
     if residual:
         on &= left.a < right.b
     flow.sink("out", flow.table("dues", One).join(flow.table("paids", Other), on=on, how=how))
-    engine, found = ps.Engine(flow), Counter[Any]()
+    engine, found = hr.Engine(flow), Counter[Any]()
     for at in range(6):
         due, paid = [One(*row) for row in dues[at : at + 1]], [Other(*row) for row in paids[at : at + 1]]
         for row, weight in engine.tick(dues=due, paids=paid)["out"]:

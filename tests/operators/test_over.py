@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.errors import WrongType
-from penstock.flow.window_functions import Months
-from penstock.testing import check_ticks
+import headrace as hr
+from headrace import col
+from headrace.errors import WrongType
+from headrace.flow.window_functions import Months
+from headrace.testing import check_ticks
 
 if TYPE_CHECKING:
-    from penstock.testing import Backend
+    from headrace.testing import Backend
 
 
 class Sale(NamedTuple):
@@ -29,7 +29,7 @@ class Reading(NamedTuple):
 
 
 def over_sales(backend: Backend, table: str, **functions: Any) -> None:
-    def flow(flow: ps.Flow) -> None:
+    def flow(flow: hr.Flow) -> None:
         sales = flow.table("sales", Sale)
         flow.sink("out", sales.with_columns(**functions).select("shop", "day", *functions))
 
@@ -45,7 +45,7 @@ def test_a_row_in_between_moves_those_behind_it_and_no_others(backend: Backend) 
         2    | x 2 5; y 1 5      | - x 3 2; + x 2 2; + x 3 3; + y 1 1
         3    | - x 1 5           | - x 1 1; - x 2 2; - x 3 3; + x 2 1; + x 3 2
     """,
-        n=ps.row_number().over(partition_by="shop", order_by="day"),
+        n=hr.row_number().over(partition_by="shop", order_by="day"),
     )
 
 
@@ -59,8 +59,8 @@ def test_ranks_of_peers(backend: Backend) -> None:
         2    | - x 2 7                    | - x 2 2 2; - x 4 4 3; + x 4 3 3
         3    | x 5 null                   | + x 5 4 4
     """,
-        rank=ps.rank().over(**by_price),
-        dense=ps.dense_rank().over(**by_price),
+        rank=hr.rank().over(**by_price),
+        dense=hr.dense_rank().over(**by_price),
     )
 
 
@@ -73,7 +73,7 @@ def test_a_running_sum_goes_to_the_last_peer(backend: Backend) -> None:
         2    | x 1 4        | - x 1 1; - x 2 3; +2 x 1 5; + x 2 7
         3    | - x 1 1      | -2 x 1 5; - x 2 7; + x 1 4; + x 2 6
     """,
-        sum=ps.sum(col.price).over(partition_by="shop", order_by="day"),
+        sum=hr.sum(col.price).over(partition_by="shop", order_by="day"),
     )
 
 
@@ -86,7 +86,7 @@ def test_a_frame_of_rows_reaches_no_further(backend: Backend) -> None:
         2    | - x 2 2                    | - x 2 3; - x 3 6; + x 3 5
         3    | x 9 null                   | + x 9 8
     """,
-        sum=ps.sum(col.price).over(order_by="day", rows=(-1, 0)),
+        sum=hr.sum(col.price).over(order_by="day", rows=(-1, 0)),
     )
 
 
@@ -98,7 +98,7 @@ def test_a_frame_of_values_measures_them(backend: Backend) -> None:
         1    | x 1 1; x 2 2; x 9 4 | + x 1 2; + x 2 2; + x 9 1
         2    | x 3 0               | - x 2 2; + x 2 3; + x 3 2
     """,
-        n=ps.count().over(order_by="day", range=(-1, 1)),
+        n=hr.count().over(order_by="day", range=(-1, 1)),
     )
 
 
@@ -110,8 +110,8 @@ def test_a_frame_without_rows_counts_zero_and_sums_to_null(backend: Backend) -> 
         1    | x 1 1        | + x 1 0 null
         2    | x 2 5        | - x 1 0 null; + x 1 1 5; + x 2 0 null
     """,
-        n=ps.count().over(order_by="day", rows=(1, 2)),
-        sum=ps.sum(col.price).over(order_by="day", rows=(1, 2)),
+        n=hr.count().over(order_by="day", rows=(1, 2)),
+        sum=hr.sum(col.price).over(order_by="day", rows=(1, 2)),
     )
 
 
@@ -125,9 +125,9 @@ def test_values_of_other_rows(backend: Backend) -> None:
         2    | - x 1 1                | - x 1 null null 1; - x 2 1 3 1; - x 3 1 -1 1; + x 2 null 3 null; \
 + x 3 null -1 null
     """,
-        before=ps.lag(col.price, ignore_nulls=True).over(**by_day),
-        after=ps.lead(col.price, 1, -1).over(**by_day),
-        first=ps.first_value(col.price).over(**by_day),
+        before=hr.lag(col.price, ignore_nulls=True).over(**by_day),
+        after=hr.lead(col.price, 1, -1).over(**by_day),
+        first=hr.first_value(col.price).over(**by_day),
     )
 
 
@@ -139,7 +139,7 @@ def test_copies_are_rows_of_their_own(backend: Backend) -> None:
         1    | +2 x 1 5 | + x 1 1; + x 1 2
         2    | - x 1 5  | - x 1 2
     """,
-        n=ps.row_number().over(order_by="day"),
+        n=hr.row_number().over(order_by="day"),
     )
 
 
@@ -153,7 +153,7 @@ def test_a_row_that_goes_before_it_comes_is_not_there(backend: Backend) -> None:
         3    | x 1 5    |
         4    | x 1 5    | - x 2 1; + x 1 1; + x 2 2
     """,
-        n=ps.row_number().over(order_by="day"),
+        n=hr.row_number().over(order_by="day"),
     )
 
 
@@ -166,25 +166,25 @@ def test_copies_that_go_before_they_come_are_counted(backend: Backend) -> None:
         2    | +2 x 1 5 |
         3    | x 1 5    | + x 1 null
     """,
-        before=ps.lag(col.price).over(order_by="day"),
+        before=hr.lag(col.price).over(order_by="day"),
     )
 
 
 def test_columns_are_computed_of_the_row_as_it_was() -> None:
-    flow = ps.Flow("replacing")
+    flow = hr.Flow("replacing")
     sales = flow.table("sales", Sale)
-    flow.sink("out", sales.with_columns(price=ps.count().over(), more=col.price + 1))
-    (change,) = ps.Engine(flow).tick(sales=[Sale("x", 1, 5)])["out"]
+    flow.sink("out", sales.with_columns(price=hr.count().over(), more=col.price + 1))
+    (change,) = hr.Engine(flow).tick(sales=[Sale("x", 1, 5)])["out"]
     assert change.row == ("x", 1, 1, 6)
 
 
 def test_one_operator_computes_all_of_one_partition_and_order() -> None:
-    flow = ps.Flow("shared")
+    flow = hr.Flow("shared")
     sales = flow.table("sales", Sale)
     made = sales.with_columns(
-        n=ps.row_number().over(partition_by="shop", order_by="day"),
-        all=ps.count().over(),
-        before=ps.lag(col.price).over(partition_by="shop", order_by="day"),
+        n=hr.row_number().over(partition_by="shop", order_by="day"),
+        all=hr.count().over(),
+        before=hr.lag(col.price).over(partition_by="shop", order_by="day"),
     )
     flow.sink("out", made)
     assert [node.operator.kind for node in flow.graph().nodes].count("over") == 2
@@ -194,26 +194,26 @@ def test_one_operator_computes_all_of_one_partition_and_order() -> None:
 @pytest.mark.parametrize(
     ("function", "reach"),
     [
-        (ps.lag(col.price).over(order_by="day"), "the rows near it"),
-        (ps.sum(col.price).over(order_by="day", range=(-3, 0)), "the rows near it"),
-        (ps.row_number().over(order_by="day"), "the rows behind it"),
-        (ps.sum(col.price).over(order_by="day"), "its partition"),
-        (ps.ntile(4).over(order_by="day"), "its partition"),
+        (hr.lag(col.price).over(order_by="day"), "the rows near it"),
+        (hr.sum(col.price).over(order_by="day", range=(-3, 0)), "the rows near it"),
+        (hr.row_number().over(order_by="day"), "the rows behind it"),
+        (hr.sum(col.price).over(order_by="day"), "its partition"),
+        (hr.ntile(4).over(order_by="day"), "its partition"),
     ],
 )
 def test_explain_says_what_a_change_costs(function: Any, reach: str) -> None:
-    made = ps.Flow("costs").table("sales", Sale).with_columns(x=function)
+    made = hr.Flow("costs").table("sales", Sale).with_columns(x=function)
     assert made.flow.nodes[-1].operator.describe().endswith(f"; a change costs {reach}")
 
 
 def test_a_range_of_time_is_a_timedelta() -> None:
-    flow = ps.Flow("readings")
+    flow = hr.Flow("readings")
     hour = timedelta(hours=1)
-    near = ps.count().over(order_by="at", range=(-hour, hour))
+    near = hr.count().over(order_by="at", range=(-hour, hour))
     flow.sink("out", flow.table("readings", Reading).with_columns(near=near))
     noon = datetime(2001, 9, 11, 12, tzinfo=UTC)
     rows = [(noon + minutes * timedelta(minutes=1),) for minutes in (0, 30, 90)]
-    changes = ps.Engine(flow).tick(readings=rows)["out"]
+    changes = hr.Engine(flow).tick(readings=rows)["out"]
     assert [near for _, near in sorted(change.row for change in changes)] == [2, 3, 2]
 
 
@@ -229,15 +229,15 @@ def test_a_range_of_time_is_a_timedelta() -> None:
 )
 @pytest.mark.parametrize("descending", [False, True])
 def test_a_range_of_time_may_end_at_the_row_itself(frame: Any, near: list[int], descending: bool) -> None:
-    flow = ps.Flow("readings")
+    flow = hr.Flow("readings")
     by = col.at.desc() if descending else col.at
-    count = ps.count().over(order_by=by, range=frame)
+    count = hr.count().over(order_by=by, range=frame)
     flow.sink("out", flow.table("readings", Reading).with_columns(near=count))
     noon = datetime(2001, 9, 11, 12, tzinfo=UTC)
     rows = [(noon + minutes * timedelta(minutes=1),) for minutes in (0, 30, 90)]
     # From the last row on, the first is as far as the last is from the first.
     rows = [(noon - (at - noon),) for (at,) in rows] if descending else rows
-    engine, found = ps.Engine(flow), dict[Any, int]()
+    engine, found = hr.Engine(flow), dict[Any, int]()
     for row in (rows[1], rows[0], rows[2]):
         for change in engine.tick(readings=[row])["out"]:
             if change.weight > 0:
@@ -246,10 +246,10 @@ def test_a_range_of_time_may_end_at_the_row_itself(frame: Any, near: list[int], 
 
 
 def test_a_range_of_months_ends_at_the_last_day_of_a_month() -> None:
-    flow = ps.Flow("days")
-    later = ps.count().over(order_by="at", range=(Months(-1), 0))
+    flow = hr.Flow("days")
+    later = hr.count().over(order_by="at", range=(Months(-1), 0))
     flow.sink("out", flow.table("days", Day).with_columns(later=later).select("at", "later"))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     engine.tick(days=[Day(date(2023, 3, day), Decimal("0.00")) for day in (28, 29, 31)])
     changes = engine.tick(days=[Day(date(2023, 2, 28), Decimal("0.00"))])["out"]
     assert {(c.row.at.day, c.row.later) for c in changes if c.weight > 0} == {
@@ -261,11 +261,11 @@ def test_a_range_of_months_ends_at_the_last_day_of_a_month() -> None:
 
 
 def test_a_range_of_a_value_behind_whether_it_is_null() -> None:
-    flow = ps.Flow("prices")
+    flow = hr.Flow("prices")
     by = [col.price.is_null().desc(), col.price.desc()]
-    near = ps.count().over(order_by=by, range=(-1, 0))
+    near = hr.count().over(order_by=by, range=(-1, 0))
     flow.sink("out", flow.table("sales", Sale).with_columns(near=near).select("price", "near"))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     engine.tick(sales=[Sale("x", 1, 3), Sale("x", 2, None), Sale("x", 3, 1)])
     changes = engine.tick(sales=[Sale("x", 4, 2), Sale("x", 5, None)])["out"]
     assert {tuple(c.row) for c in changes if c.weight > 0} == {(None, 2), (2, 2), (1, 2)}
@@ -278,10 +278,10 @@ class Measure(NamedTuple):
 
 def test_a_range_of_floats_reaches_what_its_rounded_bounds_hold() -> None:
     """0.3 + 0.1 is 0.4, and 0.4 - 0.1 is more than 0.3."""
-    flow = ps.Flow("measures")
-    near = ps.count().over(order_by="x", range=(-0.1, 0.1))
+    flow = hr.Flow("measures")
+    near = hr.count().over(order_by="x", range=(-0.1, 0.1))
     flow.sink("out", flow.table("measures", Measure).with_columns(near=near))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     engine.tick(measures=[Measure(0.3, 1), Measure(0.4, 2)])
     changes = {(c.row.id, c.row.near, c.weight) for c in engine.tick(measures=[Measure(0.4, 3)])["out"]}
     assert {(1, 2, -1), (1, 3, 1)} <= changes
@@ -289,16 +289,16 @@ def test_a_range_of_floats_reaches_what_its_rounded_bounds_hold() -> None:
 
 class Day(NamedTuple):
     at: date
-    amount: Annotated[Decimal, ps.DecimalType(38, 2)]
+    amount: Annotated[Decimal, hr.DecimalType(38, 2)]
 
 
 def test_a_range_ends_where_its_type_does() -> None:
-    flow = ps.Flow("days")
+    flow = hr.Flow("days")
     day = timedelta(days=1)
-    later = ps.count().over(order_by="at", range=(day, 5 * day))
-    sooner = ps.count().over(order_by="at", range=(-5 * day, -day))
+    later = hr.count().over(order_by="at", range=(day, 5 * day))
+    sooner = hr.count().over(order_by="at", range=(-5 * day, -day))
     flow.sink("out", flow.table("days", Day).with_columns(later=later, sooner=sooner))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     engine.tick(days=[Day(date.max, Decimal("0.00")), Day(date.min, Decimal("0.00"))])
     engine.tick(days=[Day(date.max - 3 * day, Decimal("0.00"))])
     changes = engine.tick(days=[Day(date.max, Decimal("1.00"))])["out"]
@@ -307,25 +307,25 @@ def test_a_range_ends_where_its_type_does() -> None:
 
 
 def test_a_range_of_long_decimals_is_exact() -> None:
-    flow = ps.Flow("days")
-    near = ps.count().over(order_by="amount", range=(0, Decimal("0.50")))
+    flow = hr.Flow("days")
+    near = hr.count().over(order_by="amount", range=(0, Decimal("0.50")))
     flow.sink("out", flow.table("days", Day).with_columns(near=near))
     most = "9" * 36
     rows = [Day(date.min, Decimal(f"{most}.{cents}")) for cents in ("00", "40", "60")]
-    assert sorted(c.row.near for c in ps.Engine(flow).tick(days=rows)["out"]) == [1, 2, 2]
+    assert sorted(c.row.near for c in hr.Engine(flow).tick(days=rows)["out"]) == [1, 2, 2]
 
 
-@pytest.mark.parametrize("build", [lambda: ps.lag(col.price, 1.5), lambda: ps.lead(col.price, "a")])  # type: ignore[arg-type]
+@pytest.mark.parametrize("build", [lambda: hr.lag(col.price, 1.5), lambda: hr.lead(col.price, "a")])  # type: ignore[arg-type]
 def test_an_offset_is_a_number_of_rows(build: Any) -> None:
     with pytest.raises(WrongType, match="lag by"):
         build()
 
 
 def test_a_value_that_is_computed_stands_for_all_that_are_equal() -> None:
-    one, other = ps.functions.map("b", 1, "a", 2), ps.functions.map("a", 2, "b", 1)
-    flow = ps.Flow("maps")
+    one, other = hr.functions.map("b", 1, "a", 2), hr.functions.map("a", 2, "b", 1)
+    flow = hr.Flow("maps")
     sales = flow.table("sales", Sale)
-    first = sales.with_columns(m=ps.first_value(one).over(partition_by="shop", order_by="day"))
+    first = sales.with_columns(m=hr.first_value(one).over(partition_by="shop", order_by="day"))
     flow.sink("out", first.union(sales.with_columns(m=other)))
-    (change,) = ps.Engine(flow).tick(sales=[Sale("a", 1, 2)])["out"]
+    (change,) = hr.Engine(flow).tick(sales=[Sale("a", 1, 2)])["out"]
     assert (list(change.row.m), change.weight) == (["a", "b"], 2)

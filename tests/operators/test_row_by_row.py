@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.errors import BadRow, UserFunctionFailed
-from penstock.testing import Backend, check_ticks
+import headrace as hr
+from headrace import col
+from headrace.errors import BadRow, UserFunctionFailed
+from headrace.testing import Backend, check_ticks
 from tests.operators.conftest import ENGINES
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
 class Order(NamedTuple):
@@ -27,7 +27,7 @@ class Line(NamedTuple):
 
 
 def test_a_select_computes_columns_and_keeps_every_row(backend: Backend) -> None:
-    def halves(flow: ps.Flow) -> AnyStream:
+    def halves(flow: hr.Flow) -> AnyStream:
         return flow.table("orders", Order).select(even=col.count % 2 == 0)
 
     check_ticks(
@@ -44,7 +44,7 @@ def test_a_select_computes_columns_and_keeps_every_row(backend: Backend) -> None
 
 
 def test_a_deletion_may_overtake_its_insertion(backend: Backend) -> None:
-    def items(flow: ps.Flow) -> AnyStream:
+    def items(flow: hr.Flow) -> AnyStream:
         return flow.table("orders", Order).filter(col.count > 1).select("item")
 
     check_ticks(
@@ -60,7 +60,7 @@ def test_a_deletion_may_overtake_its_insertion(backend: Backend) -> None:
 
 
 def test_changes_that_a_select_makes_equal_cancel_within_a_tick(backend: Backend) -> None:
-    def items(flow: ps.Flow) -> AnyStream:
+    def items(flow: hr.Flow) -> AnyStream:
         return flow.table("orders", Order).select("item")
 
     check_ticks(
@@ -76,9 +76,9 @@ def test_changes_that_a_select_makes_equal_cancel_within_a_tick(backend: Backend
 
 
 def test_with_columns_replaces_in_place_and_adds_at_the_end(backend: Backend) -> None:
-    def swapped(flow: ps.Flow) -> AnyStream:
+    def swapped(flow: hr.Flow) -> AnyStream:
         orders = flow.table("orders", Order)
-        return orders.with_columns(count=ps.coalesce(col.count, 0) + 1, before=col.count)
+        return orders.with_columns(count=hr.coalesce(col.count, 0) + 1, before=col.count)
 
     check_ticks(
         backend,
@@ -92,7 +92,7 @@ def test_with_columns_replaces_in_place_and_adds_at_the_end(backend: Backend) ->
 
 
 def test_a_filter_drops_false_and_null(backend: Backend) -> None:
-    def large(flow: ps.Flow) -> AnyStream:
+    def large(flow: hr.Flow) -> AnyStream:
         return flow.table("orders", Order).filter(col.count > 1)
 
     check_ticks(
@@ -107,7 +107,7 @@ def test_a_filter_drops_false_and_null(backend: Backend) -> None:
 
 
 def test_a_filter_by_a_function_sees_the_row_class(backend: Backend) -> None:
-    def short(flow: ps.Flow) -> AnyStream:
+    def short(flow: hr.Flow) -> AnyStream:
         return flow.table("orders", Order).filter(lambda order: len(order.item) == 3)
 
     check_ticks(
@@ -125,7 +125,7 @@ def test_a_map_takes_the_image_of_a_taken_back_row_back(backend: Backend) -> Non
     def line(order: Order) -> Line:
         return Line(order.item * 2, len(order.item))
 
-    def lines(flow: ps.Flow) -> AnyStream:
+    def lines(flow: hr.Flow) -> AnyStream:
         return flow.table("orders", Order).map(line)
 
     check_ticks(
@@ -143,7 +143,7 @@ def test_a_flat_map_gives_every_item_the_weight_of_its_row(backend: Backend) -> 
     def letters(order: Order) -> Iterator[str]:
         yield from order.item
 
-    def all_letters(flow: ps.Flow) -> AnyStream:
+    def all_letters(flow: hr.Flow) -> AnyStream:
         return flow.table("orders", Order).flat_map(letters)
 
     check_ticks(
@@ -160,7 +160,7 @@ def test_a_flat_map_gives_every_item_the_weight_of_its_row(backend: Backend) -> 
 
 
 def test_a_union_keeps_copies_of_all_its_inputs(backend: Backend) -> None:
-    def both(flow: ps.Flow) -> AnyStream:
+    def both(flow: hr.Flow) -> AnyStream:
         a, b = flow.table("a", int), flow.table("b", int)
         return a.union(b, a)
 
@@ -178,7 +178,7 @@ def test_a_union_keeps_copies_of_all_its_inputs(backend: Backend) -> None:
 
 
 def test_a_stream_may_leave_by_several_sinks(backend: Backend) -> None:
-    def twice(flow: ps.Flow) -> None:
+    def twice(flow: hr.Flow) -> None:
         numbers = flow.table("numbers", int)
         flow.sink("all", numbers)
         flow.sink("large", numbers.filter(col.value > 1))
@@ -199,10 +199,10 @@ def test_a_function_that_raises_is_an_error_that_shows_operator_and_row() -> Non
     def inverse(n: int) -> float:
         return 1 / n
 
-    flow = ps.Flow("inverses")
+    flow = hr.Flow("inverses")
     flow.sink("out", flow.source("numbers", int).map(inverse, name="inverted"))
     with pytest.raises(UserFunctionFailed, match="inverted") as raised:
-        ps.Engine(flow).tick(numbers=[1, 0])
+        hr.Engine(flow).tick(numbers=[1, 0])
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
 
 
@@ -210,40 +210,40 @@ def test_a_function_that_answers_with_another_type_is_an_error() -> None:
     def text(n: int) -> int:
         return str(n)  # type: ignore[return-value]
 
-    flow = ps.Flow("texts")
+    flow = hr.Flow("texts")
     flow.sink("out", flow.source("numbers", int).map(text, name="texts"))
     with pytest.raises(BadRow, match="texts"):
-        ps.Engine(flow).tick(numbers=[1])
+        hr.Engine(flow).tick(numbers=[1])
 
 
 def test_a_change_of_weight_0_is_none() -> None:
-    flow = ps.Flow("nothing")
+    flow = hr.Flow("nothing")
     numbers = flow.table("numbers", int)
     flow.sink("out", numbers.join(numbers, on="value"))
-    engine = ps.Engine(flow, state=(state := {s.name: {} for s in ps.Engine(flow).program.slots}))
-    assert engine.tick(numbers=[ps.Change(1, 0)])["out"] == []
+    engine = hr.Engine(flow, state=(state := {s.name: {} for s in hr.Engine(flow).program.slots}))
+    assert engine.tick(numbers=[hr.Change(1, 0)])["out"] == []
     assert not any(state.values())
 
 
 @pytest.mark.parametrize("weight", [1.0, "1", None, True])
 def test_a_weight_that_is_no_integer_is_an_error(weight: object) -> None:
-    flow = ps.Flow("weights")
+    flow = hr.Flow("weights")
     flow.sink("out", flow.table("numbers", int))
     with pytest.raises(BadRow, match="row 1: the weight must be int"):
-        ps.Engine(flow).tick(numbers=[ps.insert(1), ps.Change(2, weight)])
+        hr.Engine(flow).tick(numbers=[hr.insert(1), hr.Change(2, weight)])
 
 
 def test_a_function_may_say_the_width_of_its_result() -> None:
-    def narrow(number: int) -> ps.Int32:
+    def narrow(number: int) -> hr.Int32:
         return number
 
-    flow = ps.Flow("narrow")
+    flow = hr.Flow("narrow")
     assert str(flow.source("numbers", int).map(narrow).schema) == "(value: int32)"
 
 
 @pytest.mark.parametrize("engine", ["in process", "in shards"])
 def test_a_column_that_nobody_reads_is_not_computed_and_cannot_fail(engine: str) -> None:
-    def shares(flow: ps.Flow) -> AnyStream:
+    def shares(flow: hr.Flow) -> AnyStream:
         return flow.table("orders", Order).select("item", share=1 // col.count).select("item")
 
     check_ticks(

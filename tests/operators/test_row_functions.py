@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.errors import (
+import headrace as hr
+from headrace import col
+from headrace.errors import (
     BadRow,
     EvaluationError,
     UnknownColumn,
@@ -17,11 +17,11 @@ from penstock.errors import (
     UserFunctionFailed,
     WrongType,
 )
-from penstock.flow.operators.map import VectorisedFunction
-from penstock.testing import Backend, check_ticks
+from headrace.flow.operators.map import VectorisedFunction
+from headrace.testing import Backend, check_ticks
 from tests.operators.test_sequences import in_order
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
 class Shape(Enum):
@@ -66,7 +66,7 @@ def test_a_function_may_give_no_row(backend: Backend) -> None:
 
 
 def test_the_row_type_of_a_function_is_that_without_none() -> None:
-    texts = ps.Flow("texts").source("texts", str)
+    texts = hr.Flow("texts").source("texts", str)
     assert not texts.filter_map(parsed).schema.fields[0].nullable
     assert texts.filter_map(lambda text: None, returns=Drawn).schema.row_class is Drawn
 
@@ -116,7 +116,7 @@ def test_a_row_with_an_empty_list_stays_where_it_is_asked_for(backend: Backend) 
 
 
 def test_explode_names_what_it_makes() -> None:
-    baskets = ps.Flow("baskets").source("baskets", Basket)
+    baskets = hr.Flow("baskets").source("baskets", Basket)
     assert str(baskets.explode("items", into="item", position="at").schema) == (
         "(owner: str, at: int32, item: str)"
     )
@@ -131,12 +131,12 @@ def test_explode_names_what_it_makes() -> None:
 
 
 def test_a_list_of_any_values_becomes_rows_in_its_order() -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         return flow.source("any", object).flatten()
 
     assert in_order(build, [{"any": [(3, "a"), (), None, ((1, 2),)]}]) == [[3, "a", (1, 2)]]
     # Members of a set have another place in each process; in the order of values everybody agrees.
-    letters = frozenset("penstock")
+    letters = frozenset("headrace")
     assert in_order(build, [{"any": [letters]}]) == [sorted(letters)]
     for wrong in (5, "text"):
         with pytest.raises(EvaluationError, match="is no list") as failed:
@@ -145,7 +145,7 @@ def test_a_list_of_any_values_becomes_rows_in_its_order() -> None:
 
 
 def test_only_lists_become_rows() -> None:
-    baskets = ps.Flow("baskets").source("baskets", Basket)
+    baskets = hr.Flow("baskets").source("baskets", Basket)
     with pytest.raises(WrongType, match="which column"):
         baskets.flatten()
     with pytest.raises(WrongType, match="needs a list, and owner is str"):
@@ -155,7 +155,7 @@ def test_only_lists_become_rows() -> None:
 
 
 def test_a_list_is_named_as_every_column_is() -> None:
-    baskets = ps.Flow("lists").source("baskets", Basket)
+    baskets = hr.Flow("lists").source("baskets", Basket)
     assert baskets.flatten(col.items).schema == baskets.flatten("items").schema
     with pytest.raises(WrongType, match="flatten needs a column, got"):
         baskets.flatten(col.items == "tea")  # type: ignore[arg-type]
@@ -163,13 +163,13 @@ def test_a_list_is_named_as_every_column_is() -> None:
 
 def test_who_inspects_sees_every_change_and_changes_nothing() -> None:
     seen: list[int] = []
-    ticks: list[Any] = [{"n": [2, 1]}, {"n": [ps.delete(2)]}, {}]
+    ticks: list[Any] = [{"n": [2, 1]}, {"n": [hr.delete(2)]}, {}]
     assert in_order(lambda flow: flow.table("n", int).inspect(seen.append), ticks) == [[2, 1], [2], []]
     assert seen == [2, 1, 2]
 
 
 def test_a_row_goes_to_exactly_one_port(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> None:
+    def build(flow: hr.Flow) -> None:
         n = flow.table("n", int)
         even, odd = n.partition(lambda number: number % 2, 2)
         flow.sink("even", even)
@@ -188,7 +188,7 @@ def test_a_row_goes_to_exactly_one_port(backend: Backend) -> None:
 
 
 def test_a_condition_tells_one_of_two_ports(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> None:
+    def build(flow: hr.Flow) -> None:
         low, high = flow.source("n", int).partition(col.value > 1, 2)
         flow.sink("low", low)
         flow.sink("high", high)
@@ -202,11 +202,11 @@ def test_a_condition_tells_one_of_two_ports(backend: Backend) -> None:
     """,
     )
     with pytest.raises(WrongType, match="is not a"):
-        ps.Flow("three").source("n", int).partition(col.value > 1, 3)
+        hr.Flow("three").source("n", int).partition(col.value > 1, 3)
 
 
 def test_tags_choose_streams(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> None:
+    def build(flow: hr.Flow) -> None:
         drawn = flow.table("drawn", Drawn)
         by_value = drawn.demux(col.shape, Shape)
         by_member = drawn.demux(lambda row: Shape(row.shape), Shape)
@@ -225,7 +225,7 @@ def test_tags_choose_streams(backend: Backend) -> None:
 
 
 def test_a_port_that_is_none_is_named_with_the_row() -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         return flow.source("n", int).partition(lambda number: number % 3, 2, name="halves")[0]
 
     with pytest.raises(UnknownPort, match="2 is not a port") as failed:
@@ -236,7 +236,7 @@ def test_a_port_that_is_none_is_named_with_the_row() -> None:
 
 
 def test_ports_are_checked_when_the_flow_is_built() -> None:
-    drawn = ps.Flow("drawn").source("drawn", Drawn)
+    drawn = hr.Flow("drawn").source("drawn", Drawn)
     with pytest.raises(WrongType, match="is not a"):
         drawn.demux(col.shape, [1, 2])
     with pytest.raises(WrongType, match="different ports"):
@@ -249,13 +249,13 @@ def test_ports_are_checked_when_the_flow_is_built() -> None:
 
 @pytest.mark.parametrize("ports", [None, "open", [["a"]], 0, True])
 def test_ports_that_are_no_ports_are_named(ports: Any) -> None:
-    numbers = ps.Flow("ports").source("n", int)
+    numbers = hr.Flow("ports").source("n", int)
     with pytest.raises(WrongType, match="partition needs different ports, got"):
         numbers.partition(lambda n: "a", ports)
 
 
 def test_a_port_may_be_null() -> None:
-    drawn = ps.Flow("drawn").source("drawn", Drawn)
+    drawn = hr.Flow("drawn").source("drawn", Drawn)
     assert drawn.demux(col.size, [1, None])[None].schema == drawn.schema
 
 
@@ -263,14 +263,14 @@ def test_the_column_of_ports_clashes_with_no_other() -> None:
     class Ship(NamedTuple):
         port: str
 
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         return flow.source("ships", Ship).demux(col.port, ["rome", "oslo"])["oslo"]
 
     assert in_order(build, [{"ships": [Ship("oslo"), Ship("rome")]}]) == [[("oslo",)]]
 
 
 def test_pairs_come_apart(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> None:
+    def build(flow: hr.Flow) -> None:
         first, second = flow.table("drawn", Drawn).unzip()
         flow.sink("first", first)
         flow.sink("second", second)
@@ -293,11 +293,11 @@ def test_only_pairs_come_apart() -> None:
             in_order(lambda flow: flow.source("any", object).unzip()[1], [{"any": [wrong]}])
         assert refused.value.facts["row"] == (wrong,)
     with pytest.raises(WrongType, match="unzip needs pairs"):
-        ps.Flow("numbers").source("n", int).unzip()
+        hr.Flow("numbers").source("n", int).unzip()
 
 
 def test_a_tee_gives_names_and_costs_nothing() -> None:
-    flow = ps.Flow("numbers")
+    flow = hr.Flow("numbers")
     n = flow.source("n", int)
     assert n.tee(3) == (n, n, n)
     assert len(flow.nodes) == 1
@@ -314,10 +314,10 @@ class Lengths(NamedTuple):
 
 
 def test_keys_of_maps_that_hold_lists_have_them_as_tuples() -> None:
-    flow = ps.Flow("lengths")
+    flow = hr.Flow("lengths")
     flow.sink("out", flow.source("lengths", Lengths))
     row = Lengths({Route((1, 2)): 2})
-    assert [change.row for change in ps.Engine(flow).tick(lengths=[row])["out"]] == [row]
+    assert [change.row for change in hr.Engine(flow).tick(lengths=[row])["out"]] == [row]
 
 
 class Increment(VectorisedFunction):
@@ -353,7 +353,7 @@ def test_a_vectorised_function_answers_row_by_row(backend: Backend) -> None:
 def test_a_vectorised_function_gets_the_rows_of_a_tick_in_their_order() -> None:
     function = Increment()
 
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         return flow.source("n", int).filter(col.value > 0).map(function, returns=int).enumerate()
 
     ticks: list[Any] = [{"n": [3, 0, 1, 2]}, {"n": [0]}, {"n": [5]}]
@@ -364,18 +364,18 @@ def test_a_vectorised_function_gets_the_rows_of_a_tick_in_their_order() -> None:
 @pytest.mark.parametrize("changes", [False, True])
 def test_a_vectorised_function_may_stand_in_a_loop(changes: bool) -> None:
     function = Increment()
-    flow = ps.Flow("numbers")
+    flow = hr.Flow("numbers")
     start = flow.table("n", int) if changes else flow.source("n", int)
     back = flow.feedback(int, changes=changes)
     numbers = start.union(back).distinct()
     back.close(numbers.filter(col.value < 6).map(function, returns=int))
     flow.sink("out", numbers)
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     assert [change.row for change in engine.tick(n=[1, 4])["out"]] in ([1, 4, 2, 5, 3, 6], [1, 2, 3, 4, 5, 6])
     # A round has all its rows at once, unless rows may be taken back.
     assert function.calls == ([1] * 5 if changes else [2, 2, 1])
     if changes:
-        assert sorted(engine.tick(n=[ps.delete(1)])["out"]) == [(1, -1), (2, -1), (3, -1)]
+        assert sorted(engine.tick(n=[hr.delete(1)])["out"]) == [(1, -1), (2, -1), (3, -1)]
 
 
 def test_a_row_on_which_a_vectorised_function_fails_is_named() -> None:

@@ -9,37 +9,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col
-from penstock.analysis import analyse
-from penstock.errors import GuardMissing, NeedNotMet, WrongType
-from penstock.testing import Backend, check_ticks
+import headrace as hr
+from headrace import col
+from headrace.analysis import analyse
+from headrace.errors import GuardMissing, NeedNotMet, WrongType
+from headrace.testing import Backend, check_ticks
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
 def in_order(
-    build: Callable[[ps.Flow], AnyStream], ticks: Sequence[dict[str, list[Any]]], given: bool = True
+    build: Callable[[hr.Flow], AnyStream], ticks: Sequence[dict[str, list[Any]]], given: bool = True
 ) -> list[list[Any]]:
     """What `build` gives in each tick, in its order; rows of several columns as plain tuples."""
-    flow = ps.Flow("in order", ticks="given" if given else "any")
+    flow = hr.Flow("in order", ticks="given" if given else "any")
     flow.sink("out", build(flow))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     return [
         [tuple(row) if isinstance(row, tuple) else row for row, _ in engine.tick(**tick)["out"]]
         for tick in ticks
     ]
 
 
-def numbers_and_words(flow: ps.Flow) -> tuple[AnyStream, AnyStream]:
+def numbers_and_words(flow: hr.Flow) -> tuple[AnyStream, AnyStream]:
     return flow.source("n", int), flow.source("words", str)
 
 
 # -- zip --------------------------------------------------------------------------------------
 
 
-def zipped(lifetime: Any) -> Callable[[ps.Flow], AnyStream]:
-    def build(flow: ps.Flow) -> AnyStream:
+def zipped(lifetime: Any) -> Callable[[hr.Flow], AnyStream]:
+    def build(flow: hr.Flow) -> AnyStream:
         n, words = numbers_and_words(flow)
         return n.zip(words, lifetime=lifetime, suffix="_w")
 
@@ -75,7 +75,7 @@ def test_one_side_may_wait_and_the_other_not() -> None:
 def test_positions_do_not_depend_on_the_cut(rows: list[tuple[bool, int]], data: st.DataObject) -> None:
     left, right = ([n for side, n in rows if side is which] for which in (True, False))
 
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         return flow.source("left", int).zip(flow.source("right", int), suffix="_r")
 
     ticks: list[dict[str, list[Any]]] = []
@@ -91,7 +91,7 @@ def test_positions_do_not_depend_on_the_cut(rows: list[tuple[bool, int]], data: 
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 9)), st.lists(st.integers(0, 9)))))
 def test_a_side_of_a_tick_loses_what_is_left_over(ticks: list[tuple[list[int], list[int]]]) -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         left, right = flow.source("left", int), flow.source("right", int)
         return left.zip(right, lifetime=("static", "tick"), suffix="_r")
 
@@ -115,10 +115,10 @@ class Watched(dict[Any, Any]):
 
 
 def test_a_side_that_waits_costs_what_comes_and_not_what_waits() -> None:
-    flow = ps.Flow("waiting")
+    flow = hr.Flow("waiting")
     flow.sink("out", flow.source("left", int).zip(flow.source("right", int), suffix="_r"))
-    state = {slot.name: Watched() for slot in ps.Engine(flow).program.slots}
-    engine = ps.Engine(flow, state=state)
+    state = {slot.name: Watched() for slot in hr.Engine(flow).program.slots}
+    engine = hr.Engine(flow, state=state)
     engine.tick(left=range(1000))
     before = sum(slot.asked for slot in state.values())
     assert engine.tick(right=[7])["out"][0].row == (0, 7)
@@ -126,20 +126,20 @@ def test_a_side_that_waits_costs_what_comes_and_not_what_waits() -> None:
 
 
 def test_a_zip_needs_order_and_rows_that_stay() -> None:
-    flow = ps.Flow("zip")
+    flow = hr.Flow("zip")
     n, words = numbers_and_words(flow)
     flow.sink("out", n.union(n).zip(words, suffix="_w"))
     with pytest.raises(NeedNotMet, match="ordered"):
-        ps.Engine(flow)
-    flow = ps.Flow("zip")
+        hr.Engine(flow)
+    flow = hr.Flow("zip")
     n, table = flow.source("n", int), flow.table("words", str)
     flow.sink("out", n.zip(table, suffix="_w"))
     with pytest.raises(NeedNotMet):
-        ps.Engine(flow)
+        hr.Engine(flow)
 
 
 def test_pairs_by_position_are_ordered_and_depend_on_no_cut() -> None:
-    flow = ps.Flow("zip")
+    flow = hr.Flow("zip")
     n, words = numbers_and_words(flow)
     pairs = n.zip(words, suffix="_w")
     flow.sink("out", pairs)
@@ -148,7 +148,7 @@ def test_pairs_by_position_are_ordered_and_depend_on_no_cut() -> None:
 
 
 def test_columns_of_both_sides_need_different_names() -> None:
-    n, words = numbers_and_words(ps.Flow("zip"))
+    n, words = numbers_and_words(hr.Flow("zip"))
     with pytest.raises(WrongType, match="both sides of the zip have a column 'value'"):
         n.zip(words)
 
@@ -163,7 +163,7 @@ def test_columns_of_both_sides_need_different_names() -> None:
 
 
 def test_a_longer_side_goes_to_its_end_with_nulls(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         n, words = numbers_and_words(flow)
         return n.zip_longest(words, suffix="_w", nondet="a page is printed per tick")
 
@@ -184,17 +184,17 @@ def test_a_longer_side_goes_to_its_end_with_nulls(backend: Backend) -> None:
 
 
 def test_all_of_the_first_comes_before_any_of_the_second() -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         n, late = flow.source("n", int), flow.source("late", int)
         # What is first in the chain is ready last: it stands behind an aggregate.
-        return late.group_by("value").agg(n=ps.count(), lifetime="tick").select("value", into=int).chain(n)
+        return late.group_by("value").agg(n=hr.count(), lifetime="tick").select("value", into=int).chain(n)
 
     found = in_order(build, [{"n": [9, 8], "late": [2, 1]}, {"n": [7]}, {"late": [3, 3]}])
     assert found == [[2, 1, 9, 8], [7], [3]]
 
 
 def test_a_chain_takes_back_like_a_union(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         return flow.table("a", int).chain(flow.table("b", int))
 
     check_ticks(
@@ -211,7 +211,7 @@ def test_a_chain_takes_back_like_a_union(backend: Backend) -> None:
 
 def test_a_chain_is_ordered_where_the_first_comes_with_the_first_tick() -> None:
     for bounded in (True, False):
-        flow = ps.Flow("chain")
+        flow = hr.Flow("chain")
         first = flow.source("first", int, bounded=True) if bounded else flow.source("first", int)
         chained = first.chain(flow.source("second", int))
         flow.sink("out", chained)
@@ -219,7 +219,7 @@ def test_a_chain_is_ordered_where_the_first_comes_with_the_first_tick() -> None:
 
 
 def test_the_first_n_rows_of_a_tick() -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         a, b, c = (flow.source(name, int) for name in "abc")
         return a.chain_first_n(3, b, c)
 
@@ -238,13 +238,13 @@ def test_the_first_n_rows_of_a_tick() -> None:
 
 
 def test_an_order_that_ticks_make_must_be_declared() -> None:
-    flow = ps.Flow("union")
+    flow = hr.Flow("union")
     n, more = flow.source("n", int), flow.source("more", int)
     flow.sink("out", n.union(more).assume_ordered().zip(n, suffix="_n"))
     with pytest.raises(GuardMissing):
-        ps.Engine(flow)
+        hr.Engine(flow)
 
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         n, more = flow.source("n", int), flow.source("more", int)
         return n.union(more).assume_ordered(nondet="first come, first served").zip(n, suffix="_n")
 
@@ -253,7 +253,7 @@ def test_an_order_that_ticks_make_must_be_declared() -> None:
 
 
 def test_rows_keep_their_order_through_operators_of_a_tick() -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         n, gone = flow.source("n", int), flow.source("gone", int)
         once = n.distinct(lifetime="tick")
         return (
@@ -266,7 +266,7 @@ def test_rows_keep_their_order_through_operators_of_a_tick() -> None:
 
 
 def test_a_single_row_goes_beside_rows_in_their_order() -> None:
-    def build(flow: ps.Flow) -> AnyStream:
+    def build(flow: hr.Flow) -> AnyStream:
         n, words = numbers_and_words(flow)
         return n.filter(col.value > 0).cross_singleton(words, lifetime="tick", suffix="_w")
 
@@ -274,7 +274,7 @@ def test_a_single_row_goes_beside_rows_in_their_order() -> None:
 
 
 def test_true_is_no_number_of_rows() -> None:
-    numbers = ps.Flow("numbers").source("n", int)
+    numbers = hr.Flow("numbers").source("n", int)
     with pytest.raises(WrongType, match="chain_first_n needs a number of rows, got True"):
         numbers.chain_first_n(True, numbers)
     with pytest.raises(WrongType, match="tee needs a number of streams, got True"):

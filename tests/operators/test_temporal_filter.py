@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col
-from penstock.errors import WrongType
-from penstock.flow.operators.temporal_filter import Presence
-from penstock.testing import check_ticks
+import headrace as hr
+from headrace import col
+from headrace.errors import WrongType
+from headrace.flow.operators.temporal_filter import Presence
+from headrace.testing import check_ticks
 
 if TYPE_CHECKING:
-    from penstock.testing import Backend
+    from headrace.testing import Backend
 
 
 class Offer(NamedTuple):
@@ -27,7 +27,7 @@ class Offer(NamedTuple):
 
 
 def while_valid(backend: Backend, table: str, **edges: Any) -> None:
-    def flow(flow: ps.Flow) -> None:
+    def flow(flow: hr.Flow) -> None:
         clock = flow.source("clock", int)
         flow.sink("out", flow.table("offers", Offer).valid(clock, **edges).select("item"))
 
@@ -106,13 +106,13 @@ TICKS = st.lists(
 
 @given(st.sampled_from(Presence), TICKS)
 def test_the_answer_is_that_of_a_filter_by_the_latest_time(presence: Presence, ticks: Any) -> None:
-    flow = ps.Flow("due")
+    flow = hr.Flow("due")
     clock, rows = flow.source("clock", date), flow.table("rows", Due)
     flow.sink("out", rows.filter_by_clock(clock, presence, col.at, flow.nodes[0].location))
-    engine, answer, there = ps.Engine(flow), Counter[Any](), Counter[Any]()
+    engine, answer, there = hr.Engine(flow), Counter[Any](), Counter[Any]()
     now = date.min
     for times, changes in ticks:
-        given = [ps.Change(Due(item, at), 1 if comes else -1) for item, at, comes in changes]
+        given = [hr.Change(Due(item, at), 1 if comes else -1) for item, at, comes in changes]
         for change in engine.tick(clock=times, rows=given)["out"]:
             answer[change.row] += change.weight
         for change in given:
@@ -129,7 +129,7 @@ def test_the_answer_is_that_of_a_filter_by_the_latest_time(presence: Presence, t
 
 
 def test_what_is_no_time_is_refused() -> None:
-    flow = ps.Flow("due")
+    flow = hr.Flow("due")
     clock, rows = flow.source("clock", int), flow.table("rows", Due)
     with pytest.raises(WrongType, match="which is date, with a clock"):
         rows.valid(clock, until=col.at)

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.errors import NoFixpoint
-from penstock.testing import Backend, check_ticks
+import headrace as hr
+from headrace import col
+from headrace.errors import NoFixpoint
+from headrace.testing import Backend, check_ticks
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
 class Edge(NamedTuple):
@@ -20,7 +20,7 @@ class Edge(NamedTuple):
 
 
 def test_a_deferred_row_comes_with_the_next_tick(backend: Backend) -> None:
-    def later(flow: ps.Flow) -> None:
+    def later(flow: hr.Flow) -> None:
         numbers = flow.table("numbers", int)
         flow.sink("now", numbers)
         flow.sink("later", numbers.defer_tick())
@@ -40,7 +40,7 @@ def test_a_deferred_row_comes_with_the_next_tick(backend: Backend) -> None:
 
 
 def test_a_second_delay_is_a_second_tick(backend: Backend) -> None:
-    def later(flow: ps.Flow) -> AnyStream:
+    def later(flow: hr.Flow) -> AnyStream:
         return flow.source("numbers", int).defer_tick().filter(col.value > 0).defer_tick()
 
     check_ticks(
@@ -57,7 +57,7 @@ def test_a_second_delay_is_a_second_tick(backend: Backend) -> None:
 
 
 def test_a_delay_lets_a_flow_compare_with_the_tick_before(backend: Backend) -> None:
-    def news(flow: ps.Flow) -> AnyStream:
+    def news(flow: hr.Flow) -> AnyStream:
         numbers = flow.table("numbers", int)
         return numbers.difference(numbers.defer_tick())
 
@@ -74,7 +74,7 @@ def test_a_delay_lets_a_flow_compare_with_the_tick_before(backend: Backend) -> N
 
 
 def test_a_cycle_through_a_blocking_input_runs_tick_by_tick_where_the_flow_says_why(backend: Backend) -> None:
-    def blinking(flow: ps.Flow) -> AnyStream:
+    def blinking(flow: hr.Flow) -> AnyStream:
         before = flow.feedback(int)
         lit = flow.source("numbers", int).difference(before)
         before.close(lit.defer_tick(nondet="a lamp is lit in the ticks in which it was not lit before"))
@@ -94,7 +94,7 @@ def test_a_cycle_through_a_blocking_input_runs_tick_by_tick_where_the_flow_says_
 
 
 def test_a_delay_in_a_loop_makes_a_round_a_tick(backend: Backend) -> None:
-    def down(flow: ps.Flow) -> AnyStream:
+    def down(flow: hr.Flow) -> AnyStream:
         def less(numbers: AnyStream) -> AnyStream:
             return numbers.filter(col.value > 0).select(value=col.value - 1, into=int).defer_tick()
 
@@ -114,12 +114,12 @@ def test_a_delay_in_a_loop_makes_a_round_a_tick(backend: Backend) -> None:
     )
 
 
-def reachable(flow: ps.Flow) -> AnyStream:
+def reachable(flow: hr.Flow) -> AnyStream:
     edges = flow.source("edges", Edge)
     start = flow.source("start", str)
 
     def step(reached: AnyStream) -> AnyStream:
-        return reached.join(edges, on=ps.left.value == ps.right.a).select(value=col.b, into=str)
+        return reached.join(edges, on=hr.left.value == hr.right.a).select(value=col.b, into=str)
 
     return flow.fixpoint(step, start)
 
@@ -143,11 +143,11 @@ def test_a_fixpoint_finds_all_that_follows_within_the_tick(backend: Backend) -> 
 def test_what_was_reached_over_a_row_alone_goes_with_it_and_a_cycle_does_not_hold_itself_up(
     backend: Backend,
 ) -> None:
-    def reachable_while_it_lasts(flow: ps.Flow) -> AnyStream:
+    def reachable_while_it_lasts(flow: hr.Flow) -> AnyStream:
         edges, start = flow.table("edges", Edge), flow.table("start", str)
 
         def step(reached: AnyStream) -> AnyStream:
-            return reached.join(edges, on=ps.left.value == ps.right.a).select(value=col.b, into=str)
+            return reached.join(edges, on=hr.left.value == hr.right.a).select(value=col.b, into=str)
 
         return flow.fixpoint(step, start)
 
@@ -170,14 +170,14 @@ def test_what_was_reached_over_a_row_alone_goes_with_it_and_a_cycle_does_not_hol
 
 
 def test_a_loop_over_rows_that_come_and_go_may_ask_for_absence_outside_of_it(backend: Backend) -> None:
-    def passable(flow: ps.Flow) -> AnyStream:
+    def passable(flow: hr.Flow) -> AnyStream:
         edges, closed = flow.table("edges", Edge), flow.source("closed", str)
         open_ = flow.source("opened", str)
 
         def longer(path: AnyStream) -> AnyStream:
             further = path.select(via=col.a, end=col.b)
-            both = path.join(further, on=ps.left.b == ps.right.via).select(a=col.a, via=col.b, b=col.end)
-            free = both.join(closed.difference(open_), on=ps.left.via == ps.right.value, how="anti")
+            both = path.join(further, on=hr.left.b == hr.right.via).select(a=col.a, via=col.b, b=col.end)
+            free = both.join(closed.difference(open_), on=hr.left.via == hr.right.value, how="anti")
             return free.select("a", "b")
 
         return flow.fixpoint(longer, edges)
@@ -198,12 +198,12 @@ def test_a_loop_over_rows_that_come_and_go_may_ask_for_absence_outside_of_it(bac
 
 
 def test_a_join_of_a_loop_with_itself_finds_all_paths(backend: Backend) -> None:
-    def paths(flow: ps.Flow) -> AnyStream:
+    def paths(flow: hr.Flow) -> AnyStream:
         edges = flow.source("edges", Edge)
 
         def longer(path: AnyStream) -> AnyStream:
             further = path.select(via=col.a, end=col.b)
-            return path.join(further, on=ps.left.b == ps.right.via).select(a=col.a, b=col.end)
+            return path.join(further, on=hr.left.b == hr.right.via).select(a=col.a, b=col.end)
 
         return flow.fixpoint(longer, edges)
 
@@ -222,7 +222,7 @@ def test_a_join_of_a_loop_with_itself_finds_all_paths(backend: Backend) -> None:
 
 
 def test_two_feedbacks_may_feed_each_other(backend: Backend) -> None:
-    def parity(flow: ps.Flow) -> None:
+    def parity(flow: hr.Flow) -> None:
         seed = flow.source("seed", int)
         even, odd = flow.feedback(int), flow.feedback(int)
 
@@ -248,8 +248,8 @@ def test_two_feedbacks_may_feed_each_other(backend: Backend) -> None:
 
 
 def test_what_follows_a_loop_sees_all_of_it_in_the_same_tick(backend: Backend) -> None:
-    def counted(flow: ps.Flow) -> AnyStream:
-        return reachable(flow).group_by().agg(n=ps.count())
+    def counted(flow: hr.Flow) -> AnyStream:
+        return reachable(flow).group_by().agg(n=hr.count())
 
     check_ticks(
         backend,
@@ -263,7 +263,7 @@ def test_what_follows_a_loop_sees_all_of_it_in_the_same_tick(backend: Backend) -
 
 
 def test_what_enters_a_loop_and_what_goes_round_can_be_read_beside_it(backend: Backend) -> None:
-    def beside(flow: ps.Flow) -> None:
+    def beside(flow: hr.Flow) -> None:
         seed = flow.source("seed", int)
         round_ = flow.feedback(int)
         less = round_.filter(col.value > 0).select(value=col.value - 1, into=int)
@@ -286,7 +286,7 @@ def test_what_enters_a_loop_and_what_goes_round_can_be_read_beside_it(backend: B
 
 
 def test_a_bag_goes_round_as_often_as_it_comes(backend: Backend) -> None:
-    def down(flow: ps.Flow) -> AnyStream:
+    def down(flow: hr.Flow) -> AnyStream:
         back = flow.feedback(int, distinct=False)
         numbers = flow.source("seed", int).union(back)
         back.close(numbers.filter(col.value > 0).select(value=col.value - 1, into=int))
@@ -305,16 +305,16 @@ def test_a_bag_goes_round_as_often_as_it_comes(backend: Backend) -> None:
 
 
 def test_rows_of_a_bag_keep_their_order_from_round_to_round() -> None:
-    flow = ps.Flow("down")
+    flow = hr.Flow("down")
     back = flow.feedback(int, distinct=False)
     numbers = flow.source("seed", int).union(back)
     back.close(numbers.filter(col.value > 0).select(value=col.value - 1, into=int))
     flow.sink("out", numbers)
-    assert [c.row for c in ps.Engine(flow).tick(seed=[2, 3, 1])["out"]] == [2, 3, 1, 1, 2, 0, 0, 1, 0]
+    assert [c.row for c in hr.Engine(flow).tick(seed=[2, 3, 1])["out"]] == [2, 3, 1, 1, 2, 0, 0, 1, 0]
 
 
 def test_a_bag_whose_every_way_round_passes_a_delay_hands_on_what_it_gets(backend: Backend) -> None:
-    def down(flow: ps.Flow) -> AnyStream:
+    def down(flow: hr.Flow) -> AnyStream:
         back = flow.feedback(int, distinct=False, changes=True)
         numbers = flow.table("seed", int).union(back)
         less = numbers.filter(col.value > 0).select(value=col.value - 1, into=int)
@@ -336,30 +336,30 @@ def test_a_bag_whose_every_way_round_passes_a_delay_hands_on_what_it_gets(backen
 
 
 def test_a_loop_without_end_is_an_error_that_names_the_bound() -> None:
-    flow = ps.Flow("up")
+    flow = hr.Flow("up")
     seed = flow.source("seed", int)
     flow.sink(
         "out", flow.fixpoint(lambda n: n.select(value=col.value + 1, into=int), seed, max_iterations=50)
     )
     with pytest.raises(NoFixpoint, match="50"):
-        ps.Engine(flow).tick(seed=[0])
+        hr.Engine(flow).tick(seed=[0])
 
 
 def test_a_loop_without_end_over_rows_that_come_and_go_is_an_error_too() -> None:
-    flow = ps.Flow("up")
+    flow = hr.Flow("up")
     seed = flow.table("seed", int)
     up = flow.fixpoint(lambda n: n.select(value=col.value + 1, into=int), seed, max_iterations=50)
     flow.sink("out", up)
     with pytest.raises(NoFixpoint, match="50") as error:
-        ps.Engine(flow).tick(seed=[0, 7])
+        hr.Engine(flow).tick(seed=[0, 7])
     assert error.value.facts["growth"][-1] == 1
 
 
 def test_a_bounded_source_takes_rows_in_the_first_tick_only() -> None:
-    flow = ps.Flow("bounded")
+    flow = hr.Flow("bounded")
     flow.sink("out", flow.source("rows", int, bounded=True))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     engine.tick(rows=[1, 2])
     engine.tick()
-    with pytest.raises(ps.PenstockError, match="bounded"):
+    with pytest.raises(hr.HeadraceError, match="bounded"):
         engine.tick(rows=[3])

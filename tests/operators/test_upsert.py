@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col
-from penstock.analysis.fingerprints import describe_nodes
-from penstock.engine import upserts
-from penstock.errors import BadFlow, EvaluationError, NeedNotMet, RecordMisfit, WrongType
-from penstock.testing import Backend, check_ticks
+import headrace as hr
+from headrace import col
+from headrace.analysis.fingerprints import describe_nodes
+from headrace.engine import upserts
+from headrace.errors import BadFlow, EvaluationError, NeedNotMet, RecordMisfit, WrongType
+from headrace.testing import Backend, check_ticks
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
 class Record(NamedTuple):
@@ -40,12 +40,12 @@ class Envelope(NamedTuple):
     after: Customer | None
 
 
-def records(flow: ps.Flow) -> AnyStream:
+def records(flow: hr.Flow) -> AnyStream:
     return flow.source("records", Record)
 
 
 def rows(records: AnyStream, **options: Any) -> AnyStream:
-    return records.upsert("id", row=ps.struct(id=col.id, name=col.name), deleted=col.op == "D", **options)
+    return records.upsert("id", row=hr.struct(id=col.id, name=col.name), deleted=col.op == "D", **options)
 
 
 def test_the_latest_record_of_a_key_counts(backend: Backend) -> None:
@@ -105,7 +105,7 @@ def test_a_tombstone_is_forgotten_when_the_highest_sequence_is_so_far_ahead(back
 
 
 def test_misfits_are_those_of_the_tombstones_that_are_kept(backend: Backend) -> None:
-    def misfits(flow: ps.Flow) -> AnyStream:
+    def misfits(flow: hr.Flow) -> AnyStream:
         latest = rows(records(flow), sequence="at", on_misfit="dead_letter", tombstones=1)
         return latest.misfits().select("id", "name")
 
@@ -123,7 +123,7 @@ def test_misfits_are_those_of_the_tombstones_that_are_kept(backend: Backend) -> 
 
 
 def test_records_that_do_not_fit_are_set_aside(backend: Backend) -> None:
-    def misfits(flow: ps.Flow) -> AnyStream:
+    def misfits(flow: hr.Flow) -> AnyStream:
         latest = rows(records(flow), sequence="at", on_misfit="dead_letter")
         return latest.misfits().select("id", "name", known=col.misfit.contains("sequence"))
 
@@ -190,11 +190,11 @@ def test_older_rows_are_digested_only_where_a_deletion_may_follow_and_once_a_tic
         return blake2b(data, digest_size=digest_size)
 
     monkeypatch.setattr(upserts, "blake2b", counted)
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     given = flow.source("records", Record)
     latest = rows(given, sequence="at") if deletes else given.upsert("id", sequence="at")
     flow.sink("out", latest)
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     engine.tick(records=[Record(key, "ann", at, "I") for at in range(9) for key in (1, 2)])
     assert len(digested) == most
     engine.tick(records=[Record(key, "ann", 8, "I") for key in (1, 2)])
@@ -209,7 +209,7 @@ class Committed(NamedTuple):
 
 
 def test_in_a_commit_a_row_always_wins(backend: Backend) -> None:
-    def latest(flow: ps.Flow) -> AnyStream:
+    def latest(flow: hr.Flow) -> AnyStream:
         commits = flow.source("records", Committed).select("id", "name", "op", _commit_version=col.version)
         return rows(commits, sequence="_commit_version")
 
@@ -226,14 +226,14 @@ def test_in_a_commit_a_row_always_wins(backend: Backend) -> None:
     )
 
 
-def envelopes(**options: Any) -> ps.Engine:
-    flow = ps.Flow("customers")
+def envelopes(**options: Any) -> hr.Engine:
+    flow = hr.Flow("customers")
     given = flow.source("records", Envelope)
     latest = given.upsert("id", row=col.after, before=col.before, **options)
     flow.sink("out", latest)
     if options.get("on_misfit") == "dead_letter":
         flow.sink("misfits", latest.misfits())
-    return ps.Engine(flow)
+    return hr.Engine(flow)
 
 
 ANN, AMY, EVE = Customer(1, "ann"), Customer(1, "amy"), Customer(1, "eve")
@@ -242,7 +242,7 @@ ANN, AMY, EVE = Customer(1, "ann"), Customer(1, "amy"), Customer(1, "eve")
 def test_a_row_before_that_is_not_held_is_found() -> None:
     engine = envelopes()
     made = engine.tick(records=[Envelope(1, None, ANN), Envelope(1, ANN, AMY), Envelope(1, ANN, AMY)])
-    assert list(made["out"]) == [ps.insert(AMY)]
+    assert list(made["out"]) == [hr.insert(AMY)]
     with pytest.raises(
         RecordMisfit, match=r"it replaces \(id=1, name='ann'\), but \(id=1, name='amy'\) is held"
     ) as e:
@@ -254,7 +254,7 @@ def test_a_row_before_that_is_not_held_is_found() -> None:
 def test_a_row_before_that_is_not_held_is_set_aside() -> None:
     engine = envelopes(on_misfit="dead_letter")
     made = engine.tick(records=[Envelope(1, AMY, ANN), Envelope(2, None, Customer(2, "bob"))])
-    assert list(made["out"]) == [ps.insert(Customer(2, "bob"))]
+    assert list(made["out"]) == [hr.insert(Customer(2, "bob"))]
     [(_, before, after, reason, weight)] = made["misfits"].raw
     assert (before, after, weight) == ((1, "amy"), (1, "ann"), 1)
     assert reason == "it replaces (id=1, name='amy'), but none is held"
@@ -262,8 +262,8 @@ def test_a_row_before_that_is_not_held_is_set_aside() -> None:
 
 def test_a_trusted_record_need_not_fit() -> None:
     engine = envelopes(on_misfit="trust_key")
-    assert list(engine.tick(records=[Envelope(1, AMY, ANN)])["out"]) == [ps.insert(ANN)]
-    assert list(engine.tick(records=[Envelope(1, EVE, None)])["out"]) == [ps.delete(ANN)]
+    assert list(engine.tick(records=[Envelope(1, AMY, ANN)])["out"]) == [hr.insert(ANN)]
+    assert list(engine.tick(records=[Envelope(1, EVE, None)])["out"]) == [hr.delete(ANN)]
 
 
 def test_the_operation_may_be_null() -> None:
@@ -271,9 +271,9 @@ def test_the_operation_may_be_null() -> None:
         id: int
         op: str | None
 
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", flow.source("records", Optional).upsert("id", deleted=col.op == "D"))
-    assert ps.Engine(flow).tick(records=[Optional(1, None), Optional(2, "D")])["out"].raw == [(1, None, 1)]
+    assert hr.Engine(flow).tick(records=[Optional(1, None), Optional(2, "D")])["out"].raw == [(1, None, 1)]
 
 
 def test_a_record_needs_a_sequence() -> None:
@@ -281,32 +281,32 @@ def test_a_record_needs_a_sequence() -> None:
         id: int
         at: int | None
 
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", flow.source("records", Sequenced).upsert("id", sequence="at"))
     with pytest.raises(EvaluationError, match="a record has no sequence"):
-        ps.Engine(flow).tick(records=[Sequenced(1, None)])
+        hr.Engine(flow).tick(records=[Sequenced(1, None)])
 
 
 def test_without_a_sequence_records_need_an_order() -> None:
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     both = records(flow).union(flow.source("more", Record))
     flow.sink("out", rows(both))
     with pytest.raises(NeedNotMet, match="of two records of a key, the later one decides"):
-        ps.Engine(flow)
+        hr.Engine(flow)
 
 
 def test_with_a_sequence_records_need_none() -> None:
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", rows(records(flow).union(flow.source("more", Record)), sequence="at"))
-    made = ps.Engine(flow).tick(records=[Record(1, "ann", 2, "U")], more=[Record(1, "eve", 1, "U")])
+    made = hr.Engine(flow).tick(records=[Record(1, "ann", 2, "U")], more=[Record(1, "eve", 1, "U")])
     assert made["out"].raw == [(1, "ann", 1)]
 
 
 def test_records_cannot_be_taken_back() -> None:
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", flow.table("records", Record).upsert("id", sequence="at"))
     with pytest.raises(NeedNotMet, match="a record is an event"):
-        ps.Engine(flow)
+        hr.Engine(flow)
 
 
 @pytest.mark.parametrize(
@@ -316,9 +316,9 @@ def test_records_cannot_be_taken_back() -> None:
         ({"sequence": 7}, "sequence of the records is 7, not an expression"),
         ({"row": col.id}, "row of the records is the expression id, not a struct"),
         ({"deleted": col.id}, "deleted of the records is the expression id, not true or false"),
-        ({"before": ps.struct(a=col.id)}, "before of the records is"),
+        ({"before": hr.struct(a=col.id)}, "before of the records is"),
         (
-            {"before": ps.struct(id=col.id), "row": ps.struct(id=col.id), "sequence": "at"},
+            {"before": hr.struct(id=col.id), "row": hr.struct(id=col.id), "sequence": "at"},
             "the row before and a",
         ),
         ({"on_misfit": "ignore"}, "on_misfit of the records is 'ignore', not one of"),
@@ -334,11 +334,11 @@ def test_records_cannot_be_taken_back() -> None:
 )
 def test_arguments_that_do_not_fit_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(WrongType, match=said):
-        records(ps.Flow("f")).upsert("id", **options)
+        records(hr.Flow("f")).upsert("id", **options)
 
 
 def test_misfits_are_of_an_upsert_that_sets_them_aside() -> None:
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     with pytest.raises(BadFlow, match="a stream that sets no records aside"):
         rows(records(flow)).misfits()
 
@@ -387,12 +387,12 @@ TAGGED = st.builds(
 )
 
 
-def tagged(**options: Any) -> ps.Engine:
-    flow = ps.Flow("f")
+def tagged(**options: Any) -> hr.Engine:
+    flow = hr.Flow("f")
     records: AnyStream = flow.source("records", Tagged)
-    row = ps.struct(id=col.id, tags=col.tags)
+    row = hr.struct(id=col.id, tags=col.tags)
     flow.sink("out", records.upsert("id", row=row, deleted=col.op == "D", **options))
-    return ps.Engine(flow)
+    return hr.Engine(flow)
 
 
 @pytest.mark.parametrize("options", [{}, {"sequence": "at"}])
@@ -432,9 +432,9 @@ TIES = st.builds(Record, st.just(1), st.sampled_from("abc"), st.integers(0, 2), 
 
 @given(st.lists(st.lists(RECORDS, max_size=4), max_size=6))
 def test_the_rows_are_those_of_a_dict(ticks: list[list[Record]]) -> None:
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", rows(records(flow)))
-    engine, held, shown = ps.Engine(flow), dict[int, Customer](), Counter[Any]()
+    engine, held, shown = hr.Engine(flow), dict[int, Customer](), Counter[Any]()
     for tick in ticks:
         for record in tick:
             if record.op == "D":
@@ -451,11 +451,11 @@ def test_the_rows_are_those_of_a_dict(ticks: list[list[Record]]) -> None:
 def test_no_order_and_no_copy_changes_what_a_sequence_says(
     shuffled: list[Record], more: list[Record]
 ) -> None:
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", rows(records(flow), sequence="at", on_misfit="trust_key"))
 
     def answer(*ticks: list[Record]) -> Counter[Any]:
-        engine, shown = ps.Engine(flow), Counter[Any]()
+        engine, shown = hr.Engine(flow), Counter[Any]()
         for tick in ticks:
             for *row, weight in engine.tick(records=tick)["out"].raw:
                 shown[tuple(row)] += weight
@@ -467,9 +467,9 @@ def test_no_order_and_no_copy_changes_what_a_sequence_says(
 
 @given(ticks=st.lists(st.lists(TIES, max_size=4), max_size=6))
 def test_ties_are_those_of_the_rule(ticks: list[list[Record]]) -> None:
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", rows(records(flow), sequence="at", on_misfit="trust_key"))
-    engine, shown = ps.Engine(flow), Counter[Any]()
+    engine, shown = hr.Engine(flow), Counter[Any]()
     so_far: list[Record] = []
     for tick in ticks:
         so_far += tick
@@ -481,11 +481,11 @@ def test_ties_are_those_of_the_rule(ticks: list[list[Record]]) -> None:
 
 @given(st.lists(TIES, max_size=8).flatmap(st.permutations), st.integers(0, 8))
 def test_no_order_changes_what_ties_mean(shuffled: list[Record], cut: int) -> None:
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", rows(records(flow), sequence="at", on_misfit="trust_key"))
 
     def answer(*ticks: list[Record]) -> Counter[Any]:
-        engine, shown = ps.Engine(flow), Counter[Any]()
+        engine, shown = hr.Engine(flow), Counter[Any]()
         for tick in ticks:
             for *row, weight in engine.tick(records=tick)["out"].raw:
                 shown[tuple(row)] += weight
@@ -496,9 +496,9 @@ def test_no_order_changes_what_ties_mean(shuffled: list[Record], cut: int) -> No
 
 @given(ticks=st.lists(st.lists(RECORDS, max_size=4), max_size=8), kept=st.integers(0, 4))
 def test_deleted_keys_are_those_of_a_dict_that_forgets(ticks: list[list[Record]], kept: int) -> None:
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", rows(records(flow), sequence="at", on_misfit="trust_key", tombstones=kept))
-    engine, shown = ps.Engine(flow), Counter[Any]()
+    engine, shown = hr.Engine(flow), Counter[Any]()
     known: dict[int, list[Record]] = {}
     highest = 0
     for tick in ticks:
@@ -521,21 +521,21 @@ class Timed(NamedTuple):
 
 
 def test_tombstones_of_a_table_with_a_key_are_kept_for_a_time() -> None:
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", flow.table("rows", Timed, key="id", sequence="at", tombstones="1 d"))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     day = [datetime(2026, 1, n, tzinfo=UTC) for n in range(1, 9)]
-    engine.tick(rows=[Timed(1, day[1]), ps.delete_key(1, sequence=day[2]), Timed(2, day[3])])
+    engine.tick(rows=[Timed(1, day[1]), hr.delete_key(1, sequence=day[2]), Timed(2, day[3])])
     assert list(engine.tick(rows=[Timed(1, day[0])])["out"]) == []
     engine.tick(rows=[Timed(2, day[4])])
-    assert list(engine.tick(rows=[Timed(1, day[0])])["out"]) == [ps.insert(Timed(1, day[0]))]
+    assert list(engine.tick(rows=[Timed(1, day[0])])["out"]) == [hr.insert(Timed(1, day[0]))]
 
 
 def test_forgotten_tombstones_leave_nothing_in_state() -> None:
-    flow = ps.Flow("f")
+    flow = hr.Flow("f")
     flow.sink("out", rows(records(flow), sequence="at", tombstones=10))
-    state: dict[str, dict[Any, Any]] = {name: {} for name in ps.Engine(flow).slots}
-    engine = ps.Engine(flow, state=state)
+    state: dict[str, dict[Any, Any]] = {name: {} for name in hr.Engine(flow).slots}
+    engine = hr.Engine(flow, state=state)
     for at in range(100):
         engine.tick(records=[Record(at, "ann", at, "I"), Record(at, None, at, "D")])
     assert {len(slot) for slot in state.values()} == {1, 11}
@@ -547,9 +547,9 @@ def test_a_run_goes_on_with_its_tombstones(tmp_path: Path, tombstones: int | Non
 
     def run(*more: Record) -> list[Any]:
         given.extend(more)
-        flow, out = ps.Flow("f"), list[Any]()
+        flow, out = hr.Flow("f"), list[Any]()
         flow.sink("out", rows(records(flow), sequence="at", tombstones=tombstones))
-        ps.run(flow, {"records": given}, {"out": out}, checkpoint=tmp_path / "state")
+        hr.run(flow, {"records": given}, {"out": out}, checkpoint=tmp_path / "state")
         return [tuple(each.row) for each in out]
 
     run(Record(1, "ann", 5, "I"), Record(1, "ann", 6, "D"))
@@ -559,7 +559,7 @@ def test_a_run_goes_on_with_its_tombstones(tmp_path: Path, tombstones: int | Non
 
 def test_a_flow_that_keeps_all_tombstones_is_described_as_before_there_was_a_choice() -> None:
     def described(**options: Any) -> str:
-        flow = ps.Flow("f")
+        flow = hr.Flow("f")
         flow.sink("out", rows(records(flow), sequence="at", **options))
         return str(describe_nodes(flow.graph()))
 

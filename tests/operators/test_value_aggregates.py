@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col
-from penstock.expr.code_runtime import NAN
-from penstock.flow.aggregates import NullOnError, OfDistinct
-from penstock.flow.moment_aggregates import Moment, Moments
-from penstock.testing import check_ticks
-from penstock.testing.oracle_aggregates import answer_of
+import headrace as hr
+from headrace import col
+from headrace.expr.code_runtime import NAN
+from headrace.flow.aggregates import NullOnError, OfDistinct
+from headrace.flow.moment_aggregates import Moment, Moments
+from headrace.testing import check_ticks
+from headrace.testing.oracle_aggregates import answer_of
 
 if TYPE_CHECKING:
-    from penstock.flow.aggregates import Aggregation
-    from penstock.testing import Backend
+    from headrace.flow.aggregates import Aggregation
+    from headrace.testing import Backend
 
 
 class Bid(NamedTuple):
@@ -44,7 +44,7 @@ def of_points(backend: Backend, table: str, *aggregations: Aggregation) -> None:
 def _check(
     backend: Backend, name: str, rows: type[Any], table: str, aggregations: tuple[Aggregation, ...]
 ) -> None:
-    def build(flow: ps.Flow) -> Any:
+    def build(flow: hr.Flow) -> Any:
         named = {f"a{at}": each for at, each in enumerate(aggregations)}
         return flow.table(name, rows).group_by().agg(**named)
 
@@ -61,9 +61,9 @@ def test_a_distinct_value_counts_from_its_first_copy_to_its_last(backend: Backen
         3    | - b 3; d null   | - 8 4.0 [3,5]; + 5 5.0 [5]
         4    | - c 5           | - 5 5.0 [5]; + null null []
     """,
-        ps.sum(col.price, distinct=True),
-        ps.mean(col.price, distinct=True),
-        ps.collect(col.price, distinct=True),
+        hr.sum(col.price, distinct=True),
+        hr.mean(col.price, distinct=True),
+        hr.collect(col.price, distinct=True),
     )
 
 
@@ -76,7 +76,7 @@ def test_distinct_rows_of_several_columns_have_no_null(backend: Backend) -> None
         2    | - a 3                         |
         3    | - a 3                         | - 2; + 1
     """,
-        ps.count_distinct(col.item, col.price),
+        hr.count_distinct(col.item, col.price),
     )
 
 
@@ -89,10 +89,10 @@ def test_percentiles_lie_between_values_or_are_one(backend: Backend) -> None:
         2    | - c 4; e null      | - 3.0 [1.0,9.0] 2 b; + 2.0 [1.0,9.0] 2 b
         3    | +2 a 1; b 1        | - 2.0 [1.0,9.0] 2 b; + 1.0 [1.0,9.0] 1 b
     """,
-        ps.median(col.price),
-        ps.percentile(col.price, [0, 1]),
-        ps.percentile(col.price, 0.5, discrete=True),
-        ps.percentile(col.item, 0.5, discrete=True),
+        hr.median(col.price),
+        hr.percentile(col.price, [0, 1]),
+        hr.percentile(col.price, 0.5, discrete=True),
+        hr.percentile(col.item, 0.5, discrete=True),
     )
 
 
@@ -105,17 +105,17 @@ def test_percentiles_of_nan_and_infinities(backend: Backend) -> None:
         2    | 1.0 0; nan 0          | - null null; + nan 1.0
         3    | -inf 0; inf 0; -inf 0 | - nan 1.0; + 1.0 -inf
     """,
-        ps.median(col.x),
-        ps.percentile(col.x, 0.4, discrete=True),
+        hr.median(col.x),
+        hr.percentile(col.x, 0.4, discrete=True),
     )
 
 
 def test_the_closest_bins_of_a_histogram_become_one(backend: Backend) -> None:
-    def build(flow: ps.Flow) -> Any:
-        made = flow.table("points", Point).group_by().agg(bins=ps.histogram_numeric(col.x, 2))
+    def build(flow: hr.Flow) -> Any:
+        made = flow.table("points", Point).group_by().agg(bins=hr.histogram_numeric(col.x, 2))
         return made.select(
-            x=ps.transform(col.bins, lambda each: each.field("x")),
-            y=ps.transform(col.bins, lambda each: each.field("y")),
+            x=hr.transform(col.bins, lambda each: each.field("x")),
+            y=hr.transform(col.bins, lambda each: each.field("y")),
         )
 
     check_ticks(
@@ -133,8 +133,8 @@ def test_the_closest_bins_of_a_histogram_become_one(backend: Backend) -> None:
 
 class Extreme(NamedTuple):
     moment: datetime
-    whole: Annotated[Decimal, ps.DecimalType(38, 0)]
-    part: Annotated[Decimal, ps.DecimalType(18, 18)]
+    whole: Annotated[Decimal, hr.DecimalType(38, 0)]
+    part: Annotated[Decimal, hr.DecimalType(18, 18)]
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,10 @@ class Extreme(NamedTuple):
     ],
 )
 def test_the_center_of_values_next_to_the_greatest_float_is_the_last_value(row: Extreme) -> None:
-    flow = ps.Flow("extremes")
-    made = {name: ps.histogram_numeric(col[name], 2) for name in Extreme._fields}
+    flow = hr.Flow("extremes")
+    made = {name: hr.histogram_numeric(col[name], 2) for name in Extreme._fields}
     flow.sink("out", flow.table("rows", Extreme).group_by().agg(**made))
-    *_, found = ps.Engine(flow).tick(rows=[ps.insert(row)])["out"]
+    *_, found = hr.Engine(flow).tick(rows=[hr.insert(row)])["out"]
     assert found.row == tuple([(value, 1.0)] for value in row)
 
 
@@ -162,8 +162,8 @@ def test_of_several_modes_the_least_or_the_greatest(backend: Backend) -> None:
         3    | a 3; - b 1    | - 2 c; + 2 a
         4    | - a 2; - c 2; - a 3; a null | - 2 a; + null a
     """,
-        ps.mode(col.price),
-        ps.mode(col.item, greatest=True),
+        hr.mode(col.price),
+        hr.mode(col.item, greatest=True),
     )
 
 
@@ -176,10 +176,10 @@ def test_text_is_joined_in_its_order(backend: Backend) -> None:
         2    | b 1; c 2; a 2; +2 a 1 | - null null null null; + a,a,a,b,c acaab aabac cba
         3    | - a 2; d null       | - a,a,a,b,c acaab aabac cba; + a,a,b,c,d caabd daabc dcba
     """,
-        ps.string_agg(col.item, ","),
-        ps.string_agg(col.item, order_by=col.price.desc()),
-        ps.string_agg(col.item, order_by="price"),
-        ps.string_agg(col.item, distinct=True, order_by=col.item.desc()),
+        hr.string_agg(col.item, ","),
+        hr.string_agg(col.item, order_by=col.price.desc()),
+        hr.string_agg(col.item, order_by="price"),
+        hr.string_agg(col.item, distinct=True, order_by=col.item.desc()),
     )
 
 
@@ -193,10 +193,10 @@ def test_bits_of_all_values(backend: Backend) -> None:
         3    | - b 3           | - 2 7 6 5; + 2 7 5 5
         4    | a -1            | - 2 7 5 5; + 2 -1 -6 -6
     """,
-        ps.bit_and(col.price),
-        ps.bit_or(col.price),
-        ps.bit_xor(col.price),
-        ps.bit_xor(col.price, distinct=True),
+        hr.bit_and(col.price),
+        hr.bit_or(col.price),
+        hr.bit_xor(col.price),
+        hr.bit_xor(col.price, distinct=True),
     )
 
 
@@ -214,10 +214,10 @@ def test_a_variance_of_what_was_taken_back_leaves_nothing_behind(backend: Backen
         5    | - inf 0                | - nan nan nan nan; + 2.0 1.0 1.4142135623730951 1.0
         6    | - 1.0 0; - 3.0 0       | - 2.0 1.0 1.4142135623730951 1.0; + null null null null
     """,
-        ps.variance(col.x),
-        ps.variance(col.x, population=True),
-        ps.stddev(col.x),
-        ps.stddev(col.x, population=True),
+        hr.variance(col.x),
+        hr.variance(col.x, population=True),
+        hr.stddev(col.x),
+        hr.stddev(col.x, population=True),
     )
 
 
@@ -232,9 +232,9 @@ def test_statistics_of_two_columns(backend: Backend) -> None:
         4    | - 2.0 2.0         | - 1.5 1.0 0.8660254037844386; + 3.0 1.5 1.0
         5    | 1.0 nan           | - 3.0 1.5 1.0; + nan nan nan
     """,
-        ps.covariance(col.x, col.y),
-        ps.covariance(col.x, col.y, population=True),
-        ps.corr(col.x, col.y),
+        hr.covariance(col.x, col.y),
+        hr.covariance(col.x, col.y, population=True),
+        hr.corr(col.x, col.y),
     )
 
 
@@ -248,22 +248,22 @@ def test_the_shape_of_values(backend: Backend) -> None:
         3    | 1.0 0               | - 0.7071067811865476 -1.5; + 0.0 -1.0
         4    | -nan 0              | - 0.0 -1.0; + nan nan
     """,
-        ps.skewness(col.x),
-        ps.kurtosis(col.x),
+        hr.skewness(col.x),
+        hr.kurtosis(col.x),
     )
 
 
 @pytest.mark.parametrize("partition", [(), ("item",)])
 def test_a_frame_without_rows_has_no_values(partition: tuple[str, ...]) -> None:
-    flow = ps.Flow("frames")
+    flow = hr.Flow("frames")
     over: Any = {"order_by": "price", "rows": (1, 2), "partition_by": partition}
     made = flow.table("bids", Bid).with_columns(
-        all=ps.collect(col.price, distinct=True).over(**over),
-        middle=ps.median(col.price).over(**over),
-        spread=ps.variance(col.price).over(**over),
+        all=hr.collect(col.price, distinct=True).over(**over),
+        middle=hr.median(col.price).over(**over),
+        spread=hr.variance(col.price).over(**over),
     )
     flow.sink("out", made)
-    changes = ps.Engine(flow).tick(bids=[Bid("a", 1), Bid("a", 3), Bid("a", 6)])["out"]
+    changes = hr.Engine(flow).tick(bids=[Bid("a", 1), Bid("a", 3), Bid("a", 6)])["out"]
     assert sorted(tuple(change.row) for change in changes) == [
         ("a", 1, [3, 6], 4.5, 4.5),
         ("a", 3, [6], 6.0, None),
@@ -287,26 +287,26 @@ _OF_TWO = list(Moment)[list(Moment).index(Moment.COVAR_SAMP) :]
 AGGREGATIONS: dict[str, Aggregation] = {
     **{m.value: Moments(m, col.y, *([col.x] if m in _OF_TWO else [])) for m in Moment},
     **{f"{m.value} of integers": Moments(m, col.n, *([col.d] if m in _OF_TWO else [])) for m in Moment},
-    "distinct statistic": ps.variance(col.x, distinct=True),
-    "distinct sum": ps.sum(col.x, distinct=True),
-    "distinct mean": ps.mean(col.d, distinct=True),
-    "distinct list": ps.collect(col.s, distinct=True),
-    "percentile": ps.percentile(col.x, 0.7),
-    "percentiles": ps.percentile(col.d, [0.1, 0.9]),
-    "discrete percentile": ps.percentile(col.s, 0.4, discrete=True),
-    "percentile of distinct": ps.percentile(col.n, 0.3, distinct=True),
-    "percentile by frequency": ps.percentile(col.x, 0.7, frequency=col.m),
-    "percentile of distinct by frequency": ps.percentile(col.d, [0.2], frequency=col.m, distinct=True),
-    "sum that overflows": NullOnError(ps.sum(col.n)),
-    "mean that may": NullOnError(ps.mean(col.d)),
-    "distinct sum that overflows": OfDistinct(NullOnError(ps.sum(col.n))),
-    "histogram": ps.histogram_numeric(col.x, 3),
-    "histogram of integers": ps.histogram_numeric(col.n, 2),
-    "histogram of distinct": ps.histogram_numeric(col.m, 2, distinct=True),
-    "mode": ps.mode(col.x),
-    "text": ps.string_agg(col.s, "-", order_by=[col.x.desc(), col.n]),
-    "distinct text": ps.string_agg(col.s, distinct=True),
-    "bits": ps.bit_xor(col.n),
+    "distinct statistic": hr.variance(col.x, distinct=True),
+    "distinct sum": hr.sum(col.x, distinct=True),
+    "distinct mean": hr.mean(col.d, distinct=True),
+    "distinct list": hr.collect(col.s, distinct=True),
+    "percentile": hr.percentile(col.x, 0.7),
+    "percentiles": hr.percentile(col.d, [0.1, 0.9]),
+    "discrete percentile": hr.percentile(col.s, 0.4, discrete=True),
+    "percentile of distinct": hr.percentile(col.n, 0.3, distinct=True),
+    "percentile by frequency": hr.percentile(col.x, 0.7, frequency=col.m),
+    "percentile of distinct by frequency": hr.percentile(col.d, [0.2], frequency=col.m, distinct=True),
+    "sum that overflows": NullOnError(hr.sum(col.n)),
+    "mean that may": NullOnError(hr.mean(col.d)),
+    "distinct sum that overflows": OfDistinct(NullOnError(hr.sum(col.n))),
+    "histogram": hr.histogram_numeric(col.x, 3),
+    "histogram of integers": hr.histogram_numeric(col.n, 2),
+    "histogram of distinct": hr.histogram_numeric(col.m, 2, distinct=True),
+    "mode": hr.mode(col.x),
+    "text": hr.string_agg(col.s, "-", order_by=[col.x.desc(), col.n]),
+    "distinct text": hr.string_agg(col.s, distinct=True),
+    "bits": hr.bit_xor(col.n),
 }
 floats = (
     st.none() | st.sampled_from([0.0, -0.0, 0.1, 2.0, NAN, float("inf"), -5e-324]) | st.floats(-1e200, 1e200)
@@ -327,16 +327,16 @@ readings = st.builds(
 def test_maintained_aggregates_equal_those_from_scratch(
     append: bool, ticks: list[tuple[list[Reading], float]]
 ) -> None:
-    flow = ps.Flow("scratch")
+    flow = hr.Flow("scratch")
     stream: Any = (flow.source if append else flow.table)("readings", Reading)
     named = {f"a{at}": each for at, each in enumerate(AGGREGATIONS.values())}
     flow.sink("out", stream.group_by().agg(**named))
-    engine, there, answer = ps.Engine(flow), list[Reading](), None
+    engine, there, answer = hr.Engine(flow), list[Reading](), None
     for new, part in ticks:
         there += new
         gone = [] if append else there[: int(part * len(there))]
         del there[: len(gone)]
-        given_ = new if append else [*map(ps.insert, new), *map(ps.delete, gone)]
+        given_ = new if append else [*map(hr.insert, new), *map(hr.delete, gone)]
         for change in engine.tick(readings=given_)["out"]:
             if change.weight > 0:
                 answer = change.row

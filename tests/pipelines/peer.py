@@ -1,4 +1,4 @@
-"""The example as a project of PySpark's own `spark-pipelines`, which `penstock pipeline` is compared with."""
+"""The example as a project of PySpark's own `spark-pipelines`, which `headrace pipeline` is compared with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-PATH = "PENSTOCK_SPARK_PIPELINES"
+PATH = "HEADRACE_SPARK_PIPELINES"
 """Variable with the path of a `spark-pipelines` that can run; without it, the one beside this Python."""
 
 PACKAGES = {

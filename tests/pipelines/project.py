@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.pipelines.definitions import TableName
-from penstock.pipelines.policy import Policy
-from penstock.pipelines.run import Event, RunReport, Selection, run_pipeline
-from penstock.pipelines.spec import PipelineSpec, read_spec
+from headrace.pipelines.definitions import TableName
+from headrace.pipelines.policy import Policy
+from headrace.pipelines.run import Event, RunReport, Selection, run_pipeline
+from headrace.pipelines.spec import PipelineSpec, read_spec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.pipelines import input_files
+from headrace.pipelines import input_files
 from tests.pipelines.project import Project, changed, dies, event, rows_read, states
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def sums():
     sales = spark.read.schema("shop INT, v INT").json("sales")
     return sales.join(shops(), "shop").groupBy("land").sum("v").withColumnRenamed("sum(v)", "v")
 
-@dp.materialized_view(table_properties={"penstock.refresh_policy": "full"})
+@dp.materialized_view(table_properties={"headrace.refresh_policy": "full"})
 def all():
     return shops()
 """
@@ -164,7 +164,7 @@ def test_a_file_that_is_too_large_to_copy_has_a_second_name(
 def test_a_file_that_changes_while_it_is_read_is_not_trusted(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from penstock.pipelines.update import Updater
+    from headrace.pipelines.update import Updater
 
     moved = [*SHOPS[:4], {"shop": 4, "land": "it"}]
     project.write("a.py", PYTHON + "\n@dp.materialized_view\ndef more():\n    return shops()\n")
@@ -299,7 +299,7 @@ def test_files_that_nobody_compares_have_no_checksums(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = """
-        CREATE MATERIALIZED VIEW n TBLPROPERTIES ('penstock.refresh_policy' = 'full')
+        CREATE MATERIALIZED VIEW n TBLPROPERTIES ('headrace.refresh_policy' = 'full')
         AS SELECT v FROM json.`in`;
     """
     project = Project.new(tmp_path / "project", spark, a_sql=text)

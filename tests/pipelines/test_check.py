@@ -1,4 +1,4 @@
-"""`penstock check` of a project: each broken file, statement and table is found, and none hides another."""
+"""`headrace check` of a project: each broken file, statement and table is found, and none hides another."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from penstock.cli.main import app
+from headrace.cli.main import app
 from tests.golden import assert_golden
 from tests.pipelines.project import Project
 
@@ -34,7 +34,7 @@ CREATE MATERIALIZED VIEW after_it AS SELECT * FROM unknown_column;
 CREATE MATERIALIZED VIEW unknown_table AS SELECT * FROM evnts;
 CREATE MATERIALIZED VIEW sketch AS SELECT hll_sketch_estimate(hll_sketch_agg(id)) AS n FROM events;
 CREATE MATERIALIZED VIEW accepted
-  TBLPROPERTIES ('penstock.refresh_policy' = 'full')
+  TBLPROPERTIES ('headrace.refresh_policy' = 'full')
   AS SELECT hll_sketch_estimate(hll_sketch_agg(v)) AS n FROM events;
 """
 
@@ -105,7 +105,7 @@ def test_data_that_are_missing_are_a_warning_for_what_could_not_be_checked(proje
 
 
 def test_a_file_beside_a_project_is_checked_by_itself(project: Project) -> None:
-    (project.root / "other.py").write_text("import penstock as ps\nflow = ps.Flow('x')\n")
+    (project.root / "other.py").write_text("import headrace as hr\nflow = hr.Flow('x')\n")
     assert places("other.py") == [("other.py", "P104", 2)]
 
 

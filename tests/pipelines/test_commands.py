@@ -1,4 +1,4 @@
-"""`penstock pipeline` as it is typed, and what it prints."""
+"""`headrace pipeline` as it is typed, and what it prints."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner, Result
 
-from penstock.cli import pipeline as commands
-from penstock.cli.main import app
+from headrace.cli import pipeline as commands
+from headrace.cli.main import app
 from tests.golden import assert_golden
 from tests.pipelines.project import Project
 
@@ -48,7 +48,7 @@ def project(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
     return made
 
 
-def penstock(*arguments: str) -> Result:
+def headrace(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["pipeline", *arguments])
 
 
@@ -72,7 +72,7 @@ def test_a_recursion_without_an_incremental_form_is_recomputed_and_the_log_says_
     project.write("b.sql", RECURSION.format(events="events") + BY_PARITY)
     for number, ids in (2, range(7)), (3, [10]), (4, [3]):
         project.add("in", number, [{"id": at, "v": 1} for at in ids])
-        printed = penstock("run")
+        printed = headrace("run")
         assert printed.exit_code == 0, printed.output
         lines = {
             line.split()[3].rpartition(".")[2]: line
@@ -95,11 +95,11 @@ def test_a_recursion_without_an_incremental_form_is_recomputed_and_the_log_says_
 
 
 def test_what_a_run_prints(project: Project) -> None:
-    first = penstock("run")
+    first = headrace("run")
     assert first.exit_code == 0, first.output
     assert_golden(GOLDEN / "run.txt", shown(first.stdout, project))
     project.add("in", 2, [{"id": 9, "v": 1}])
-    lines = [json.loads(line) for line in penstock("run", "--log-format", "json").stdout.splitlines()]
+    lines = [json.loads(line) for line in headrace("run", "--log-format", "json").stdout.splitlines()]
     done = {line["table"].rpartition(".")[2]: line for line in lines if line.get("state") == "COMPLETED"}
     assert {name: line["rows"] for name, line in done.items()} == {
         "events": 8, "counts": 3, "kept": 3, "sketch": 1,
@@ -110,15 +110,15 @@ def test_what_a_run_prints(project: Project) -> None:
     assert (done["counts"]["method"], done["counts"]["rows_read"]) == ("incremental", 1)
     assert lines[-1]["run"] == "COMPLETED"
 
-    explained = penstock("explain", "--spec", str(project.root / "spark-pipeline.yml"))
+    explained = headrace("explain", "--spec", str(project.root / "spark-pipeline.yml"))
     assert_golden(GOLDEN / "explain.txt", shown(explained.stdout, project))
-    assert_golden(GOLDEN / "draw.txt", penstock("draw").stdout)
-    assert penstock("draw", "--format", "dot").stdout.startswith("digraph")
+    assert_golden(GOLDEN / "draw.txt", headrace("draw").stdout)
+    assert headrace("draw", "--format", "dot").stdout.startswith("digraph")
 
 
 def test_a_stream_over_a_table_is_drawn_from_its_box(project: Project) -> None:
     project.write("c.sql", "CREATE STREAMING TABLE copies AS SELECT * FROM STREAM(events);")
-    drawn = penstock("draw").stdout
+    drawn = headrace("draw").stdout
     boxes = {line.split("[")[0].split("(")[0].strip() for line in drawn.splitlines() if ":::" in line}
     ends = {end.strip() for line in drawn.splitlines() if "--> " in line or "==> " in line
             for end in re.split("-->|==>", line)}  # fmt: skip
@@ -128,7 +128,7 @@ def test_a_stream_over_a_table_is_drawn_from_its_box(project: Project) -> None:
 def test_what_a_failed_run_prints(project: Project) -> None:
     project.write("b.sql", "CREATE MATERIALIZED VIEW counts AS SELECT sum(id / (v - 1)) AS n FROM events;"
                   "CREATE MATERIALIZED VIEW kept AS SELECT n FROM counts WHERE n > 1;")  # fmt: skip
-    failed = penstock("run")
+    failed = headrace("run")
     assert failed.exit_code == 1
     text = shown(failed.stdout, project)
     assert "TIME: Flow 'spark_catalog.default.counts' has FAILED.\nError: " in text
@@ -145,7 +145,7 @@ def test_what_is_refused(project: Project) -> None:
         ("dry-run", "--refresh-policy", "incremental_strict"): "P805 NotIncremental",
         ("run", "--spec", "nowhere.yml"): "P801 BadSpec",
     }.items():
-        refused = penstock(*arguments)
+        refused = headrace(*arguments)
         assert refused.exit_code == 2, arguments
         assert said in refused.output
     assert not (project.root / "storage/catalog/current").exists()
@@ -161,7 +161,7 @@ def test_a_run_that_goes_on(project: Project, monkeypatch: pytest.MonkeyPatch) -
         project.add("in", len(pauses) + 1, [{"id": 9, "v": 1}] if len(pauses) == 1 else [])
 
     monkeypatch.setattr(commands, "sleep", paused)
-    ended = penstock("run", "--continuous", "--every", "0.5", "--refresh", "events,counts")
+    ended = headrace("run", "--continuous", "--every", "0.5", "--refresh", "events,counts")
     assert ended.exit_code == 130
     assert pauses == [0.5, 0.5, 0.5]
     lines = [line.partition(": ")[2] for line in ended.stdout.splitlines() if "COMPLETED" in line]
@@ -193,7 +193,7 @@ def test_an_error_in_the_project_does_not_end_a_run_that_goes_on(
         step()
 
     monkeypatch.setattr(commands, "sleep", paused)
-    ended = penstock("run", "--continuous")
+    ended = headrace("run", "--continuous")
     assert ended.exit_code == 130
     said = [line.partition(": ")[2] for line in shown(ended.stdout, project).splitlines() if "TIME: " in line]
     news = said[said.index("The project has an ERROR; what it concerns stays as it is.") :]
@@ -214,13 +214,13 @@ def test_an_error_in_the_project_does_not_end_a_run_that_goes_on(
 
 def test_tables_that_are_no_longer_defined_are_listed_and_removed(project: Project) -> None:
     project.write("c.sql", "CREATE MATERIALIZED VIEW more USING CHANGELOG AS SELECT id FROM events;")
-    assert "ORPHANED" not in penstock("run").stdout
+    assert "ORPHANED" not in headrace("run").stdout
     project.write(
         "b.sql",
         SQL.partition(";")[2].replace("VIEW counts", "VIEW numbers").replace("FROM counts", "FROM numbers"),
     )
     project.write("c.sql", "")
-    run = penstock("run", "--log-format", "json").stdout.splitlines()
+    run = headrace("run", "--log-format", "json").stdout.splitlines()
     lines = [json.loads(line) for line in run]
     assert [line["table"] for line in lines if line.get("state") == "ORPHANED"] == [
         "spark_catalog.default.counts", "spark_catalog.default.more",
@@ -231,24 +231,24 @@ def test_tables_that_are_no_longer_defined_are_listed_and_removed(project: Proje
         ("nope",): "P803 UnknownDataset: the storage has no table 'nope' that the project does not define",
         (): "give either names of tables or --orphans",
     }.items():
-        refused = penstock("drop", *arguments)
+        refused = headrace("drop", *arguments)
         assert refused.exit_code == 2
         assert said in refused.output
-    assert penstock("drop", "More").exit_code == 2
-    assert penstock("drop", "default.more").stdout == "spark_catalog.default.more is removed\n"
-    assert penstock("drop", "--orphans").stdout == "spark_catalog.default.counts is removed\n"
-    assert penstock("drop", "--orphans").stdout == "no table is orphaned\n"
+    assert headrace("drop", "More").exit_code == 2
+    assert headrace("drop", "default.more").stdout == "spark_catalog.default.more is removed\n"
+    assert headrace("drop", "--orphans").stdout == "spark_catalog.default.counts is removed\n"
+    assert headrace("drop", "--orphans").stdout == "no table is orphaned\n"
     left = {each.name for kind in ("tables", "changes", "state", "changelog")
             for each in (project.root / "storage" / kind).glob("default/*")}  # fmt: skip
     assert not left & {"counts", "more"}
     assert project.rows("numbers").total() == 3
-    assert "ORPHANED" not in penstock("run").stdout
+    assert "ORPHANED" not in headrace("run").stdout
 
 
 def test_a_dry_run_writes_nothing(project: Project) -> None:
-    dry = penstock("dry-run")
+    dry = headrace("dry-run")
     assert dry.exit_code == 0
     assert "spark_catalog.default.sketch   recompute   the query aggregates by HllSketchAgg" in dry.stdout
     assert not (project.root / "storage").exists()
-    assert penstock("run", "--refresh", "events").exit_code == 0
-    assert penstock("run", "--full-refresh", "events,counts").exit_code == 0
+    assert headrace("run", "--refresh", "events").exit_code == 0
+    assert headrace("run", "--full-refresh", "events,counts").exit_code == 0

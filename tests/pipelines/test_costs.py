@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.pipelines import costs, update
-from penstock.pipelines.catalog import Catalog
-from penstock.pipelines.costs import FACTOR, LEAST, MOST_ESTIMATED, Costs, Measured
-from penstock.pipelines.definitions import TableName
-from penstock.pipelines.policy import Policy
-from penstock.state.commit import read_checked, write_checked
-from penstock.state.inspection import inspect
+from headrace.pipelines import costs, update
+from headrace.pipelines.catalog import Catalog
+from headrace.pipelines.costs import FACTOR, LEAST, MOST_ESTIMATED, Costs, Measured
+from headrace.pipelines.definitions import TableName
+from headrace.pipelines.policy import Policy
+from headrace.state.commit import read_checked, write_checked
+from headrace.state.inspection import inspect
 from tests.pipelines.project import Project, event
 
 if TYPE_CHECKING:

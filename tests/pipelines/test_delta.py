@@ -12,13 +12,13 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from penstock.errors import UnreadableSource
-from penstock.pipelines import costs, leaves
-from penstock.pipelines.delta_inputs import DeltaInputs
-from penstock.pipelines.errors import PipelineError
-from penstock.pipelines.explanation import explain_pipeline
-from penstock.pipelines.run import planned
-from penstock.pipelines.versions import VersionWriter
+from headrace.errors import UnreadableSource
+from headrace.pipelines import costs, leaves
+from headrace.pipelines.delta_inputs import DeltaInputs
+from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.explanation import explain_pipeline
+from headrace.pipelines.run import planned
+from headrace.pipelines.versions import VersionWriter
 from tests.golden import assert_golden
 from tests.pipelines.project import SPEC, Project, changed, event, methods, rows_read, states
 from tests.pipelines.test_errors import GOLDEN, told
@@ -27,7 +27,7 @@ from tests.pipelines.test_inputs import HEAD
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.pipelines.run import RunReport
+    from headrace.pipelines.run import RunReport
 
 pa = pytest.importorskip("pyarrow")
 deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
@@ -56,7 +56,7 @@ JOINED = (
 def shops():
     return spark.readStream.schema("shop STRING, city STRING").json("shops")
 
-@dp.materialized_view(table_properties={"penstock.refresh_policy": "incremental_strict"})
+@dp.materialized_view(table_properties={"headrace.refresh_policy": "incremental_strict"})
 def revenue():
     orders = spark.read.format("delta").load("orders")
     return orders.join(spark.table("shops"), "shop").groupBy("city", "day").agg(F.sum("price").alias("price"))

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.types import StructType
 
-from penstock.pipelines import catalog
-from penstock.pipelines.catalog import Catalog
-from penstock.pipelines.delta_delivery import DeltaPublisher, _is_comparable
-from penstock.pipelines.errors import BadDefinition
+from headrace.pipelines import catalog
+from headrace.pipelines.catalog import Catalog
+from headrace.pipelines.delta_delivery import DeltaPublisher, _is_comparable
+from headrace.pipelines.errors import BadDefinition
 from tests.pipelines.project import Project, event, states
 from tests.pipelines.test_delta import completed
 from tests.pipelines.test_inputs import HEAD, ids
@@ -333,4 +333,4 @@ def test_the_package_of_delta_tables_is_missing(project: Project, monkeypatch: p
     with pytest.raises(BadDefinition) as error:
         project.run()
     assert error.value.where
-    assert "pip install 'penstock[delta]'" in error.value.fix
+    assert "pip install 'headrace[delta]'" in error.value.fix

@@ -1,4 +1,4 @@
-"""`penstock pipeline compact --erase`: no file of the storage holds what no table holds."""
+"""`headrace pipeline compact --erase`: no file of the storage holds what no table holds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from penstock.cli.main import app
+from headrace.cli.main import app
 from tests.pipelines.project import Project
 from tests.state.test_erasure import SECRET, files_with
 

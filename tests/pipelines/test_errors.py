@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.errors import PenstockError
-from penstock.pipelines.run import planned
-from penstock.pipelines.spec import find_spec, read_spec
+from headrace.errors import HeadraceError
+from headrace.pipelines.run import planned
+from headrace.pipelines.spec import find_spec, read_spec
 from tests.golden import assert_golden
 from tests.pipelines.project import Project
 
@@ -79,9 +79,9 @@ PYTHON = {
     "unknown_table": "@dp.materialized_view\ndef a():\n    return spark.table('orders')\n",
     "unknown_column": "@dp.materialized_view\ndef a():\n    return spark.range(1).select('x')\n",
     "query_that_raises": "@dp.materialized_view\ndef a():\n    return spark.range([][0])\n",
-    "unknown_policy": "@dp.materialized_view(table_properties={'penstock.refresh_policy': 'always'})\n"
+    "unknown_policy": "@dp.materialized_view(table_properties={'headrace.refresh_policy': 'always'})\n"
     "def a():\n    return spark.range(1)\n",
-    "strict_of_random_rows": "@dp.materialized_view(table_properties={'penstock.refresh_policy': 'incremental_strict'})\n"
+    "strict_of_random_rows": "@dp.materialized_view(table_properties={'headrace.refresh_policy': 'incremental_strict'})\n"
     "def a():\n    return spark.range(9).where(F.rand() < 0.5)\n",
     "stream_with_state": "@dp.table\ndef a():\n    return spark.readStream.schema('x INT').json('in').groupBy('x').count()\n",
     "stream_of_overlapping_windows": _TIMED
@@ -108,7 +108,7 @@ PYTHON = {
     + "    return timed('in').dropDuplicatesWithinWatermark(['at'])\n",
     "duplicates_without_the_time": _TIMED
     + "    return timed('in').select(F.lit(1).alias('x')).dropDuplicates()\n",
-    "tombstones_of_rows": "@dp.materialized_view(table_properties={'penstock.tombstones': '3'})\n"
+    "tombstones_of_rows": "@dp.materialized_view(table_properties={'headrace.tombstones': '3'})\n"
     "def a():\n    return spark.range(1)\n",
     "source_that_does_not_answer": "@dp.materialized_view\ndef a():\n    raise ConnectionError('no route to shop')\n",
     "stream_of_rates": "@dp.table\ndef a():\n    return spark.readStream.format('rate').load()\n",
@@ -119,15 +119,15 @@ PYTHON = {
     "records_beside_rows": "@dp.table\ndef r():\n    return spark.readStream.schema('id INT, at INT').json('in')\n"
     "dp.create_auto_cdc_flow('r', 'r', ['id'], 'at', name='f')\n",
     "tombstones_of_versions": "@dp.table\ndef r():\n    return spark.readStream.schema('id INT, at INT').json('in')\n"
-    "dp.create_streaming_table('a', table_properties={'penstock.tombstones': '3'})\n"
+    "dp.create_streaming_table('a', table_properties={'headrace.tombstones': '3'})\n"
     "dp.create_auto_cdc_flow('a', 'r', ['id'], 'at', stored_as_scd_type=2)\n",
     "tombstones_for_days": "@dp.table\ndef r():\n    return spark.readStream.schema('id INT, at INT').json('in')\n"
-    "dp.create_streaming_table('a', table_properties={'penstock.tombstones': '3 d'})\n"
+    "dp.create_streaming_table('a', table_properties={'headrace.tombstones': '3 d'})\n"
     "dp.create_auto_cdc_flow('a', 'r', ['id'], 'at')\n",
     "columns_of_one_name": "@dp.materialized_view\ndef a():\n"
     "    return spark.range(1).select('id', F.col('id').alias('ID'))\n",
     "reserved_column": "@dp.materialized_view\ndef a():\n"
-    "    return spark.range(1).select(F.col('id').alias('__penstock_weight'))\n",
+    "    return spark.range(1).select(F.col('id').alias('__headrace_weight'))\n",
     "table_that_is_no_name": "@dp.materialized_view(name='`a b`')\ndef a():\n    return spark.range(1)\n",
     "table_that_is_a_path": "@dp.materialized_view(name='`/tmp/../evil`')\ndef a():\n    return spark.range(1)\n",
     "records_called_weight": "@dp.table\ndef r():\n    return spark.readStream.schema('id INT, weight INT').json('in')\n"
@@ -161,14 +161,14 @@ SQL = {
     "statement": "INSERT INTO a SELECT 1;",
     "not_sql": "CREATE MATERIALIZED VIEW a AS SELEC 1;",
     "global_view": "CREATE GLOBAL TEMPORARY VIEW a AS SELECT 1 AS x;",
-    "strict_sketch": "CREATE MATERIALIZED VIEW a\nTBLPROPERTIES ('penstock.refresh_policy' = 'incremental_strict')\n"
+    "strict_sketch": "CREATE MATERIALIZED VIEW a\nTBLPROPERTIES ('headrace.refresh_policy' = 'incremental_strict')\n"
     "AS SELECT id % 2 AS k,\n    hll_sketch_estimate(hll_sketch_agg(id)) AS n\nFROM range(9) GROUP BY id % 2;",
     "partitioned_by_a_function": "CREATE MATERIALIZED VIEW a PARTITIONED BY (bucket(4, id)) AS SELECT id FROM range(1);",
     "other_catalogue": "CREATE MATERIALIZED VIEW other.db.a AS SELECT 1 AS x;",
 }
 
 
-def told(error: PenstockError, root: Path) -> str:
+def told(error: HeadraceError, root: Path) -> str:
     return str(error).replace(str(root), "PROJECT") + "\n"
 
 
@@ -176,7 +176,7 @@ def told(error: PenstockError, root: Path) -> str:
 def test_a_spec_that_is_wrong(tmp_path: Path, name: str) -> None:
     file = tmp_path / "spark-pipeline.yml"
     file.write_text(SPECS[name])
-    with pytest.raises(PenstockError) as error:
+    with pytest.raises(HeadraceError) as error:
         read_spec(file)
     assert error.value.fix
     assert_golden(GOLDEN / f"spec_{name}.txt", told(error.value, tmp_path))
@@ -188,7 +188,7 @@ def test_a_spec_that_is_missing_or_there_twice(tmp_path: Path) -> None:
     (tmp_path / "spark-pipeline.yml").write_text("name: x\nstorage: s\n")
     assert find_spec(folder) == tmp_path / "spark-pipeline.yml"
     (tmp_path / "spark-pipeline.yaml").write_text("name: x\nstorage: s\n")
-    with pytest.raises(PenstockError, match="two spec files"):
+    with pytest.raises(HeadraceError, match="two spec files"):
         find_spec(folder)
 
 
@@ -218,7 +218,7 @@ def test_files_that_are_no_part_of_a_pipeline(tmp_path: Path, spark: SparkSessio
 
 
 def check(project: Project, golden: str) -> None:
-    with pytest.raises(PenstockError) as error, planned(project.spec, project.spark):
+    with pytest.raises(HeadraceError) as error, planned(project.spec, project.spark):
         pass
     assert error.value.fix
     assert error.value.where

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from examples.pipeline.make_input import add_customers, add_orders, customer_records
-from penstock.pipelines.errors import NotIncremental
-from penstock.pipelines.policy import Policy
+from headrace.pipelines.errors import NotIncremental
+from headrace.pipelines.policy import Policy
 from tests.pipelines.project import Project, methods, rows_read, states
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def let_one_be_recomputed(project: Project) -> None:
     view = "CREATE MATERIALIZED VIEW customers_by_day\n"
     text = file.read_text()
     assert view in text
-    file.write_text(text.replace(view, f"{view}TBLPROPERTIES ('penstock.refresh_policy' = 'auto')\n"))
+    file.write_text(text.replace(view, f"{view}TBLPROPERTIES ('headrace.refresh_policy' = 'auto')\n"))
 
 
 def next_job(spark: SparkSession) -> int:

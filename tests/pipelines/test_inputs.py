@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.pipelines import versions
-from penstock.pipelines.catalog import Catalog
-from penstock.pipelines.errors import CatalogDamaged
+from headrace.pipelines import versions
+from headrace.pipelines.catalog import Catalog
+from headrace.pipelines.errors import CatalogDamaged
 from tests.golden import MESSAGES, assert_golden
 from tests.pipelines.project import Project, changed, dies, event, methods, rows_read, states
 
@@ -553,7 +553,7 @@ def test_deleted_keys_of_records_are_kept_as_long_as_the_table_says(project: Pro
 def records():
     return spark.readStream.schema("id INT, at INT, op STRING").json("in")
 
-for name, properties in {"for_good": {}, "for_three": {"penstock.tombstones": "3"}}.items():
+for name, properties in {"for_good": {}, "for_three": {"headrace.tombstones": "3"}}.items():
     dp.create_streaming_table(name, table_properties=properties)
     dp.create_auto_cdc_flow(
         name, "records", ["id"], "at", apply_as_deletes="op = 'D'", except_column_list=["op"]

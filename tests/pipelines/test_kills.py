@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.pipelines import small_changes
-from penstock.pipelines.catalog import Catalog
+from headrace.pipelines import small_changes
+from headrace.pipelines.catalog import Catalog
 from tests.pipelines.project import Project, dies
 from tests.pipelines.test_example import add_input, assert_right, copied
 
@@ -158,7 +158,7 @@ def kill_processes(project: Project, kills: int, seed: int) -> None:
 
 def run_process(root: Path, seconds: float | None) -> int:
     """Run the pipeline by its command; kill it with its Java after so many seconds. Return the exit code."""
-    command = [sys.executable, "-m", "penstock.cli", "pipeline", "run"]
+    command = [sys.executable, "-m", "headrace.cli", "pipeline", "run"]
     process = subprocess.Popen(command, cwd=root, start_new_session=True, stdout=subprocess.DEVNULL)
     end = None if seconds is None else time.monotonic() + seconds
     while process.poll() is None and (end is None or time.monotonic() < end):

@@ -1,4 +1,4 @@
-"""The example's tables, made by `penstock pipeline` and by PySpark's own `spark-pipelines`."""
+"""The example's tables, made by `headrace pipeline` and by PySpark's own `spark-pipelines`."""
 
 from __future__ import annotations
 

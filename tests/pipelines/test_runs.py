@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.pipelines.errors import BadDefinition, PipelineInUse, UnknownDataset
-from penstock.pipelines.run import run_pipeline
+from headrace.pipelines.errors import BadDefinition, PipelineInUse, UnknownDataset
+from headrace.pipelines.run import run_pipeline
 from tests.golden import MESSAGES, assert_golden
 from tests.pipelines.project import Project, changed, event, methods, states
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.pipelines.catalog import Catalog
+from headrace.pipelines.catalog import Catalog
 from tests.pipelines.project import Project, dies, states
 from tests.pipelines.test_inputs import HEAD, ids
 

@@ -13,15 +13,15 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql.types import StructType
 
-from penstock.pipelines.catalog import Catalog
-from penstock.pipelines.definitions import SNAPSHOTS, TableName
-from penstock.pipelines.errors import QueryRefused
-from penstock.pipelines.graph import message_of
-from penstock.pipelines.policy import Policy
-from penstock.pipelines.run import RunReport, run_pipeline
-from penstock.pipelines.snapshots import can_be_grouped, kinds_in
-from penstock.pipelines.unreachable import words_of_source
-from penstock.pipelines.unversioned import place_of, without_secrets
+from headrace.pipelines.catalog import Catalog
+from headrace.pipelines.definitions import SNAPSHOTS, TableName
+from headrace.pipelines.errors import QueryRefused
+from headrace.pipelines.graph import message_of
+from headrace.pipelines.policy import Policy
+from headrace.pipelines.run import RunReport, run_pipeline
+from headrace.pipelines.snapshots import can_be_grouped, kinds_in
+from headrace.pipelines.unreachable import words_of_source
+from headrace.pipelines.unversioned import place_of, without_secrets
 from tests.pipelines.project import Project, changed, event, methods, rows_read, states
 
 if TYPE_CHECKING:
@@ -486,10 +486,10 @@ def test_kinds_are_those_of_types_not_of_names(
 
 
 def test_a_snapshot_is_shown_as_its_input(tmp_path: Path, spark: SparkSession) -> None:
-    from penstock.pipelines.explanation import explain_pipeline
-    from penstock.pipelines.run import planned
-    from penstock.view import to_mermaid
-    from penstock.view.pipeline_picture import picture_of_pipeline
+    from headrace.pipelines.explanation import explain_pipeline
+    from headrace.pipelines.run import planned
+    from headrace.view import to_mermaid
+    from headrace.view.pipeline_picture import picture_of_pipeline
 
     project = Ledger.of(tmp_path, spark, VIEWS)
     project.put([])

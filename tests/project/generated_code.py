@@ -1,6 +1,6 @@
 """Makes the Python code of the messages (`*.proto`) under `src`, as `python -m tests.project.generated_code`.
 
-A file `penstock/compute/x/x.proto` becomes `penstock/compute/x/generated/x_pb2.py`. To protobuf it has
+A file `headrace/compute/x/x.proto` becomes `headrace/compute/x/generated/x_pb2.py`. To protobuf it has
 the name of that folder: names are one for all libraries in a process, and `x.proto` could be anybody's.
 """
 
@@ -16,7 +16,7 @@ SRC = ROOT / "src"
 
 def messages() -> list[Path]:
     """All files of messages."""
-    return sorted(SRC.glob("penstock/**/*.proto"))
+    return sorted(SRC.glob("headrace/**/*.proto"))
 
 
 def generate(proto: Path, into: Path) -> list[Path]:

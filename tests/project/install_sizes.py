@@ -25,7 +25,7 @@ def main() -> None:
         for extra in ("", *(name for name in extras if name not in _NOT_FOR_USERS)):
             with tempfile.TemporaryDirectory() as environment:
                 packages, size = installed(f"{wheel}[{extra}]" if extra else str(wheel), Path(environment))
-            name = f"penstock[{extra}]" if extra else "penstock"
+            name = f"headrace[{extra}]" if extra else "headrace"
             print(f"| `{name}` | {packages} | {size / 1e6:,.0f} |", flush=True)
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "src" / "penstock"
+PACKAGE = ROOT / "src" / "headrace"
 TEXT = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
 
 

@@ -15,25 +15,25 @@ from pathlib import Path
 
 import pytest
 
-import penstock
+import headrace
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 pytestmark = pytest.mark.verify
 
 FLOW = """
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("numbers")
-flow.sink("sum", flow.source("numbers", int).group_by().agg(sum=ps.sum(ps.col.value)))
-print(ps.Engine(flow).tick(numbers=[1, 2]), ps.__file__)
+flow = hr.Flow("numbers")
+flow.sink("sum", flow.source("numbers", int).group_by().agg(sum=hr.sum(hr.col.value)))
+print(hr.Engine(flow).tick(numbers=[1, 2]), hr.__file__)
 """
 
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an sdist, and a wheel that was built from it: that of `make dist`, or made here."""
-    if made := os.environ.get("PENSTOCK_DIST"):
+    if made := os.environ.get("HEADRACE_DIST"):
         return Path(made).resolve()
     folder = tmp_path_factory.mktemp("dist")
     build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
@@ -67,8 +67,8 @@ def tracked(folder: str) -> set[str]:
 def test_the_wheel_holds_the_package_as_it_is_tracked_and_nothing_else(wheel: Path, info: str) -> None:
     with zipfile.ZipFile(wheel) as files:
         names = {name for name in files.namelist() if not name.startswith(f"{info}/")}
-    assert names == {path.removeprefix("src/") for path in tracked("src/penstock")}
-    assert "penstock/py.typed" in names
+    assert names == {path.removeprefix("src/") for path in tracked("src/headrace")}
+    assert "headrace/py.typed" in names
 
 
 def test_licence_and_notice_are_in_the_wheel(wheel: Path, info: str) -> None:
@@ -88,7 +88,7 @@ def test_the_sdist_holds_what_is_needed_to_build_test_and_read(dist: Path) -> No
 
 
 def test_the_metadata_are_complete(metadata: Message) -> None:
-    assert (metadata["Name"], metadata["Version"]) == ("penstock", penstock.__version__)
+    assert (metadata["Name"], metadata["Version"]) == ("headrace", headrace.__version__)
     assert (metadata["License-Expression"], metadata["Requires-Python"]) == ("Apache-2.0", ">=3.11")
     assert metadata["Summary"] == PROJECT["description"]
     assert metadata.get_all("License-File") == ["LICENSE", "NOTICE"]
@@ -126,6 +126,6 @@ def test_the_wheel_runs_a_flow_with_nothing_else_installed(environment: Path) ->
 
 
 def test_the_command_without_its_extra_says_what_to_install(environment: Path) -> None:
-    done = run(environment / "penstock", "--version")
+    done = run(environment / "headrace", "--version")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "pip install 'penstock[cli]'" in done.stderr
+    assert "pip install 'headrace[cli]'" in done.stderr

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import penstock
+import headrace
 
-SOURCE = Path(penstock.__file__).parent
+SOURCE = Path(headrace.__file__).parent
 RUNS = {
     "eval",
     "exec",

@@ -1,4 +1,4 @@
-"""`import penstock` is cheap: it brings in nothing that not every user has or needs."""
+"""`import headrace` is cheap: it brings in nothing that not every user has or needs."""
 
 import json
 import statistics
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import penstock
+import headrace
 
 HEAVY = {
     "click",
@@ -27,11 +27,11 @@ SRC = Path(__file__).resolve().parents[2] / "src"
 PROGRAM = """
 import json, sys, time
 start = time.perf_counter()
-import penstock
+import headrace
 {use}
 print(json.dumps({{"seconds": time.perf_counter() - start, "modules": sorted(sys.modules)}}))
 """
-FLOW = "penstock.Flow, penstock.Stream, penstock.col, penstock.sum, penstock.DecimalType"
+FLOW = "headrace.Flow, headrace.Stream, headrace.col, headrace.sum, headrace.DecimalType"
 
 
 def imported(path: str = "", use: str = "") -> dict:
@@ -42,39 +42,39 @@ def imported(path: str = "", use: str = "") -> dict:
 
 
 @pytest.mark.parametrize("use", ["", FLOW])
-def test_importing_penstock_and_writing_a_flow_load_no_heavy_package(use: str) -> None:
+def test_importing_headrace_and_writing_a_flow_load_no_heavy_package(use: str) -> None:
     modules = imported(use=use)["modules"]
-    assert "penstock" in modules
-    assert ("penstock.flow.flow" in modules) == bool(use)
+    assert "headrace" in modules
+    assert ("headrace.flow.flow" in modules) == bool(use)
     assert [m for m in modules if m.split(".")[0] in HEAVY] == []
 
 
 def test_an_engine_loads_neither_sources_nor_sinks() -> None:
-    modules = imported(use="from penstock import Engine")["modules"]
-    assert "penstock.engine.engine" in modules
-    assert [m for m in modules if m.startswith("penstock.io")] == []
+    modules = imported(use="from headrace import Engine")["modules"]
+    assert "headrace.engine.engine" in modules
+    assert [m for m in modules if m.startswith("headrace.io")] == []
 
 
 def test_pull_streams_load_asyncio_when_something_needs_it() -> None:
-    assert "asyncio" not in imported(use="import penstock.pull")["modules"]
-    assert "asyncio" in imported(use="from penstock.pull import connect")["modules"]
+    assert "asyncio" not in imported(use="import headrace.pull")["modules"]
+    assert "asyncio" in imported(use="from headrace.pull import connect")["modules"]
 
 
-def test_importing_penstock_needs_no_java_and_no_program_on_the_path(tmp_path: Path) -> None:
+def test_importing_headrace_needs_no_java_and_no_program_on_the_path(tmp_path: Path) -> None:
     assert imported(path=str(tmp_path), use=FLOW)["modules"]
 
 
 def test_each_public_name_is_found_and_no_other() -> None:
-    for name in penstock.__all__:
-        assert getattr(penstock, name) is not None
-    assert set(penstock.__all__) <= set(dir(penstock))
-    with pytest.raises(AttributeError, match="module 'penstock' has no attribute 'nothing'"):
-        penstock.nothing  # noqa: B018
+    for name in headrace.__all__:
+        assert getattr(headrace, name) is not None
+    assert set(headrace.__all__) <= set(dir(headrace))
+    with pytest.raises(AttributeError, match="module 'headrace' has no attribute 'nothing'"):
+        headrace.nothing  # noqa: B018
 
 
 def test_the_median_time_of_the_import_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     median = statistics.median(imported()["seconds"] for _ in range(5))
     writing = statistics.median(imported(use=FLOW)["seconds"] for _ in range(5))
     with capsys.disabled():
-        print(f"\nimport penstock: {median * 1000:.0f} ms, with a flow {writing * 1000:.0f} ms")
+        print(f"\nimport headrace: {median * 1000:.0f} ms, with a flow {writing * 1000:.0f} ms")
     assert median > 0 < writing

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.requirements import missing_extra
+from headrace.requirements import missing_extra
 
 # A module set to None in sys.modules cannot be imported.
 WITHOUT = """\
@@ -18,10 +18,10 @@ for name in ("pyspark", "py4j", "google", "grpc", "pg8000", "pandas"):
 """
 FLOW = """\
 from typing import NamedTuple
-import penstock as ps
+import headrace as hr
 class Number(NamedTuple):
     n: int
-flow = ps.Flow("numbers")
+flow = hr.Flow("numbers")
 flow.sink("out", flow.source("numbers", Number))
 """
 
@@ -29,17 +29,17 @@ flow.sink("out", flow.source("numbers", Number))
 @pytest.mark.parametrize(
     ("program", "told"),
     [
-        ("import penstock; penstock.spark.run", ("penstock.spark.run needs py", "penstock[spark]")),
-        ("from penstock.compute import Client", ("penstock.compute.Client needs", "penstock[serve]")),
+        ("import headrace; headrace.spark.run", ("headrace.spark.run needs py", "headrace[spark]")),
+        ("from headrace.compute import Client", ("headrace.compute.Client needs", "headrace[serve]")),
         (
             "cli run flow.py:flow --on spark --source numbers=in.json",
-            ("penstock.spark.run needs py", "penstock[spark]"),
+            ("headrace.spark.run needs py", "headrace[spark]"),
         ),
-        ("cli status", ("penstock status needs", "penstock[serve]")),
-        ("cli pipeline dry-run", ("penstock pipeline needs", "penstock[pipelines]")),
+        ("cli status", ("headrace status needs", "headrace[serve]")),
+        ("cli pipeline dry-run", ("headrace pipeline needs", "headrace[pipelines]")),
         (
             "cli run flow.py:flow --source numbers=in.json --sink out=postgresql://me@db/d?table=t",
-            ("needs pg8000", "penstock[postgres]"),
+            ("needs pg8000", "headrace[postgres]"),
         ),
     ],
 )
@@ -48,7 +48,7 @@ def test_what_needs_an_extra_names_it(program: str, told: tuple[str, str], tmp_p
     (tmp_path / "in.json").write_text('{"n": 1}')
     command, _, arguments = program.partition(" ")
     if command == "cli":
-        program = f"import penstock.cli.main as m; m.app({arguments.split()!r})"
+        program = f"import headrace.cli.main as m; m.app({arguments.split()!r})"
     ran = subprocess.run(
         [sys.executable, "-c", WITHOUT + program], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -60,14 +60,14 @@ def test_what_needs_an_extra_names_it(program: str, told: tuple[str, str], tmp_p
 @pytest.mark.parametrize(
     "run",
     [
-        "ps.run(flow, {'numbers': ps.io.JsonFiles('in')}, {'out': ps.io.Print()}, checkpoint='state')",
+        "hr.run(flow, {'numbers': hr.io.JsonFiles('in')}, {'out': hr.io.Print()}, checkpoint='state')",
         (
-            "ps.run(flow, {'numbers': ps.io.JsonFiles('in')}, {'out': "
+            "hr.run(flow, {'numbers': hr.io.JsonFiles('in')}, {'out': "
             "lambda tick, changes: print(tick, 'out +', *(f'n={each.row.n}' for each in changes))}, "
             "checkpoint='state')"
         ),
         (
-            "import penstock.cli.main as m; "
+            "import headrace.cli.main as m; "
             "m.app('run flow.py:flow --source numbers=json:in --sink out=- --checkpoint state'.split())"
         ),
     ],
@@ -75,7 +75,7 @@ def test_what_needs_an_extra_names_it(program: str, told: tuple[str, str], tmp_p
 def test_a_checkpoint_of_printed_rows_needs_no_extra(run: str, tmp_path: Path) -> None:
     (tmp_path / "flow.py").write_text(FLOW)
     (tmp_path / "in").mkdir()
-    program = WITHOUT + "import penstock as ps\nfrom flow import flow\n" + run
+    program = WITHOUT + "import headrace as hr\nfrom flow import flow\n" + run
     for tick in (1, 2):
         (tmp_path / "in" / f"{tick}.json").write_text(f'{{"n": {tick}}}')
         ran = subprocess.run(
@@ -85,4 +85,4 @@ def test_a_checkpoint_of_printed_rows_needs_no_extra(run: str, tmp_path: Path) -
 
 
 def test_a_package_of_no_extra_is_not_renamed() -> None:
-    assert missing_extra(ModuleNotFoundError(name="their_module"), "penstock run") is None
+    assert missing_extra(ModuleNotFoundError(name="their_module"), "headrace run") is None

@@ -17,7 +17,7 @@ def wanted() -> list[Requirement]:
     extras = {name: group for name, group in project["optional-dependencies"].items() if name != "bench"}
     groups = [project["dependencies"], *extras.values()]
     listed = [Requirement(text) for group in groups for text in group]
-    return [r for r in listed if r.name != "penstock"]
+    return [r for r in listed if r.name != "headrace"]
 
 
 def pinned() -> dict[str, Version]:

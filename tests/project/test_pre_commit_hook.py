@@ -27,7 +27,7 @@ def test_the_hook_is_complete(hook: dict[str, Any]) -> None:
     required = {"id", "name", "entry", "language"}
     known = {"description", "additional_dependencies", "types_or", "require_serial"}
     assert required <= hook.keys() <= required | known
-    assert (hook["id"], hook["language"]) == ("penstock-check", "python")
+    assert (hook["id"], hook["language"]) == ("headrace-check", "python")
     assert hook["types_or"] == ["python", "sql"]
 
 
@@ -46,7 +46,7 @@ def test_the_entry_checks_the_files_that_it_is_given(hook: dict[str, Any], tmp_p
     _, *arguments = hook["entry"].split()
     files = ["setup.py", "orders.py", "revenue.sql"]
     done = subprocess.run(
-        [sys.executable, "-m", "penstock.cli", *arguments, *files],
+        [sys.executable, "-m", "headrace.cli", *arguments, *files],
         cwd=tmp_path,
         env=ENVIRONMENT,
         capture_output=True,

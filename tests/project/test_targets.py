@@ -44,7 +44,7 @@ def test_make_test_leaves_out_the_tests_of_make_verify_and_no_others() -> None:
     everything = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     for words in (makefile, *everything["addopts"]):
         assert not re.search(r"--(deselect|ignore|last-failed|failed-first|exitfirst)|-k ", words)
-    assert {"src/penstock", "examples", "tests"} <= set(everything["testpaths"])
+    assert {"src/headrace", "examples", "tests"} <= set(everything["testpaths"])
     assert everything["filterwarnings"] == ["error"]
 
 
@@ -84,7 +84,7 @@ def test_a_marker_is_registered_or_an_error(pytestconfig: pytest.Config) -> None
     assert {"spark", "seeds", "verify"} <= registered
 
 
-@pytest.mark.skipif("PENSTOCK_FUZZ_SEED" in os.environ, reason="a search is another way each time")
+@pytest.mark.skipif("HEADRACE_FUZZ_SEED" in os.environ, reason="a search is another way each time")
 def test_examples_are_the_same_each_time_and_nothing_is_remembered() -> None:
     assert settings().derandomize
     assert settings().database is None
@@ -93,7 +93,7 @@ def test_examples_are_the_same_each_time_and_nothing_is_remembered() -> None:
 def test_examples_do_not_depend_on_the_code_that_is_imported(tmp_path: Path) -> None:
     """Hypothesis takes constants from it, unless it is told not to."""
     (tmp_path / "more_code.py").write_text("\n".join(f"a{n}, b{n} = 7{n}7, 'word {n}'" for n in range(99)))
-    environment = {key: value for key, value in os.environ.items() if key != "PENSTOCK_FUZZ_SEED"}
+    environment = {key: value for key, value in os.environ.items() if key != "HEADRACE_FUZZ_SEED"}
     drawn = [
         subprocess.run(
             [sys.executable, "-c", DRAWS, str(tmp_path), *more],

@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
-import penstock as ps
-from penstock.engine.progress import RunResult
-from penstock.engine.started_run import RunOptions, StartedRun
-from penstock.errors import UserFunctionFailed
-from penstock.io import Batch, Feed, Reader, SinkRequest, SinkTarget, Writer, open_sink, open_source
-from penstock.io.source import Source as IoSource
-from penstock.pull import Recorder, Source, collect, drain, find, for_each, probe, pull, take
-from penstock.pull.module_context import Module
-from penstock.pull.protocol import AnswerTo, End, Read
-from penstock.pull.rules.checker import check
-from penstock.pull.rules.trace import Answer, Request
-from penstock.testing.pull import RandomRuntime
+import headrace as hr
+from headrace.engine.progress import RunResult
+from headrace.engine.started_run import RunOptions, StartedRun
+from headrace.errors import UserFunctionFailed
+from headrace.io import Batch, Feed, Reader, SinkRequest, SinkTarget, Writer, open_sink, open_source
+from headrace.io.source import Source as IoSource
+from headrace.pull import Recorder, Source, collect, drain, find, for_each, probe, pull, take
+from headrace.pull.module_context import Module
+from headrace.pull.protocol import AnswerTo, End, Read
+from headrace.pull.rules.checker import check
+from headrace.pull.rules.trace import Answer, Request
+from headrace.testing.pull import RandomRuntime
 
 
 class Planned(Exception):
@@ -108,7 +108,7 @@ def sink_for(numbers: random.Random) -> Any:
     )
 
 
-# --- ends of penstock.io -------------------------------------------------------------------
+# --- ends of headrace.io -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -183,8 +183,8 @@ def _(sink: Write3, drain: SinkRequest) -> Writer:
 # --- a trial -------------------------------------------------------------------------------
 
 
-def random_flow(numbers: random.Random, sources: list[str], sinks: list[str]) -> ps.Flow:
-    flow = ps.Flow("random")
+def random_flow(numbers: random.Random, sources: list[str], sinks: list[str]) -> hr.Flow:
+    flow = hr.Flow("random")
     bad = numbers.choice([0, 0, 0, 4])
 
     def inverse(n: int) -> int:

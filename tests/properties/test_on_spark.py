@@ -13,10 +13,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from penstock import io
-from penstock.spark import run
-from penstock.testing import answers
-from penstock.testing.tick_tables import check_consolidated
+from headrace import io
+from headrace.spark import run
+from headrace.testing import answers
+from headrace.testing.tick_tables import check_consolidated
 from tests.random_flows.cases import Accumulated, Case, Tick, cases, cuts
 
 pytestmark = pytest.mark.spark

@@ -1,4 +1,4 @@
-"""What Penstock promises of any flow, on random flows of all operators, against an oracle.
+"""What Headrace promises of any flow, on random flows of all operators, against an oracle.
 
 The numbers are those of the promises in docs/explanation/model.md. A failure prints the flow,
 its input and the cut into ticks.
@@ -13,10 +13,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import Engine
-from penstock.analysis import analyse
-from penstock.testing.oracle import answers
-from penstock.testing.tick_tables import check_consolidated
+from headrace import Engine
+from headrace.analysis import analyse
+from headrace.testing.oracle import answers
+from headrace.testing.tick_tables import check_consolidated
 from tests.properties.effort import examples
 from tests.random_flows.cases import Accumulated, Case, Tick, cases, cuts, with_every_stream_watched
 

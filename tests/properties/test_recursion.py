@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, TypeAlias
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Engine, col, left, right
-from penstock.engine.change import Change
-from penstock.testing.oracle import answers
+import headrace as hr
+from headrace import Engine, col, left, right
+from headrace.engine.change import Change
+from headrace.testing.oracle import answers
 from tests.properties.effort import examples
 
-AnyStream: TypeAlias = ps.Stream[Any, Any, Any, Any]
+AnyStream: TypeAlias = hr.Stream[Any, Any, Any, Any]
 
 
 class Pair(NamedTuple):
@@ -61,13 +61,13 @@ def along(rows: AnyStream, further: AnyStream, more: Any = None) -> AnyStream:
 
 def with_mark(rows: AnyStream, given: Given) -> AnyStream:
     marked = rows.join(given.marks, on=left.b == right.a, how="left", suffix="_2")
-    return marked.select("a", b=ps.coalesce(col.b_2, col.b), into=Pair)
+    return marked.select("a", b=hr.coalesce(col.b_2, col.b), into=Pair)
 
 
 def with_greater_mark(rows: AnyStream, given: Given) -> AnyStream:
     on = (left.b == right.a) & (left.a < right.b)
     marked = rows.join(given.marks, on=on, how="left", suffix="_2")
-    return marked.select("a", b=ps.coalesce(col.b_2, col.b), into=Pair)
+    return marked.select("a", b=hr.coalesce(col.b_2, col.b), into=Pair)
 
 
 def less(rows: AnyStream, given: Given) -> AnyStream:
@@ -120,15 +120,15 @@ class Program:
     tables: frozenset[str]
     counted: bool
 
-    def flow(self) -> ps.Flow:
-        flow = ps.Flow("recursion")
+    def flow(self) -> hr.Flow:
+        flow = hr.Flow("recursion")
         sources = {
             name: (flow.table if name in self.tables else flow.source)(name, Pair)
             for name in ("edges", "marks", "seeds")
         }
         marks = sources["marks"]
         if self.counted:
-            counts = sources["edges"].group_by("a").agg(b=ps.count(), into=Pair)
+            counts = sources["edges"].group_by("a").agg(b=hr.count(), into=Pair)
             marks = marks.union(counts)
         feedbacks = [flow.feedback(Pair, changes=True) for _ in self.rules]
         for at, chains in enumerate(self.rules):
@@ -142,7 +142,7 @@ class Program:
                 flow.sink(f"rows{at}_{len(closing)}", rows)
             feedbacks[at].close(closing[0].union(*closing[1:]) if len(closing) > 1 else closing[0])
             flow.sink(f"out{at}", feedbacks[at])
-        flow.sink("counted", feedbacks[0].group_by("a").agg(n=ps.count()))
+        flow.sink("counted", feedbacks[0].group_by("a").agg(n=hr.count()))
         return flow
 
 
@@ -269,7 +269,7 @@ def assemblies(draw: st.DrawFn) -> list[list[Change[Part]]]:
 @examples(1)
 @given(assemblies())
 def test_a_bag_that_goes_round_takes_back_what_followed_from_a_row(ticks: list[list[Change[Part]]]) -> None:
-    flow = ps.Flow("bill of materials")
+    flow = hr.Flow("bill of materials")
     parts = flow.table("parts", Part)
     needed = flow.feedback(Part, changes=True, distinct=False)
     within = needed.join(parts, on=left.part == right.whole, suffix="_2")
@@ -324,48 +324,48 @@ def test_nothing_in_a_loop_is_computed_on_a_pair_that_was_never_there(
         return found.join(roads, on=on).select(at=col.end, load=col.load, into=Trip)
 
     for further in (by_expression, by_residual):
-        flow = ps.Flow("trips")
+        flow = hr.Flow("trips")
         roads, trips = flow.table("roads", Road), flow.table("trips", Trip)
         flow.sink("out", flow.fixpoint(lambda found, f=further, r=roads: f(found, r), trips))
         engine = Engine(flow)
         for at, drawn in enumerate(ticks):
             # The roads of a tick have as many lanes as the trip that goes in it has load.
-            now = [ps.insert(Road(a, b, 2 * at - 1)) for a, b in dict.fromkeys(drawn)]
-            gone = [ps.delete(Road(a, b, 2 * at - 3)) for a, b in dict.fromkeys(ticks[at - 1])] if at else []
-            before = [ps.delete(Trip(0, 2 * at - 1))] if at else []
-            engine.tick(roads=[*now, *gone], trips=[ps.insert(Trip(0, 2 * at + 1)), *before])
+            now = [hr.insert(Road(a, b, 2 * at - 1)) for a, b in dict.fromkeys(drawn)]
+            gone = [hr.delete(Road(a, b, 2 * at - 3)) for a, b in dict.fromkeys(ticks[at - 1])] if at else []
+            before = [hr.delete(Trip(0, 2 * at - 1))] if at else []
+            engine.tick(roads=[*now, *gone], trips=[hr.insert(Trip(0, 2 * at + 1)), *before])
 
 
 def test_a_large_tick_is_read_by_a_loop_too() -> None:
-    flow = ps.Flow("reachability")
+    flow = hr.Flow("reachability")
     edges, start = flow.table("edges", Pair), flow.table("start", Pair)
     flow.sink("out", flow.fixpoint(lambda found: along(found, edges), start))
     engine = Engine(flow)
-    path = [ps.insert(Pair(n, n + 1)) for n in range(3_000)]
+    path = [hr.insert(Pair(n, n + 1)) for n in range(3_000)]
     assert len(engine.tick(edges=path, start=[Pair(0, 0)])["out"]) == 3_001
-    assert len(engine.tick(edges=[ps.delete(Pair(1_000, 1_001))])["out"]) == 2_000
+    assert len(engine.tick(edges=[hr.delete(Pair(1_000, 1_001))])["out"]) == 2_000
 
 
 def test_a_row_that_is_there_twice_is_taken_back_once_without_harm() -> None:
-    flow = ps.Flow("reachability")
+    flow = hr.Flow("reachability")
     edges, start = flow.table("edges", Pair), flow.table("start", Pair)
     flow.sink("out", flow.fixpoint(lambda found: along(found, edges), start))
     engine = Engine(flow)
     engine.tick(edges=[Pair(0, 1)])
     engine.tick(edges=[Pair(0, 1)])
     engine.tick(start=[Pair(0, 0)])
-    assert list(engine.tick(edges=[ps.delete(Pair(0, 1))])["out"]) == []
-    assert list(engine.tick(edges=[ps.delete(Pair(0, 1))])["out"]) == [ps.delete(Pair(0, 1))]
+    assert list(engine.tick(edges=[hr.delete(Pair(0, 1))])["out"]) == []
+    assert list(engine.tick(edges=[hr.delete(Pair(0, 1))])["out"]) == [hr.delete(Pair(0, 1))]
 
 
 def test_a_row_taken_back_too_early_does_not_keep_a_loop_from_its_rest() -> None:
-    flow = ps.Flow("squares")
+    flow = hr.Flow("squares")
     seed, back = flow.table("seed", Pair), flow.feedback(Pair, changes=True)
     rows = seed.union(back)
     back.close(along(rows, rows))
     flow.sink("out", back)
     engine = Engine(flow)
     # As -1 of a row times -1 of it, it would come in one round and go in the next, for ever.
-    assert list(engine.tick(seed=[ps.delete(Pair(0, 0))])["out"]) == []
+    assert list(engine.tick(seed=[hr.delete(Pair(0, 0))])["out"]) == []
     assert list(engine.tick(seed=[Pair(0, 0)])["out"]) == []
-    assert list(engine.tick(seed=[Pair(0, 0)])["out"]) == [ps.insert(Pair(0, 0))]
+    assert list(engine.tick(seed=[Pair(0, 0)])["out"]) == [hr.insert(Pair(0, 0))]

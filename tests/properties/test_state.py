@@ -14,10 +14,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Engine, col
-from penstock.expr.code_runtime import NAN
-from penstock.state.codec import Exact
+import headrace as hr
+from headrace import Engine, col
+from headrace.expr.code_runtime import NAN
+from headrace.state.codec import Exact
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases, cuts
 
@@ -39,7 +39,7 @@ def stored(value: Any) -> Any:
 
 
 def restarted(
-    engine: Engine, flow: ps.Flow, state: dict[str, dict[Any, Any]]
+    engine: Engine, flow: hr.Flow, state: dict[str, dict[Any, Any]]
 ) -> tuple[Engine, dict[str, Any]]:
     thaw = {slot.name: slot.thaw for slot in engine.program.slots}
     again = {
@@ -79,7 +79,7 @@ def test_a_flow_whose_input_is_all_taken_back_keeps_no_state(case: Case) -> None
         return
     engine = Engine(case.flow, state=(state := {s.name: {} for s in Engine(case.flow).program.slots}))
     engine.tick(**case.tick(case.inputs))
-    taken_back = {n: [ps.Change(c.row, -c.weight) for c in changes] for n, changes in case.inputs.items()}
+    taken_back = {n: [hr.Change(c.row, -c.weight) for c in changes] for n, changes in case.inputs.items()}
     engine.tick(**taken_back)
     assert {name: slot for name, slot in state.items() if slot} == {}
 
@@ -108,17 +108,17 @@ class Counted(dict[Any, Any]):
 
 
 def test_a_tick_asks_the_state_for_what_changes_and_not_for_more() -> None:
-    flow = ps.Flow("averages")
+    flow = hr.Flow("averages")
     left, right = flow.table("left", int), flow.table("right", int)
     joined = left.join(right, on="value").with_columns(group=col.value % 50)
-    flow.sink("sums", joined.group_by("group").agg(sum=ps.sum(col.value)).top_k(1, by=col.sum, per="group"))
+    flow.sink("sums", joined.group_by("group").agg(sum=hr.sum(col.value)).top_k(1, by=col.sum, per="group"))
     flow.sink("absent", left.join(right, on="value", how="anti").distinct())
 
     def cost(rows: int) -> int:
         engine = Engine(flow, state={slot.name: Counted() for slot in Engine(flow).program.slots})
         engine.tick(left=range(rows), right=range(rows))
         Counted.uses = 0
-        engine.tick(left=[ps.delete(7), ps.insert(-1)])
+        engine.tick(left=[hr.delete(7), hr.insert(-1)])
         return Counted.uses
 
     assert cost(100) == cost(10_000)

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.engine import Engine
-from penstock.testing.tick_oracle import TickOracle
-from penstock.testing.tick_tables import check_consolidated
+from headrace.engine.engine import Engine
+from headrace.testing.tick_oracle import TickOracle
+from headrace.testing.tick_tables import check_consolidated
 from tests.properties.effort import examples
 from tests.properties.test_state import restarted
 from tests.random_flows.cases import Accumulated, Case, Tick, cases, cuts

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Engine, col
-from penstock.analysis import Verdict, analyse
-from penstock.engine.change import Change
-from penstock.expr.types import FLOAT64
-from penstock.lattice import Max, Min, Pair, SetUnion
+import headrace as hr
+from headrace import Engine, col
+from headrace.analysis import Verdict, analyse
+from headrace.engine.change import Change
+from headrace.expr.types import FLOAT64
+from headrace.lattice import Max, Min, Pair, SetUnion
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases
 from tests.random_flows.folds import FOLDS
@@ -95,13 +95,13 @@ class Reading(NamedTuple):
 
 READINGS = [Reading(0.0, -0.0, 1), Reading(-0.0, 0.0, 1), Reading(-0.0, -0.0, 1), Reading(0.0, 0.0, 1)]
 ONE_OF_EQUAL: dict[str, Callable[[AnyStream], AnyStream]] = {
-    "max": lambda s: s.group_by("at").agg(value=ps.max(col.value)),
-    "min of what is computed": lambda s: s.group_by("at").agg(value=ps.min(-col.value)),
-    "first": lambda s: s.group_by("at").agg(value=ps.first(col.value, by=col.key)),
-    "last": lambda s: s.group_by("at").agg(value=ps.last(col.value, by=col.key)),
-    "collect": lambda s: s.group_by("at").agg(value=ps.collect(col.value)),
-    "mean that is too small for a float": lambda s: s.group_by("at").agg(value=ps.mean(col.value * 5e-324)),
-    "group key": lambda s: s.group_by("key").agg(n=ps.count_distinct(col.value)),
+    "max": lambda s: s.group_by("at").agg(value=hr.max(col.value)),
+    "min of what is computed": lambda s: s.group_by("at").agg(value=hr.min(-col.value)),
+    "first": lambda s: s.group_by("at").agg(value=hr.first(col.value, by=col.key)),
+    "last": lambda s: s.group_by("at").agg(value=hr.last(col.value, by=col.key)),
+    "collect": lambda s: s.group_by("at").agg(value=hr.collect(col.value)),
+    "mean that is too small for a float": lambda s: s.group_by("at").agg(value=hr.mean(col.value * 5e-324)),
+    "group key": lambda s: s.group_by("key").agg(n=hr.count_distinct(col.value)),
     "distinct": lambda s: s.distinct(),
     "unique": lambda s: s.unique(),
     "top k": lambda s: s.top_k(2, by=col.at),
@@ -109,12 +109,12 @@ ONE_OF_EQUAL: dict[str, Callable[[AnyStream], AnyStream]] = {
     "lattice fold per zero": lambda s: s.lattice_fold(Min(), value="value", per="key", into="value"),
     "commutative fold": lambda s: s.reduce_keyed("at", max, value="value", into="value", commutative=True),
     "aggregate of an aggregate": lambda s: (
-        s.group_by("at", "key").agg(value=ps.max(col.value)).group_by("at").agg(all=ps.collect(-col.value))
+        s.group_by("at", "key").agg(value=hr.max(col.value)).group_by("at").agg(all=hr.collect(-col.value))
     ),
     "loop": lambda s: s.flow.fixpoint(lambda r: r.with_columns(value=-col.value), s),
     "difference": lambda s: s.difference(s.filter(col.at > 1)),
     "left join": lambda s: s.join(s.filter(col.at > 1), on="key", how="left", suffix="_b"),
-    "join with groups": lambda s: s.join(s.group_by("key").agg(v=ps.max(-col.value)), on="key"),
+    "join with groups": lambda s: s.join(s.group_by("key").agg(v=hr.max(-col.value)), on="key"),
 }
 
 
@@ -123,7 +123,7 @@ ONE_OF_EQUAL: dict[str, Callable[[AnyStream], AnyStream]] = {
 def test_one_zero_stands_for_both_where_one_of_equal_is_shown(
     build: Callable[[AnyStream], AnyStream], columnar: Columnar
 ) -> None:
-    flow = ps.Flow("zeros")
+    flow = hr.Flow("zeros")
     flow.sink("out", build(flow.source("readings", Reading)))
     case = Case(flow, {})
     together = [[{"readings": list(order)}] for order in itertools.permutations(READINGS)]
@@ -134,12 +134,12 @@ def test_one_zero_stands_for_both_where_one_of_equal_is_shown(
 
 
 def test_a_table_counts_rows_by_equality_and_shows_one_zero() -> None:
-    flow = ps.Flow("table")
+    flow = hr.Flow("table")
     table = flow.table("table", Reading)
     flow.sink("rows", table)
     flow.sink("seen", table.map(repr, returns=str))
     flow.sink("later", table.defer_tick().map(repr, returns=str))
-    given = [ps.insert(READINGS[0]), ps.insert(READINGS[1]), ps.delete(READINGS[2])]
+    given = [hr.insert(READINGS[0]), hr.insert(READINGS[1]), hr.delete(READINGS[2])]
     shown = answers(Case(flow, {}), [{"table": [change]} for change in given], "never")
     row = Reading(0.0, 0.0, 1)
     seen = {f"({str(row)!r})": 1}
@@ -147,7 +147,7 @@ def test_a_table_counts_rows_by_equality_and_shows_one_zero() -> None:
 
 
 def test_rows_that_are_only_added_keep_the_zero_they_came_with() -> None:
-    flow = ps.Flow("rows")
+    flow = hr.Flow("rows")
     numbers = flow.source("numbers", float).filter(col.value < 1.0)
     flow.sink("same", numbers)
     flow.sink("negated", numbers.map(lambda x: -x, returns=float))
@@ -240,7 +240,7 @@ FEW: tuple[Grow, ...] = (*WAYS, *PAIRS, *FOLDS, *CHAINS, *(_negated, _shown, _me
 
 @st.composite
 def few_values(draw: st.DrawFn, row_types: Sequence[Any] = tuple(ROWS)) -> Case:
-    flow = ps.Flow("few values")
+    flow = hr.Flow("few values")
     sources: list[Grown] = []
     inputs: dict[str, list[Change[Any]]] = {}
     for at in range(draw(st.integers(1, 2))):

@@ -9,13 +9,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import run
-from penstock.engine.change import Change
-from penstock.engine.source_replay import Limits
-from penstock.engine.witness import find_witness
-from penstock.flow.operators.sink import Sink
-from penstock.flow.stream import Stream
-from penstock.io import Rows
+from headrace import run
+from headrace.engine.change import Change
+from headrace.engine.source_replay import Limits
+from headrace.engine.witness import find_witness
+from headrace.flow.operators.sink import Sink
+from headrace.flow.stream import Stream
+from headrace.io import Rows
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases, cuts
 from tests.random_flows.grow import COMPETING, Grown, grow

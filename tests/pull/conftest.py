@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.testing.pull import VirtualRuntime
+from headrace.testing.pull import VirtualRuntime
 from tests.pull.virtual import Virtual
 
 

@@ -1,4 +1,4 @@
-"""The checker: which rules it names, where, and on the cases of the systems that Penstock follows."""
+"""The checker: which rules it names, where, and on the cases of the systems that Headrace follows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.pull.errors import BadTrace
-from penstock.pull.rules.checker import PROFILES, check, rules
-from penstock.pull.rules.trace import Trace, parse
+from headrace.pull.errors import BadTrace
+from headrace.pull.rules.checker import PROFILES, check, rules
+from headrace.pull.rules.trace import Trace, parse
 
 HOLES: dict[str, set[str]] = {
     # An indication puts the order of answers out of step there, and later requests seem unanswered.

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from penstock import pull as callback
-from penstock.pull import dataflow
-from penstock.pull.edge import Edge
-from penstock.pull.errors import NotAModule, NotAwaited
-from penstock.pull.module_context import Module
-from penstock.testing.pull import VirtualRuntime
+from headrace import pull as callback
+from headrace.pull import dataflow
+from headrace.pull.edge import Edge
+from headrace.pull.errors import NotAModule, NotAwaited
+from headrace.pull.module_context import Module
+from headrace.testing.pull import VirtualRuntime
 
 Use = Callable[[Any], Callable[[], Any]]
 """Gives a function to a piece; calling what comes out has the piece call the function."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import penstock.pull
-from penstock.pull import (
+import headrace.pull
+from headrace.pull import (
     Duplex,
     Sink,
     Source,
@@ -39,9 +39,9 @@ from penstock.pull import (
     transformer,
     values,
 )
-from penstock.pull import sink as plain_sink
-from penstock.pull import source as plain_source
-from penstock.testing import check_sink, check_source, check_transformer, reference_source
+from headrace.pull import sink as plain_sink
+from headrace.pull import source as plain_source
+from headrace.testing import check_sink, check_source, check_transformer, reference_source
 from tests.pull.fan import test_rules as fan
 from tests.pull.sinks import test_every_interleaving as sinks
 from tests.pull.sources import test_every_order as sources
@@ -204,7 +204,7 @@ def named(piece: Source | Transformer | Sink) -> Iterator[str]:
 
 
 def public_functions() -> set[str]:
-    return {name for name in penstock.pull.__all__ if not isinstance(getattr(penstock.pull, name), type)}
+    return {name for name in headrace.pull.__all__ if not isinstance(getattr(headrace.pull, name), type)}
 
 
 def test_every_public_module_is_tried_out_or_named_with_a_reason(tmp_path: Path) -> None:

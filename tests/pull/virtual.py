@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.testing.pull import VirtualRuntime
+from headrace.testing.pull import VirtualRuntime
 
 Virtual = Callable[..., VirtualRuntime]
 """Makes a `VirtualRuntime` that is closed when the test is over."""

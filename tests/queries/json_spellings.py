@@ -7,8 +7,8 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, NamedTuple
 
-from penstock.expr.annotations import Int32
-from penstock.expr.types import DecimalType
+from headrace.expr.annotations import Int32
+from headrace.expr.types import DecimalType
 from tests.expr.random_json import json_path, json_text
 
 

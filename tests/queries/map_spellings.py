@@ -9,8 +9,8 @@ from datetime import date
 from decimal import Decimal
 from typing import Annotated, Any, NamedTuple
 
-from penstock.expr.annotations import Int32
-from penstock.expr.types import DecimalType
+from headrace.expr.annotations import Int32
+from headrace.expr.types import DecimalType
 
 
 class Pair(NamedTuple):

@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
-from penstock.queries import aggregates, expressions, relations, windows
-from penstock.queries import query as query  # registers all lowerings
-from penstock.queries.catalyst_plan import KIND, simple_name
+from headrace.queries import aggregates, expressions, relations, windows
+from headrace.queries import query as query  # registers all lowerings
+from headrace.queries.catalyst_plan import KIND, simple_name
 
 PROPERTY = "plan counts"
 """Property of a test's report with its counts."""

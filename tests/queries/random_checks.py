@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-import penstock as ps
+import headrace as hr
 from tests.queries.random_queries import QueryWriter
 from tests.queries.random_tables import TABLES, random_row
 from tests.queries.spark_answers import TICKS, check_answer, empty_frame
@@ -29,13 +29,13 @@ _ANSWERING = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 _FROM_TEXT = 8
-"""Every so many queries, one is planned by `ps.sql`, which makes tables of its own; others are DataFrames."""
+"""Every so many queries, one is planned by `hr.sql`, which makes tables of its own; others are DataFrames."""
 
 _BETWEEN = 3
 """Every so many queries, the answer of one is compared between two ticks too."""
 
 _STATISTICS = re.compile(r"\b(var|stddev|covar|corr|skewness|kurtosis|regr)(_|\b)")
-"""Functions that Spark computes with rounding errors of many steps, and Penstock with one."""
+"""Functions that Spark computes with rounding errors of many steps, and Headrace with one."""
 
 
 class QueryChecker:
@@ -69,9 +69,9 @@ class QueryChecker:
         used = {table: TABLES[table] for table in TABLES if re.search(rf"\b(FROM|JOIN|,) {table}\b", text)}
         if seed % _FROM_TEXT:
             frame = self.planning.sql(text)
-            flow = ps.from_dataframe(frame, tables={table: self._empty[table] for table in used})
+            flow = hr.from_dataframe(frame, tables={table: self._empty[table] for table in used})
         else:
-            flow = ps.sql(text, tables=used, spark=self.planning)
+            flow = hr.sql(text, tables=used, spark=self.planning)
         check_answer(
             self.answering,
             flow,

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-import penstock as ps
+import headrace as hr
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock import Flow
-    from penstock.expr.types import Schema
+    from headrace import Flow
+    from headrace.expr.types import Schema
 
 Draw = Callable[[random.Random, str], Any]
 """Draws a row of a table."""
@@ -27,17 +27,17 @@ TICKS = 5
 
 def random_ticks(
     choice: random.Random, tables: Iterable[str], draw: Draw
-) -> Iterator[tuple[dict[str, list[ps.Change[Any]]], dict[str, list[Any]]]]:
+) -> Iterator[tuple[dict[str, list[hr.Change[Any]]], dict[str, list[Any]]]]:
     """Ticks in which rows come and go, each with the rows that are there after it."""
     there: dict[str, list[Any]] = {table: [] for table in tables}
     for _ in range(TICKS):
-        tick: dict[str, list[ps.Change[Any]]] = {}
+        tick: dict[str, list[hr.Change[Any]]] = {}
         for table, rows in there.items():
             new = [draw(choice, table) for _ in range(choice.randrange(5))]
             rows += new
             choice.shuffle(rows)
             gone = choice.randrange(1 + len(rows) // 2)
-            tick[table] = [ps.insert(row) for row in new] + [ps.delete(row) for row in rows[:gone]]
+            tick[table] = [hr.insert(row) for row in new] + [hr.delete(row) for row in rows[:gone]]
             del rows[:gone]
         yield tick, there
 
@@ -58,9 +58,9 @@ def check_answer(
     query: makes Spark's answer of the tables. tables: the row class of each. nearly: floats may differ in
     their last digits. between: the number of a tick after which the answer is compared too.
     """
-    from penstock.expr.dict_keys import with_representatives
+    from headrace.expr.dict_keys import with_representatives
 
-    engine, answer = ps.Engine(flow), Counter[Any]()
+    engine, answer = hr.Engine(flow), Counter[Any]()
     schema = engine.program.graph.nodes[engine.program.graph.sinks["answer"]].schema
     for number, (tick, there) in enumerate(random_ticks(random.Random(seed), tables, draw), start=1):
         given = {table: rows for table, rows in tick.items() if table in engine.program.graph.sources}
@@ -78,10 +78,10 @@ def _check_rows(answer: Counter[Any], schema: Schema, found: DataFrame, *, nearl
     """Compare rows, which have a schema, with those of a DataFrame, and their types too."""
     from pyspark.sql.types import NullType
 
-    from penstock.expr.dict_keys import with_representatives
-    from penstock.io.arrow import table_to_rows
-    from penstock.queries.catalyst_plan import parse_schema
-    from penstock.spark.lowering.types import nullable_type, spark_type
+    from headrace.expr.dict_keys import with_representatives
+    from headrace.io.arrow import table_to_rows
+    from headrace.queries.catalyst_plan import parse_schema
+    from headrace.spark.lowering.types import nullable_type, spark_type
 
     for mine, its in zip(schema.fields, found.schema.fields, strict=True):
         assert (
@@ -114,7 +114,7 @@ def _near(one: Any, other: Any) -> bool:
 
 
 def comparable(value: Any) -> Any:
-    """Return a value of a row, hashable and equal where Spark's and Penstock's are the same."""
+    """Return a value of a row, hashable and equal where Spark's and Headrace's are the same."""
     if isinstance(value, tuple | list):
         return tuple(map(comparable, cast("tuple[Any, ...]", value)))
     if isinstance(value, dict):
@@ -126,10 +126,10 @@ def comparable(value: Any) -> Any:
 
 def frame_of(spark: SparkSession, row_class: type, rows: Sequence[Any]) -> DataFrame:
     """Return rows as a DataFrame of one partition, each as a table has it."""
-    from penstock.expr.dict_keys import with_representatives
-    from penstock.expr.row_classes import from_user, schema_of
-    from penstock.io.arrow import rows_to_table
-    from penstock.spark.lowering.types import spark_schema
+    from headrace.expr.dict_keys import with_representatives
+    from headrace.expr.row_classes import from_user, schema_of
+    from headrace.io.arrow import rows_to_table
+    from headrace.spark.lowering.types import spark_schema
 
     schema = schema_of(row_class)
     inside = with_representatives(from_user(schema, what="rows")(rows), schema)
@@ -138,8 +138,8 @@ def frame_of(spark: SparkSession, row_class: type, rows: Sequence[Any]) -> DataF
 
 def empty_frame(spark: SparkSession, row_class: type) -> DataFrame:
     """Return a DataFrame over which a query is planned, which Spark doesn't know to be empty."""
-    from penstock.expr.row_classes import schema_of
-    from penstock.spark.lowering.types import spark_schema
+    from headrace.expr.row_classes import schema_of
+    from headrace.spark.lowering.types import spark_schema
 
     return spark.createDataFrame(spark.sparkContext.emptyRDD(), spark_schema(schema_of(row_class)))
 
@@ -153,9 +153,9 @@ def value_differences(
     spark: SparkSession, rows: Sequence[Any], expressions: Sequence[str], same: Callable[[Any, Any], bool]
 ) -> list[str]:
     """Expressions over the view `v` of rows with an `id` whose values differ from Spark's, with both."""
-    from penstock.expr.dict_keys import with_representatives
-    from penstock.io.arrow import table_to_rows
-    from penstock.queries.catalyst_plan import parse_schema
+    from headrace.expr.dict_keys import with_representatives
+    from headrace.io.arrow import table_to_rows
+    from headrace.queries.catalyst_plan import parse_schema
 
     columns = ", ".join(f"{text} AS c{at}" for at, text in enumerate(expressions))
     text = f"SELECT id, {columns} FROM v"
@@ -163,7 +163,7 @@ def value_differences(
     schema = parse_schema(frame.schema.jsonValue())
     found = with_representatives(table_to_rows(frame.toArrow(), schema), schema)
     expected = {row[0]: row[1:] for row in found}
-    made = ps.Engine(ps.sql(text, tables={"v": type(rows[0])}, spark=spark)).tick(v=rows)["answer"].raw
+    made = hr.Engine(hr.sql(text, tables={"v": type(rows[0])}, spark=spark)).tick(v=rows)["answer"].raw
     mine = {row[0]: row[1:-1] for row in made}
     assert mine.keys() == expected.keys()
     return [

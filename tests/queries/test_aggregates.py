@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock.errors import EvaluationError
+import headrace as hr
+from headrace.errors import EvaluationError
 from tests.queries.spark_answers import check_answer, empty_frame
 
 pytest.importorskip("pyspark.sql.functions")
@@ -93,7 +93,7 @@ QUERIES = {
 def test_the_answer_is_that_of_spark(spark: SparkSession, name: str) -> None:
     text = QUERIES[name]
     for seed in range(3):
-        flow = ps.sql(text, tables=TABLES, spark=spark)
+        flow = hr.sql(text, tables=TABLES, spark=spark)
         check_answer(spark, flow, lambda _: spark.sql(text), TABLES, draw, seed)
 
 
@@ -132,10 +132,10 @@ POINTS = {
 def test_statistics_are_those_of_spark_up_to_its_rounding(spark: SparkSession, name: str) -> None:
     columns = ", ".join(f"{text} AS c{at}" for at, text in enumerate(STATISTICS))
     text = f"SELECT {columns} FROM points"
-    engine = ps.Engine(ps.sql(text, tables={"points": Point}, spark=spark))
+    engine = hr.Engine(hr.sql(text, tables={"points": Point}, spark=spark))
     passing = [Point(7, 1e300, -1e-300), Point(8, INF, NAN)]
-    engine.tick(points=[ps.insert(row) for row in (*passing, *POINTS[name])])
-    changes = engine.tick(points=[ps.delete(row) for row in passing])["answer"]
+    engine.tick(points=[hr.insert(row) for row in (*passing, *POINTS[name])])
+    changes = engine.tick(points=[hr.delete(row) for row in passing])["answer"]
     (found,) = (change.row for change in changes if change.weight > 0)
     rows = spark.createDataFrame([tuple(row) for row in POINTS[name]], "k BIGINT, x DOUBLE, y DOUBLE")
     rows.coalesce(1).createOrReplaceTempView("points")
@@ -179,10 +179,10 @@ def test_a_histogram_is_that_of_spark_where_that_reads_different_values_in_order
 
 def histograms(spark: SparkSession, text: str, rows: list[Point]) -> tuple[list[Any], list[Any]]:
     """Histograms of rows, those of a flow after deletes, and Spark's."""
-    engine = ps.Engine(ps.sql(text, tables={"points": Point}, spark=spark))
+    engine = hr.Engine(hr.sql(text, tables={"points": Point}, spark=spark))
     passing = [Point(1000, 1000.0, -1000.0), Point(-1000, -1000.0, 0.5)]
-    engine.tick(points=[ps.insert(row) for row in (*rows[::-1], *passing)])
-    changes = engine.tick(points=[ps.delete(row) for row in passing])["answer"]
+    engine.tick(points=[hr.insert(row) for row in (*rows[::-1], *passing)])
+    changes = engine.tick(points=[hr.delete(row) for row in passing])["answer"]
     (found,) = (change.row for change in changes if change.weight > 0)
     given = spark.createDataFrame([tuple(row) for row in rows], "k BIGINT, x DOUBLE, y DOUBLE").coalesce(1)
     given.createOrReplaceTempView("points")
@@ -194,15 +194,15 @@ def histograms(spark: SparkSession, text: str, rows: list[Point]) -> tuple[list[
 
 
 def test_a_negative_frequency_stops_the_tick(spark: SparkSession) -> None:
-    flow = ps.sql("SELECT percentile(a, 0.5, id) AS x FROM items", tables=TABLES, spark=spark)
+    flow = hr.sql("SELECT percentile(a, 0.5, id) AS x FROM items", tables=TABLES, spark=spark)
     with pytest.raises(EvaluationError, match="negative: -1"):
-        ps.Engine(flow).tick(items=[Item(-1, 1, None)])
+        hr.Engine(flow).tick(items=[Item(-1, 1, None)])
 
 
 def test_functions_in_a_view_are_null_where_they_fail(spark: SparkSession) -> None:
     empty_frame(spark, Item).createOrReplaceTempView("items")
     text = "SELECT try_add(a, 1) AS x, try_cast(s AS INT) AS y, s LIKE '/%' ESCAPE '/' AS z FROM items"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW tried AS {text}")
-    flow = ps.sql("SELECT * FROM tried", tables=TABLES, spark=spark)
-    (change,) = ps.Engine(flow).tick(items=[Item(1, 2**63 - 1, "%")])["answer"]
+    flow = hr.sql("SELECT * FROM tried", tables=TABLES, spark=spark)
+    (change,) = hr.Engine(flow).tick(items=[Item(1, 2**63 - 1, "%")])["answer"]
     assert change.row == (None, None, True)

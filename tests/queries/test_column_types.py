@@ -9,8 +9,8 @@ from zlib import crc32
 
 import pytest
 
-import penstock as ps
-from penstock.errors import EvaluationError, UnsupportedQuery
+import headrace as hr
+from headrace.errors import EvaluationError, UnsupportedQuery
 from tests.queries.spark_answers import check_answer, empty_frame, one_in_four
 
 pytest.importorskip("pyspark.sql.functions")
@@ -23,15 +23,15 @@ pytestmark = pytest.mark.spark
 
 class Real(NamedTuple):
     id: int
-    f: ps.Float32 | None
-    g: ps.Float32 | None
+    f: hr.Float32 | None
+    g: hr.Float32 | None
     x: float | None
-    n: ps.Int32 | None
+    n: hr.Int32 | None
 
 
 class Local(NamedTuple):
     id: int
-    at: ps.TimestampNtz | None
+    at: hr.TimestampNtz | None
     utc: datetime | None
     day: date | None
     n: int | None
@@ -41,7 +41,7 @@ class Lasting(NamedTuple):
     id: int
     i: timedelta | None
     at: datetime | None
-    local: ps.TimestampNtz | None
+    local: hr.TimestampNtz | None
     day: date | None
     n: int | None
     x: float | None
@@ -49,9 +49,9 @@ class Lasting(NamedTuple):
 
 class Small(NamedTuple):
     id: int
-    t: ps.Int8 | None
-    s: ps.Int16 | None
-    i: ps.Int32 | None
+    t: hr.Int8 | None
+    s: hr.Int16 | None
+    i: hr.Int32 | None
 
 
 def draw(choice: random.Random, table: str) -> Any:
@@ -129,7 +129,7 @@ OF_LOCAL_TIMES = {
 @pytest.mark.parametrize("name", one_in_four(OF_LOCAL_TIMES))
 def test_answers_over_times_without_a_zone_are_those_of_spark(spark: SparkSession, name: str) -> None:
     text = OF_LOCAL_TIMES[name]
-    flow = ps.sql(text, tables={"local": Local}, spark=spark)
+    flow = hr.sql(text, tables={"local": Local}, spark=spark)
     check_answer(
         spark, flow, lambda frames: spark.sql(text), {"local": Local}, draw, seed=crc32(name.encode())
     )
@@ -170,7 +170,7 @@ OF_FLOATS = {
 @pytest.mark.parametrize("name", one_in_four(OF_FLOATS))
 def test_answers_over_floats_of_32_bits_are_those_of_spark(spark: SparkSession, name: str) -> None:
     text = OF_FLOATS[name]
-    flow = ps.sql(text, tables={"real": Real}, spark=spark)
+    flow = hr.sql(text, tables={"real": Real}, spark=spark)
     check_answer(
         spark,
         flow,
@@ -226,7 +226,7 @@ OF_INTERVALS = {
 @pytest.mark.parametrize("name", one_in_four(OF_INTERVALS))
 def test_answers_over_intervals_are_those_of_spark(spark: SparkSession, name: str) -> None:
     text = OF_INTERVALS[name]
-    flow = ps.sql(text, tables={"lasting": Lasting}, spark=spark)
+    flow = hr.sql(text, tables={"lasting": Lasting}, spark=spark)
     check_answer(spark, flow, lambda frames: spark.sql(text), {"lasting": Lasting}, draw, seed=hash(name))
 
 
@@ -270,7 +270,7 @@ OF_INTEGERS = {
 @pytest.mark.parametrize("name", one_in_four(OF_INTEGERS))
 def test_answers_over_small_integers_are_those_of_spark(spark: SparkSession, name: str) -> None:
     text = OF_INTEGERS[name]
-    flow = ps.sql(text, tables={"t": Small}, spark=spark)
+    flow = hr.sql(text, tables={"t": Small}, spark=spark)
     check_answer(spark, flow, lambda frames: spark.sql(text), {"t": Small}, draw, seed=crc32(name.encode()))
 
 
@@ -291,10 +291,10 @@ def test_small_integers_overflow_where_they_do_on_spark(spark: SparkSession, tex
     from pyspark.errors import PySparkException
 
     empty_frame(spark, Small).createOrReplaceTempView("t")
-    flow = ps.sql(f"SELECT {text} AS x FROM t", tables={"t": Small}, spark=spark)
+    flow = hr.sql(f"SELECT {text} AS x FROM t", tables={"t": Small}, spark=spark)
     row = Small(1, -128 if text != "round(t, -1)" else 127, -(2**15), 0)
     with pytest.raises(EvaluationError, match=r"overflow|does not fit|int8"):
-        ps.Engine(flow).tick(t=[row])
+        hr.Engine(flow).tick(t=[row])
     from tests.queries.spark_answers import frame_of
 
     frame_of(spark, Small, [row]).createOrReplaceTempView("t")
@@ -321,7 +321,7 @@ LOCAL_WINDOWS = {
 @pytest.mark.parametrize("name", LOCAL_WINDOWS)
 def test_windows_over_times_without_a_zone_are_those_of_spark(spark: SparkSession, name: str) -> None:
     text = LOCAL_WINDOWS[name]
-    flow = ps.sql(text, tables={"local": Local}, spark=spark)
+    flow = hr.sql(text, tables={"local": Local}, spark=spark)
     check_answer(
         spark, flow, lambda frames: spark.sql(text), {"local": Local}, draw, seed=crc32(name.encode())
     )
@@ -332,14 +332,14 @@ def test_a_watermark_on_times_without_a_zone_is_refused_by_spark_and_on_their_ca
 ) -> None:
     delay = "DELAY OF INTERVAL 10 SECONDS"
     with pytest.raises(UnsupportedQuery, match=r"(?s)Spark cannot plan .* expected .TIMESTAMP."):
-        ps.sql(f"SELECT id FROM local WATERMARK at {delay}", sources={"local": Local}, spark=spark)
+        hr.sql(f"SELECT id FROM local WATERMARK at {delay}", sources={"local": Local}, spark=spark)
     cast = f"(SELECT *, CAST(at AS TIMESTAMP) AS moment FROM local) WATERMARK moment {delay}"
     text = f"SELECT window(moment, '1 hour') AS w, count(*) AS n FROM {cast} GROUP BY 1"
-    flow = ps.sql(text, sources={"local": Local}, spark=spark)
+    flow = hr.sql(text, sources={"local": Local}, spark=spark)
     assert any(node.operator.kind == "watermark" for node in flow.nodes)
 
 
 def test_rows_of_a_query_with_a_type_that_flows_have_not_are_refused_by_name(spark: SparkSession) -> None:
     text = "SELECT sum(i) AS x FROM VALUES (INTERVAL 1 MONTH), (INTERVAL 2 MONTHS) AS v(i)"
     with pytest.raises(UnsupportedQuery, match="values of Spark's type interval month"):
-        ps.sql(text, tables={"t": Small}, spark=spark)
+        hr.sql(text, tables={"t": Small}, spark=spark)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock.errors import UnsupportedQuery
+import headrace as hr
+from headrace.errors import UnsupportedQuery
 from tests.queries.spark_answers import check_answer, empty_frame
 
 F = pytest.importorskip("pyspark.sql.functions")
@@ -143,15 +143,15 @@ def test_the_answer_of_a_query_is_that_of_spark(spark: SparkSession, name: str) 
         body = "replace(s, 'x', '%') LIKE '!%' ESCAPE '!'"
         spark.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION escaped(s STRING) RETURNS BOOLEAN RETURN {body}")
     for seed in range(3):
-        flow = ps.sql(text, tables=TABLES, spark=spark)
+        flow = hr.sql(text, tables=TABLES, spark=spark)
         check_answer(spark, flow, lambda _: spark.sql(text), TABLES, draw, seed)
 
 
 def test_columns_of_one_name_are_numbered(spark: SparkSession) -> None:
     text = "SELECT id, a, id, a AS id_2, count(*) OVER (PARTITION BY id), s AS a FROM items"
     names = ["id", "a", "id_3", "id_2", "count", "a_2"]
-    flow = ps.sql(text.replace("id)", "id) AS count"), tables=TABLES, spark=spark)
-    assert [change.row._fields for change in ps.Engine(flow).tick(items=[Item(1, 2, "x")])["answer"]] == [
+    flow = hr.sql(text.replace("id)", "id) AS count"), tables=TABLES, spark=spark)
+    assert [change.row._fields for change in hr.Engine(flow).tick(items=[Item(1, 2, "x")])["answer"]] == [
         tuple(names)
     ]
     check_answer(spark, flow, lambda _: spark.sql(text).toDF(*names), TABLES, draw, 1)
@@ -159,7 +159,7 @@ def test_columns_of_one_name_are_numbered(spark: SparkSession) -> None:
 
 def test_a_range_of_too_many_numbers_is_refused(spark: SparkSession) -> None:
     with pytest.raises(UnsupportedQuery, match="makes 2,000,000 rows itself"):
-        ps.sql("SELECT count(*) AS n FROM range(2000000)", spark=spark)
+        hr.sql("SELECT count(*) AS n FROM range(2000000)", spark=spark)
 
 
 # -- functions in Python -------------------------------------------------------------------------
@@ -286,21 +286,21 @@ def test_the_answer_of_a_dataframe_is_that_of_spark(spark: SparkSession, name: s
     frames = {table: empty_frame(spark, TABLES[table]) for table in ("items", "events")}
     make = FRAMES[name]
     for seed in range(2):
-        flow = ps.from_dataframe(make(frames["items"], frames["events"]), tables=frames)
+        flow = hr.from_dataframe(make(frames["items"], frames["events"]), tables=frames)
         check_answer(spark, flow, lambda given: make(given["items"], given["events"]), TABLES, draw, seed)
 
 
 def test_a_query_calls_registered_functions(spark: SparkSession) -> None:
     spark.udf.register("plus_one", arrow(plus, "bigint"))
-    flow = ps.sql("SELECT plus_one(a) AS x FROM items", tables=TABLES, spark=spark)
-    assert [change.row.x for change in ps.Engine(flow).tick(items=[Item(1, 2, None)])["answer"]] == [3]
+    flow = hr.sql("SELECT plus_one(a) AS x FROM items", tables=TABLES, spark=spark)
+    assert [change.row.x for change in hr.Engine(flow).tick(items=[Item(1, 2, None)])["answer"]] == [3]
 
 
 def test_a_function_of_batches_that_waits_for_others_is_refused(spark: SparkSession) -> None:
     frame = empty_frame(spark, Item)
     together = frame.mapInPandas(widened, "n bigint, s string", barrier=True)
     with pytest.raises(UnsupportedQuery) as error:
-        ps.from_dataframe(together, tables={"items": frame})
+        hr.from_dataframe(together, tables={"items": frame})
     assert error.value.what == "function 'widened' is called in barrier mode"
     assert error.value.fix == "leave out barrier=True"
 
@@ -315,4 +315,4 @@ def test_a_function_of_batches_that_waits_for_others_is_refused(spark: SparkSess
 def test_what_cannot_be_taken_back_is_refused(spark: SparkSession, text: str, what: str) -> None:
     spark.udf.register("changes", F.udf(plus, "bigint", useArrow=True).asNondeterministic())
     with pytest.raises(UnsupportedQuery, match=what):
-        ps.sql(text, tables=TABLES, spark=spark)
+        hr.sql(text, tables=TABLES, spark=spark)

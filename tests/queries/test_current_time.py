@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock.errors import UnsupportedQuery
-from penstock.io import Memory, Rows, TickTime
+import headrace as hr
+from headrace.errors import UnsupportedQuery
+from headrace.io import Memory, Rows, TickTime
 from tests.queries.spark_answers import comparable
 
 if TYPE_CHECKING:
@@ -78,16 +78,16 @@ def test_after_every_tick_the_answer_is_that_of_its_time(spark: SparkSession, na
     from pyspark.sql.types import StructType
 
     choice, answer, there = random.Random(name), Counter[Any](), list[Event]()
-    flow = ps.sql(QUERIES[name], tables={"events": Event}, spark=spark)
+    flow = hr.sql(QUERIES[name], tables={"events": Event}, spark=spark)
     kinds = [node.operator.kind for node in flow.graph().nodes]
     assert (("temporal_filter" in kinds) and "initialize" not in kinds) or name not in FILTERS
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     for day in range(4):
         now = START + timedelta(days=2 * day, hours=choice.randrange(12))
         new = [event(choice) for _ in range(choice.randrange(6))]
         there += new
         gone = [there.pop(choice.randrange(len(there))) for _ in range(min(len(there), choice.randrange(3)))]
-        changes = [ps.insert(row) for row in new] + [ps.delete(row) for row in gone]
+        changes = [hr.insert(row) for row in new] + [hr.delete(row) for row in gone]
         for change in engine.tick(events=changes, now=now)["answer"]:
             answer[comparable(change.row)] += change.weight
         frame = spark.createDataFrame([tuple(row) for row in there], StructType.fromDDL(DDL)).coalesce(1)
@@ -100,22 +100,22 @@ def test_after_every_tick_the_answer_is_that_of_its_time(spark: SparkSession, na
 
 def test_a_month_before_a_later_time_may_be_earlier(spark: SparkSession) -> None:
     text = "SELECT id FROM events WHERE ts > now() - INTERVAL 1 MONTH"
-    engine = ps.Engine(ps.sql(text, tables={"events": Event}, spark=spark))
+    engine = hr.Engine(hr.sql(text, tables={"events": Event}, spark=spark))
     row = Event(1, datetime(2020, 2, 29, 11, tzinfo=UTC), None)
     assert engine.tick(events=[row], now=datetime(2020, 3, 30, 12, tzinfo=UTC))["answer"] == []
     assert len(engine.tick(now=datetime(2020, 3, 31, 10, tzinfo=UTC))["answer"]) == 1
 
 
 def test_before_there_is_a_time_nothing_is_due(spark: SparkSession) -> None:
-    flow = ps.sql("SELECT id FROM events WHERE ts <= now()", tables={"events": Event}, spark=spark)
-    engine = ps.Engine(flow)
+    flow = hr.sql("SELECT id FROM events WHERE ts <= now()", tables={"events": Event}, spark=spark)
+    engine = hr.Engine(flow)
     assert engine.tick(events=[Event(1, START, None)])["answer"] == []
     assert [change.row.id for change in engine.tick(now=START)["answer"]] == [1]
 
 
 def test_a_time_without_a_zone_is_refused(spark: SparkSession) -> None:
     with pytest.raises(UnsupportedQuery, match=r"localtimestamp\(\), a time without a zone"):
-        ps.sql("SELECT localtimestamp() AS t FROM events", tables={"events": Event}, spark=spark)
+        hr.sql("SELECT localtimestamp() AS t FROM events", tables={"events": Event}, spark=spark)
 
 
 # -- runs --------------------------------------------------------------------------------------
@@ -132,14 +132,14 @@ def at(*times: datetime) -> TickTime:
 def test_a_run_has_a_time_and_ends(spark: SparkSession) -> None:
     rows = [Event(1, START, None), Event(2, datetime.now(UTC) + timedelta(days=9), None)]
     found = Memory()
-    flow = ps.sql(SOON, sources={"events": Event}, spark=spark)
-    ps.run(flow, sources={"events": rows}, sinks={"answer": found})
+    flow = hr.sql(SOON, sources={"events": Event}, spark=spark)
+    hr.run(flow, sources={"events": rows}, sinks={"answer": found})
     assert [row.id for row in found.rows()] == [1]
 
 
 @pytest.mark.parametrize("on", ["here", "spark"])
 def test_the_next_run_goes_on_from_the_time_of_the_last(spark: SparkSession, tmp_path: Path, on: str) -> None:
-    flow = ps.sql(SOON, sources={"events": Event}, spark=spark)
+    flow = hr.sql(SOON, sources={"events": Event}, spark=spark)
     later = START + timedelta(days=1)
     events = Rows([[Event(1, START, None), Event(2, later, None)]])
     changes: list[Any] = []
@@ -151,9 +151,9 @@ def test_the_next_run_goes_on_from_the_time_of_the_last(spark: SparkSession, tmp
             "checkpoint": tmp_path / on,
         }
         if on == "here":
-            ps.run(flow, **given)
+            hr.run(flow, **given)
         else:
-            ps.spark.run(flow, spark=spark, **given)
+            hr.spark.run(flow, spark=spark, **given)
 
     for time in (START, START - timedelta(days=9), later):
         run(time)
@@ -163,6 +163,6 @@ def test_the_next_run_goes_on_from_the_time_of_the_last(spark: SparkSession, tmp
 def test_a_batch_has_a_time(spark: SparkSession) -> None:
     rows = [Event(1, START, None), Event(2, datetime.now(UTC) + timedelta(days=9), None)]
     found = Memory()
-    flow = ps.sql(SOON, sources={"events": Event}, spark=spark)
-    ps.spark.run(flow, sources={"events": rows}, sinks={"answer": found}, mode="batch", spark=spark)
+    flow = hr.sql(SOON, sources={"events": Event}, spark=spark)
+    hr.spark.run(flow, sources={"events": rows}, sinks={"answer": found}, mode="batch", spark=spark)
     assert [row.id for row in found.rows()] == [1]

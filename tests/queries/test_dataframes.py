@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import penstock as ps
-from penstock.errors import UnsupportedQuery
+import headrace as hr
+from headrace.errors import UnsupportedQuery
 
 F = pytest.importorskip("pyspark.sql.functions")
 from pyspark.sql import Window
@@ -76,7 +76,7 @@ def shops(spark: SparkSession) -> DataFrame:
 @pytest.mark.parametrize("name", FRAMES)
 def test_fed_in_ticks_the_answer_is_that_of_spark(orders: DataFrame, shops: DataFrame, name: str) -> None:
     frame = FRAMES[name](orders, shops)
-    engine = ps.Engine(ps.from_dataframe(frame, tables={"orders": orders, "shops": shops}))
+    engine = hr.Engine(hr.from_dataframe(frame, tables={"orders": orders, "shops": shops}))
     choice = random.Random(name)
     changes: list[tuple[str, tuple[Any, ...], int]] = []
     for table, rows in (("orders", ORDERS), ("shops", SHOPS)):
@@ -91,7 +91,7 @@ def test_fed_in_ticks_the_answer_is_that_of_spark(orders: DataFrame, shops: Data
     while changes:
         tick, changes = changes[:7], changes[7:]
         given = {
-            table: [ps.Change(row, weight) for at, row, weight in tick if at == table]
+            table: [hr.Change(row, weight) for at, row, weight in tick if at == table]
             for table in ("orders", "shops")
         }
         for *row, weight in engine.tick(**given)["answer"].raw:
@@ -102,9 +102,9 @@ def test_fed_in_ticks_the_answer_is_that_of_spark(orders: DataFrame, shops: Data
 def test_what_has_no_form_is_refused_by_name(orders: DataFrame) -> None:
     sample = orders.sample(0.5)
     with pytest.raises(UnsupportedQuery, match="plans to Sample"):
-        ps.from_dataframe(sample, tables={"orders": orders})
+        hr.from_dataframe(sample, tables={"orders": orders})
     with pytest.raises(UnsupportedQuery, match="uses Shuffle"):
-        ps.from_dataframe(orders.select(F.shuffle(F.array("shop"))), tables={"orders": orders})
+        hr.from_dataframe(orders.select(F.shuffle(F.array("shop"))), tables={"orders": orders})
 
 
 UNREAD = {
@@ -130,8 +130,8 @@ def test_a_column_of_a_type_that_flows_have_not_is_left_out_where_it_is_not_read
     try:
         table, other = (spark.read.table("typed_rows").alias(each) for each in "tu")
         frame = UNREAD[name](table, other)
-        flow = ps.from_dataframe(frame, tables={"t": table})
-        answer = ps.Engine(flow).tick(t=rows)["answer"]
+        flow = hr.from_dataframe(frame, tables={"t": table})
+        answer = hr.Engine(flow).tick(t=rows)["answer"]
         found = Counter(tuple(change.row) for change in answer for _ in range(change.weight))
         assert found == Counter(map(tuple, frame.collect()))
     finally:
@@ -157,7 +157,7 @@ def test_a_column_of_a_type_that_flows_have_not_is_refused_where_it_is_read(
     try:
         table = spark.read.table("typed_rows")
         with pytest.raises(UnsupportedQuery, match=r"type interval month|MultiplyYMInterval"):
-            ps.from_dataframe(READ[name](table), tables={"t": table})
+            hr.from_dataframe(READ[name](table), tables={"t": table})
     finally:
         spark.sql("DROP TABLE typed_rows")
 
@@ -165,9 +165,9 @@ def test_a_column_of_a_type_that_flows_have_not_is_refused_where_it_is_read(
 def test_a_computed_input_is_refused(orders: DataFrame) -> None:
     some = orders.filter("id > 3")
     with pytest.raises(UnsupportedQuery, match="input 'orders' is computed: Filter"):
-        ps.from_dataframe(some.groupBy("kind").count(), tables={"orders": some})
+        hr.from_dataframe(some.groupBy("kind").count(), tables={"orders": some})
 
 
 def test_what_is_no_input_is_named(orders: DataFrame, shops: DataFrame) -> None:
     with pytest.raises(UnsupportedQuery, match="none of its inputs"):
-        ps.from_dataframe(orders.join(shops, "shop"), tables={"orders": orders})
+        hr.from_dataframe(orders.join(shops, "shop"), tables={"orders": orders})

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import penstock as ps
-from penstock.errors import EvaluationError, PenstockError
-from penstock.expr.function_bases import FixedFunction
-from penstock.expr.functions import CATALOGUE
+import headrace as hr
+from headrace.errors import EvaluationError, HeadraceError
+from headrace.expr.function_bases import FixedFunction
+from headrace.expr.functions import CATALOGUE
 from tests.queries.interval_spellings import INTERVALS
 from tests.queries.scalar_spellings import APPROXIMATE, EXACT, ROWS, V
 from tests.queries.spark_answers import create_view, equal, value_differences
@@ -103,15 +103,15 @@ def test_an_error_has_the_text_that_it_has_on_spark(spark: SparkSession, express
     with pytest.raises(Exception, match=rf"USER_RAISED_EXCEPTION\] {text}"):
         spark.sql(query).collect()
     with pytest.raises(EvaluationError, match=rf"P020 EvaluationError: (\S+: )?{text}"):
-        ps.Engine(ps.sql(query, tables=TABLE, spark=spark)).tick(v=ROWS[:1])
+        hr.Engine(hr.sql(query, tables=TABLE, spark=spark)).tick(v=ROWS[:1])
 
 
 def test_an_error_of_a_condition_in_python() -> None:
-    flow = ps.Flow("orders")
+    flow = hr.Flow("orders")
     rows = flow.source("rows", V)
-    positive = ps.functions.assert_true(ps.col.id > 0)
-    flow.sink("answer", rows.select(id=ps.col.id, ok=positive))
-    engine = ps.Engine(flow)
+    positive = hr.functions.assert_true(hr.col.id > 0)
+    flow.sink("answer", rows.select(id=hr.col.id, ok=positive))
+    engine = hr.Engine(flow)
     with pytest.raises(EvaluationError, match=r"'id > 0' is not true!"):
         engine.tick(rows=[V(-1, *[None] * 11)])
 
@@ -134,5 +134,5 @@ def test_an_error_of_a_condition_in_python() -> None:
     ],
 )
 def test_what_has_no_counterpart_is_refused(spark: SparkSession, expression: str, what: str) -> None:
-    with pytest.raises(PenstockError, match=what):
-        ps.sql(f"SELECT {expression} AS c FROM v", tables=TABLE, spark=spark)
+    with pytest.raises(HeadraceError, match=what):
+        hr.sql(f"SELECT {expression} AS c FROM v", tables=TABLE, spark=spark)

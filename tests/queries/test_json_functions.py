@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import penstock as ps
-from penstock.errors import EvaluationError, PenstockError
+import headrace as hr
+from headrace.errors import EvaluationError, HeadraceError
 from tests.queries.json_spellings import MAPS, PARTS, READ, WRITTEN, V, rows
 from tests.queries.spark_answers import create_view, equal, value_differences
 
@@ -182,9 +182,9 @@ def test_a_saved_plan_of_it_runs_without_spark(spark: SparkSession, tmp_path: Pa
     text = (
         "SELECT from_json(t, 'a INT, b STRING') AS c, to_json(p) AS d, get_json_object(t, '$.a') AS e FROM v"
     )
-    flow = ps.sql(text, tables=TABLE, spark=spark)
-    ps.save_flow(flow, tmp_path / "json.plan")
-    (row,) = ps.Engine(ps.load_flow(tmp_path / "json.plan")).tick(v=texts("1"))["answer"].raw
+    flow = hr.sql(text, tables=TABLE, spark=spark)
+    hr.save_flow(flow, tmp_path / "json.plan")
+    (row,) = hr.Engine(hr.load_flow(tmp_path / "json.plan")).tick(v=texts("1"))["answer"].raw
     assert row == ((1, None), None, "1", 1)
 
 
@@ -205,8 +205,8 @@ def test_the_schema_of_a_constant_text_is_a_constant(spark: SparkSession) -> Non
     ],
 )
 def test_what_has_no_counterpart_is_refused(spark: SparkSession, expression: str, what: str) -> None:
-    with pytest.raises(PenstockError, match=what):
-        ps.sql(f"SELECT {expression} AS c FROM v", tables=TABLE, spark=spark)
+    with pytest.raises(HeadraceError, match=what):
+        hr.sql(f"SELECT {expression} AS c FROM v", tables=TABLE, spark=spark)
 
 
 TABLE = {"v": V}
@@ -214,7 +214,7 @@ TABLE = {"v": V}
 
 def answer(spark: SparkSession, text: str, some: list[V]) -> list[tuple[Any, ...]]:
     """Rows of a flow's answer, without weights."""
-    made = ps.Engine(ps.sql(text, tables=TABLE, spark=spark)).tick(v=some)["answer"].raw
+    made = hr.Engine(hr.sql(text, tables=TABLE, spark=spark)).tick(v=some)["answer"].raw
     return sorted((row[:-1] for row in made for _ in range(row[-1])), key=repr)
 
 

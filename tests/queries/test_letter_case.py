@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from penstock.expr.functions.strings import initcap
+from headrace.expr.functions.strings import initcap
 from tests.queries.spark_answers import create_view, equal, value_differences
 
 if TYPE_CHECKING:

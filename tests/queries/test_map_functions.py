@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock.errors import PenstockError
-from penstock.expr.annotations import Int32
+import headrace as hr
+from headrace.errors import HeadraceError
+from headrace.expr.annotations import Int32
 from tests.queries.map_spellings import EXPRESSIONS, rows
 from tests.queries.spark_answers import check_answer, create_view, equal, frame_of, value_differences
 
@@ -88,7 +88,7 @@ QUERIES = {
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.seeds(2)
 def test_maps_pass_through_queries(spark: SparkSession, name: str, seed: int) -> None:
-    flow = ps.sql(QUERIES[name], tables=TABLES, spark=spark)
+    flow = hr.sql(QUERIES[name], tables=TABLES, spark=spark)
     check_answer(spark, flow, lambda _: spark.sql(QUERIES[name]), TABLES, draw, seed)
 
 
@@ -109,8 +109,8 @@ def test_maps_pass_through_queries(spark: SparkSession, name: str, seed: int) ->
     ],
 )
 def test_what_has_no_counterpart_is_refused(spark: SparkSession, query: str, what: str) -> None:
-    with pytest.raises(PenstockError, match=what):
-        ps.sql(query, tables={"t": T}, spark=spark)
+    with pytest.raises(HeadraceError, match=what):
+        hr.sql(query, tables={"t": T}, spark=spark)
 
 
 RAISING = [
@@ -139,42 +139,42 @@ def test_what_raises_on_spark_raises(spark: SparkSession, text: str) -> None:
     frame_of(spark, T, [row]).createOrReplaceTempView("t")
     with pytest.raises(PySparkException):
         spark.sql(f"SELECT {text} AS c FROM t").collect()
-    engine = ps.Engine(ps.sql(f"SELECT {text} AS c FROM t", tables={"t": T}, spark=spark))
-    with pytest.raises(PenstockError, match="P020"):
+    engine = hr.Engine(hr.sql(f"SELECT {text} AS c FROM t", tables={"t": T}, spark=spark))
+    with pytest.raises(HeadraceError, match="P020"):
         engine.tick(t=[row])
 
 
 def test_casts_to_keys_that_become_equal_raise() -> None:
     # Spark keeps such a map with a key twice.
-    engine = ps.Engine(_cast_flow())
+    engine = hr.Engine(_cast_flow())
     assert engine.tick(rows=[{"1": 2}])["out"][0].row.m == {1: 2}
-    with pytest.raises(PenstockError, match="the key 1 comes twice in a map"):
+    with pytest.raises(HeadraceError, match="the key 1 comes twice in a map"):
         engine.tick(rows=[{"1": 2, "01": 3}])
 
 
-def _cast_flow() -> ps.Flow:
-    flow = ps.Flow("casts")
+def _cast_flow() -> hr.Flow:
+    flow = hr.Flow("casts")
     rows = flow.source("rows", dict[str, int])
-    flow.sink("out", rows.select(m=ps.col.value.cast(dict[int, int])))
+    flow.sink("out", rows.select(m=hr.col.value.cast(dict[int, int])))
     return flow
 
 
 def test_functions_with_wrong_parameters_are_refused() -> None:
-    f, flow = ps.functions, ps.Flow("wrong")
+    f, flow = hr.functions, hr.Flow("wrong")
     rows = flow.table("rows", T)
     for expr, what in (
-        (f.transform_values(ps.col.m, lambda k: k), "a function of 2 arguments"),
-        (f.map_filter(ps.col.m, lambda k, v: v), "gives int32, not bool"),
+        (f.transform_values(hr.col.m, lambda k: k), "a function of 2 arguments"),
+        (f.map_filter(hr.col.m, lambda k, v: v), "gives int32, not bool"),
         (f.map("a", 1, "b"), "keys and values by turns"),
-        (f.map(ps.col.m, 1), "cannot have the keys"),
-        (f.map_keys(ps.col.s), "map_keys needs a map, got str"),
-        (f.map_from_entries(f.map_keys(ps.col.m)), "a list of structs of two fields"),
-        (f.map_contains_key(ps.col.m, 1), "do not go together"),
-        (ps.col.m == ps.col.m, "cannot compare map"),
-        (ps.col.m < ps.col.m, "cannot compare map"),
-        (f.array_distinct(ps.array(ps.col.m)), "cannot compare map"),
-        (ps.hash(ps.col.m), "hash does not take map"),
-        (ps.greatest(ps.col.m, ps.col.m), "cannot compare map"),
+        (f.map(hr.col.m, 1), "cannot have the keys"),
+        (f.map_keys(hr.col.s), "map_keys needs a map, got str"),
+        (f.map_from_entries(f.map_keys(hr.col.m)), "a list of structs of two fields"),
+        (f.map_contains_key(hr.col.m, 1), "do not go together"),
+        (hr.col.m == hr.col.m, "cannot compare map"),
+        (hr.col.m < hr.col.m, "cannot compare map"),
+        (f.array_distinct(hr.array(hr.col.m)), "cannot compare map"),
+        (hr.hash(hr.col.m), "hash does not take map"),
+        (hr.greatest(hr.col.m, hr.col.m), "cannot compare map"),
     ):
-        with pytest.raises(PenstockError, match=what):
+        with pytest.raises(HeadraceError, match=what):
             rows.select(x=expr)

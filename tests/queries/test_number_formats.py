@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import pytest
 
-from penstock.errors import EvaluationError
-from penstock.expr.number_formats import number_format
-from penstock.expr.types import DecimalType
+from headrace.errors import EvaluationError
+from headrace.expr.number_formats import number_format
+from headrace.expr.types import DecimalType
 from tests.queries.spark_answers import create_view, equal, value_differences
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock.errors import UnsupportedQuery
+import headrace as hr
+from headrace.errors import UnsupportedQuery
 from tests.queries.spark_answers import check_answer, one_in_four
 
 pytest.importorskip("pyspark")
@@ -153,7 +153,7 @@ QUERIES = {
 @pytest.mark.parametrize("name", one_in_four(QUERIES))
 def test_the_answer_is_that_of_spark(spark: SparkSession, name: str) -> None:
     text = QUERIES[name]
-    flow = ps.sql(text, tables=TABLES, spark=spark)
+    flow = hr.sql(text, tables=TABLES, spark=spark)
     check_answer(spark, flow, lambda _: spark.sql(text), TABLES, draw, seed=len(text), between=3)
 
 
@@ -181,4 +181,4 @@ REFUSED = {
 @pytest.mark.parametrize("text", REFUSED)
 def test_a_recursion_that_has_no_rounds_is_refused(spark: SparkSession, text: str) -> None:
     with pytest.raises(UnsupportedQuery, match=REFUSED[text]):
-        ps.sql(text, tables=TABLES, spark=spark)
+        hr.sql(text, tables=TABLES, spark=spark)

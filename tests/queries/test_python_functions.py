@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import io
-from penstock.errors import UserFunctionFailed
-from penstock.expr.types import (
+import headrace as hr
+from headrace import io
+from headrace.errors import UserFunctionFailed
+from headrace.expr.types import (
     BOOL,
     DATE,
     FLOAT64,
@@ -32,8 +32,8 @@ from penstock.expr.types import (
     MapType,
     StructType,
 )
-from penstock.queries import python_functions
-from penstock.queries.python_functions import PythonFunction, WithColumnValue
+from headrace.queries import python_functions
+from headrace.queries.python_functions import PythonFunction, WithColumnValue
 from tests.queries.python_values import shown_columns
 
 PANDAS, PANDAS_ITERATOR, ARROW, ARROW_ITERATOR = 200, 204, 250, 251
@@ -212,9 +212,9 @@ def sizes(a: pa.Array) -> pa.Array:
     return pc.add(pc.multiply(a, 0), len(a))
 
 
-def flow_of(spark: Any, function: Any) -> ps.Flow:
+def flow_of(spark: Any, function: Any) -> hr.Flow:
     spark.udf.register("function", function)
-    return ps.sql("SELECT id, function(a) AS made FROM items", tables={"items": Item}, spark=spark)
+    return hr.sql("SELECT id, function(a) AS made FROM items", tables={"items": Item}, spark=spark)
 
 
 @pytest.mark.spark
@@ -222,7 +222,7 @@ def test_a_function_with_too_few_values_is_refused(spark: Any) -> None:
     from pyspark.sql import functions as f
 
     for function in (f.pandas_udf(first_only, "bigint"), f.arrow_udf(first_piece_only, "bigint")):
-        engine = ps.Engine(flow_of(spark, function))
+        engine = hr.Engine(flow_of(spark, function))
         with pytest.raises(UserFunctionFailed, match="returned 1 values for 3 rows") as failed:
             engine.tick(items=[Item(1, 2), Item(2, 3), Item(3, 4)])
         assert failed.value.where
@@ -233,7 +233,7 @@ def test_a_function_with_too_few_values_is_refused(spark: Any) -> None:
 def test_the_row_on_which_a_function_of_series_fails_is_named(spark: Any) -> None:
     from pyspark.sql import functions as f
 
-    engine = ps.Engine(flow_of(spark, f.pandas_udf(inverse, "double")))
+    engine = hr.Engine(flow_of(spark, f.pandas_udf(inverse, "double")))
     with pytest.raises(UserFunctionFailed, match="ZeroDivisionError") as failed:
         engine.tick(items=[Item(1, 2), Item(2, 0), Item(3, 4)])
     assert failed.value.facts["row"][0] == 2
@@ -248,6 +248,6 @@ def test_a_task_calls_a_function_with_its_rows_together(spark: Any, mode: Any) -
     answer = io.Memory()
     rows = [Item(at, at) for at in range(100)]
     flow = flow_of(spark, f.arrow_udf(sizes, "bigint"))
-    ps.spark.run(flow, spark, sources={"items": io.Rows([rows])}, sinks={"answer": answer}, mode=mode)
+    hr.spark.run(flow, spark, sources={"items": io.Rows([rows])}, sinks={"answer": answer}, mode=mode)
     assert [row.id for row in sorted(answer.rows())] == list(range(100))
     assert max(row.made for row in answer.rows()) > 1

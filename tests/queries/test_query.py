@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import duckdb
 import pytest
 
-import penstock as ps
-from penstock import sql
-from penstock.errors import EvaluationError, UnsupportedQuery
-from penstock.flow.operators.join import How, Join
-from penstock.flow.operators.source import Source
+import headrace as hr
+from headrace import sql
+from headrace.errors import EvaluationError, UnsupportedQuery
+from headrace.flow.operators.join import How, Join
+from headrace.flow.operators.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,11 +119,11 @@ def changes(choice: random.Random, ticks: int) -> Iterator[dict[str, list[tuple[
 @pytest.mark.parametrize("name", QUERIES)
 def test_after_every_tick_the_answer_is_that_over_all_rows(spark: SparkSession, name: str) -> None:
     flow = sql(QUERIES[name], tables={"items": Item, "sales": Sale}, spark=spark)
-    engine, answer = ps.Engine(flow), Counter[Any]()
+    engine, answer = hr.Engine(flow), Counter[Any]()
     there = {"items": Counter[Any](), "sales": Counter[Any]()}
     database = duckdb.connect()
     for tick in changes(random.Random(name), 9):
-        made = engine.tick(**{table: [ps.Change(*change) for change in rows] for table, rows in tick.items()})
+        made = engine.tick(**{table: [hr.Change(*change) for change in rows] for table, rows in tick.items()})
         for *row, weight in made["answer"].raw:
             answer[tuple(row)] += weight
         for table, columns in COLUMNS.items():
@@ -152,7 +152,7 @@ def test_relations_that_a_filter_makes_small_are_joined_first(spark: SparkSessio
         " AND i.kind = 'a' AND EXISTS (SELECT 1 FROM sales o WHERE o.item = s.item AND o.count <> s.count)"
     )
     flow = sql(text, tables={"items": Item, "sales": Sale}, spark=spark)
-    graph = ps.Engine(flow).program.graph
+    graph = hr.Engine(flow).program.graph
     joins = [node for node in graph.nodes if isinstance(node.operator, Join)]
 
     def sources(node: int) -> set[str]:
@@ -168,7 +168,7 @@ def test_relations_that_a_filter_makes_small_are_joined_first(spark: SparkSessio
 
 def test_a_subquery_of_several_rows_is_no_value(spark: SparkSession) -> None:
     text = "SELECT id, (SELECT count FROM sales) AS n FROM items"
-    engine = ps.Engine(sql(text, tables={"items": Item, "sales": Sale}, spark=spark))
+    engine = hr.Engine(sql(text, tables={"items": Item, "sales": Sale}, spark=spark))
     (change,) = engine.tick(items=[Item(1, "a", 2)], sales=[Sale(1, 7)])["answer"]
     assert change.row == (1, 7)
     with pytest.raises(EvaluationError, match="more than one row"):
@@ -177,7 +177,7 @@ def test_a_subquery_of_several_rows_is_no_value(spark: SparkSession) -> None:
 
 def test_a_correlated_subquery_of_several_rows_is_no_value(spark: SparkSession) -> None:
     text = "SELECT id, (SELECT count FROM sales WHERE item = id GROUP BY count) AS n FROM items"
-    engine = ps.Engine(sql(text, tables={"items": Item, "sales": Sale}, spark=spark))
+    engine = hr.Engine(sql(text, tables={"items": Item, "sales": Sale}, spark=spark))
     changes = engine.tick(
         items=[Item(1, "a", 2), Item(2, "a", 2)], sales=[Sale(1, 7), Sale(1, 7), Sale(3, 1)]
     )
@@ -243,7 +243,7 @@ def test_an_element_beyond_a_list_raises(spark: SparkSession) -> None:
     for place in (-1, 7):
         flow = sql(f"SELECT array(price, id)[{place}] AS x FROM items", tables={"items": Item}, spark=spark)
         with pytest.raises(EvaluationError):
-            ps.Engine(flow).tick(items=[Item(1, "a", 2)])
+            hr.Engine(flow).tick(items=[Item(1, "a", 2)])
 
 
 def test_a_query_that_is_nested_too_deeply_is_refused(spark: SparkSession) -> None:

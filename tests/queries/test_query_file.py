@@ -10,11 +10,11 @@ import pytest
 
 pytest.importorskip("google.protobuf")
 
-import penstock as ps
-from penstock.cli.load_flow import load_flow
-from penstock.compute.errors import BadPlan, CallableRefused
-from penstock.errors import BadInput, UnsupportedQuery
-from penstock.queries.query_file import QueryFile
+import headrace as hr
+from headrace.cli.load_flow import load_flow
+from headrace.compute.errors import BadPlan, CallableRefused
+from headrace.errors import BadInput, UnsupportedQuery
+from headrace.queries.query_file import QueryFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,9 +37,9 @@ def revenue(tmp_path: Path) -> Path:
     return path
 
 
-def answer(flow: ps.Flow) -> list[tuple[object, ...]]:
+def answer(flow: hr.Flow) -> list[tuple[object, ...]]:
     orders = [(1, "a", 5), (2, "b", 7), (3, "a", 4)]
-    changes = ps.Engine(flow).tick(orders=orders, shops=[("a", "north"), ("b", "south")])["answer"]
+    changes = hr.Engine(flow).tick(orders=orders, shops=[("a", "north"), ("b", "south")])["answer"]
     return sorted(change.row for change in changes)
 
 
@@ -54,7 +54,7 @@ def test_a_plan_that_is_kept_needs_no_spark(
     planned = query.plan()
     assert answer(planned) == ANSWER
     assert {str(node.location) for node in planned.nodes} == {"revenue.sql:4"}
-    ps.save_flow(planned, query.kept_plan, query=query.text)
+    hr.save_flow(planned, query.kept_plan, query=query.text)
     monkeypatch.setattr(QueryFile, "plan", lambda self: pytest.fail("it was planned again"))
     assert answer(load_flow(str(revenue))) == ANSWER
     assert answer(load_flow(str(query.kept_plan))) == ANSWER
@@ -69,7 +69,7 @@ def test_a_plan_that_is_kept_needs_no_spark(
 @pytest.mark.spark
 def test_a_plan_of_another_text_is_made_again(spark: SparkSession, revenue: Path) -> None:
     query = QueryFile.read(revenue)
-    ps.save_flow(query.plan(), query.kept_plan, query=query.text)
+    hr.save_flow(query.plan(), query.kept_plan, query=query.text)
     revenue.write_text(REVENUE.replace("SELECT region", "SELECT upper(region) AS region"))
     assert answer(load_flow(str(revenue))) == [("NORTH", 9, 1), ("SOUTH", 7, 2)]
 
@@ -101,34 +101,34 @@ def test_a_query_without_tables_says_how_to_declare_them(revenue: Path) -> None:
     ],
 )
 def test_a_damaged_plan_is_refused(tmp_path: Path, damage: object) -> None:
-    flow = ps.Flow("saved")
-    flow.sink("out", flow.source("numbers", int).filter(ps.col.value > 1))
+    flow = hr.Flow("saved")
+    flow.sink("out", flow.source("numbers", int).filter(hr.col.value > 1))
     path = tmp_path / "saved.plan"
-    ps.save_flow(flow, path)
-    assert len(ps.Engine(ps.load_flow(path)).tick(numbers=[1, 2])["out"]) == 1
+    hr.save_flow(flow, path)
+    assert len(hr.Engine(hr.load_flow(path)).tick(numbers=[1, 2])["out"]) == 1
     path.write_text(damage(json.loads(path.read_text())))  # type: ignore[operator]
     with pytest.raises(BadPlan):
-        ps.load_flow(path)
+        hr.load_flow(path)
 
 
 def test_a_flow_with_functions_is_not_saved(tmp_path: Path) -> None:
-    flow = ps.Flow("functions")
+    flow = hr.Flow("functions")
     flow.sink("out", flow.source("numbers", int).map(lambda n: n + 1, returns=int))
     with pytest.raises(CallableRefused):
-        ps.save_flow(flow, tmp_path / "functions.plan")
+        hr.save_flow(flow, tmp_path / "functions.plan")
 
 
 def test_without_protobuf_a_plan_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flow = ps.Flow("saved")
+    flow = hr.Flow("saved")
     flow.sink("out", flow.source("numbers", int))
     monkeypatch.setitem(sys.modules, "google.protobuf", None)
     for attempt in (
-        lambda: ps.save_flow(flow, tmp_path / "a.plan"),
-        lambda: ps.load_flow(tmp_path / "a.plan"),
+        lambda: hr.save_flow(flow, tmp_path / "a.plan"),
+        lambda: hr.load_flow(tmp_path / "a.plan"),
     ):
-        with pytest.raises(BadInput, match=r"a plan needs google.protobuf(.|\n)*penstock\[serve\]"):
+        with pytest.raises(BadInput, match=r"a plan needs google.protobuf(.|\n)*headrace\[serve\]"):
             attempt()
 
 
@@ -137,4 +137,4 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     with file.open("wb") as opened:
         opened.truncate(1 << 30)
     with pytest.raises(BadPlan, match="too large for a plan"):
-        ps.load_flow(file)
+        hr.load_flow(file)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from penstock import from_dataframe, sql
-from penstock.errors import UnsupportedQuery
-from penstock.queries.query_file import load_query
+from headrace import from_dataframe, sql
+from headrace.errors import UnsupportedQuery
+from headrace.queries.query_file import load_query
 from tests.golden import MESSAGES, assert_golden
 
 if TYPE_CHECKING:

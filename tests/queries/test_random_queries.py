@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.queries import query
+from headrace.queries import query
 from tests.queries.plan_counts import PROPERTY, QUERIES, kinds_met
 from tests.queries.random_checks import QueryChecker
 

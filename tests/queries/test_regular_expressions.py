@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-import penstock as ps
+import headrace as hr
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,8 +124,8 @@ class Pair(NamedTuple):
 
 
 def test_regular_expressions_mean_what_they_mean_in_java(spark: SparkSession) -> None:
-    from penstock.io.arrow import table_to_rows
-    from penstock.queries.catalyst_plan import parse_schema
+    from headrace.io.arrow import table_to_rows
+    from headrace.queries.catalyst_plan import parse_schema
 
     pairs = [Pair(at, s, p) for at, (p, s) in enumerate((p, s) for p in PATTERNS for s in TEXTS)]
     spark.createDataFrame(pairs, "id bigint, s string, p string").coalesce(1).createOrReplaceTempView("pairs")
@@ -136,7 +136,7 @@ def test_regular_expressions_mean_what_they_mean_in_java(spark: SparkSession) ->
     )
     frame = spark.sql(text)
     expected = set(table_to_rows(frame.toArrow(), parse_schema(frame.schema.jsonValue())))
-    engine = ps.Engine(ps.sql(text, tables={"pairs": Pair}, spark=spark))
+    engine = hr.Engine(hr.sql(text, tables={"pairs": Pair}, spark=spark))
     mine = {row[:-1] for row in engine.tick(pairs=pairs)["answer"].raw}
     assert sorted(mine - expected) == []
     assert len(mine) == len(expected)

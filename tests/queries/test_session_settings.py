@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import penstock as ps
-from penstock.errors import NoFixpoint, UnsupportedQuery
-from penstock.queries.session_settings import ASSUMED
+import headrace as hr
+from headrace.errors import NoFixpoint, UnsupportedQuery
+from headrace.queries.session_settings import ASSUMED
 from tests.queries.spark_answers import check_answer, empty_frame
 from tests.queries.test_constructs import TABLES, Event, Item, draw
 
@@ -49,13 +49,13 @@ def test_a_setting_by_which_rows_would_be_computed_otherwise_is_refused(
     other = OTHERS[ASSUMED[name]]
     session = session_with(spark, {name: other})
     with pytest.raises(UnsupportedQuery) as refused:
-        ps.sql("SELECT a FROM items", tables=TABLES, spark=session)
+        hr.sql("SELECT a FROM items", tables=TABLES, spark=session)
     assert refused.value.what == f"{name} is {other}"
     wanted = f'set("{name}", "{ASSUMED[name]}")' if ASSUMED[name] else f'unset("{name}")'
     assert refused.value.fix == f"spark.conf.{wanted}"
     items = empty_frame(session, TABLES["items"])
     with pytest.raises(UnsupportedQuery, match=name):
-        ps.from_dataframe(items.select("a"), tables={"items": items})
+        hr.from_dataframe(items.select("a"), tables={"items": items})
 
 
 def test_settings_of_a_session_are_those_that_are_assumed(spark: SparkSession) -> None:
@@ -87,8 +87,8 @@ def test_a_cast_that_is_the_same_in_each_mode_is_planned(spark: SparkSession) ->
     made = items.select(F.col("a").cast("double"), F.col("id").cast("string"))
     assert len(made.schema) == 2
     session.conf.set("spark.sql.ansi.enabled", "true")
-    flow = ps.from_dataframe(made, tables={"items": items})
-    assert [tuple(c.row) for c in ps.Engine(flow).tick(items=[Item(1, 2, "x")])["answer"]] == [(2.0, "1")]
+    flow = hr.from_dataframe(made, tables={"items": items})
+    assert [tuple(c.row) for c in hr.Engine(flow).tick(items=[Item(1, 2, "x")])["answer"]] == [(2.0, "1")]
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -100,7 +100,7 @@ def test_what_was_made_under_another_setting_is_refused(spark: SparkSession, nam
     made.schema  # noqa: B018 - it is analysed now
     session.conf.set(setting, ASSUMED.get(setting, "UTC"))
     with pytest.raises(UnsupportedQuery, match=f"{setting} is {other}"):
-        ps.from_dataframe(made, tables={"items": items})
+        hr.from_dataframe(made, tables={"items": items})
 
 
 IN_BERLIN = {
@@ -116,7 +116,7 @@ IN_BERLIN = {
 @pytest.mark.parametrize("name", IN_BERLIN)
 def test_what_another_time_zone_does_not_change_is_planned(spark: SparkSession, name: str) -> None:
     session, text = session_with(spark, BERLIN), IN_BERLIN[name]
-    flow = ps.sql(text, tables=TABLES, spark=session)
+    flow = hr.sql(text, tables=TABLES, spark=session)
     check_answer(session, flow, lambda _: session.sql(text), TABLES, draw, 1)
 
 
@@ -132,14 +132,14 @@ def test_what_is_computed_in_another_time_zone_is_refused(spark: SparkSession, v
     session = session_with(spark, BERLIN)
     session.udf.register("later", F.udf(lambda ts: ts, "timestamp"))
     with pytest.raises(UnsupportedQuery, match=r"spark\.sql\.session\.timeZone is Europe/Berlin"):
-        ps.sql(f"SELECT {value} AS x FROM events", tables=TABLES, spark=session)
+        hr.sql(f"SELECT {value} AS x FROM events", tables=TABLES, spark=session)
 
 
 def test_a_session_in_utc_by_another_name_is_taken(spark: SparkSession) -> None:
     session = session_with(spark, {"spark.sql.session.timeZone": "Etc/UTC"})
-    flow = ps.sql("SELECT hour(ts) AS x FROM events", tables=TABLES, spark=session)
+    flow = hr.sql("SELECT hour(ts) AS x FROM events", tables=TABLES, spark=session)
     event = Event(datetime(2024, 1, 1, 7, tzinfo=UTC), "x", 1)
-    assert [change.row.x for change in ps.Engine(flow).tick(events=[event])["answer"]] == [7]
+    assert [change.row.x for change in hr.Engine(flow).tick(events=[event])["answer"]] == [7]
 
 
 PLANNED: list[tuple[dict[str, str], str]] = [
@@ -188,7 +188,7 @@ def test_settings_that_act_in_planning_are_in_the_plan(
     spark: SparkSession, settings: dict[str, str], text: str
 ) -> None:
     session = session_with(spark, settings)
-    flow = ps.sql(text, tables=TABLES, spark=session)
+    flow = hr.sql(text, tables=TABLES, spark=session)
 
     def answer(frames: Mapping[str, Any]) -> DataFrame:
         return session.sql(text)
@@ -206,7 +206,7 @@ def test_a_recursion_has_as_many_levels_as_in_spark(
     for last in (150,) if levels is None else (levels - 1, levels):
         text = f"WITH RECURSIVE r(n) {level} AS (SELECT 0 UNION ALL SELECT n + 1 FROM r WHERE n < {last})"
         text += " SELECT n FROM r"
-        engine = ps.Engine(ps.sql(text, tables=TABLES, spark=session))
+        engine = hr.Engine(hr.sql(text, tables=TABLES, spark=session))
         if last == levels:
             with pytest.raises(NoFixpoint):
                 engine.tick()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock.errors import EvaluationError
-from penstock.expr.text_casts import to_timestamp
+import headrace as hr
+from headrace.errors import EvaluationError
+from headrace.expr.text_casts import to_timestamp
 from tests.queries.spark_answers import create_view, equal, value_differences
 
 if TYPE_CHECKING:
@@ -88,9 +88,9 @@ def test_a_time_of_the_current_day_raises_and_is_not_null(
     create_view(spark, [Text(1, text)])
     query = f"SELECT {expression} AS c FROM v"
     assert spark.sql(query).collect()[0].c is not None
-    engine = ps.Engine(ps.sql(query, tables={"v": Text}, spark=spark))
+    engine = hr.Engine(hr.sql(query, tables={"v": Text}, spark=spark))
     with pytest.raises(EvaluationError, match="time of the current day"):
-        engine.tick(v=[ps.insert(Text(1, text))])
+        engine.tick(v=[hr.insert(Text(1, text))])
 
 
 def test_what_looks_like_a_time_of_the_current_day_is_that_of_spark(spark: SparkSession) -> None:
@@ -145,6 +145,6 @@ def test_casts_of_floats_that_are_no_numbers_and_remainders(spark: SparkSession)
         safe.format(a="CAST(-id AS int)", b="7"),
     ]
     assert not value_differences(spark, rows, expressions, equal)
-    flow = ps.sql("SELECT pmod(x, y) AS c FROM v", tables={"v": Number}, spark=spark)
+    flow = hr.sql("SELECT pmod(x, y) AS c FROM v", tables={"v": Number}, spark=spark)
     with pytest.raises(EvaluationError, match="zero"):
-        ps.Engine(flow).tick(v=[Number(1, 1.0, 0.0)])
+        hr.Engine(flow).tick(v=[Number(1, 1.0, 0.0)])

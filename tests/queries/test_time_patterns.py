@@ -10,8 +10,8 @@ import pytest
 
 PySparkException = pytest.importorskip("pyspark.errors").PySparkException
 
-from penstock.errors import EvaluationError
-from penstock.expr.time_patterns import format_pattern, parse_pattern
+from headrace.errors import EvaluationError
+from headrace.expr.time_patterns import format_pattern, parse_pattern
 from tests.queries.spark_answers import create_view, equal, value_differences
 
 if TYPE_CHECKING:

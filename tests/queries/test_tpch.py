@@ -11,9 +11,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-import penstock as ps
+import headrace as hr
 from examples.tpch.tables import TABLES, Business, Changes, generate, queries, read, write_ticks
-from penstock.queries.query import sql
+from headrace.queries.query import sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -90,8 +90,8 @@ Ticks = list[list[tuple[tuple[Any, ...], int]]]
 """Changes of the answer, tick by tick: rows with their weights."""
 
 
-def in_process(flow: ps.Flow, loaded: dict[str, list[Any]], ticks: list[Changes]) -> Ticks:
-    engine = ps.Engine(flow)
+def in_process(flow: hr.Flow, loaded: dict[str, list[Any]], ticks: list[Changes]) -> Ticks:
+    engine = hr.Engine(flow)
     sources = engine.program.graph.sources.keys()
     made: Ticks = []
     for given in (loaded, *ticks):
@@ -100,16 +100,16 @@ def in_process(flow: ps.Flow, loaded: dict[str, list[Any]], ticks: list[Changes]
     return made
 
 
-def on_spark(flow: ps.Flow, spark: SparkSession, folder: Path, loaded: Path, ticks: list[Changes]) -> Ticks:
+def on_spark(flow: hr.Flow, spark: SparkSession, folder: Path, loaded: Path, ticks: list[Changes]) -> Ticks:
     tables = flow.graph().sources.keys()
     write_ticks(folder, loaded, tables, ticks)
     made: Ticks = [[] for _ in range(1 + len(ticks))]
 
-    def keep(tick: int, changes: list[ps.Change[Any]]) -> None:
+    def keep(tick: int, changes: list[hr.Change[Any]]) -> None:
         made[tick - 1] += [(tuple(change.row), change.weight) for change in changes]
 
-    sources = {table: ps.io.ParquetFiles(folder / table, files_per_tick=1) for table in tables}
-    result = ps.spark.run(flow, spark, sources=sources, sinks={"answer": keep})
+    sources = {table: hr.io.ParquetFiles(folder / table, files_per_tick=1) for table in tables}
+    result = hr.spark.run(flow, spark, sources=sources, sinks={"answer": keep})
     assert result.ticks == len(made)
     return made
 

@@ -12,9 +12,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-import penstock as ps
-from penstock.errors import UserFunctionFailed
-from penstock.expr.annotations import Int32
+import headrace as hr
+from headrace.errors import UserFunctionFailed
+from headrace.expr.annotations import Int32
 from tests.queries.python_values import shown, shown_columns
 from tests.queries.spark_answers import comparable, empty_frame, frame_of
 
@@ -122,19 +122,19 @@ Answer = dict[Any, tuple[Any, ...]]
 
 
 def answers(spark: SparkSession, make: Make) -> tuple[Answer, Answer]:
-    """Rows of the DataFrame that `make` makes of one of `Given`, by the first column: Penstock's and Spark's.
+    """Rows of the DataFrame that `make` makes of one of `Given`, by the first column: Headrace's and Spark's.
 
-    On Spark each row is a batch of its own. Penstock gets all in one tick.
+    On Spark each row is a batch of its own. Headrace gets all in one tick.
     """
     before = empty_frame(spark, Given)
-    mine = ps.Engine(ps.from_dataframe(make(before), tables={"given": before})).tick(given=ROWS)["answer"].raw
+    mine = hr.Engine(hr.from_dataframe(make(before), tables={"given": before})).tick(given=ROWS)["answer"].raw
     return _keyed(row[:-1] for row in mine), made_on_spark(spark, make)
 
 
 def made_on_spark(spark: SparkSession, make: Make) -> Answer:
-    from penstock.expr.dict_keys import with_representatives
-    from penstock.io.arrow import table_to_rows
-    from penstock.queries.catalyst_plan import parse_schema
+    from headrace.expr.dict_keys import with_representatives
+    from headrace.io.arrow import table_to_rows
+    from headrace.queries.catalyst_plan import parse_schema
 
     found = make(frame_of(spark, Given, ROWS))
     schema = parse_schema(found.schema.jsonValue())

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock.errors import UnsupportedQuery
-from penstock.flow.operators.expiring_join import JoinOnTime
+import headrace as hr
+from headrace.errors import UnsupportedQuery
+from headrace.flow.operators.expiring_join import JoinOnTime
 from tests.event_time.test_state import entries
 from tests.queries.spark_answers import comparable
 
@@ -80,8 +80,8 @@ def on_time(ticks: list[list[Bid]]) -> list[Bid]:
     return kept
 
 
-def answer_of(flow: ps.Flow, ticks: list[list[Bid]]) -> Counter[Any]:
-    engine, answer = ps.Engine(flow), Counter[Any]()
+def answer_of(flow: hr.Flow, ticks: list[list[Bid]]) -> Counter[Any]:
+    engine, answer = hr.Engine(flow), Counter[Any]()
     for tick in ticks:
         for change in engine.tick(bids=tick)["answer"]:
             answer[comparable(change.row)] += change.weight
@@ -91,7 +91,7 @@ def answer_of(flow: ps.Flow, ticks: list[list[Bid]]) -> Counter[Any]:
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_answer_is_that_of_spark_over_the_rows_on_time(spark: SparkSession, name: str) -> None:
-    flow = ps.sql(QUERIES[name], sources={"bids": Bid}, spark=spark)
+    flow = hr.sql(QUERIES[name], sources={"bids": Bid}, spark=spark)
     for seed in range(3):
         ticks = random_ticks(seed)
         # Of a relation that is no stream Spark leaves the watermark out.
@@ -102,9 +102,9 @@ def test_the_answer_is_that_of_spark_over_the_rows_on_time(spark: SparkSession, 
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_what_has_passed_is_forgotten(spark: SparkSession, name: str) -> None:
-    flow = ps.sql(QUERIES[name], sources={"bids": Bid}, spark=spark)
-    state: dict[str, Any] = {slot.name: {} for slot in ps.Engine(flow).program.slots}
-    engine = ps.Engine(flow, state=state)
+    flow = hr.sql(QUERIES[name], sources={"bids": Bid}, spark=spark)
+    state: dict[str, Any] = {slot.name: {} for slot in hr.Engine(flow).program.slots}
+    engine = hr.Engine(flow, state=state)
     sizes: list[int] = []
     for minute in range(60):
         at = START + timedelta(minutes=minute)
@@ -114,18 +114,18 @@ def test_what_has_passed_is_forgotten(spark: SparkSession, name: str) -> None:
 
 
 def test_watermarks_of_tables_mean_nothing_as_of_what_is_no_stream_for_spark(spark: SparkSession) -> None:
-    flow = ps.sql(QUERIES["tumbling"], tables={"bids": Bid}, spark=spark)
+    flow = hr.sql(QUERIES["tumbling"], tables={"bids": Bid}, spark=spark)
     assert all(node.operator.kind != "watermark" for node in flow.nodes)
 
 
 def test_over_a_streaming_dataframe_that_is_a_table_too(stream: DataFrame) -> None:
     frame = stream.withWatermark("at", "30 seconds").groupBy(F.window("at", "1 minute")).count()
-    flow = ps.from_dataframe(frame, tables={"bids": stream})
+    flow = hr.from_dataframe(frame, tables={"bids": stream})
     assert all(node.operator.kind != "watermark" for node in flow.nodes)
     bid = Bid(1, START, 2)
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     assert len(engine.tick(bids=[bid])["answer"]) == 1
-    assert len(engine.tick(bids=[ps.delete(bid)])["answer"]) == 1
+    assert len(engine.tick(bids=[hr.delete(bid)])["answer"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -136,20 +136,20 @@ def test_over_a_streaming_dataframe_that_is_a_table_too(stream: DataFrame) -> No
     ],
 )
 def test_the_word_alone_makes_no_stream_of_a_source(spark: SparkSession, text: str) -> None:
-    engine = ps.Engine(ps.sql(text, sources={"bids": Bid}, spark=spark))
+    engine = hr.Engine(hr.sql(text, sources={"bids": Bid}, spark=spark))
     assert len(engine.tick(bids=[Bid(1, START, 2)])["answer"]) == 1
 
 
 def test_a_watermark_below_a_common_table_expression_is_one(spark: SparkSession) -> None:
     text = "WITH timed AS (SELECT * FROM bids WATERMARK at DELAY OF INTERVAL 10 SECONDS) SELECT id FROM timed"
-    flow = ps.sql(text, sources={"bids": Bid}, spark=spark)
+    flow = hr.sql(text, sources={"bids": Bid}, spark=spark)
     assert any(node.operator.kind == "watermark" for node in flow.nodes)
 
 
 def test_a_watermark_on_windows_is_refused(spark: SparkSession) -> None:
     text = "SELECT * FROM (SELECT window(at, '1 minute') AS w FROM bids) WATERMARK w DELAY OF INTERVAL 1 DAY"
     with pytest.raises(UnsupportedQuery, match="which is no timestamp"):
-        ps.sql(text, sources={"bids": Bid}, spark=spark)
+        hr.sql(text, sources={"bids": Bid}, spark=spark)
 
 
 @pytest.fixture
@@ -160,16 +160,16 @@ def stream(spark: SparkSession, tmp_path: Path) -> DataFrame:
 def test_a_streaming_dataframe_is_planned_as_it_is(stream: DataFrame) -> None:
     timed = stream.withWatermark("at", "30 seconds")
     frame = timed.groupBy(F.window("at", "1 minute").alias("w"), "id").agg(F.sum("price").alias("s"))
-    flow = ps.from_dataframe(frame, sources={"bids": stream})
+    flow = hr.from_dataframe(frame, sources={"bids": stream})
     ticks = random_ticks(1)
-    same = ps.sql(QUERIES["tumbling"], sources={"bids": Bid}, spark=stream.sparkSession)
+    same = hr.sql(QUERIES["tumbling"], sources={"bids": Bid}, spark=stream.sparkSession)
     assert answer_of(flow, ticks) == answer_of(same, ticks)
 
 
 @pytest.mark.parametrize("keys", [["id", "at"], ["id"], ["id", "at", "price"]])
 def test_one_row_of_each_key_is_kept(stream: DataFrame, keys: list[str]) -> None:
     frame = stream.withWatermark("at", "30 seconds").dropDuplicates(keys)
-    flow, ticks = ps.from_dataframe(frame, sources={"bids": stream}), random_ticks(2)
+    flow, ticks = hr.from_dataframe(frame, sources={"bids": stream}), random_ticks(2)
     at = [Bid._fields.index(key) for key in keys]
     answer = answer_of(flow, ticks)
     assert set(answer.values()) == {1}
@@ -180,7 +180,7 @@ def test_one_row_of_each_key_is_kept(stream: DataFrame, keys: list[str]) -> None
 
 def test_duplicates_within_the_delay_are_dropped(stream: DataFrame) -> None:
     frame = stream.withWatermark("at", "30 seconds").dropDuplicatesWithinWatermark(["id"])
-    engine = ps.Engine(ps.from_dataframe(frame, sources={"bids": stream}))
+    engine = hr.Engine(hr.from_dataframe(frame, sources={"bids": stream}))
     seconds = [0, 10, 29, 31, 5]
     rows = [Bid(1, START + timedelta(seconds=s), s) for s in seconds]
     assert [change.row.price for row in rows for change in engine.tick(bids=[row])["answer"]] == [0, 31]
@@ -191,5 +191,5 @@ def test_a_join_on_event_time_stays_before_others(spark: SparkSession) -> None:
         f"SELECT a.id, c.price FROM (SELECT * FROM {BIDS}) a, (SELECT * FROM {BIDS}) b, bids c"
         " WHERE a.id = b.id AND a.at = b.at AND a.price = c.price AND c.id = 2"
     )
-    nodes = ps.sql(text, sources={"bids": Bid}, spark=spark).graph().nodes
+    nodes = hr.sql(text, sources={"bids": Bid}, spark=spark).graph().nodes
     assert any(isinstance(node.operator, JoinOnTime) for node in nodes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import pytest
 
-import penstock as ps
+import headrace as hr
 from tests.queries.spark_answers import check_answer
 from tests.queries.window_spellings import DISTANCES, ORDERS, frames
 
@@ -23,13 +23,13 @@ pytestmark = pytest.mark.spark
 
 class Reading(NamedTuple):
     n: int | None
-    i: ps.Int32 | None
+    i: hr.Int32 | None
     x: float | None
-    f: ps.Float32 | None
-    d: Annotated[Decimal, ps.DecimalType(10, 2)] | None
+    f: hr.Float32 | None
+    d: Annotated[Decimal, hr.DecimalType(10, 2)] | None
     day: date | None
     t: datetime | None
-    local: ps.TimestampNtz | None
+    local: hr.TimestampNtz | None
     span: timedelta | None
     v: int | None
 
@@ -80,5 +80,5 @@ def query(column: str, near: str, other: str) -> str:
 )
 def test_the_answer_is_that_of_spark(spark: SparkSession, column: str, near: str, other: str) -> None:
     tables, text = {"readings": Reading}, query(column, near, other)
-    flow = ps.sql(text, tables=tables, spark=spark)
+    flow = hr.sql(text, tables=tables, spark=spark)
     check_answer(spark, flow, lambda _: spark.sql(text), tables, draw, seed=len(text), between=3)

@@ -7,8 +7,8 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from penstock.expr.types import Field, Schema
-from penstock.flow.operators.map import VectorisedFunction
+from headrace.expr.types import Field, Schema
+from headrace.flow.operators.map import VectorisedFunction
 
 
 def weigh(value: Any) -> int:

@@ -14,15 +14,15 @@ from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
-from penstock.engine.change import Change
-from penstock.expr.row_classes import from_user
-from penstock.flow.flow import Flow
-from penstock.flow.operators.defer_tick import DeferTick
-from penstock.flow.operators.sink import Sink
-from penstock.flow.operators.source import Source
-from penstock.flow.stream import Stream
-from penstock.graph.node import FlowGraph
-from penstock.testing.strategies import rows
+from headrace.engine.change import Change
+from headrace.expr.row_classes import from_user
+from headrace.flow.flow import Flow
+from headrace.flow.operators.defer_tick import DeferTick
+from headrace.flow.operators.sink import Sink
+from headrace.flow.operators.source import Source
+from headrace.flow.stream import Stream
+from headrace.graph.node import FlowGraph
+from headrace.testing.strategies import rows
 from tests.random_flows.folds import FOLDS
 from tests.random_flows.grow import DEFERRED, WAYS, Grown, grow
 from tests.random_flows.order import ORDER

@@ -13,9 +13,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock.expr.constructors import coalesce, left, lit, right, when
-from penstock.expr.tree import Column, Expr, Ordering
-from penstock.expr.types import (
+from headrace.expr.constructors import coalesce, left, lit, right, when
+from headrace.expr.tree import Column, Expr, Ordering
+from headrace.expr.types import (
     BOOL,
     DATE,
     FLOAT64,

@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock.expr.types import (
+import headrace as hr
+from headrace.expr.types import (
     BOOL,
     FLOAT32,
     FLOAT64,
@@ -18,7 +18,7 @@ from penstock.expr.types import (
     TIMESTAMP_NTZ,
     DecimalType,
 )
-from penstock.lattice import Max, Min
+from headrace.lattice import Max, Min
 from tests.random_flows.grow import Grow, Grown
 
 
@@ -71,7 +71,7 @@ def _at_least(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
     if not one.append:
         return None
     count = f"count{len(one.stream.flow.nodes)}"
-    counts = one.stream.group_by(*_keys(draw, one)).agg(**{count: ps.count()})
+    counts = one.stream.group_by(*_keys(draw, one)).agg(**{count: hr.count()})
     return Grown(counts.at_least(draw(st.integers(1, 3))), one.size)
 
 

@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock.analysis.fact_propagation import find_facts
-from penstock.engine.power_sums import degrees_of, variables_of
-from penstock.expr.check import check
-from penstock.expr.constructors import col, left, lit, right
-from penstock.expr.tree import Column
-from penstock.expr.types import (
+import headrace as hr
+from headrace.analysis.fact_propagation import find_facts
+from headrace.engine.power_sums import degrees_of, variables_of
+from headrace.expr.check import check
+from headrace.expr.constructors import col, left, lit, right
+from headrace.expr.tree import Column
+from headrace.expr.types import (
     DATE,
     FLOAT32,
     FLOAT64,
@@ -31,12 +31,12 @@ from penstock.expr.types import (
     ListType,
     Schema,
 )
-from penstock.flow.aggregates import Aggregation
-from penstock.flow.moment_aggregates import Moment, Moments
-from penstock.flow.stream import Stream
-from penstock.flow.window_functions import Months
-from penstock.graph.node import FlowGraph
-from penstock.graph.operator_declarations import Facts
+from headrace.flow.aggregates import Aggregation
+from headrace.flow.moment_aggregates import Moment, Moments
+from headrace.flow.stream import Stream
+from headrace.flow.window_functions import Months
+from headrace.graph.node import FlowGraph
+from headrace.graph.operator_declarations import Facts
 from tests.random_flows.callables import Together, class_of, doubling, keeping, picking
 from tests.random_flows.expressions import (
     column_types,
@@ -239,17 +239,17 @@ def window_functions(draw: st.DrawFn, schema: Schema) -> Any:
     return draw(
         st.sampled_from(
             [
-                ps.row_number(),
-                ps.rank(),
-                ps.dense_rank(),
-                ps.percent_rank(),
-                ps.cume_dist(),
-                ps.ntile(3),
-                ps.lag(some, offset, ignore_nulls=ignore_nulls),
-                ps.lag(some, offset, some),
-                ps.first_value(some, ignore_nulls=ignore_nulls),
-                ps.last_value(some, ignore_nulls=ignore_nulls),
-                ps.nth_value(some, 2, ignore_nulls=ignore_nulls),
+                hr.row_number(),
+                hr.rank(),
+                hr.dense_rank(),
+                hr.percent_rank(),
+                hr.cume_dist(),
+                hr.ntile(3),
+                hr.lag(some, offset, ignore_nulls=ignore_nulls),
+                hr.lag(some, offset, some),
+                hr.first_value(some, ignore_nulls=ignore_nulls),
+                hr.last_value(some, ignore_nulls=ignore_nulls),
+                hr.nth_value(some, 2, ignore_nulls=ignore_nulls),
             ]
         )
         | aggregates(schema)
@@ -273,32 +273,32 @@ def aggregates(draw: st.DrawFn, schema: Schema) -> Aggregation:
     expr = draw(expressions(schema, type_, 1))
     by = draw(st.sampled_from(columns(schema)))
     choices: list[Aggregation] = [
-        ps.count(),
-        ps.count(expr),
-        ps.count_distinct(expr),
-        ps.min(expr),
-        ps.max(expr),
-        ps.first(expr, by=by),
-        ps.last(expr, by=by),
-        ps.collect(expr, distinct=draw(st.booleans())),
-        ps.count_distinct(expr, by),
-        ps.mode(expr, greatest=draw(st.booleans())),
-        ps.percentile(expr, draw(st.sampled_from([0.0, 0.3, 1.0, (0.5, 0.9)])), discrete=True),
+        hr.count(),
+        hr.count(expr),
+        hr.count_distinct(expr),
+        hr.min(expr),
+        hr.max(expr),
+        hr.first(expr, by=by),
+        hr.last(expr, by=by),
+        hr.collect(expr, distinct=draw(st.booleans())),
+        hr.count_distinct(expr, by),
+        hr.mode(expr, greatest=draw(st.booleans())),
+        hr.percentile(expr, draw(st.sampled_from([0.0, 0.3, 1.0, (0.5, 0.9)])), discrete=True),
     ]
     if type_ in (*INTEGERS, FLOAT32, FLOAT64) or isinstance(type_, DecimalType):
-        choices += [ps.sum(expr), ps.mean(expr)] * 2
-        choices += [ps.sum(expr, distinct=True), ps.mean(expr, distinct=True), ps.median(expr)]
+        choices += [hr.sum(expr), hr.mean(expr)] * 2
+        choices += [hr.sum(expr, distinct=True), hr.mean(expr, distinct=True), hr.median(expr)]
         moment = draw(st.sampled_from(Moment))
         choices += [Moments(moment, *(expr,) * variables_of(degrees_of(moment)))] * 2
     if type_ == INTERVAL:
-        choices += [ps.median(expr), ps.percentile(expr, 0.3)]
-        choices += [total(expr, distinct=draw(st.booleans())) for total in (ps.sum, ps.mean)] * 3
+        choices += [hr.median(expr), hr.percentile(expr, 0.3)]
+        choices += [total(expr, distinct=draw(st.booleans())) for total in (hr.sum, hr.mean)] * 3
     if type_ in (*INTEGERS, FLOAT64):
-        choices += [ps.histogram_numeric(expr, draw(st.integers(2, 4)), distinct=draw(st.booleans()))]
+        choices += [hr.histogram_numeric(expr, draw(st.integers(2, 4)), distinct=draw(st.booleans()))]
     if type_ in INTEGERS:
-        choices += [ps.bit_and(expr), ps.bit_or(expr), ps.bit_xor(expr)]
+        choices += [hr.bit_and(expr), hr.bit_or(expr), hr.bit_xor(expr)]
     if type_ == STR:
-        choices += [ps.string_agg(expr, ", ", order_by=by.desc(), distinct=draw(st.booleans()))] * 2
+        choices += [hr.string_agg(expr, ", ", order_by=by.desc(), distinct=draw(st.booleans()))] * 2
     return draw(st.sampled_from(choices))
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock.expr.constructors import col
-from penstock.expr.types import INT64
-from penstock.lattice import Max
+import headrace as hr
+from headrace.expr.constructors import col
+from headrace.expr.types import INT64
+from headrace.lattice import Max
 from tests.random_flows.grow import Grow, Grown
 from tests.random_flows.pairs import suffix
 
@@ -109,13 +109,13 @@ def _on_time(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
         return Grown(timed.first_within(2, by=_per(draw, one)), one.size)
     if what == "join" and len(one.schema.fields) * 2 <= _WIDEST:
         name = draw(st.sampled_from(one.schema.names))
-        near = (ps.left[name] == ps.right[name]) & ps.right[time].between(ps.left[time], ps.left[time] + 1)
+        near = (hr.left[name] == hr.right[name]) & hr.right[time].between(hr.left[time], hr.left[time] + 1)
         return Grown(timed.join(timed, on=near, suffix=suffix(one)), one.size**2)
     if what in ("window", "session"):
-        shape = ps.tumbling(col[time], 2) if what == "window" else ps.session(col[time], 1)
+        shape = hr.tumbling(col[time], 2) if what == "window" else hr.session(col[time], 1)
         emit: Any = draw(st.sampled_from(["close", "updates"]))
         keys = [name for name in _per(draw, one) if not name.startswith("window_")]
-        count = {f"count{suffix(one)}": ps.count()}
+        count = {f"count{suffix(one)}": hr.count()}
         return Grown(timed.group_by(*keys, window=shape, emit=emit).agg(**count), one.size * 2)
     return Grown(timed, one.size)
 

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
-from penstock.engine.signals.statistics import FUNCTIONS, SILENT, InputValues, compile_kernel, kernel_of
-from penstock.flow.statistics.statistic import Statistic
-from penstock.flow.statistics.value_kinds import Holes
-from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
+from headrace.engine.signals.statistics import FUNCTIONS, SILENT, InputValues, compile_kernel, kernel_of
+from headrace.flow.statistics.statistic import Statistic
+from headrace.flow.statistics.value_kinds import Holes
+from headrace.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
 
 NAN = math.nan
 Event = tuple[Any, Any, Any]

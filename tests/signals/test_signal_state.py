@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock.engine.program import compile_program
-from penstock.errors import WrongType
-from penstock.state.codec import decode, value_encoder
+import headrace as hr
+from headrace.engine.program import compile_program
+from headrace.errors import WrongType
+from headrace.state.codec import decode, value_encoder
 from tests.conformance.signal_cases import SCHEDULES, PropagationCase, build
 from tests.properties.effort import examples
 from tests.signals.test_propagation import events_of, graphs
 
 
-def empty(flow: ps.Flow) -> dict[str, dict[Any, Any]]:
+def empty(flow: hr.Flow) -> dict[str, dict[Any, Any]]:
     return {slot.name: {} for slot in compile_program(flow.graph()).slots}
 
 
@@ -37,15 +37,15 @@ def test_an_engine_that_goes_on_from_stored_state_shows_what_the_first_would_hav
     events = data.draw(events_of(nodes))
     outputs = tuple(list(nodes)[-3:])
     flow = build(PropagationCase(nodes, outputs, (), (), {}))
-    plain = ps.Engine(flow, schedule=schedule)
+    plain = hr.Engine(flow, schedule=schedule)
     state = empty(flow)
     for at, event in enumerate(events):
         state = stored(state)
-        engine = ps.Engine(flow, schedule=schedule, state=state, first_tick=at)
+        engine = hr.Engine(flow, schedule=schedule, state=state, first_tick=at)
         found = engine.replay([event]) if data.draw(st.booleans()) else engine.tick(**event)
         expected = plain.tick(**event)
         for name in outputs:
-            values = [v.row if isinstance(v, ps.Change) else v[1] for v in found[name]]
+            values = [v.row if isinstance(v, hr.Change) else v[1] for v in found[name]]
             assert values == [change.row for change in expected[name]]
 
 
@@ -55,14 +55,14 @@ class Quote(NamedTuple):
 
 
 def test_rows_lists_and_null_come_back_as_what_they_were() -> None:
-    flow = ps.Flow("values")
+    flow = hr.Flow("values")
     quote, other = flow.signal("quote", Quote), flow.signal("other", object)
-    flow.sink("both", ps.lift(lambda q, o, last: (q, o, last))(quote, other, quote.window(2)))
+    flow.sink("both", hr.lift(lambda q, o, last: (q, o, last))(quote, other, quote.window(2)))
     state = empty(flow)
-    first = ps.Engine(flow, state=state)
+    first = hr.Engine(flow, state=state)
     first.tick(quote=(1.0, None), other=[None, {"a": (1, 2)}])
     state = stored(state)
-    (change,) = ps.Engine(flow, state=state, first_tick=1).tick(other=None)["both"]
+    (change,) = hr.Engine(flow, state=state, first_tick=1).tick(other=None)["both"]
     quoted, nothing, last = change.row
     assert (quoted, nothing) == (Quote(1.0, None), None)
     assert type(quoted) is Quote
@@ -70,9 +70,9 @@ def test_rows_lists_and_null_come_back_as_what_they_were() -> None:
 
 
 def test_a_value_that_is_no_plain_data_is_an_error_only_where_state_is_kept() -> None:
-    flow = ps.Flow("odd")
+    flow = hr.Flow("odd")
     flow.sink("out", flow.signal("a", object).filter(lambda v: True))
     odd = {1, 2}
-    assert len(ps.Engine(flow).tick(a=odd)["out"]) == 1
+    assert len(hr.Engine(flow).tick(a=odd)["out"]) == 1
     with pytest.raises(WrongType, match="holds a set, which cannot be stored"):
-        ps.Engine(flow, state=empty(flow)).tick(a=odd)
+        hr.Engine(flow, state=empty(flow)).tick(a=odd)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.signals.statistics import (
+from headrace.engine.signals.statistics import (
     FUNCTIONS,
     SILENT,
     InputValues,
@@ -24,12 +24,12 @@ from penstock.engine.signals.statistics import (
     kernel_of,
     suffixes,
 )
-from penstock.errors import EvaluationError
-from penstock.flow.statistics.ewm import Decay, EwmMean, EwmVar
-from penstock.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
-from penstock.flow.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
-from penstock.flow.statistics.value_kinds import Holes
-from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
+from headrace.errors import EvaluationError
+from headrace.flow.statistics.ewm import Decay, EwmMean, EwmVar
+from headrace.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
+from headrace.flow.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
+from headrace.flow.statistics.value_kinds import Holes
+from headrace.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
 from tests.signals.statistics_from_scratch import (
     NAN,
     START,

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock.engine.program import compile_program
-from penstock.engine.signals.statistics import FUNCTIONS, SILENT, InputValues, compile_kernel, kernel_of
-from penstock.flow.operators.signals.statistic_signal import StatisticSignal
-from penstock.flow.signal import Signal
-from penstock.state.codec import decode, value_encoder
+import headrace as hr
+from headrace.engine.program import compile_program
+from headrace.engine.signals.statistics import FUNCTIONS, SILENT, InputValues, compile_kernel, kernel_of
+from headrace.flow.operators.signals.statistic_signal import StatisticSignal
+from headrace.flow.signal import Signal
+from headrace.state.codec import decode, value_encoder
 from tests.properties.effort import examples
 
 Make = Callable[[Signal[float], Signal[float], Signal[float]], Signal[Any]]
@@ -51,7 +51,7 @@ STATISTICS: dict[str, Make] = {
     "debounce": lambda a, b, t: a.debounce("2s", at=t),
     "bars": lambda a, b, t: a.ohlc(2),
     "bars by time": lambda a, b, t: a.ohlc("2s", at=t),
-    "timer": lambda a, b, t: ps.timer("2s", at=t),
+    "timer": lambda a, b, t: hr.timer("2s", at=t),
     "of what is computed": lambda a, b, t: (a + b).moving(2).mean() - a,
 }
 
@@ -68,25 +68,25 @@ def histories(draw: st.DrawFn) -> list[Event]:
     return made
 
 
-def flow_of(make: Make) -> ps.Flow:
-    flow = ps.Flow("a statistic")
+def flow_of(make: Make) -> hr.Flow:
+    flow = hr.Flow("a statistic")
     a, b, t = (flow.signal(name, float) for name in "abt")
     flow.sink("out", make(a, b, t))
-    flow.sink("all", ps.lift(lambda *values: values)(a, b, t))
+    flow.sink("all", hr.lift(lambda *values: values)(a, b, t))
     return flow
 
 
-def in_one_replay(flow: ps.Flow, history: Sequence[Event]) -> list[Any]:
-    return list(ps.Engine(flow).replay(history)["out"])
+def in_one_replay(flow: hr.Flow, history: Sequence[Event]) -> list[Any]:
+    return list(hr.Engine(flow).replay(history)["out"])
 
 
-def tick_by_tick(flow: ps.Flow, history: Sequence[Event]) -> list[Any]:
-    engine = ps.Engine(flow)
+def tick_by_tick(flow: hr.Flow, history: Sequence[Event]) -> list[Any]:
+    engine = hr.Engine(flow)
     ticks = [[change.row for change in engine.tick(**event)["out"]] for event in history]
     return [(tick, value) for tick, values in enumerate(ticks) for value in values]
 
 
-def by_hand(flow: ps.Flow, history: Sequence[Event]) -> list[Any]:
+def by_hand(flow: hr.Flow, history: Sequence[Event]) -> list[Any]:
     """Its kernel on the current values, whenever one that it hears of fires and all have one."""
     node = next(n for n in flow.nodes if isinstance(n.operator, StatisticSignal))
     operator = node.operator
@@ -118,7 +118,7 @@ def test_a_statistic_in_a_flow_is_its_kernel_on_current_values(
     flow = flow_of(STATISTICS[name])
     found = in_one_replay(flow, history)
     assert repr(found) == repr(tick_by_tick(flow, history))
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     pieces = [*engine.replay(history[:cut])["out"], *engine.replay(history[cut:])["out"]]
     assert repr(found) == repr(pieces)
     if name != "of what is computed":
@@ -134,7 +134,7 @@ def test_a_replay_of_columns_is_one_of_events(name: str) -> None:
         "t": [i * 0.7 + i // 10 * 3 for i in range(40)],
     }
     events = [dict(zip(columns, row)) for row in zip(*columns.values())]
-    found = list(ps.Engine(flow).replay(**columns)["out"])
+    found = list(hr.Engine(flow).replay(**columns)["out"])
     assert found
     assert repr(found) == repr(tick_by_tick(flow, events))
 
@@ -148,15 +148,15 @@ def test_an_engine_that_goes_on_from_stored_state_shows_no_seam(
     flow = flow_of(STATISTICS[name])
     encode = value_encoder()
     state: dict[str, dict[Any, Any]] = {s.name: {} for s in compile_program(flow.graph()).slots}
-    found = list(ps.Engine(flow, state=state).replay(history[:cut])["out"])
+    found = list(hr.Engine(flow, state=state).replay(history[:cut])["out"])
     state = {n: {k: decode(encode(v)) for k, v in slot.items()} for n, slot in state.items()}
-    engine = ps.Engine(flow, state=state, first_tick=len(history[:cut]))
+    engine = hr.Engine(flow, state=state, first_tick=len(history[:cut]))
     found += engine.replay(history[cut:])["out"]
     assert repr(found) == repr(in_one_replay(flow, history))
 
 
 def test_statistics_have_types_where_these_are_known() -> None:
-    flow = ps.Flow("types")
+    flow = hr.Flow("types")
     a, n, any_ = flow.signal("a", float), flow.signal("n", int), flow.signal("any", object)
     types = {
         "float64": [
@@ -175,83 +175,83 @@ def test_statistics_have_types_where_these_are_known() -> None:
 
 
 def test_a_statistic_is_silent_until_it_has_enough_values_and_nan_afterwards() -> None:
-    flow = ps.Flow("means")
+    flow = hr.Flow("means")
     flow.sink("mean", flow.signal("a", float).moving(2).mean())
-    found = list(ps.Engine(flow).replay(a=[math.nan, 1.0, 3.0, math.nan, 5.0, 7.0])["mean"])
+    found = list(hr.Engine(flow).replay(a=[math.nan, 1.0, 3.0, math.nan, 5.0, 7.0])["mean"])
     assert [tick for tick, _ in found] == [2, 3, 4, 5]
     assert [value for _, value in found if value == value] == [2.0, 6.0]
 
 
 def test_count_is_never_silent_unless_asked_to_be() -> None:
-    flow = ps.Flow("counts")
+    flow = hr.Flow("counts")
     a = flow.signal("a", float)
     flow.sink("any", a.moving(3).count())
     flow.sink("two", a.moving(3, min_periods=2).count())
-    found = ps.Engine(flow).replay(a=[math.nan, 1.0, 2.0, 3.0])
+    found = hr.Engine(flow).replay(a=[math.nan, 1.0, 2.0, 3.0])
     assert list(found["any"]) == [(0, 0), (1, 1), (2, 2), (3, 3)]
     assert list(found["two"]) == [(2, 2), (3, 3)]
 
 
 def test_times_may_be_dates() -> None:
-    flow = ps.Flow("by date")
+    flow = hr.Flow("by date")
     a, day = flow.signal("a", int), flow.signal("day", datetime)
     flow.sink("sum", a.moving("2 days", at=day).sum())
     flow.sink("slope", a.moving("3 days", at=day).regression("time")[0] * 86400)
     days = [datetime(2024, 2, d, tzinfo=UTC) for d in (27, 28, 29)] + [datetime(2024, 3, 2, tzinfo=UTC)]
-    found = ps.Engine(flow).replay(a=[1, 2, 4, 8], day=days)
+    found = hr.Engine(flow).replay(a=[1, 2, 4, 8], day=days)
     assert list(found["sum"].values) == [1, 3, 6, 8]
     assert found["slope"].values[2] == pytest.approx(1.5)
 
 
 def test_the_time_may_be_part_of_a_row() -> None:
-    flow = ps.Flow("rows")
+    flow = hr.Flow("rows")
     rows = flow.signal("rows", object)
     flow.sink("sum", rows[1].moving(timedelta(seconds=5), at=rows[0]).sum())
     start = datetime(2024, 1, 1, tzinfo=UTC)
     history = [(start + timedelta(seconds=s), s) for s in (1, 3, 6, 20)]
-    assert ps.Engine(flow).replay(rows=history)["sum"].values == [1, 4, 9, 20]
+    assert hr.Engine(flow).replay(rows=history)["sum"].values == [1, 4, 9, 20]
 
 
 def test_values_at_every_ring_of_a_timer_are_a_sample_by_time() -> None:
-    flow = ps.Flow("sample by time")
+    flow = hr.Flow("sample by time")
     a, t = flow.signal("a", float), flow.signal("t", float)
-    flow.sink("seen", a.sample(ps.timer("1s", at=t)))
-    assert list(ps.Engine(flow).replay(a=[1.0, 2.0, 3.0, 4.0], t=[0.5, 0.9, 1.1, 3.5])["seen"]) == [
+    flow.sink("seen", a.sample(hr.timer("1s", at=t)))
+    assert list(hr.Engine(flow).replay(a=[1.0, 2.0, 3.0, 4.0], t=[0.5, 0.9, 1.1, 3.5])["seen"]) == [
         (2, 3.0),
         (3, 4.0),
     ]
 
 
 def test_a_statistic_that_fails_says_where() -> None:
-    flow = ps.Flow("strings")
+    flow = hr.Flow("strings")
     flow.sink("mean", flow.signal("a", object).moving(2).mean())
-    with pytest.raises(ps.PenstockError, match="statistic") as error:
-        ps.Engine(flow).replay(a=[1.0, "two"])
+    with pytest.raises(hr.HeadraceError, match="statistic") as error:
+        hr.Engine(flow).replay(a=[1.0, "two"])
     assert error.value.where[0].location.file == __file__
 
 
 def test_time_that_goes_back_says_where() -> None:
-    flow = ps.Flow("times")
+    flow = hr.Flow("times")
     a, t = flow.signal("a", float), flow.signal("t", float)
     flow.sink("mean", a.moving("2s", at=t).mean())
-    with pytest.raises(ps.PenstockError, match=r"time went back from 2.0 to 1.0"):
-        ps.Engine(flow).replay(a=[1.0, 1.0], t=[2.0, 1.0])
+    with pytest.raises(hr.HeadraceError, match=r"time went back from 2.0 to 1.0"):
+        hr.Engine(flow).replay(a=[1.0, 1.0], t=[2.0, 1.0])
 
 
 @pytest.mark.parametrize(
     ("function", "method"),
     [
-        (lambda a: ps.moving_mean(a, 2), lambda a: a.moving(2).mean()),
-        (lambda a: ps.ewm(a, span=3).mean(), lambda a: a.ewm(span=3).mean()),
-        (lambda a: ps.lag(a, 2), lambda a: a.lag(2)),
-        (lambda a: ps.diff(a), lambda a: a.diff()),
-        (lambda a: ps.crossed(a, 1), lambda a: a.crossed(1)),
+        (lambda a: hr.moving_mean(a, 2), lambda a: a.moving(2).mean()),
+        (lambda a: hr.ewm(a, span=3).mean(), lambda a: a.ewm(span=3).mean()),
+        (lambda a: hr.lag(a, 2), lambda a: a.lag(2)),
+        (lambda a: hr.diff(a), lambda a: a.diff()),
+        (lambda a: hr.crossed(a, 1), lambda a: a.crossed(1)),
     ],
 )
 def test_functions_are_the_methods_of_their_names(function: Any, method: Any) -> None:
-    flow = ps.Flow("both")
+    flow = hr.Flow("both")
     a = flow.signal("a", float)
     flow.sink("one", function(a))
     flow.sink("other", method(a))
-    found = ps.Engine(flow).replay(a=[1.0, 4.0, 0.0, 2.0])
+    found = hr.Engine(flow).replay(a=[1.0, 4.0, 0.0, 2.0])
     assert list(found["one"]) == list(found["other"]) != []

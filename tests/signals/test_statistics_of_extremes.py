@@ -16,14 +16,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock.engine.signals.statistics import SILENT
-from penstock.flow.statistics.differences import PctChange
-from penstock.flow.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
-from penstock.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
-from penstock.flow.statistics.ordering import Interpolation, Max, Min, Quantile
-from penstock.flow.statistics.value_kinds import Holes
-from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
+import headrace as hr
+from headrace.engine.signals.statistics import SILENT
+from headrace.flow.statistics.differences import PctChange
+from headrace.flow.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
+from headrace.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
+from headrace.flow.statistics.ordering import Interpolation, Max, Min, Quantile
+from headrace.flow.statistics.value_kinds import Holes
+from headrace.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow, Window
 from tests.properties.effort import examples
 from tests.signals.statistics_from_scratch import NAN, START, Event, from_scratch, is_missing, root, stepwise
 from tests.signals.test_statistics import windows
@@ -396,9 +396,9 @@ def test_relative_changes(data: st.DataObject, holes: Holes, count: int) -> None
 
 
 def values_of(signal: Any, type: Any, values: list[Any]) -> list[Any]:
-    flow = ps.Flow("extremes")
+    flow = hr.Flow("extremes")
     flow.sink("out", signal(flow.signal("a", type)))
-    return ps.Engine(flow).replay(a=values)["out"].values
+    return hr.Engine(flow).replay(a=values)["out"].values
 
 
 def test_whole_numbers_beyond_the_digits_of_floats_are_not_rounded() -> None:

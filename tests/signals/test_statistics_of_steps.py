@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock.engine.signals.statistics import FUNCTIONS, SILENT, InputValues, compile_kernel, kernel_of
-from penstock.flow.operators.signals.statistic_signal import StatisticSignal
-from penstock.flow.statistics.differences import Crossed, Diff, Direction, PctChange
-from penstock.flow.statistics.downsampling import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
-from penstock.flow.statistics.statistic import Statistic
-from penstock.flow.statistics.value_kinds import Holes, Times
+import headrace as hr
+from headrace.engine.signals.statistics import FUNCTIONS, SILENT, InputValues, compile_kernel, kernel_of
+from headrace.flow.operators.signals.statistic_signal import StatisticSignal
+from headrace.flow.statistics.differences import Crossed, Diff, Direction, PctChange
+from headrace.flow.statistics.downsampling import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
+from headrace.flow.statistics.statistic import Statistic
+from headrace.flow.statistics.value_kinds import Holes, Times
 from tests.signals.statistics_from_scratch import NAN, Event, stepwise
 
 SECONDS = timedelta(seconds=1)
@@ -102,7 +102,7 @@ def test_throttle_lets_the_first_through_and_then_one_per_span() -> None:
 
 @pytest.mark.parametrize("span", ["1m 30s", timedelta(seconds=90), 90, 90.0])
 def test_a_span_is_text_a_timedelta_or_a_number_of_seconds(span: str | timedelta | float) -> None:
-    flow = ps.Flow("spans")
+    flow = hr.Flow("spans")
     a, at = flow.signal("a", float), flow.signal("at", float)
     flow.sink("out", a.throttle(span, at=at))
     operators = [node.operator for node in flow.graph().nodes]

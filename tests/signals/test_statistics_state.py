@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.signals.statistics import (
+from headrace.engine.signals.statistics import (
     FUNCTIONS,
     SILENT,
     InputValues,
@@ -17,15 +17,15 @@ from penstock.engine.signals.statistics import (
     kernel_of,
     sorted_blocks,
 )
-from penstock.engine.signals.steps.statistics import as_cell
-from penstock.flow.statistics.differences import Crossed, Diff, Direction, PctChange
-from penstock.flow.statistics.downsampling import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
-from penstock.flow.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
-from penstock.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
-from penstock.flow.statistics.ordering import First, Last, Max, Min, Quantile, Rank
-from penstock.flow.statistics.statistic import Statistic
-from penstock.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow
-from penstock.state.codec import decode, value_encoder
+from headrace.engine.signals.steps.statistics import as_cell
+from headrace.flow.statistics.differences import Crossed, Diff, Direction, PctChange
+from headrace.flow.statistics.downsampling import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
+from headrace.flow.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
+from headrace.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
+from headrace.flow.statistics.ordering import First, Last, Max, Min, Quantile, Rank
+from headrace.flow.statistics.statistic import Statistic
+from headrace.flow.statistics.value_windows import CountWindow, Expanding, TimeWindow
+from headrace.state.codec import decode, value_encoder
 from tests.properties.effort import examples
 
 SPAN = timedelta(seconds=4)

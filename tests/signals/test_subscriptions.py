@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock.engine.signals.signal_machine import SignalMachine
-from penstock.engine.signals.statistics import FUNCTIONS, InputValues, compile_kernel, kernel_of
-from penstock.engine.signals.statistics import SILENT as NO_ANSWER
-from penstock.engine.signals.watchers import Subscription
-from penstock.errors import BadInput, UserFunctionFailed
-from penstock.flow.operators.signals.statistic_signal import StatisticSignal
+import headrace as hr
+from headrace.engine.signals.signal_machine import SignalMachine
+from headrace.engine.signals.statistics import FUNCTIONS, InputValues, compile_kernel, kernel_of
+from headrace.engine.signals.statistics import SILENT as NO_ANSWER
+from headrace.engine.signals.watchers import Subscription
+from headrace.errors import BadInput, UserFunctionFailed
+from headrace.flow.operators.signals.statistic_signal import StatisticSignal
 from tests.conformance.signal_cases import SCHEDULES, NodeDescription, add_signal_node
 from tests.properties.effort import examples
 from tests.signals.oracle import SILENT, SignalOracle
 from tests.signals.test_propagation import NUMBERS, bounded_sum, events_of, graphs, one_input
 
-Build = Callable[..., ps.Signal[Any]]
+Build = Callable[..., hr.Signal[Any]]
 OF_ONE: Mapping[str, Build] = {
     "moving sum": lambda a: a.moving(3, min_periods=1).sum(),
     "moving mean": lambda a: a.moving(2).mean(),
@@ -94,7 +94,7 @@ def live_graphs(draw: st.DrawFn) -> dict[str, NodeDescription]:
 class StatisticsOracle(SignalOracle):
     """The rules of signals, also for statistics: by their kernels, which have an oracle of their own."""
 
-    def __init__(self, nodes: Mapping[str, NodeDescription], signals: Mapping[str, ps.Signal[Any]]) -> None:
+    def __init__(self, nodes: Mapping[str, NodeDescription], signals: Mapping[str, hr.Signal[Any]]) -> None:
         super().__init__(nodes)
         self._signals = signals
 
@@ -125,15 +125,15 @@ class Running:
         self, nodes: dict[str, NodeDescription], in_flow: int, schedules: Sequence[Any] = SCHEDULES
     ) -> None:
         self.nodes = nodes
-        self.flow = ps.Flow("live", ticks="given")
-        self.signals: dict[str, ps.Signal[Any]] = {}
+        self.flow = hr.Flow("live", ticks="given")
+        self.signals: dict[str, hr.Signal[Any]] = {}
         names = list(nodes)
         sources = [name for name in names if nodes[name].operator == "source"]
         first = names[: max(in_flow, len(sources))]
         for name in first:
             self._add(name)
         self.flow.sink("out", self.signals[first[-1]])
-        self.engines = [ps.Engine(self.flow, schedule=schedule) for schedule in schedules]
+        self.engines = [hr.Engine(self.flow, schedule=schedule) for schedule in schedules]
         for name in names[len(first) :]:
             self._add(name)
         self.compiled = self._upstream({first[-1]}) | set(sources)
@@ -243,10 +243,10 @@ def test_all_schedules_hear_the_same_whoever_comes_and_goes(data: st.DataObject)
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_join_of_two_new_operators_over_two_sources_begins_with_its_current_value(schedule: Any) -> None:
-    flow = ps.Flow("joined late")
+    flow = hr.Flow("joined late")
     a, b = flow.signal("a", int), flow.signal("b", int)
     flow.sink("a", a)
-    engine = ps.Engine(flow, schedule=schedule)
+    engine = hr.Engine(flow, schedule=schedule)
     engine.tick(a=1, b=2)
     heard: list[list[Any]] = [[], [], [], []]
     both = (a + 1) + (b + 1)
@@ -285,11 +285,11 @@ def test_what_is_taken_back_leaves_nothing_behind(data: st.DataObject) -> None:
     assert after == before
 
 
-def running_sum() -> tuple[ps.Engine, ps.Signal[float]]:
-    flow = ps.Flow("sum")
+def running_sum() -> tuple[hr.Engine, hr.Signal[float]]:
+    flow = hr.Flow("sum")
     a = flow.signal("a", float)
     flow.sink("sum", a.scan(0.0, lambda sum, v: sum + v))
-    return ps.Engine(flow), a
+    return hr.Engine(flow), a
 
 
 def test_a_late_subscriber_sees_the_current_value_at_once() -> None:
@@ -376,7 +376,7 @@ def test_an_operator_that_fails_on_the_current_value_is_not_added() -> None:
     engine.tick(a=0.0)
     with pytest.raises(UserFunctionFailed, match="when it was subscribed to"):
         engine.subscribe(1 / a, print)
-    assert list(engine.tick(a=2.0)["sum"]) == [ps.insert(2.0)]
+    assert list(engine.tick(a=2.0)["sum"]) == [hr.insert(2.0)]
 
 
 def test_a_replay_tells_subscribers_tick_by_tick() -> None:
@@ -396,7 +396,7 @@ def test_a_replay_after_the_last_unsubscribe_is_compiled_again(monkeypatch: pyte
         engine.subscribe(running_sum()[1], print)
     for subscription in [engine.subscribe(a * 2, print), engine.subscribe(a, print)]:
         engine.unsubscribe(subscription)
-    monkeypatch.delattr(ps.Engine, "tick")
+    monkeypatch.delattr(hr.Engine, "tick")
     assert list(engine.replay(a=[1.0, 2.0])["sum"]) == [(0, 1.0), (1, 3.0)]
 
 
@@ -411,11 +411,11 @@ def test_signals_of_other_flows_and_new_sources_are_refused() -> None:
 
 
 def test_a_subscription_compiles_what_is_new_and_not_the_rest() -> None:
-    flow = ps.Flow("wide")
+    flow = hr.Flow("wide")
     sources = [flow.signal(f"a{i}", int) for i in range(50)]
     for i, a in enumerate(sources):
         flow.sink(f"s{i}", a + 1)
-    engine = ps.Engine(flow)
+    engine = hr.Engine(flow)
     (signal_part,) = engine._machine.signal_parts.values()
     compiled: list[int] = []
     compile_parts = signal_part.machine.compile

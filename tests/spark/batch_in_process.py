@@ -11,22 +11,22 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.analysis.column_liveness import live_graph
-from penstock.engine.change import Change
-from penstock.expr.row_classes import from_user
-from penstock.flow.flow import Flow
-from penstock.flow.operators.source import Source
-from penstock.spark.batch.batch_plan import Native, Subplan, plan_batch
-from penstock.spark.batch.distribution import ByKeys, Distribution, InOneTask, distribution_of
-from penstock.spark.batch.subplan_flow import (
+from headrace.analysis.column_liveness import live_graph
+from headrace.engine.change import Change
+from headrace.expr.row_classes import from_user
+from headrace.flow.flow import Flow
+from headrace.flow.operators.source import Source
+from headrace.spark.batch.batch_plan import Native, Subplan, plan_batch
+from headrace.spark.batch.distribution import ByKeys, Distribution, InOneTask, distribution_of
+from headrace.spark.batch.subplan_flow import (
     SubplanBorder,
     machine_for,
     program_of,
     run_until_idle,
     subplan_flow,
 )
-from penstock.spark.placing.routing import row_divider
-from penstock.spark.placing.row_placement import ByKey
+from headrace.spark.placing.routing import row_divider
+from headrace.spark.placing.row_placement import ByKey
 from tests.spark.batch_rows_of import Bag
 
 Rows = list[tuple[Any, ...]]

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
-from penstock.engine.change import Change, TickOutput
-from penstock.engine.engine import Engine
-from penstock.expr.row_classes import from_user
-from penstock.expr.types import DataType, ListType, Schema, StructType
-from penstock.flow.flow import Flow
-from penstock.flow.operators.source import Source
-from penstock.io.arrow import rows_to_table, table_to_rows
-from penstock.io.source import WEIGHT
-from penstock.spark.batch.lower_flow import lower_flow
-from penstock.spark.ticks.errors import told_errors
-from penstock.testing import answers
+from headrace.engine.change import Change, TickOutput
+from headrace.engine.engine import Engine
+from headrace.expr.row_classes import from_user
+from headrace.expr.types import DataType, ListType, Schema, StructType
+from headrace.flow.flow import Flow
+from headrace.flow.operators.source import Source
+from headrace.io.arrow import rows_to_table, table_to_rows
+from headrace.io.source import WEIGHT
+from headrace.spark.batch.lower_flow import lower_flow
+from headrace.spark.ticks.errors import told_errors
+from headrace.testing import answers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +37,7 @@ def frame_of(
         rows = [(*row, c.weight) for row, c in zip(rows, changes)]
     from pyspark.sql.types import LongType, StructField, StructType
 
-    from penstock.spark.lowering.types import spark_schema
+    from headrace.spark.lowering.types import spark_schema
 
     # Spark 4.3 misreads null elements of lists where it groups straight on Arrow's memory; a local
     # relation copies the rows first.

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import penstock.spark
+import headrace.spark
 from tests.spark.streamed_flows import EXAMPLES
 from tests.spark.test_stream_run import in_process, on_spark
 
@@ -35,7 +35,7 @@ def executors(spark: Any) -> int:
 
 
 def main() -> None:
-    spark = penstock.spark.session(master=sys.argv[1])
+    spark = headrace.spark.session(master=sys.argv[1])
     ways: set[str] = set()
     same = {
         name: on_spark(spark, example, shards=2, on_tick=lambda progress: ways.add(progress.way))

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import penstock as ps
-from penstock import Flow, col
+import headrace as hr
+from headrace import Flow, col
 
 
 class Auction(NamedTuple):
@@ -49,9 +49,9 @@ def closing_prices() -> Flow:
     final = (
         bids.join(auctions, on=col.auction == col.id)
         .group_by(col.id, col.category)
-        .agg(final=ps.max(col.price))
+        .agg(final=hr.max(col.price))
     )
-    flow.sink("averages", final.group_by(col.category).agg(average=ps.mean(col.final)))
+    flow.sink("averages", final.group_by(col.category).agg(average=hr.mean(col.final)))
     flow.sink("high", bids.filter(col.price > 60))
     return flow
 
@@ -70,7 +70,7 @@ def bids_and_auctions() -> list[dict[str, list[Any]]]:
 def corrected_orders() -> Flow:
     flow = Flow("corrected orders")
     orders = flow.table("orders", Order)
-    totals = orders.group_by(col.customer).agg(total=ps.sum(col.amount), n=ps.count())
+    totals = orders.group_by(col.customer).agg(total=hr.sum(col.amount), n=hr.count())
     flow.sink("totals", totals)
     flow.sink("best", totals.top_k(2, by=col.total.desc()))
     blocked = flow.source("blocked", Order).select(col.customer)
@@ -83,10 +83,10 @@ def orders_and_corrections() -> list[dict[str, list[Any]]]:
         Order(n, None if n % 7 == 0 else f"c{n % 5}", float("nan") if n == 3 else n / 4) for n in range(20)
     ]
     return [
-        {"orders": [ps.insert(o) for o in orders]},
-        {"orders": [ps.delete(orders[3]), ps.delete(orders[8])], "blocked": [Order(0, "c1", 0.0)]},
+        {"orders": [hr.insert(o) for o in orders]},
+        {"orders": [hr.delete(orders[3]), hr.delete(orders[8])], "blocked": [Order(0, "c1", 0.0)]},
         {},
-        {"orders": [ps.Change(orders[5], 2), ps.delete(orders[19])], "blocked": [Order(0, None, 0.0)]},
+        {"orders": [hr.Change(orders[5], 2), hr.delete(orders[19])], "blocked": [Order(0, None, 0.0)]},
     ]
 
 
@@ -100,7 +100,7 @@ def reachable() -> Flow:
     seed = edges.filter(lambda edge: edge.start == 0).select(node=col.end)
     reached = flow.fixpoint(lambda r: r.join(edges, on=col.node == col.start).select(node=col.end), seed)
     flow.sink("reached", reached)
-    flow.sink("count", reached.group_by().agg(n=ps.count()))
+    flow.sink("count", reached.group_by().agg(n=hr.count()))
     return flow
 
 
@@ -116,7 +116,7 @@ def deferred() -> Flow:
     flow = Flow("deferred")
     bids = flow.source("bids", Bid)
     late = bids.defer_tick().defer_tick()
-    flow.sink("late", late.group_by(col.auction).agg(n=ps.count()))
+    flow.sink("late", late.group_by(col.auction).agg(n=hr.count()))
     return flow
 
 

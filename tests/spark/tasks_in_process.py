@@ -10,24 +10,24 @@ from unittest import mock
 
 import pyarrow as pa
 
-from penstock import Engine, Flow
-from penstock.analysis.column_liveness import live_graph
-from penstock.flow.operators.source import Source
-from penstock.io.arrow import rows_to_table
-from penstock.spark.placing.combining import insert_partial_operators
-from penstock.spark.placing.round_plan import LoopStages
-from penstock.spark.placing.stages import cut_stages
-from penstock.spark.ticks import task
-from penstock.spark.ticks.event_time import Ends
-from penstock.spark.ticks.intake import ENDED, Spooled
-from penstock.spark.ticks.messages import TO_DRIVER, Result, from_batches, results_of, to_batches
-from penstock.spark.ticks.plan import Input, Output, Plan, ShippedPlan, compiled
-from penstock.spark.ticks.round_files import Sent
-from penstock.spark.ticks.round_jobs import run_in_jobs
-from penstock.spark.ticks.task import TickOrder
-from penstock.spark.ticks.task_outcome import Outcome, gathered
-from penstock.state.chain import Chain
-from penstock.state.codec import value_encoder
+from headrace import Engine, Flow
+from headrace.analysis.column_liveness import live_graph
+from headrace.flow.operators.source import Source
+from headrace.io.arrow import rows_to_table
+from headrace.spark.placing.combining import insert_partial_operators
+from headrace.spark.placing.round_plan import LoopStages
+from headrace.spark.placing.stages import cut_stages
+from headrace.spark.ticks import task
+from headrace.spark.ticks.event_time import Ends
+from headrace.spark.ticks.intake import ENDED, Spooled
+from headrace.spark.ticks.messages import TO_DRIVER, Result, from_batches, results_of, to_batches
+from headrace.spark.ticks.plan import Input, Output, Plan, ShippedPlan, compiled
+from headrace.spark.ticks.round_files import Sent
+from headrace.spark.ticks.round_jobs import run_in_jobs
+from headrace.spark.ticks.task import TickOrder
+from headrace.spark.ticks.task_outcome import Outcome, gathered
+from headrace.state.chain import Chain
+from headrace.state.codec import value_encoder
 
 SPOOLED = Spooled()
 _TAGGED = pa.schema([("tag", pa.int32()), ("path", pa.string()), ("place", pa.int64())])
@@ -94,7 +94,7 @@ class InProcessTasks:
         jobs = InProcessJobs(self, partitions)
         # Rows travel as they are, or in columns however few they are, in turn.
         few = self.ticks % 2 * 1_000_000
-        with mock.patch("penstock.spark.ticks.messages._FEW_ROWS", few):
+        with mock.patch("headrace.spark.ticks.messages._FEW_ROWS", few):
             if self.stages.loops:
                 return run_in_jobs(self.stages, order, jobs, str(self.folder / "sent"))
             return gathered(jobs.enter(order, self.stages.depth - 1))

@@ -7,18 +7,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from penstock import Flow
-from penstock.analysis.column_liveness import live_graph
-from penstock.spark.checkpoints.resume import Loops, SparkResumeBinding
-from penstock.spark.placing.combining import insert_partial_operators
-from penstock.spark.placing.stages import cut_stages
-from penstock.spark.ticks.plan import Plan, ShippedPlan, compiled
-from penstock.state.checkpoint import Checkpoint
+from headrace import Flow
+from headrace.analysis.column_liveness import live_graph
+from headrace.spark.checkpoints.resume import Loops, SparkResumeBinding
+from headrace.spark.placing.combining import insert_partial_operators
+from headrace.spark.placing.stages import cut_stages
+from headrace.spark.ticks.plan import Plan, ShippedPlan, compiled
+from headrace.state.checkpoint import Checkpoint
 from tests.spark.tasks_in_process import InProcessTasks
 
 
 class CheckpointedTasks:
-    """Opens a checkpoint for a flow as `penstock.spark.run` does, and runs ticks one by one."""
+    """Opens a checkpoint for a flow as `headrace.spark.run` does, and runs ticks one by one."""
 
     def __init__(
         self, flow: Flow, folder: Path, *, shards: int | None = None, way: str = "one task",

@@ -13,17 +13,17 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-import penstock as ps
-from penstock import Flow, col
-from penstock.engine.columnar.columnar_option import Columnar
-from penstock.engine.columnar.loop_rounds import ColumnarLoop
-from penstock.errors import CheckpointDamaged, FlowChanged
-from penstock.spark.checkpoints.reshard import reshard
-from penstock.state.commit import CommitLog
-from penstock.state.described_rows import DescribedRows
-from penstock.state.erasure import erase
-from penstock.state.inspection import Held, inspect, rows_of_key
-from penstock.state.rewind import rewind
+import headrace as hr
+from headrace import Flow, col
+from headrace.engine.columnar.columnar_option import Columnar
+from headrace.engine.columnar.loop_rounds import ColumnarLoop
+from headrace.errors import CheckpointDamaged, FlowChanged
+from headrace.spark.checkpoints.reshard import reshard
+from headrace.state.commit import CommitLog
+from headrace.state.described_rows import DescribedRows
+from headrace.state.erasure import erase
+from headrace.state.inspection import Held, inspect, rows_of_key
+from headrace.state.rewind import rewind
 from tests.spark.tasks_with_checkpoint import CheckpointedTasks
 
 SECRET = "a text that is longer than a view holds by itself"
@@ -46,18 +46,18 @@ def flow() -> Flow:
     bids, items = flow.table("bids", Bid), flow.table("items", Item)
     joined = bids.join(items, on="item", name="owned")
     flow.sink("joined", joined)
-    flow.sink("sums", joined.group_by(col.owner).agg(sum=ps.sum(col.price), name="sums"))
+    flow.sink("sums", joined.group_by(col.owner).agg(sum=hr.sum(col.price), name="sums"))
     at_times = bids.join(bids.select(col.at, first=col.price), on="at", how="semi", name="at times")
     flow.sink("times", at_times)
     return flow
 
 
 TICKS: list[dict[str, list[Any]]] = [
-    {"items": [ps.insert(Item(f"i{n}", f"o{n % 3}")) for n in range(6)]},
-    {"bids": [ps.insert(Bid(f"i{n % 6}", n, START.replace(day=1 + n % 4))) for n in range(24)]},
-    {"items": [ps.insert(Item("i9", SECRET))], "bids": [ps.insert(Bid("i9", 5, START))]},
-    {"items": [ps.delete(Item("i9", SECRET))], "bids": [ps.delete(Bid("i9", 5, START))]},
-    {"bids": [ps.insert(Bid("i1", 100, START)), ps.delete(Bid("i2", 2, START.replace(day=3)))]},
+    {"items": [hr.insert(Item(f"i{n}", f"o{n % 3}")) for n in range(6)]},
+    {"bids": [hr.insert(Bid(f"i{n % 6}", n, START.replace(day=1 + n % 4))) for n in range(24)]},
+    {"items": [hr.insert(Item("i9", SECRET))], "bids": [hr.insert(Bid("i9", 5, START))]},
+    {"items": [hr.delete(Item("i9", SECRET))], "bids": [hr.delete(Bid("i9", 5, START))]},
+    {"bids": [hr.insert(Bid("i1", 100, START)), hr.delete(Bid("i2", 2, START.replace(day=3)))]},
 ]
 
 
@@ -201,7 +201,7 @@ class Change(NamedTuple):
 
 def of_records() -> Flow:
     flow = Flow("records")
-    changes, row = flow.source("changes", Change), ps.struct(id=col.id, city=col.city)
+    changes, row = flow.source("changes", Change), hr.struct(id=col.id, city=col.city)
     options: Any = {"sequence": "at", "row": row, "deleted": col.op == "D", "on_misfit": "trust_key"}
     flow.sink("rows", changes.upsert("id", **options, name="rows"))
     flow.sink("versions", changes.history("id", **options))
@@ -230,7 +230,7 @@ def versions_of(folder: Path, ticks: list[Any], shards: int | None = None) -> li
 
 
 def test_records_by_key_are_shown_moved_and_erased(tmp_path: Path) -> None:
-    engine = ps.Engine(of_records())
+    engine = hr.Engine(of_records())
     wanted = [
         Counter({(name, *row): n for name, rows in engine.tick(**tick).items() for *row, n in rows.raw})
         for tick in RECORDS
@@ -275,7 +275,7 @@ class Reading(NamedTuple):
 def readings() -> Flow:
     flow = Flow("readings")
     by_meter = flow.table("readings", Reading).group_by("meter")
-    flow.sink("out", by_meter.agg(total=ps.sum(col.value), mean=ps.mean(col.value), name="totals"))
+    flow.sink("out", by_meter.agg(total=hr.sum(col.value), mean=hr.mean(col.value), name="totals"))
     return flow
 
 
@@ -285,9 +285,9 @@ FLOATS = (0.1, -2.5, 1e308, 1e308, 2.0**-1074, 1e-300, float("inf"), float("nan"
 def test_sums_of_any_floats_survive_restarts_and_shards(tmp_path: Path) -> None:
     """The largest and the smallest floats have columns in files, though large ticks compute with none."""
     changes = [Reading(f"m{n % 3}", value) for n, value in enumerate(FLOATS * 3)]
-    ticks = [[ps.insert(row) for row in changes[at : at + 6]] for at in range(0, 30, 6)]
-    ticks += [[ps.delete(row)] for row in changes if row.value != 0.1]
-    engine = ps.Engine(readings())
+    ticks = [[hr.insert(row) for row in changes[at : at + 6]] for at in range(0, 30, 6)]
+    ticks += [[hr.delete(row)] for row in changes if row.value != 0.1]
+    engine = hr.Engine(readings())
     for at, tick in enumerate(ticks):
         shards = 2 + at % 2
         if at:
@@ -305,7 +305,7 @@ def reach() -> Flow:
     edges, roots = flow.source("edges", Edge), flow.source("roots", int)
 
     def further(found: Any) -> Any:
-        return found.join(edges, on=ps.left.value == ps.right.a, name="along").select(value=col.b, into=int)
+        return found.join(edges, on=hr.left.value == hr.right.a, name="along").select(value=col.b, into=int)
 
     reached = flow.feedback(int)
     reached.close(roots.union(further(reached)))
@@ -351,7 +351,7 @@ REACH: list[dict[str, list[Any]]] = [
 
 
 def test_the_state_of_a_loop_lies_in_arrangements(tmp_path: Path) -> None:
-    folder, engine = tmp_path / "c", ps.Engine(reach(), columnar="never")
+    folder, engine = tmp_path / "c", hr.Engine(reach(), columnar="never")
     wanted = [sorted(engine.tick(**tick)["out"].raw) for tick in REACH]
 
     def gone_on(begin: int, end: int, shards: int | None = None) -> list[Any]:
@@ -377,12 +377,12 @@ def test_the_state_of_a_loop_lies_in_arrangements(tmp_path: Path) -> None:
 
 def test_a_sum_that_grew_in_columns_leaves_nothing_where_rows_take_it_back(tmp_path: Path) -> None:
     one, other = Reading("m", 2e17), Reading("m", 2.5e17)
-    ticks = [[ps.insert(one)], [ps.insert(other)], [ps.delete(one), ps.delete(other)]]
+    ticks = [[hr.insert(one)], [hr.insert(other)], [hr.delete(one), hr.delete(other)]]
     made: dict[str, list[Any]] = {}
     for at, tick in enumerate(ticks):
         cells = Columnar(1, always=at < 2, release=lambda name: None)
         with (
-            mock.patch("penstock.spark.ticks.cell.ARRANGED", cells),
+            mock.patch("headrace.spark.ticks.cell.ARRANGED", cells),
             CheckpointedTasks(readings(), tmp_path / "c") as tasks,
         ):
             made = tasks.tick({"readings": tick})
@@ -392,7 +392,7 @@ def test_a_sum_that_grew_in_columns_leaves_nothing_where_rows_take_it_back(tmp_p
 
 def test_a_sum_whose_small_bits_went_leaves_nothing_when_it_goes(tmp_path: Path) -> None:
     small, large = Reading("m", 2.0**-200), Reading("m", 2.0**-110)
-    for tick in ([ps.insert(small), ps.insert(large)], [ps.delete(small)], [ps.delete(large)]):
+    for tick in ([hr.insert(small), hr.insert(large)], [hr.delete(small)], [hr.delete(large)]):
         with CheckpointedTasks(readings(), tmp_path / "c") as tasks:
             tasks.tick({"readings": tick})
     assert held(tmp_path / "c") == {}

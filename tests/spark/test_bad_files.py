@@ -24,16 +24,16 @@ typer = pytest.importorskip("typer")
 pytest.importorskip("pyspark")
 from typer.testing import CliRunner
 
-import penstock as ps
-from penstock import Flow, col, io
-from penstock.cli.main import app
-from penstock.errors import BadRow, InputChanged, PenstockError, UnreadableSource
-from penstock.io.files.file_source import Listing, UnreadFiles
-from penstock.io.source import DONE
-from penstock.spark import run as run_on_spark
-from penstock.spark.ticks.driver_sinks import DriverSink
-from penstock.state.inspection import inspect
-from penstock.state.skipped_files import skip
+import headrace as hr
+from headrace import Flow, col, io
+from headrace.cli.main import app
+from headrace.errors import BadRow, HeadraceError, InputChanged, UnreadableSource
+from headrace.io.files.file_source import Listing, UnreadFiles
+from headrace.io.source import DONE
+from headrace.spark import run as run_on_spark
+from headrace.spark.ticks.driver_sinks import DriverSink
+from headrace.state.inspection import inspect
+from headrace.state.skipped_files import skip
 
 pytestmark = [pytest.mark.spark, pytest.mark.verify]
 
@@ -67,7 +67,7 @@ def totals_of(*numbers: int) -> Counter[Any]:
 def totals() -> Flow:
     flow = Flow("totals")
     bids = flow.source("bids", Bid)
-    flow.sink("totals", bids.group_by(col.item).agg(total=ps.sum(col.price), n=ps.count()))
+    flow.sink("totals", bids.group_by(col.item).agg(total=hr.sum(col.price), n=hr.count()))
     return flow
 
 
@@ -100,7 +100,7 @@ class Format(NamedTuple):
     ending: str
     source: Callable[..., Any]
     encode: Encode
-    error: type[PenstockError]
+    error: type[HeadraceError]
 
 
 FORMATS = {
@@ -134,7 +134,7 @@ class Runs:
         sinks = {"totals": io.TableFiles(self.folder / "out", key="item", buckets=2)}
         checkpoint = self.folder / "c"
         if self._spark is None:
-            ps.run(totals(), sources, sinks, checkpoint=checkpoint, tick_rows=self.tick_rows, **options)
+            hr.run(totals(), sources, sinks, checkpoint=checkpoint, tick_rows=self.tick_rows, **options)
         else:
             run_on_spark(
                 totals(),
@@ -146,7 +146,7 @@ class Runs:
                 **options,
             )
 
-    def fail(self) -> PenstockError:
+    def fail(self) -> HeadraceError:
         with pytest.raises(self.form.error) as raised:
             self.run()
         return raised.value
@@ -163,31 +163,31 @@ def engine(request: pytest.FixtureRequest) -> Any:
     return None if request.param == "here" else request.getfixturevalue("spark")
 
 
-def command_of(error: PenstockError) -> list[str]:
+def command_of(error: HeadraceError) -> list[str]:
     """The command that the way out of an error names, without the name of the program."""
     program, *arguments = shlex.split(error.fix.rpartition("To leave the file out: ")[2])
-    assert program == "penstock"
+    assert program == "headrace"
     return arguments
 
 
-def remove(runs: Runs, error: PenstockError) -> tuple[int, ...]:
+def remove(runs: Runs, error: HeadraceError) -> tuple[int, ...]:
     assert "when the file is corrected or removed, run again" in error.fix
     runs.file(2).unlink()
     return ()
 
 
-def correct(runs: Runs, error: PenstockError) -> tuple[int, ...]:
+def correct(runs: Runs, error: HeadraceError) -> tuple[int, ...]:
     runs.arrive(2)
     return (2,)
 
 
-def replace(runs: Runs, error: PenstockError) -> tuple[int, ...]:
+def replace(runs: Runs, error: HeadraceError) -> tuple[int, ...]:
     runs.file(2).unlink()
     runs.arrive(2, beside="-again")
     return (2,)
 
 
-def skip_it(runs: Runs, error: PenstockError) -> tuple[int, ...]:
+def skip_it(runs: Runs, error: HeadraceError) -> tuple[int, ...]:
     done = CliRunner().invoke(app, command_of(error))
     assert (done.exit_code, done.output) == (0, f"{runs.file(2)}: skipped from the next run\n")
     return ()
@@ -349,7 +349,7 @@ def test_rows_of_a_tick_that_failed_may_be_given_otherwise(spark: Any, tmp_path:
         return [change.row.of for change in found]
 
     assert go_on([1, 2]) == [60, 30]
-    with pytest.raises(PenstockError):
+    with pytest.raises(HeadraceError):
         go_on([1, 2], [3], [0, 4], [5])
     assert go_on([1, 2], [3], [4]) == [15]
     assert go_on([1, 2], [3], [4], [6], []) == [10]

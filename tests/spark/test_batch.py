@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col, left, right
-from penstock.engine.change import Change
-from penstock.errors import BadInput, BadRow, EvaluationError, NoFixpoint, UserFunctionFailed, WrongType
-from penstock.lattice import Max
-from penstock.spark.batch.lower_flow import lower_flow
-from penstock.spark.ticks.errors import told_errors
+import headrace as hr
+from headrace import col, left, right
+from headrace.engine.change import Change
+from headrace.errors import BadInput, BadRow, EvaluationError, NoFixpoint, UserFunctionFailed, WrongType
+from headrace.lattice import Max
+from headrace.spark.batch.lower_flow import lower_flow
+from headrace.spark.ticks.errors import told_errors
 from tests.spark.aggregates_of_items import AGGREGATES, FURTHER
 from tests.spark.batch_rows_of import bag_of_frame, bags_in_one_tick, batch_bags, frame_of, true_bags
 
@@ -104,15 +104,15 @@ SINGLE: dict[str, Callable[[Any], Any]] = {
     "further aggregates by a float": lambda s: s.group_by(col.key).agg(**FURTHER),
     "further aggregates by a string": lambda s: s.group_by(col.name).agg(**FURTHER),
     "further aggregates of everything": lambda s: s.group_by().agg(**FURTHER),
-    "two computed keys": lambda s: s.group_by(small=col.count < 4, no=col.name.is_null()).agg(n=ps.count()),
+    "two computed keys": lambda s: s.group_by(small=col.count < 4, no=col.name.is_null()).agg(n=hr.count()),
     "a key and an aggregate that take names of inputs": lambda s: s.group_by(count=col.name).agg(
-        key=ps.max(col.count)
+        key=hr.max(col.count)
     ),
     "aggregate of an aggregate": lambda s: (
         s.group_by(col.key, col.name)
-        .agg(top=ps.max(col.count))
+        .agg(top=hr.max(col.count))
         .group_by(col.name)
-        .agg(mean=ps.mean(col.top), most=ps.count_distinct(col.top))
+        .agg(mean=hr.mean(col.top), most=hr.count_distinct(col.top))
     ),
 }
 
@@ -128,7 +128,7 @@ LONG = ("further aggregates by a float", "further aggregates of everything")
     ],
 )
 def test_an_operator_answers_as_it_is_defined(spark: SparkSession, build: Callable[[Any], Any]) -> None:
-    flow = ps.Flow("one")
+    flow = hr.Flow("one")
     flow.sink("out", build(flow.source("items", Item)))
     for rows in (ITEMS, []):
         inputs = {"items": once(rows)}
@@ -163,7 +163,7 @@ PAIRS: dict[str, Callable[[Any, Any], Any]] = {
 def test_an_operator_of_two_streams_answers_as_it_is_defined(
     spark: SparkSession, build: Callable[[Any, Any], Any]
 ) -> None:
-    flow = ps.Flow("two")
+    flow = hr.Flow("two")
     flow.sink("out", build(flow.source("items", Item), flow.source("others", Item)))
     inputs = {"items": once(ITEMS), "others": once(OTHERS)}
     assert batch_bags(spark, flow, inputs) == true_bags(flow, inputs)
@@ -175,7 +175,7 @@ class Cased(NamedTuple):
 
 
 def test_names_that_differ_in_upper_and_lower_case_are_two_columns(spark: SparkSession) -> None:
-    flow = ps.Flow("cased")
+    flow = hr.Flow("cased")
     flow.sink("out", flow.source("cased", Cased).filter(col.a < col.A).select(A=col.a, a=col.A))
     assert batch_bags(spark, flow, {"cased": once([Cased(1, 2), Cased(2, 1)])})["out"] == {(1, 2): 1}
 
@@ -212,13 +212,13 @@ def shown_value(row: Any) -> str:
 
 MERGED: dict[str, Callable[[Any, Any], Any]] = {
     "extremes": lambda a, t: a.group_by().agg(
-        most=ps.max(col.value), least=ps.min(-col.value), nested=ps.max(col.nested), listed=ps.min(col.listed)
+        most=hr.max(col.value), least=hr.min(-col.value), nested=hr.max(col.nested), listed=hr.min(col.listed)
     ),
     "by order": lambda a, t: a.group_by("key").agg(
-        first=ps.first(col.value, by=col.nested), last=ps.last(col.nested, by=col.value)
+        first=hr.first(col.value, by=col.nested), last=hr.last(col.nested, by=col.value)
     ),
     "collected": lambda a, t: a.group_by("key").agg(
-        values=ps.collect(col.value), nested=ps.collect(col.nested), mean=ps.mean(-col.key)
+        values=hr.collect(col.value), nested=hr.collect(col.nested), mean=hr.mean(-col.key)
     ),
     "distinct": lambda a, t: a.select(col.key, col.value).distinct().map(shown_value, returns=str),
     "distinct nested": lambda a, t: a.distinct().map(shown_value, returns=str),
@@ -246,17 +246,17 @@ class Deep(NamedTuple):
 
 @pytest.mark.parametrize("of", ["nested", "listed"])
 def test_aggregates_of_nested_rows_with_floats_are_native(spark: SparkSession, of: str) -> None:
-    flow = ps.Flow("nested")
+    flow = hr.Flow("nested")
     deep = flow.source("rows", Deep).group_by("k")
     column = getattr(col, of)
     flow.sink(
         "out",
         deep.agg(
-            least=ps.min(column),
-            most=ps.max(column),
-            first=ps.first(column, by=column),
-            last=ps.last(column, by=col.k),
-            all=ps.collect(column),
+            least=hr.min(column),
+            most=hr.max(column),
+            first=hr.first(column, by=column),
+            last=hr.last(column, by=col.k),
+            all=hr.collect(column),
         ),
     )
     rows = [Deep(1, Nested(x, 1), [Nested(x, 2)]) for x in (0.5, -0.0, math.nan)]
@@ -269,7 +269,7 @@ def test_aggregates_of_nested_rows_with_floats_are_native(spark: SparkSession, o
 def test_zeros_are_shown_as_the_engine_shows_them(
     spark: SparkSession, build: Callable[[Any, Any], Any]
 ) -> None:
-    flow = ps.Flow("zeros")
+    flow = hr.Flow("zeros")
     flow.sink("out", build(flow.source("rows", Zero), flow.table("table", Zero)))
     for rows in (ZEROS, ZEROS[::-1]):
         inputs = {"rows": once(rows), "table": [*once(rows), Change(ZEROS[1], 1), Change(ZEROS[0], -1)]}
@@ -306,14 +306,14 @@ HARD = {
 
 @pytest.mark.parametrize("values", HARD.values(), ids=HARD)
 def test_sums_and_means_of_integers_are_exact(spark: SparkSession, values: list[int]) -> None:
-    flow = ps.Flow("exact")
+    flow = hr.Flow("exact")
     source = flow.source("numbers", Number)
-    flow.sink("mean", source.group_by(col.group).agg(mean=ps.mean(col.value)))
+    flow.sink("mean", source.group_by(col.group).agg(mean=hr.mean(col.value)))
     inputs = {"numbers": numbers(values, [0.0] * len(values))}
     (mean,) = batch_bags(spark, flow, inputs)["mean"]
     assert mean[1] == sum(values) / len(values)
-    flow = ps.Flow("sum")
-    flow.sink("sum", flow.source("numbers", Number).group_by(col.group).agg(sum=ps.sum(col.value)))
+    flow = hr.Flow("sum")
+    flow.sink("sum", flow.source("numbers", Number).group_by(col.group).agg(sum=hr.sum(col.value)))
     if -(2**63) <= sum(values) < 2**63:
         assert list(batch_bags(spark, flow, inputs)["sum"]) == [(0, sum(values))]
     else:
@@ -323,9 +323,9 @@ def test_sums_and_means_of_integers_are_exact(spark: SparkSession, values: list[
 
 @pytest.mark.parametrize("parts", [[1e16, 1.0, -1e16], [0.1] * 10, [1e308, 1e308, -1e308], [INF, -INF, 1.0]])
 def test_sums_of_floats_do_not_depend_on_their_order(spark: SparkSession, parts: list[float]) -> None:
-    flow = ps.Flow("floats")
+    flow = hr.Flow("floats")
     grouped = flow.source("numbers", Number).group_by(col.group)
-    flow.sink("out", grouped.agg(sum=ps.sum(col.part), mean=ps.mean(col.part)))
+    flow.sink("out", grouped.agg(sum=hr.sum(col.part), mean=hr.mean(col.part)))
     for order in (parts, parts[::-1]):
         inputs = {"numbers": numbers([0] * len(order), order)}
         assert batch_bags(spark, flow, inputs) == true_bags(flow, inputs)
@@ -335,7 +335,7 @@ def test_sums_of_floats_do_not_depend_on_their_order(spark: SparkSession, parts:
 
 
 def test_a_table_is_what_its_weights_add_up_to(spark: SparkSession) -> None:
-    flow = ps.Flow("table")
+    flow = hr.Flow("table")
     flow.sink("out", flow.table("items", Item))
     changes = [
         Change(ITEMS[0], 2),
@@ -350,7 +350,7 @@ def test_a_table_is_what_its_weights_add_up_to(spark: SparkSession) -> None:
 
 
 def test_a_row_taken_back_more_often_than_it_was_given_is_an_error(spark: SparkSession) -> None:
-    flow = ps.Flow("table")
+    flow = hr.Flow("table")
     flow.sink("out", flow.table("items", Item))
     with pytest.raises(BadRow, match="source 'items' takes a row back more often than it came") as raised:
         batch_bags(spark, flow, {"items": [Change(ITEMS[2], 1), Change(ITEMS[2], -2)]})
@@ -367,7 +367,7 @@ class Edge(NamedTuple):
 EDGES = [Edge(*pair) for pair in ("xy", "yz", "zx", "pq", "qr")]
 
 
-def closure(flow: ps.Flow, *, deferred: bool = False) -> Any:
+def closure(flow: hr.Flow, *, deferred: bool = False) -> Any:
     edges = flow.source("edges", Edge)
 
     def longer(paths: Any) -> Any:
@@ -380,10 +380,10 @@ def closure(flow: ps.Flow, *, deferred: bool = False) -> Any:
 
 @pytest.mark.parametrize("deferred", [False, True])
 def test_a_loop_answers_with_its_fixpoint(spark: SparkSession, deferred: bool) -> None:
-    flow = ps.Flow("reach")
+    flow = hr.Flow("reach")
     paths = closure(flow, deferred=deferred)
     flow.sink("paths", paths)
-    flow.sink("ends", paths.group_by(col.a).agg(ends=ps.count()))
+    flow.sink("ends", paths.group_by(col.a).agg(ends=hr.count()))
     inputs = {"edges": once(EDGES)}
     found = batch_bags(spark, flow, inputs)
     assert found == true_bags(flow, inputs)
@@ -391,7 +391,7 @@ def test_a_loop_answers_with_its_fixpoint(spark: SparkSession, deferred: bool) -
 
 
 def test_a_loop_without_an_end_is_an_error_that_names_its_place(spark: SparkSession) -> None:
-    flow = ps.Flow("endless")
+    flow = hr.Flow("endless")
     seed = flow.source("numbers", int)
     reached = flow.feedback(int, max_iterations=20)
     reached.close(seed.union(reached.select(value=col.value + 1, into=int)))
@@ -402,12 +402,12 @@ def test_a_loop_without_an_end_is_an_error_that_names_its_place(spark: SparkSess
 
 
 def test_what_several_sinks_are_made_of_is_shared_where_it_costs(spark: SparkSession) -> None:
-    flow = ps.Flow("shared")
+    flow = hr.Flow("shared")
     items = flow.source("items", Item)
     cheap = items.filter(col.count > 0)
-    grouped = cheap.group_by(col.name).agg(n=ps.count())
+    grouped = cheap.group_by(col.name).agg(n=hr.count())
     flow.sink("groups", grouped.filter(col.n > 1))
-    flow.sink("total", grouped.group_by().agg(n=ps.count()))
+    flow.sink("total", grouped.group_by().agg(n=hr.count()))
     flow.sink("rows", cheap)
     shared: list[Any] = []
 
@@ -428,7 +428,7 @@ def divide(item: Item) -> int:
 
 
 def test_a_function_that_raises_is_reported_with_its_row_and_place(spark: SparkSession) -> None:
-    flow = ps.Flow("failing")
+    flow = hr.Flow("failing")
     flow.sink("out", flow.source("items", Item).map(divide))
     with pytest.raises(UserFunctionFailed, match="ZeroDivisionError") as raised:
         batch_bags(spark, flow, {"items": once(ITEMS)})
@@ -437,14 +437,14 @@ def test_a_function_that_raises_is_reported_with_its_row_and_place(spark: SparkS
 
 
 def test_an_expression_that_fails_is_an_evaluation_error(spark: SparkSession) -> None:
-    flow = ps.Flow("failing")
+    flow = hr.Flow("failing")
     flow.sink("out", flow.source("items", Item).select(x=col.count / (col.count - 2)))
     with pytest.raises(EvaluationError, match=r"DIVIDE_BY_ZERO"):
         batch_bags(spark, flow, {"items": once(ITEMS)})
 
 
 def test_a_frame_is_checked_against_the_row_type(spark: SparkSession) -> None:
-    flow = ps.Flow("checked")
+    flow = hr.Flow("checked")
     flow.sink("out", flow.source("edges", Edge))
     graph = flow.graph()
     with pytest.raises(BadInput, match="nothing is given for source 'edges'"):
@@ -459,7 +459,7 @@ def test_a_frame_is_checked_against_the_row_type(spark: SparkSession) -> None:
 
 
 def test_a_null_where_the_row_type_has_none_is_a_bad_row(spark: SparkSession) -> None:
-    flow = ps.Flow("checked")
+    flow = hr.Flow("checked")
     flow.sink("out", flow.source("edges", Edge))
     frame = spark.createDataFrame([("x", None)], "a string, b string")
     with pytest.raises(BadRow, match="column 'b' of its DataFrame is null"), told_errors():
@@ -467,11 +467,11 @@ def test_a_null_where_the_row_type_has_none_is_a_bad_row(spark: SparkSession) ->
 
 
 def test_the_plan_of_expressions_is_native(spark: SparkSession) -> None:
-    flow = ps.Flow("native")
+    flow = hr.Flow("native")
     items, others = flow.source("items", Item), flow.source("others", Item)
     joined = items.join(others, "key", suffix="_b").filter(col.count > col.count_b)
     flow.sink(
-        "out", joined.group_by(col.name).agg(mean=ps.mean(col.count), last=ps.last(col.key, by=col.count))
+        "out", joined.group_by(col.name).agg(mean=hr.mean(col.count), last=hr.last(col.key, by=col.count))
     )
     frames = {
         n: frame_of(spark, items.schema, once(r), weighted=False)

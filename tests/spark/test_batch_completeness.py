@@ -4,9 +4,9 @@ import importlib
 
 import pytest
 
-from penstock.flow import aggregates, moment_aggregates, value_aggregates
-from penstock.flow.aggregates import Aggregation
-from penstock.spark.batch.aggregates import measure
+from headrace.flow import aggregates, moment_aggregates, value_aggregates
+from headrace.flow.aggregates import Aggregation
+from headrace.spark.batch.aggregates import measure
 
 
 def classes_of(base: type, package: str) -> list[type]:

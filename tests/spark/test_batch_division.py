@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col
-from penstock.engine.change import Change
-from penstock.errors import NotOnSpark, PenstockError
-from penstock.spark.batch.batch_plan import Loop, Subplan, plan_batch
-from penstock.spark.batch.distribution import distribution_of
+import headrace as hr
+from headrace import col
+from headrace.engine.change import Change
+from headrace.errors import HeadraceError, NotOnSpark
+from headrace.spark.batch.batch_plan import Loop, Subplan, plan_batch
+from headrace.spark.batch.distribution import distribution_of
 from tests.random_flows.cases import Case, cases
 from tests.spark.batch_in_process import InProcessBatch
 from tests.spark.batch_rows_of import NeverQuiet, bags_in_one_tick
@@ -45,7 +45,7 @@ def wider(row: Any) -> Reading:
 
 def windows(readings: Any) -> Any:
     timed = readings.watermark(col.at, lateness=10)
-    return timed.group_by("meter", window=ps.tumbling(col.at, 8)).agg(n=ps.count())
+    return timed.group_by("meter", window=hr.tumbling(col.at, 8)).agg(n=hr.count())
 
 
 def back_and_forth(r: Any) -> Any:
@@ -112,7 +112,7 @@ FLOWS: dict[str, tuple[Callable[[Any, Any], Any], list[str]]] = {
     ),
     "rows of a join as they come": (
         lambda r, m: (
-            r.join(m, on=ps.left.meter == ps.right.value, suffix="_m").assume_ordered().fold("", text)
+            r.join(m, on=hr.left.meter == hr.right.value, suffix="_m").assume_ordered().fold("", text)
         ),
         ["join assume_ordered fold: in one task"],
     ),
@@ -139,8 +139,8 @@ FLOWS: dict[str, tuple[Callable[[Any, Any], Any], list[str]]] = {
         lambda r, m: (
             r.watermark(col.at, lateness=1)
             .union(r.watermark(col.at, lateness=30))
-            .group_by("meter", window=ps.session(col.at * 2, 3))
-            .agg(n=ps.count())
+            .group_by("meter", window=hr.session(col.at * 2, 3))
+            .agg(n=hr.count())
         ),
         ["watermark: in one task", "watermark: in one task", "window: by meter"],
     ),
@@ -188,7 +188,7 @@ FLOWS: dict[str, tuple[Callable[[Any, Any], Any], list[str]]] = {
 @pytest.mark.seeds(3, together=3)
 def test_a_flow_is_divided_and_answers_as_the_whole(name: str, seeds: range) -> None:
     build, expected = FLOWS[name]
-    flow = ps.Flow("divided", ticks="given")
+    flow = hr.Flow("divided", ticks="given")
     flow.sink("out", build(flow.source("readings", Reading), flow.source("meters", str)))
     graph, inputs = flow.graph(), dict(INPUTS)
     if "table" in graph.sources:
@@ -202,7 +202,7 @@ def test_a_flow_is_divided_and_answers_as_the_whole(name: str, seeds: range) -> 
 
 
 def test_ticks_are_counted_where_another_part_of_the_flow_makes_them() -> None:
-    flow = ps.Flow("apart", ticks="given")
+    flow = hr.Flow("apart", ticks="given")
     flow.sink("shown", flow.source("meters", str).every_tick())
     flow.sink("later", flow.source("readings", Reading).defer_tick())
     found = InProcessBatch(flow, INPUTS, 0).run()
@@ -211,7 +211,7 @@ def test_ticks_are_counted_where_another_part_of_the_flow_makes_them() -> None:
 
 
 def test_the_end_of_input_is_a_tick() -> None:
-    flow = ps.Flow("ends", ticks="given")
+    flow = hr.Flow("ends", ticks="given")
     flow.sink("shown", flow.source("meters", str).every_tick())
     flow.sink("windows", windows(flow.source("readings", Reading)))
     found = InProcessBatch(flow, INPUTS, 0).run()
@@ -220,7 +220,7 @@ def test_the_end_of_input_is_a_tick() -> None:
 
 
 def test_the_end_of_input_is_no_tick_where_no_sink_hears_of_it() -> None:
-    flow = ps.Flow("unheard", ticks="given")
+    flow = hr.Flow("unheard", ticks="given")
     readings = flow.source("readings", Reading)
     windows(readings)
     flow.sink("shown", readings.every_tick())
@@ -231,7 +231,7 @@ def test_the_end_of_input_is_no_tick_where_no_sink_hears_of_it() -> None:
 
 
 def test_a_loop_of_bags_is_no_subplan() -> None:
-    flow = ps.Flow("loop")
+    flow = hr.Flow("loop")
     flow.sink("out", flow.fixpoint(lambda n: n.filter(col.value > 0).select(value=col.value - 1, into=int),
                                    flow.source("n", int)))  # fmt: skip
     assert [u for u in plan_batch(flow.graph()).units if isinstance(u, Subplan | Loop)] == [
@@ -240,7 +240,7 @@ def test_a_loop_of_bags_is_no_subplan() -> None:
 
 
 def test_what_no_sink_reads_is_left_out() -> None:
-    flow = ps.Flow("unread", ticks="given")
+    flow = hr.Flow("unread", ticks="given")
     readings = flow.source("readings", Reading)
     readings.every_tick().fold(0, lambda n, row: n + 1, commutative=True, lifetime="tick")
     flow.sink("out", readings.defer_tick())
@@ -248,7 +248,7 @@ def test_what_no_sink_reads_is_left_out() -> None:
 
 
 def test_rows_of_any_type_may_stay_on_an_subplan_and_not_leave_it() -> None:
-    flow = ps.Flow("any")
+    flow = hr.Flow("any")
     numbers = flow.source("numbers", int)
     sets = numbers.fold(frozenset(), lambda all, n: all | {n}, commutative=True, returns=object)
     flow.sink("size", sets.map(len, returns=int))
@@ -268,7 +268,7 @@ def agree(case: Case, seed: int) -> None:
         expected = bags_in_one_tick(case.flow, case.inputs)
     except NeverQuiet:
         reject()
-    except PenstockError as error:
+    except HeadraceError as error:
         with pytest.raises(type(error)):
             InProcessBatch(case.flow, case.inputs, seed).run()
         return

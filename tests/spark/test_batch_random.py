@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, reject, settings
 
-from penstock.errors import PenstockError
+from headrace.errors import HeadraceError
 from tests.random_flows.cases import Case, cases
 from tests.spark.batch_rows_of import NeverQuiet, bags_in_one_tick, batch_bags, true_bags
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.verify]
 def test_a_batch_answers_what_the_flow_means(spark, case: Case) -> None:
     try:
         expected = true_bags(case.flow, case.inputs)
-    except PenstockError as error:
+    except HeadraceError as error:
         with pytest.raises(type(error)):
             batch_bags(spark, case.flow, case.inputs)
         return
@@ -32,7 +32,7 @@ def test_a_batch_answers_as_one_tick_of_the_engine(spark, case: Case) -> None:
         expected = bags_in_one_tick(case.flow, case.inputs)
     except NeverQuiet:
         reject()
-    except PenstockError as error:
+    except HeadraceError as error:
         with pytest.raises(type(error)):
             batch_bags(spark, case.flow, case.inputs)
         return

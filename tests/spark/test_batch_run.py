@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow.parquet as pq
 import pytest
 
-import penstock as ps
-from penstock import col, io
-from penstock.errors import BadInput, BadRow
-from penstock.spark import Frame, Progress
+import headrace as hr
+from headrace import col, io
+from headrace.errors import BadInput, BadRow
+from headrace.spark import Frame, Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,14 +37,14 @@ BIDS = [Bid(n % 7, n * n % 31) for n in range(60)]
 AUCTIONS = [Auction(n, "ab"[n % 2]) for n in range(7)]
 
 
-def averages() -> ps.Flow:
+def averages() -> hr.Flow:
     """The average best price per category, and the best price of each auction."""
-    flow = ps.Flow("averages")
+    flow = hr.Flow("averages")
     bids, auctions = flow.source("bids", Bid), flow.table("auctions", Auction)
-    best = bids.group_by(col.auction).agg(best=ps.max(col.price))
+    best = bids.group_by(col.auction).agg(best=hr.max(col.price))
     joined = best.join(auctions, on=col.auction == col.id)
     flow.sink("best", joined.select("auction", "best"))
-    flow.sink("averages", joined.group_by(col.category).agg(average=ps.mean(col.best)))
+    flow.sink("averages", joined.group_by(col.category).agg(average=hr.mean(col.best)))
     return flow
 
 
@@ -63,12 +63,12 @@ def bid_files(tmp_path: Path) -> Path:
 
 def auction_changes() -> list[Any]:
     wrong = [Auction(3, "c"), Auction(99, "a")]
-    return [ps.insert(a) for a in (*AUCTIONS, *wrong)] + [ps.delete(a) for a in wrong]
+    return [hr.insert(a) for a in (*AUCTIONS, *wrong)] + [hr.delete(a) for a in wrong]
 
 
 def in_process(sink: str) -> Counter[Any]:
     memory = io.Memory()
-    ps.run(averages(), {"bids": BIDS, "auctions": auction_changes()}, {sink: memory})
+    hr.run(averages(), {"bids": BIDS, "auctions": auction_changes()}, {sink: memory})
     return Counter(memory.rows())
 
 
@@ -86,7 +86,7 @@ def test_files_rows_and_frames_give_what_the_run_in_process_gives(
         def note(tick: int, changes: Any, seen: list[Any] = seen) -> None:
             seen.extend((tick, *change) for change in changes)
 
-        result = ps.spark.run(
+        result = hr.spark.run(
             averages(),
             spark,
             sources={"bids": io.JsonFiles(str(bid_files)), "auctions": auctions},
@@ -105,7 +105,7 @@ def test_files_are_written_by_tasks_and_appear_whole(
     spark: SparkSession, bid_files: Path, tmp_path: Path
 ) -> None:
     log, table = tmp_path / "log", tmp_path / "table"
-    ps.spark.run(
+    hr.spark.run(
         averages(),
         spark,
         sources={"bids": io.JsonFiles(str(bid_files)), "auctions": auction_changes()},
@@ -124,10 +124,10 @@ def test_files_are_written_by_tasks_and_appear_whole(
 
 
 def test_copies_of_a_row_are_one_change_with_their_number(spark: SparkSession) -> None:
-    flow = ps.Flow("copies")
+    flow = hr.Flow("copies")
     flow.sink("out", flow.source("bids", Bid).select("auction"))
     changes: list[Any] = []
-    ps.spark.run(flow, spark, sources={"bids": BIDS[:8]}, sinks={"out": changes}, mode="batch")
+    hr.spark.run(flow, spark, sources={"bids": BIDS[:8]}, sinks={"out": changes}, mode="batch")
     assert Counter({c.row: c.weight for c in changes}) == Counter((b.auction,) for b in BIDS[:8])
 
 
@@ -137,7 +137,7 @@ def test_a_bad_row_ends_the_run_with_its_place_and_nothing_is_written(
     with (bid_files / "2.json").open("a") as file:
         file.write('{"auction": 1, "price": "dear"}\n')
     with pytest.raises(BadRow, match=r"row 36 of .*2\.json"):
-        ps.spark.run(
+        hr.spark.run(
             averages(),
             spark,
             sources={"bids": io.JsonFiles(str(bid_files)), "auctions": auction_changes()},
@@ -153,7 +153,7 @@ def test_bad_rows_go_to_the_dead_letters_where_there_is_a_place_for_them(
     with (bid_files / "1.json").open("a") as file:
         file.write("no JSON\n")
     best, dead = io.Memory(), tmp_path / "dead"
-    result = ps.spark.run(
+    result = hr.spark.run(
         averages(),
         spark,
         sources={"bids": io.JsonFiles(str(bid_files), dead_letter=str(dead)), "auctions": auction_changes()},
@@ -172,7 +172,7 @@ def test_csv_in_another_encoding_has_the_same_rows_and_dead_letters_as_in_proces
     (tmp_path / "bids").mkdir()
     lines = ["", "auction,price", "1,2", '"1"0,3', "4," + "5" * 140_000, "6,7", ""]
     (tmp_path / "bids" / "1.csv").write_bytes(("\ufeff" + "\n".join(lines)).encode("utf-16-le"))
-    flow = ps.Flow("bids")
+    flow = hr.Flow("bids")
     flow.sink("out", flow.source("bids", Bid).select("auction", "price"))
 
     def run(name: str, run_flow: Callable[..., Any]) -> tuple[Any, Any]:
@@ -182,27 +182,27 @@ def test_csv_in_another_encoding_has_the_same_rows_and_dead_letters_as_in_proces
         letters = [json.loads(line) for file in dead.iterdir() for line in file.read_text().splitlines()]
         return Counter(out.rows()), letters
 
-    rows, letters = run("in_process", partial(ps.run, flow))
+    rows, letters = run("in_process", partial(hr.run, flow))
     assert rows == Counter([(1, 2), (6, 7)])
     assert [(letter["row"], letter["line"]) for letter in letters] == [(2, 4), (3, 5)]
-    assert run("spark", partial(ps.spark.run, flow, spark, mode="batch")) == (rows, letters)
+    assert run("spark", partial(hr.spark.run, flow, spark, mode="batch")) == (rows, letters)
 
 
 def test_what_never_ends_is_refused(spark: SparkSession) -> None:
-    flow = ps.Flow("endless")
+    flow = hr.Flow("endless")
     flow.sink("out", flow.source("bids", Bid))
     endless = spark.readStream.format("rate").load().selectExpr("value AS auction", "value AS price")
     with pytest.raises(BadInput, match="neither a checkpoint nor follow"):
-        ps.spark.run(flow, spark, sources={"bids": BIDS}, sinks={"out": []}, mode="batch", follow=True)
+        hr.spark.run(flow, spark, sources={"bids": BIDS}, sinks={"out": []}, mode="batch", follow=True)
     with pytest.raises(BadInput, match="a batch needs input that ends"):
-        ps.spark.run(flow, spark, sources={"bids": Frame(endless)}, sinks={"out": []}, mode="batch")
+        hr.spark.run(flow, spark, sources={"bids": Frame(endless)}, sinks={"out": []}, mode="batch")
 
 
 @pytest.mark.parametrize("mode", ["batch", "stream"])
 def test_a_bad_value_in_a_column_that_nobody_reads_is_not_fetched(spark: SparkSession, mode: Any) -> None:
-    flow = ps.Flow("categories")
+    flow = hr.Flow("categories")
     flow.sink("out", flow.source("auctions", Auction).select("id"))
     frame = spark.createDataFrame([(1, None), (2, "b")], "id long, category string")
     memory = io.Memory()
-    ps.spark.run(flow, spark, sources={"auctions": Frame(frame)}, sinks={"out": memory}, mode=mode)
+    hr.spark.run(flow, spark, sources={"auctions": Frame(frame)}, sinks={"out": memory}, mode=mode)
     assert Counter(memory.rows()) == Counter([(1,), (2,)])

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-import penstock as ps
-from penstock import col, io
-from penstock.errors import NotOnSpark, UserFunctionFailed
-from penstock.expr.row_classes import schema_of
-from penstock.spark import Frame
-from penstock.spark.batch.in_process_subplans import split_between_keys
-from penstock.spark.batch.subplan_flow import SubplanBorder
+import headrace as hr
+from headrace import col, io
+from headrace.errors import NotOnSpark, UserFunctionFailed
+from headrace.expr.row_classes import schema_of
+from headrace.spark import Frame
+from headrace.spark.batch.in_process_subplans import split_between_keys
+from headrace.spark.batch.subplan_flow import SubplanBorder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,9 +46,9 @@ def third_fails(n: int, row: Any) -> tuple[int, int]:
     return n + 1, 10 // (3 - n)
 
 
-def in_order() -> ps.Flow:
+def in_order() -> hr.Flow:
     """What is told of readings in their order: over all of them, and per meter."""
-    flow = ps.Flow("in order")
+    flow = hr.Flow("in order")
     readings = flow.source("readings", Reading)
     flow.sink("text", readings.filter(col.value > 3).fold("", text))
     flow.sink("numbers", readings.with_columns(value=col.value * 2).enumerate(per="meter"))
@@ -56,7 +56,7 @@ def in_order() -> ps.Flow:
     return flow
 
 
-def held(engine: Any, flow: ps.Flow, source: Any, **more: Any) -> dict[str, Counter[Any]]:
+def held(engine: Any, flow: hr.Flow, source: Any, **more: Any) -> dict[str, Counter[Any]]:
     sinks = {name: io.Memory() for name in flow.graph().sinks}
     engine(flow, sources={"readings": source}, sinks=sinks, **more)
     return {name: Counter(sink.rows()) for name, sink in sinks.items()}
@@ -74,41 +74,41 @@ def files(tmp_path: Path) -> str:
 @pytest.mark.verify
 @pytest.mark.spark
 def test_files_are_read_in_the_order_of_their_names(spark: SparkSession, files: str) -> None:
-    found = held(ps.spark.run, in_order(), io.JsonFiles(files), spark=spark, mode="batch")
-    assert found == held(ps.run, in_order(), io.JsonFiles(files))
-    assert found != held(ps.run, in_order(), READINGS)
+    found = held(hr.spark.run, in_order(), io.JsonFiles(files), spark=spark, mode="batch")
+    assert found == held(hr.run, in_order(), io.JsonFiles(files))
+    assert found != held(hr.run, in_order(), READINGS)
 
 
 @pytest.mark.spark
 def test_rows_and_frames_keep_their_order(spark: SparkSession) -> None:
-    expected = held(ps.run, in_order(), READINGS)
+    expected = held(hr.run, in_order(), READINGS)
     batches = io.Rows([READINGS[:120], [], READINGS[120:]])
     for source in (batches, Frame(spark.createDataFrame(READINGS))):
-        assert held(ps.spark.run, in_order(), source, spark=spark, mode="batch") == expected
+        assert held(hr.spark.run, in_order(), source, spark=spark, mode="batch") == expected
 
 
 @pytest.mark.spark
 def test_windows_close_and_late_rows_go_to_their_sink(spark: SparkSession, files: str) -> None:
-    flow = ps.Flow("windows")
+    flow = hr.Flow("windows")
     timed = flow.source("readings", Reading).watermark(col.at, lateness=150)
-    shapes = {"tumbling": ps.tumbling(col.at, 40), "session": ps.session(col.at, 9)}
+    shapes = {"tumbling": hr.tumbling(col.at, 40), "session": hr.session(col.at, 9)}
     for name, shape in shapes.items():
-        flow.sink(name, timed.group_by("meter", window=shape).agg(n=ps.count(), most=ps.max(col.value)))
+        flow.sink(name, timed.group_by("meter", window=shape).agg(n=hr.count(), most=hr.max(col.value)))
     flow.sink("late", timed.late())
     flow.sink("once", timed.first_within(20, by="meter"))
-    found = held(ps.spark.run, flow, io.JsonFiles(files), spark=spark, mode="batch")
-    assert found == held(ps.run, flow, io.JsonFiles(files))
+    found = held(hr.spark.run, flow, io.JsonFiles(files), spark=spark, mode="batch")
+    assert found == held(hr.run, flow, io.JsonFiles(files))
     assert all(found.values())
 
 
 @pytest.mark.spark
 def test_keys_beyond_one_piece_are_whole(spark: SparkSession) -> None:
-    flow = ps.Flow("keys")
+    flow = hr.Flow("keys")
     rows = flow.source("readings", Reading)
     flow.sink("n", rows.fold_keyed("value", 0, lambda n, row: n + 1, commutative=True, into="n"))
     frame = spark.range(30_000).selectExpr("id AS at", "'a' AS meter", "id % 7001 AS value")
     sinks = {"n": io.Memory()}
-    ps.spark.run(flow, spark, sources={"readings": Frame(frame)}, sinks=sinks, mode="batch")
+    hr.spark.run(flow, spark, sources={"readings": Frame(frame)}, sinks=sinks, mode="batch")
     expected = Counter(n % 7001 for n in range(30_000))
     assert {row.value: row.n for row in sinks["n"].rows()} == expected
 
@@ -118,7 +118,7 @@ def test_a_task_goes_through_its_rows_in_pieces_of_whole_keys() -> None:
     hashes = [h for h in range(3_000) for _ in range(10)] + [3_000] * 30_000 + [3_001]
     rows = pa.array([{"value": h} for h in hashes], pa.struct([("value", pa.int64())]))
     columns = [pa.array([0] * len(rows), pa.int32()), pa.array(hashes, pa.int64()), rows]
-    whole = pa.RecordBatch.from_arrays(columns, names=["port", "penstock hash", "row0"])
+    whole = pa.RecordBatch.from_arrays(columns, names=["port", "headrace hash", "row0"])
     batches = [whole.slice(at, 4_000) for at in range(0, len(hashes), 4_000)]
     pieces = [[value for (value,) in piece["in0"]] for piece in split_between_keys(batches, (border,))]
     assert [value for piece in pieces for value in piece] == hashes
@@ -128,11 +128,11 @@ def test_a_task_goes_through_its_rows_in_pieces_of_whole_keys() -> None:
 
 @pytest.mark.spark
 def test_a_value_is_there_where_no_row_comes(spark: SparkSession) -> None:
-    flow = ps.Flow("none")
+    flow = hr.Flow("none")
     readings = flow.source("readings", Reading)
     flow.sink("total", readings.fold(7, lambda n, row: n + 1, commutative=True))
     flow.sink("started", flow.initialize().map(lambda _: "now", returns=str))
-    found = held(ps.spark.run, flow, [], spark=spark, mode="batch")
+    found = held(hr.spark.run, flow, [], spark=spark, mode="batch")
     assert found == {"total": Counter([7]), "started": Counter(["now"])}
 
 
@@ -141,31 +141,31 @@ def test_inspect_sees_rows_in_workers_also_where_they_go_nowhere(spark: SparkSes
     def note(row: Reading) -> None:
         (tmp_path / f"{row.meter}{row.at}").touch()
 
-    flow = ps.Flow("seen")
+    flow = hr.Flow("seen")
     readings = flow.source("readings", Reading)
     nothing = readings.inspect(note).null()
-    ps.spark.run(flow, spark, sources={"readings": READINGS[:20]}, sinks={}, mode="batch")
+    hr.spark.run(flow, spark, sources={"readings": READINGS[:20]}, sinks={}, mode="batch")
     assert {path.name for path in tmp_path.iterdir()} == {f"{r.meter}{r.at}" for r in READINGS[:20]}
     flow.sink("numbered", nothing.chain(readings).enumerate())
-    found = held(ps.spark.run, flow, READINGS[:9], spark=spark, mode="batch")
+    found = held(hr.spark.run, flow, READINGS[:9], spark=spark, mode="batch")
     assert found["numbered"] == Counter((n, *row) for n, row in enumerate(READINGS[:9]))
 
 
 @pytest.mark.spark
 def test_a_function_that_raises_on_an_subplan_is_told_with_its_row_and_place(spark: SparkSession) -> None:
-    flow = ps.Flow("failing")
+    flow = hr.Flow("failing")
     flow.sink("out", flow.source("readings", Reading).scan(0, third_fails, per="meter"))
     with pytest.raises(UserFunctionFailed, match="ZeroDivisionError") as raised:
-        ps.spark.run(flow, spark, sources={"readings": READINGS}, sinks={"out": []}, mode="batch")
+        hr.spark.run(flow, spark, sources={"readings": READINGS}, sinks={"out": []}, mode="batch")
     assert raised.value.where[0].location.file == __file__
     assert raised.value.row in READINGS
 
 
 def test_signals_are_refused_with_a_way_out() -> None:
-    flow = ps.Flow("signals")
+    flow = hr.Flow("signals")
     flow.sink("out", flow.signal("level", int).changes())
     with pytest.raises(NotOnSpark, match="does not run on Spark") as refused:
-        ps.spark.run(flow, sources={"level": [1]}, sinks={"out": []}, mode="batch")
+        hr.spark.run(flow, sources={"level": [1]}, sinks={"out": []}, mode="batch")
     assert "in-process" in str(refused.value.fix)
 
 
@@ -236,14 +236,14 @@ def test_functions_and_rows_of_modules_that_workers_cannot_import_travel(
     (tmp_path / "measured.py").write_text(FLOWS)
     monkeypatch.syspath_prepend(str(tmp_path))
     measured: Any = importlib.import_module("measured")
-    flow = ps.Flow("of modules")
+    flow = hr.Flow("of modules")
     measured.build(flow, flow.source("readings", Reading))
     try:
-        expected = held(ps.run, flow, READINGS)
+        expected = held(hr.run, flow, READINGS)
         flow.sink("importable", flow.source("more", Reading).map(measured.importable))
         sinks = {name: io.Memory() for name in flow.graph().sinks}
         sources = {"readings": READINGS, "more": READINGS[:3]}
-        ps.spark.run(flow, spark, sources=sources, sinks=sinks, mode="batch")
+        hr.spark.run(flow, spark, sources=sources, sinks=sinks, mode="batch")
         found = {name: Counter(sink.rows()) for name, sink in sinks.items()}
         assert found.pop("importable") == {False: 3}
         assert found == expected

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spark.local.cluster import Executors, environment, executor_settings
-from penstock.spark.local.java import find_java
+from headrace.spark.local.cluster import Executors, environment, executor_settings
+from headrace.spark.local.java import find_java
 
 pytestmark = pytest.mark.spark
 

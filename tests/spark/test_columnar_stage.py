@@ -14,20 +14,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Flow, col, io
-from penstock.analysis.column_liveness import live_graph
-from penstock.engine.columnar.columnar_intake import columns_of_frame
-from penstock.engine.columnar.columnar_option import Columnar
-from penstock.engine.columnar.runner import as_rows
-from penstock.engine.machine import Machine
-from penstock.errors import EvaluationError
-from penstock.expr.types import INT64, Field, Schema
-from penstock.io.arrow import rows_to_table, table_to_rows
-from penstock.spark.placing.combining import insert_partial_operators
-from penstock.spark.placing.stages import cut_stages
-from penstock.spark.ticks.intake import Taken, read_inputs
-from penstock.spark.ticks.plan import CompiledStage, Input, Plan, compiled
+import headrace as hr
+from headrace import Flow, col, io
+from headrace.analysis.column_liveness import live_graph
+from headrace.engine.columnar.columnar_intake import columns_of_frame
+from headrace.engine.columnar.columnar_option import Columnar
+from headrace.engine.columnar.runner import as_rows
+from headrace.engine.machine import Machine
+from headrace.errors import EvaluationError
+from headrace.expr.types import INT64, Field, Schema
+from headrace.io.arrow import rows_to_table, table_to_rows
+from headrace.spark.placing.combining import insert_partial_operators
+from headrace.spark.placing.stages import cut_stages
+from headrace.spark.ticks.intake import Taken, read_inputs
+from headrace.spark.ticks.plan import CompiledStage, Input, Plan, compiled
 from tests.spark.tasks_in_process import InProcessTasks
 
 if TYPE_CHECKING:
@@ -55,22 +55,22 @@ SALE = Flow("sale").source("sale", Sale).schema
 
 def sums(sales: Any) -> Any:
     return sales.group_by("shop").agg(
-        n=ps.count(),
-        known=ps.count(col.pieces),
-        pieces=ps.sum(col.pieces),
-        mean=ps.mean(col.price + 1),
-        price=ps.sum(col.price),
+        n=hr.count(),
+        known=hr.count(col.pieces),
+        pieces=hr.sum(col.pieces),
+        mean=hr.mean(col.price + 1),
+        price=hr.sum(col.price),
     )
 
 
 def extremes(sales: Any) -> Any:
     return sales.group_by("day", late=col.price > 5).agg(
-        first=ps.min(col.at), last=ps.max(col.at), dearest=ps.max(col.price), n=ps.count()
+        first=hr.min(col.at), last=hr.max(col.at), dearest=hr.max(col.price), n=hr.count()
     )
 
 
 def everything(sales: Any) -> Any:
-    return sales.group_by().agg(n=ps.count(), price=ps.sum(col.price))
+    return sales.group_by().agg(n=hr.count(), price=hr.sum(col.price))
 
 
 def chosen(sales: Any) -> Any:
@@ -85,7 +85,7 @@ def united(sales: Any) -> Any:
 @pytest.fixture(autouse=True, scope="module")
 def few_rows_are_enough() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("penstock.spark.ticks.columnar_stage._LEAST", 1)
+        patch.setattr("headrace.spark.ticks.columnar_stage._LEAST", 1)
         yield
 
 
@@ -268,12 +268,12 @@ def test_changes_of_tables_in_files_are_joined(spark: SparkSession, tmp_path: Pa
             pq.write_table(pa.table(columns), folder / name / f"{number}.parquet")
     flow = Flow("joined")
     one, other = flow.table("one", Shop), flow.table("other", Shop)
-    flow.sink("out", one.join(other, on="shop", suffix="_2").group_by("shop").agg(n=ps.count()))
+    flow.sink("out", one.join(other, on="shop", suffix="_2").group_by("shop").agg(n=hr.count()))
     flow.sink("all", one.filter(col.town != "t1"))
     found, expected = [{"out": io.Memory(), "all": io.Memory()} for _ in range(2)]
     sources = lambda: {n: io.ParquetFiles(folder / n, files_per_tick=1) for n in ("one", "other")}  # noqa: E731
-    ps.spark.run(flow, spark, sources=sources(), sinks=found, way=way)
-    ps.run(flow, sources=sources(), sinks=expected)
+    hr.spark.run(flow, spark, sources=sources(), sinks=found, way=way)
+    hr.run(flow, sources=sources(), sinks=expected)
     assert {n: Counter(found[n].rows()) for n in found} == {n: Counter(expected[n].rows()) for n in found}
 
 
@@ -313,7 +313,7 @@ def test_files_are_filtered_and_summed_up_on_columns(spark: SparkSession, tmp_pa
     flow = Flow("orders")
     orders = flow.source("orders", Order)
     big = orders.filter(col.price > 3)
-    flow.sink("shops", big.group_by("shop").agg(n=ps.count(), most=ps.max(col.price)))
+    flow.sink("shops", big.group_by("shop").agg(n=hr.count(), most=hr.max(col.price)))
     flow.sink("twice", big.select(col.shop, twice=col.price * 2))
     folder = tmp_path / "in"
     folder.mkdir()
@@ -334,9 +334,9 @@ def test_files_are_filtered_and_summed_up_on_columns(spark: SparkSession, tmp_pa
     letters = {} if read == "parquet" else {"dead_letter": tmp_path / "bad"}
     found: dict[str, Any] = {"shops": io.Memory(), "twice": io.Memory()}
     expected: dict[str, Any] = {"shops": io.Memory(), "twice": io.Memory()}
-    result = ps.spark.run(flow, spark, sources={"orders": make(folder, **letters)}, sinks=found)
+    result = hr.spark.run(flow, spark, sources={"orders": make(folder, **letters)}, sinks=found)
     letters = {} if read == "parquet" else {"dead_letter": tmp_path / "bad in process"}
-    here = ps.run(flow, sources={"orders": make(folder, **letters)}, sinks=expected)
+    here = hr.run(flow, sources={"orders": make(folder, **letters)}, sinks=expected)
     assert result.set_aside == here.set_aside
     for name, memory in expected.items():
         assert Counter(found[name].rows()) == Counter(memory.rows()), name
@@ -346,7 +346,7 @@ def test_files_are_filtered_and_summed_up_on_columns(spark: SparkSession, tmp_pa
 def test_a_dataframe_is_grouped_on_its_way_to_python(spark: SparkSession, tmp_path: Path, way: Any) -> None:
     flow = Flow("sales")
     sales = flow.source("sales", Sale).filter(col.price > 0)
-    flow.sink("out", sales.group_by("shop").agg(n=ps.count(), pieces=ps.sum(col.pieces), d=ps.max(col.day)))
+    flow.sink("out", sales.group_by("shop").agg(n=hr.count(), pieces=hr.sum(col.pieces), d=hr.max(col.day)))
     rows = [
         (None if n % 7 == 0 else f"s{n % 5}", None if n % 3 else n, n % 11, date(2024, 1, 1 + n % 28), None)
         for n in range(500)
@@ -354,16 +354,16 @@ def test_a_dataframe_is_grouped_on_its_way_to_python(spark: SparkSession, tmp_pa
     schema = "shop string, pieces long, price long, day date, at timestamp"
     progress: list[Any] = []
     changes: list[Any] = []
-    ps.spark.run(
+    hr.spark.run(
         flow,
         spark,
-        sources={"sales": ps.spark.Frame(spark.createDataFrame(rows, schema))},
+        sources={"sales": hr.spark.Frame(spark.createDataFrame(rows, schema))},
         sinks={"out": changes},
         way=way,
         on_tick=progress.append,
     )
     expected: list[Any] = []
-    ps.run(flow, sources={"sales": io.Rows([[Sale(*row) for row in rows]])}, sinks={"out": expected})
+    hr.run(flow, sources={"sales": io.Rows([[Sale(*row) for row in rows]])}, sinks={"out": expected})
     assert sorted(changes, key=repr) == sorted(expected, key=repr)
     assert [p.rows_in for p in progress] == [sum(row[2] > 0 for row in rows)]
 
@@ -371,11 +371,11 @@ def test_a_dataframe_is_grouped_on_its_way_to_python(spark: SparkSession, tmp_pa
 @pytest.mark.parametrize("way", ["one task", "stages"])
 def test_the_rows_of_a_dataframe_are_counted(spark: SparkSession, way: Any) -> None:
     flow = Flow("counted")
-    flow.sink("out", flow.source("sales", Sale).filter(col.price > 3).group_by().agg(n=ps.count()))
+    flow.sink("out", flow.source("sales", Sale).filter(col.price > 3).group_by().agg(n=hr.count()))
     schema = "shop string, pieces long, price long, day date, at timestamp"
     frame = spark.createDataFrame([("a", 1, n, date(2024, 1, 1), None) for n in range(10)], schema)
     changes: list[Any] = []
-    ps.spark.run(flow, spark, sources={"sales": ps.spark.Frame(frame)}, sinks={"out": changes}, way=way)
+    hr.spark.run(flow, spark, sources={"sales": hr.spark.Frame(frame)}, sinks={"out": changes}, way=way)
     assert [tuple(change.row) for change in changes] == [(6,)]
 
 
@@ -387,17 +387,17 @@ class Line(NamedTuple):
 def test_words_are_counted_from_lists_in_columns(tmp_path: Path) -> None:
     flow = Flow("words")
     lines = flow.table("lines", Line)
-    words = lines.select(word=ps.functions.split(col.text, " ", -1)).explode(col.word)
+    words = lines.select(word=hr.functions.split(col.text, " ", -1)).explode(col.word)
     tags = lines.explode(col.tags, position="at").select(word=col.tags)
-    flow.sink("out", words.union(tags).group_by("word").agg(n=ps.count()))
-    engine, tasks = ps.Engine(flow), InProcessTasks(flow, 2, tmp_path, "one task", reading=None)
+    flow.sink("out", words.union(tags).group_by("word").agg(n=hr.count()))
+    engine, tasks = hr.Engine(flow), InProcessTasks(flow, 2, tmp_path, "one task", reading=None)
     graph = tasks.plan.stages[0].stage.graph
     exploding = {node.id for node in graph.nodes if node.operator.kind == "explode"}
     assert len(exploding) == 2
     assert exploding <= tasks.plan.stages[0].columnar.nodes
     rows = [Line(text, tags) for text in ("a b", "", None, " b") for tags in ([], ["a"], ["c", "c"])]
     for tick in (rows[:7], rows[7:]):
-        expected = Counter(map(repr, engine.tick(lines=[*map(ps.insert, tick)])["out"].raw))
-        assert Counter(map(repr, tasks.tick({"lines": [*map(ps.insert, tick)]})["out"])) == expected
-    (gone,) = engine.tick(lines=[ps.delete(rows[0])]).values()
-    assert Counter(tasks.tick({"lines": [ps.delete(rows[0])]})["out"]) == Counter(gone.raw)
+        expected = Counter(map(repr, engine.tick(lines=[*map(hr.insert, tick)])["out"].raw))
+        assert Counter(map(repr, tasks.tick({"lines": [*map(hr.insert, tick)]})["out"])) == expected
+    (gone,) = engine.tick(lines=[hr.delete(rows[0])]).values()
+    assert Counter(tasks.tick({"lines": [hr.delete(rows[0])]})["out"]) == Counter(gone.raw)

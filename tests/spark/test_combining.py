@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Engine, Flow, col
-from penstock.engine.columnar.columnar_option import Columnar
-from penstock.engine.float_totals import float_add, float_merge
-from penstock.expr.types import DecimalType
-from penstock.spark.placing.combining import combined_nodes, insert_partial_operators
-from penstock.spark.placing.stages import cut_stages
-from penstock.spark.ticks.cell import run_stateless
+import headrace as hr
+from headrace import Engine, Flow, col
+from headrace.engine.columnar.columnar_option import Columnar
+from headrace.engine.float_totals import float_add, float_merge
+from headrace.expr.types import DecimalType
+from headrace.spark.placing.combining import combined_nodes, insert_partial_operators
+from headrace.spark.placing.stages import cut_stages
+from headrace.spark.ticks.cell import run_stateless
 from tests.spark.tasks_in_process import SPOOLED, InProcessTasks
 
 NAN, INF = float("nan"), float("inf")
@@ -57,20 +57,20 @@ def changing_and(build: Callable[[Any], Any]) -> Flow:
 
 
 def best(bids: Any) -> Any:
-    return bids.group_by(col.auction).agg(best=ps.max(col.price))
+    return bids.group_by(col.auction).agg(best=hr.max(col.price))
 
 
 # -- which operators ---------------------------------------------------------------------------
 
 
 def test_an_aggregate_sends_its_groups_and_not_its_rows() -> None:
-    flow = bids_and(lambda b: b.group_by(col.auction).agg(n=ps.count(), total=ps.sum(col.price)))
+    flow = bids_and(lambda b: b.group_by(col.auction).agg(n=hr.count(), total=hr.sum(col.price)))
     assert kinds(flow) == [["partial aggregate", "select", "source"], ["aggregate", "sink"]]
     assert len(combined_nodes(flow.graph())) == 1
 
 
 def test_an_aggregate_of_everything_is_combined_per_shard_then_in_one() -> None:
-    flow = bids_and(lambda b: best(b).group_by().agg(mean=ps.mean(col.best)))
+    flow = bids_and(lambda b: best(b).group_by().agg(mean=hr.mean(col.best)))
     assert kinds(flow) == [
         ["partial aggregate", "select", "source"],
         ["aggregate", "partial aggregate", "select"],
@@ -82,7 +82,7 @@ def test_an_aggregate_whose_rows_are_there_already_is_left_as_it_is() -> None:
     flow = Flow("joined")
     bids = flow.source("bids", Bid)
     pairs = bids.join(flow.source("others", Bid), on="auction", suffix="_b")
-    flow.sink("out", pairs.group_by(col.auction).agg(best=ps.max(col.price)))
+    flow.sink("out", pairs.group_by(col.auction).agg(best=hr.max(col.price)))
     assert insert_partial_operators(flow.graph()) == flow.graph()
 
 
@@ -94,20 +94,20 @@ def test_rows_that_somebody_else_needs_there_are_not_sent_twice() -> None:
     assert insert_partial_operators(flow.graph()) == flow.graph()
 
 
-@pytest.mark.parametrize("aggregation", [ps.count_distinct(col.price), ps.collect(col.price)])
+@pytest.mark.parametrize("aggregation", [hr.count_distinct(col.price), hr.collect(col.price)])
 def test_an_aggregate_whose_parts_do_not_add_up_is_left_as_it_is(aggregation: Any) -> None:
-    flow = bids_and(lambda b: b.group_by(col.auction).agg(a=aggregation, n=ps.count()))
+    flow = bids_and(lambda b: b.group_by(col.auction).agg(a=aggregation, n=hr.count()))
     assert combined_nodes(flow.graph()) == set()
 
 
 def test_extremes_are_combined_only_where_no_row_is_taken_back() -> None:
     def first(bids: Any) -> Any:
-        return bids.group_by(col.auction).agg(first=ps.first(col.price, by=col.price))
+        return bids.group_by(col.auction).agg(first=hr.first(col.price, by=col.price))
 
     for extreme in (best, first):
         assert combined_nodes(bids_and(extreme).graph())
         assert combined_nodes(changing_and(extreme).graph()) == set()
-    assert combined_nodes(changing_and(lambda b: b.group_by().agg(n=ps.count())).graph())
+    assert combined_nodes(changing_and(lambda b: b.group_by().agg(n=hr.count())).graph())
 
 
 def test_top_k_gets_candidates_only_where_no_row_is_taken_back() -> None:
@@ -119,7 +119,7 @@ def test_top_k_gets_candidates_only_where_no_row_is_taken_back() -> None:
 
 
 def test_what_is_combined_does_not_depend_on_the_number_of_shards() -> None:
-    flow = bids_and(lambda b: best(b).group_by().agg(mean=ps.mean(col.best)))
+    flow = bids_and(lambda b: best(b).group_by().agg(mean=hr.mean(col.best)))
 
     def partials(shards: int) -> list[str]:
         return [kind for stage in kinds(flow, shards) for kind in stage if kind == "partial aggregate"]
@@ -130,7 +130,7 @@ def test_what_is_combined_does_not_depend_on_the_number_of_shards() -> None:
 def test_keys_that_are_the_same_and_arguments_that_are_keys_stay_apart(tmp_path: Path) -> None:
     flow = bids_and(
         lambda b: b.group_by(a=col.auction, b=col.auction, c=col.price % 2).agg(
-            x=ps.sum(col.auction), y=ps.mean(col.price % 2), z=ps.count()
+            x=hr.sum(col.auction), y=hr.mean(col.price % 2), z=hr.count()
         )
     )
     assert combined_nodes(flow.graph())
@@ -154,7 +154,7 @@ def sent_rows(flow: Flow, bids: list[Bid], folder: Path) -> int:
 
 
 def test_a_piece_of_a_tick_sends_one_row_per_group(tmp_path: Path) -> None:
-    flow = bids_and(lambda b: b.group_by(col.auction).agg(total=ps.sum(col.price)))
+    flow = bids_and(lambda b: b.group_by(col.auction).agg(total=hr.sum(col.price)))
     assert sent_rows(flow, [Bid(n % 7, n) for n in range(1000)], tmp_path) == 7
 
 
@@ -174,24 +174,24 @@ sales = st.builds(Sale, st.sampled_from(["a", "b", None]), numbers, weights, pri
 
 def everything(sales: Any) -> Any:
     return sales.group_by(col.shop).agg(
-        n=ps.count(),
-        weighed=ps.count(col.weight),
-        weight=ps.sum(col.weight),
-        mean_weight=ps.mean(col.weight),
-        price=ps.sum(col.price),
-        mean_price=ps.mean(col.price),
-        mean_pieces=ps.mean(col.pieces),
+        n=hr.count(),
+        weighed=hr.count(col.weight),
+        weight=hr.sum(col.weight),
+        mean_weight=hr.mean(col.weight),
+        price=hr.sum(col.price),
+        mean_price=hr.mean(col.price),
+        mean_pieces=hr.mean(col.pieces),
     )
 
 
 def extremes(sales: Any) -> Any:
     return sales.group_by(col.shop).agg(
-        lightest=ps.min(col.weight),
-        heaviest=ps.max(col.weight),
-        dearest=ps.max(col.price),
-        n=ps.count(),
-        first=ps.first(col.price, by=col.weight),
-        last=ps.last(col.weight, by=col.pieces),
+        lightest=hr.min(col.weight),
+        heaviest=hr.max(col.weight),
+        dearest=hr.max(col.price),
+        n=hr.count(),
+        first=hr.first(col.price, by=col.weight),
+        last=hr.last(col.weight, by=col.pieces),
     )
 
 
@@ -216,9 +216,9 @@ def test_sums_of_a_table_are_those_of_the_engine(
     flow = Flow("sums")
     table = flow.table("sales", Sale)
     flow.sink("out", everything(table))
-    flow.sink("all", table.group_by().agg(n=ps.count(), p=ps.sum(col.price)))
+    flow.sink("all", table.group_by().agg(n=hr.count(), p=hr.sum(col.price)))
     assert len(combined_nodes(flow.graph())) == 2
-    changes = [[ps.Change(row, n) for row, n in tick if n] for tick in ticks]
+    changes = [[hr.Change(row, n) for row, n in tick if n] for tick in ticks]
     compared(flow, changes, tmp_path_factory.mktemp("sums"), shards, way)
 
 
@@ -261,35 +261,35 @@ def test_sums_are_those_of_the_engine_where_rows_and_state_are_columns(
 ) -> None:
     flow = Flow("sums")
     by_shop = flow.table("sales", Load).group_by(col.shop)
-    total, mean = ps.sum(col.weighed), ps.mean(col.weighed)
-    flow.sink("out", by_shop.agg(n=ps.count(), total=total, mean=mean, pieces=ps.sum(col.pieces)))
-    changes = [[ps.Change(row, n) for row, n in tick if n] for tick in ticks]
+    total, mean = hr.sum(col.weighed), hr.mean(col.weighed)
+    flow.sink("out", by_shop.agg(n=hr.count(), total=total, mean=mean, pieces=hr.sum(col.pieces)))
+    changes = [[hr.Change(row, n) for row, n in tick if n] for tick in ticks]
     cells = Columnar(1, always=in_cells, release=lambda name: None)
     with (
-        mock.patch("penstock.spark.ticks.columnar_stage._LEAST", 1),
-        mock.patch("penstock.spark.ticks.cell.ARRANGED", cells),
+        mock.patch("headrace.spark.ticks.columnar_stage._LEAST", 1),
+        mock.patch("headrace.spark.ticks.cell.ARRANGED", cells),
     ):
         compared(flow, changes, tmp_path_factory.mktemp("sums"), shards, way, reading=None)
 
 
 def test_a_sum_that_leaves_int64_fails_where_the_user_wrote_it(tmp_path: Path) -> None:
     flow = Flow("too much")
-    flow.sink("out", flow.source("bids", Bid).group_by().agg(total=ps.sum(col.price)))
+    flow.sink("out", flow.source("bids", Bid).group_by().agg(total=hr.sum(col.price)))
     tasks = InProcessTasks(flow, 2, tmp_path, "one task")
     rows = {"bids": [Bid(1, 2**63 - 1), Bid(1, 1)]}
-    with pytest.raises(ps.PenstockError) as told:
+    with pytest.raises(hr.HeadraceError) as told:
         tasks.tick(rows)
-    with pytest.raises(ps.PenstockError) as expected:
+    with pytest.raises(hr.HeadraceError) as expected:
         Engine(flow).tick(**rows)
     assert str(told.value) == str(expected.value)
 
 
 def test_an_argument_that_fails_is_told_as_the_engine_tells_it(tmp_path: Path) -> None:
     flow = Flow("division")
-    flow.sink("out", flow.source("bids", Bid).group_by().agg(total=ps.sum(col.price / col.auction)))
-    with pytest.raises(ps.PenstockError) as told:
+    flow.sink("out", flow.source("bids", Bid).group_by().agg(total=hr.sum(col.price / col.auction)))
+    with pytest.raises(hr.HeadraceError) as told:
         InProcessTasks(flow, 2, tmp_path, "stages").tick({"bids": [Bid(0, 1)]})
-    with pytest.raises(ps.PenstockError) as expected:
+    with pytest.raises(hr.HeadraceError) as expected:
         Engine(flow).tick(bids=[Bid(0, 1)])
     assert str(told.value) == str(expected.value)
 
@@ -312,7 +312,7 @@ def test_two_float_sums_added_are_the_sum_of_all(values: list[tuple[float, int]]
 
 
 def above_average(bids: Any) -> Any:
-    average = bids.group_by().agg(average=ps.mean(col.price))
+    average = bids.group_by().agg(average=hr.mean(col.price))
     return bids.cross_join(average).filter(col.price > col.average)
 
 
@@ -338,11 +338,11 @@ def test_a_cross_join_is_that_of_the_engine(
 ) -> None:
     flow = Flow("pairs")
     bids = flow.table("bids", Bid)
-    sums = bids.group_by("auction").agg(best=ps.max(col.price))
+    sums = bids.group_by("auction").agg(best=hr.max(col.price))
     flow.sink("out", above_average(bids))
     flow.sink("all", bids.cross_join(sums, suffix="_b"))
     engine, tasks = Engine(flow), InProcessTasks(flow, shards, tmp_path_factory.mktemp("pairs"), way)
     for tick in ticks:
-        rows = {"bids": [ps.Change(row, n) for row, n in tick if n]}
+        rows = {"bids": [hr.Change(row, n) for row, n in tick if n]}
         expected = {n: Counter(c.raw) for n, c in engine.tick(**rows).items() if len(c)}
         assert {n: Counter(r) for n, r in tasks.tick(rows).items()} == expected

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import Flow, col, io
-from penstock.errors import NotOnSpark
-from penstock.spark import Frame, run
-from penstock.spark.local import session_properties
-from penstock.spark.ticks import query
+import headrace as hr
+from headrace import Flow, col, io
+from headrace.errors import NotOnSpark
+from headrace.spark import Frame, run
+from headrace.spark.local import session_properties
+from headrace.spark.ticks import query
 
 pytestmark = pytest.mark.spark
 
@@ -29,7 +29,7 @@ class Sale(NamedTuple):
 
 def totals() -> Flow:
     flow = Flow("totals")
-    sums = flow.source("sales", Sale).group_by(col.shop).agg(total=ps.sum(col.price))
+    sums = flow.source("sales", Sale).group_by(col.shop).agg(total=hr.sum(col.price))
     flow.sink("totals", sums.defer_tick())
     return flow
 

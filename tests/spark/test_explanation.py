@@ -1,4 +1,4 @@
-"""`penstock explain --on spark`: stages, routes, what is native, where state is; as whole texts."""
+"""`headrace explain --on spark`: stages, routes, what is native, where state is; as whole texts."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import pytest
 from typer.testing import CliRunner
 
-import penstock as ps
+import headrace as hr
 from examples.nexmark.queries import q4
-from penstock import Flow, col, io
-from penstock.cli.main import app
-from penstock.spark.explanation import explain_on_spark
-from penstock.spark.physical_plan import physical_plan
+from headrace import Flow, col, io
+from headrace.cli.main import app
+from headrace.spark.explanation import explain_on_spark
+from headrace.spark.physical_plan import physical_plan
 from tests.golden import assert_golden
 
 HERE = Path(__file__).parent / "explanations"
@@ -32,7 +32,7 @@ def shout(visit: Visit) -> str:
 def minutes() -> Flow:
     flow = Flow("minutes")
     visits = flow.source("visits", Visit).filter(col.page != "/health").watermark(col.at, lateness="10s")
-    counts = visits.group_by(page=col.page, window=ps.tumbling(col.at, "1m")).agg(n=ps.count())
+    counts = visits.group_by(page=col.page, window=hr.tumbling(col.at, "1m")).agg(n=hr.count())
     flow.sink("minutes", counts)
     flow.sink("shouted", visits.map(shout))
     flow.sink("numbered", flow.source("later", Visit).enumerate())
@@ -51,9 +51,9 @@ def test_windows_get_the_watermark_by_broadcast_and_order_forces_one_shard() -> 
 
 def test_rows_of_a_python_function_keep_all_cores_busy_sooner() -> None:
     def text(rows: Any) -> str:
-        flow = ps.Flow("counts")
+        flow = hr.Flow("counts")
         numbers = rows(flow.source("numbers", int))
-        flow.sink("counts", numbers.group_by(n=col.value).agg(count=ps.count()))
+        flow.sink("counts", numbers.group_by(n=col.value).agg(count=hr.count()))
         return explain_on_spark(flow.graph())
 
     assert "a tick of up to 250,000 rows in one task" in text(lambda numbers: numbers)
@@ -78,7 +78,7 @@ def test_the_physical_plan_shows_a_shuffle_per_stage_and_native_columns(spark: A
 
 def test_options_of_spark_are_refused_elsewhere_and_unknown_sinks_named(tmp_path: Path) -> None:
     (tmp_path / "some_flow.py").write_text(
-        "import penstock as ps\nflow = ps.Flow('f')\nflow.sink('out', flow.source('in', int))\n"
+        "import headrace as hr\nflow = hr.Flow('f')\nflow.sink('out', flow.source('in', int))\n"
     )
     flow = f"{tmp_path}/some_flow.py:flow"
     invoke = CliRunner().invoke

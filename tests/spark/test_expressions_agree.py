@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import find, given, settings
 
-from penstock.errors import EvaluationError, WrongType
-from penstock.expr.check import check
-from penstock.expr.compile_python import compile_rows
-from penstock.expr.constructors import lit
-from penstock.expr.function_bases import FixedFunction
-from penstock.expr.functions import CATALOGUE
-from penstock.expr.tree import Call, Expr, columns_of
-from penstock.expr.types import DataType, DateType, IntervalType, StructType, TimestampNtzType, TimestampType
-from penstock.io.arrow import column_to_values, rows_to_table
+from headrace.errors import EvaluationError, WrongType
+from headrace.expr.check import check
+from headrace.expr.compile_python import compile_rows
+from headrace.expr.constructors import lit
+from headrace.expr.function_bases import FixedFunction
+from headrace.expr.functions import CATALOGUE
+from headrace.expr.tree import Call, Expr, columns_of
+from headrace.expr.types import DataType, DateType, IntervalType, StructType, TimestampNtzType, TimestampType
+from headrace.io.arrow import column_to_values, rows_to_table
 from tests.expr.random_expressions import SCHEMA, Wide, calls, expressions, internal, lists, maps, rows
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Outcome:
 
     @cached_property
     def column(self) -> SparkColumn:
-        from penstock.spark.lowering.expressions import to_column
+        from headrace.spark.lowering.expressions import to_column
 
         return to_column(self.expr, SCHEMA)
 
@@ -171,7 +171,7 @@ class Table:
         """Spark's values, expression by expression; null where Python raised."""
         from pyspark.sql import functions as F
 
-        from penstock.spark.lowering.types import spark_type
+        from headrace.spark.lowering.types import spark_type
 
         columns = []
         for at, outcome in enumerate(outcomes):
@@ -219,7 +219,7 @@ def table(spark: SparkSession) -> Table:
     data = rows_to_table(inside, SCHEMA)
     import pyarrow as pa
 
-    from penstock.spark.lowering.types import spark_schema
+    from headrace.spark.lowering.types import spark_schema
 
     data = data.append_column(pa.field("row", pa.int64(), nullable=False), pa.array(range(len(inside))))
     return Table(
@@ -340,7 +340,7 @@ def type_of(expr: Expr) -> type[DataType] | None:
 
 
 def test_types_and_nullability_agree(table: Table, outcomes: list[Outcome]) -> None:
-    from penstock.spark.lowering.types import nullable_type, spark_type
+    from headrace.spark.lowering.types import nullable_type, spark_type
 
     for chunk in chunks(outcomes):
         # By names of their own: one of another column would be taken for that column.
@@ -387,7 +387,7 @@ def test_what_raises_in_python_raises_on_spark(table: Table, outcomes: list[Outc
 def test_every_function_of_the_catalogue_is_drawn_and_lowered(
     outcomes: list[Outcome], request: pytest.FixtureRequest
 ) -> None:
-    from penstock.spark.lowering.expressions import SPARK
+    from headrace.spark.lowering.expressions import SPARK
 
     drawn = {name for outcome in outcomes for name in functions_of(outcome.expr)}
     is_sample = request.node.callspec.params["outcomes"] == "a sample"

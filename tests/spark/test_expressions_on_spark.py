@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col, lit
-from penstock.errors import EvaluationError
-from penstock.expr.annotations import Int32
-from penstock.expr.compile_python import Scope, compile_rows, predicate_source
-from penstock.expr.functions.intervals import to_text
-from penstock.expr.row_classes import from_user, schema_of
-from penstock.expr.tree import Call, Expr
-from penstock.expr.types import INTERVAL, TIMESTAMP
-from penstock.io.arrow import column_to_values, rows_to_table
+import headrace as hr
+from headrace import col, lit
+from headrace.errors import EvaluationError
+from headrace.expr.annotations import Int32
+from headrace.expr.compile_python import Scope, compile_rows, predicate_source
+from headrace.expr.functions.intervals import to_text
+from headrace.expr.row_classes import from_user, schema_of
+from headrace.expr.tree import Call, Expr
+from headrace.expr.types import INTERVAL, TIMESTAMP
+from headrace.io.arrow import column_to_values, rows_to_table
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -46,7 +46,7 @@ def frame_of(spark: SparkSession, *rows: Row) -> DataFrame:
 
 
 def column_of(expr: Expr) -> Column:
-    from penstock.spark.lowering.expressions import to_column
+    from headrace.spark.lowering.expressions import to_column
 
     return to_column(expr, ROW)
 
@@ -124,10 +124,10 @@ def test_the_time_zone_of_the_session_makes_no_difference(far_from_utc: SparkSes
         col.t.cast(int),
         col.n.cast(datetime),
         col.s.to_timestamp(),
-        ps.concat(col.s, "+02:00").to_timestamp(),
-        col.t == ps.timestamp("2001-07-01T03:30:00Z"),
-        ps.when(col.n > 0, SUMMER).otherwise(col.t),
-        ps.hash(col.t),
+        hr.concat(col.s, "+02:00").to_timestamp(),
+        col.t == hr.timestamp("2001-07-01T03:30:00Z"),
+        hr.when(col.n > 0, SUMMER).otherwise(col.t),
+        hr.hash(col.t),
     ]
     # Around the hours that New York skips and repeats.
     moments = [
@@ -148,7 +148,7 @@ def test_the_time_zone_of_the_session_makes_no_difference(far_from_utc: SparkSes
     )
     table = answer.toArrow()
     for at, expr in enumerate(exprs):
-        from penstock.expr.check import check
+        from headrace.expr.check import check
 
         its = list(column_to_values(table[str(at)], check(expr, ROW).type))
         assert its == [compile_rows((expr,), ROW)(row)[0] for row in some], str(expr)
@@ -174,7 +174,7 @@ def test_filters_keep_the_same_rows(spark: SparkSession, expr: Expr) -> None:
     ]
     some = [EDGE._replace(n=n, m=m, x=x) for n, m, x in values]
     scope = Scope(ROW, Row._fields, {})
-    from penstock.expr.compile_python import RUNTIME
+    from headrace.expr.compile_python import RUNTIME
 
     source = f"lambda {', '.join(Row._fields)}: {predicate_source(expr, scope)}"
     keeps = eval(source, {**RUNTIME, **scope.constants})
@@ -188,7 +188,7 @@ def test_constants_of_intervals_are_exact(spark: SparkSession) -> None:
     spans += [timedelta(days=day, microseconds=999_999) for day in (-(10**8), 182_500, 10**8)]
     for span in spans:
         column = column_of(lit(span)).cast("string")
-        shifted = column_of(ps.when(col.s == "x", timedelta()) + span).cast("string")
+        shifted = column_of(hr.when(col.s == "x", timedelta()) + span).cast("string")
         assert frame_of(spark, EDGE).select(column, shifted).collect()[0] == (to_text(span, 0, 3),) * 2
 
 

@@ -14,10 +14,10 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock import Flow, col
-from penstock.engine.run import run as run_here
-from penstock.io import CsvChangelog, CsvFiles, Memory, ParquetFiles
-from penstock.spark import run as run_on_spark
+from headrace import Flow, col
+from headrace.engine.run import run as run_here
+from headrace.io import CsvChangelog, CsvFiles, Memory, ParquetFiles
+from headrace.spark import run as run_on_spark
 from tests.io.feeds import feed, read, write
 
 pytestmark = pytest.mark.spark
@@ -88,7 +88,7 @@ def test_spark_widens_columns_and_tells_of_each_once(
     run_here(flow, {"prices": ParquetFiles(tmp_path)}, {"all": here})
     there = Memory()
     caplog.clear()
-    with caplog.at_level(logging.INFO, "penstock.files"):
+    with caplog.at_level(logging.INFO, "headrace.files"):
         run_on_spark(flow, sources={"prices": ParquetFiles(tmp_path)}, sinks={"all": there}, mode=mode)
     assert Counter(there.rows()) == Counter(here.rows())
     assert {(1, 2.0), (2, 3.0)} < set(here.rows())

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import SparkUnavailable
-from penstock.spark.local.java import Java, find_java
-from penstock.spark.local.jvm import environment_variables_set, import_path, start_jvm
+from headrace.errors import SparkUnavailable
+from headrace.spark.local.java import Java, find_java
+from headrace.spark.local.jvm import environment_variables_set, import_path, start_jvm
 from tests.golden import MESSAGES, assert_golden
 
 
@@ -102,9 +102,9 @@ def test_workers_import_from_the_folders_that_this_process_added(
 def test_environment_variables_are_as_before_after_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
-    monkeypatch.setenv("PENSTOCK_A", "1")
-    monkeypatch.delenv("PENSTOCK_B", raising=False)
-    with environment_variables_set({"PENSTOCK_A": "2", "PENSTOCK_B": "3"}):
-        assert (os.environ["PENSTOCK_A"], os.environ["PENSTOCK_B"]) == ("2", "3")
-    assert os.environ["PENSTOCK_A"] == "1"
-    assert "PENSTOCK_B" not in os.environ
+    monkeypatch.setenv("HEADRACE_A", "1")
+    monkeypatch.delenv("HEADRACE_B", raising=False)
+    with environment_variables_set({"HEADRACE_A": "2", "HEADRACE_B": "3"}):
+        assert (os.environ["HEADRACE_A"], os.environ["HEADRACE_B"]) == ("2", "3")
+    assert os.environ["HEADRACE_A"] == "1"
+    assert "HEADRACE_B" not in os.environ

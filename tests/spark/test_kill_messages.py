@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadInput, SparkProcessDied
-from penstock.spark.ticks.deaths import told_deaths
+from headrace.errors import BadInput, SparkProcessDied
+from headrace.spark.ticks.deaths import told_deaths
 from tests.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.engine.change import Change
+import headrace as hr
+from headrace import col
+from headrace.engine.change import Change
 from tests.spark.batch_rows_of import bags_in_one_tick, batch_bags
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-F = ps.functions
+F = hr.functions
 
 
 class Order(NamedTuple):
@@ -45,15 +45,15 @@ FLOWS: dict[str, Callable[[Any], Any]] = {
     "join": lambda s: s.select("id", one=col.counts).join(s.select("id", other=col.rates), on="id"),
     "distinct": lambda s: s.distinct(),
     "distinct maps": lambda s: s.select(rates=col.rates).distinct(),
-    "group": lambda s: s.group_by("counts").agg(n=ps.count(), sum=ps.sum(col.id)),
-    "group by a part": lambda s: s.group_by(a=col.counts["a"]).agg(n=ps.count_distinct(col.counts)),
-    "list of maps": lambda s: s.group_by("id").agg(all=ps.collect(col.counts)),
+    "group": lambda s: s.group_by("counts").agg(n=hr.count(), sum=hr.sum(col.id)),
+    "group by a part": lambda s: s.group_by(a=col.counts["a"]).agg(n=hr.count_distinct(col.counts)),
+    "list of maps": lambda s: s.group_by("id").agg(all=hr.collect(col.counts)),
     "top k": lambda s: s.top_k(2, by=col.id.desc()),
     "top k per map": lambda s: s.top_k(1, by=col.id, per=col.rates),
     "difference": lambda s: s.select(m=col.counts).difference(
         s.filter(col.id == 1).select(m=F.map_from_entries(F.reverse(F.map_entries(col.counts))))
     ),
-    "window": lambda s: s.with_columns(n=ps.count().over(partition_by="counts", order_by="id")),
+    "window": lambda s: s.with_columns(n=hr.count().over(partition_by="counts", order_by="id")),
 }
 
 
@@ -63,7 +63,7 @@ def has_a(order: Order) -> bool:
 
 @pytest.mark.parametrize("build", FLOWS.values(), ids=FLOWS)
 def test_a_batch_answers_as_a_tick_in_this_process(spark: SparkSession, build: Callable[[Any], Any]) -> None:
-    flow = ps.Flow("maps")
+    flow = hr.Flow("maps")
     flow.sink("out", build(flow.table("orders", Order)))
     inputs = {"orders": [Change(order, 1) for order in ORDERS]}
     made = bags_in_one_tick(flow, inputs)
@@ -71,7 +71,7 @@ def test_a_batch_answers_as_a_tick_in_this_process(spark: SparkSession, build: C
 
 
 def test_rows_of_a_table_are_retracted_whatever_the_order_in_their_maps(spark: SparkSession) -> None:
-    flow = ps.Flow("maps")
+    flow = hr.Flow("maps")
     flow.sink("out", flow.table("orders", Order))
     inputs = {"orders": [Change(ORDERS[0], 1), Change(ORDERS[1], -1), Change(ORDERS[2], 1)]}
     assert sum(batch_bags(spark, flow, inputs)["out"].values()) == 1
@@ -97,15 +97,15 @@ HOLDERS = [
         lambda s: s,
         lambda s: s.select(m=col.m, ms=col.ms),
         lambda s: s.select(text=F.to_json(col.m)),
-        lambda s: s.group_by("m", "ms").agg(n=ps.count()),
+        lambda s: s.group_by("m", "ms").agg(n=hr.count()),
         lambda s: s.select("ms").distinct(),
     ],
 )
 def test_a_batch_keeps_nulls_in_maps(spark: SparkSession, build: Callable[[Any], Any]) -> None:
-    flow = ps.Flow("maps")
+    flow = hr.Flow("maps")
     flow.sink("out", build(flow.table("holders", Holder)))
-    found, sources = ps.io.Memory(), {"holders": ps.io.Rows([HOLDERS])}
-    ps.spark.run(flow, spark, sources=sources, sinks={"out": found}, mode="batch")
-    expected = ps.io.Memory()
-    ps.run(flow, sources=sources, sinks={"out": expected})
+    found, sources = hr.io.Memory(), {"holders": hr.io.Rows([HOLDERS])}
+    hr.spark.run(flow, spark, sources=sources, sinks={"out": found}, mode="batch")
+    expected = hr.io.Memory()
+    hr.run(flow, sources=sources, sinks={"out": expected})
     assert sorted(map(repr, found.rows())) == sorted(map(repr, expected.rows()))

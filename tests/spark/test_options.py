@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("pyspark")
-from penstock import Flow
-from penstock.errors import BadInput
-from penstock.spark import run
+from headrace import Flow
+from headrace.errors import BadInput
+from headrace.spark import run
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-import penstock as ps
-from penstock import Flow, col, io
-from penstock.spark import Frame, Progress, run
+import headrace as hr
+from headrace import Flow, col, io
+from headrace.spark import Frame, Progress, run
 
 pytestmark = pytest.mark.spark
 
@@ -28,13 +28,13 @@ class Visit(NamedTuple):
 def minutes() -> Flow:
     flow = Flow("minutes")
     visits = flow.source("visits", Visit).watermark(col.at, lateness="1s", name="on time")
-    flow.sink("minutes", visits.group_by(window=ps.tumbling(col.at, "1m")).agg(n=ps.count()))
+    flow.sink("minutes", visits.group_by(window=hr.tumbling(col.at, "1m")).agg(n=hr.count()))
     return flow
 
 
 def pages() -> Flow:
     flow = Flow("pages")
-    flow.sink("pages", flow.source("visits", Visit).group_by(col.page).agg(n=ps.count()))
+    flow.sink("pages", flow.source("visits", Visit).group_by(col.page).agg(n=hr.count()))
     return flow
 
 
@@ -84,8 +84,8 @@ def test_what_a_tick_costs_is_told_by_process_phase_and_exchange(
     source = io.JsonFiles(tmp_path / "in")
     flow = Flow("two stages")
     visits = flow.source("visits", Visit)
-    counted = visits.group_by(col.page, col.at).agg(n=ps.count())
-    flow.sink("pages", counted.group_by(col.page).agg(times=ps.count()))
+    counted = visits.group_by(col.page, col.at).agg(n=hr.count())
+    flow.sink("pages", counted.group_by(col.page).agg(times=hr.count()))
     run(flow, spark, sources={"visits": source}, sinks={"pages": []}, way=way, shards=2, on_tick=told.append)
     cost = told[0].cost
     assert cost is not None
@@ -113,7 +113,7 @@ def test_phases_of_sparks_batches_are_metrics(spark: Any, tmp_path: Path) -> Non
         on_tick=lambda _: metrics.append(generate_latest(registry).decode()),
     )  # fmt: skip
     # Spark tells of a batch when it is over: the last tick has heard of the first.
-    assert 'penstock_spark_trigger_seconds_count{flow="minutes",phase="addBatch"}' in metrics[-1]
+    assert 'headrace_spark_trigger_seconds_count{flow="minutes",phase="addBatch"}' in metrics[-1]
 
 
 def test_of_a_data_frame_it_is_not_known_what_waits(spark: Any) -> None:

@@ -9,15 +9,15 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from penstock.errors import BadRow, UnreadableSource
-from penstock.expr.row_classes import schema_of
-from penstock.io import CsvFiles, JsonFiles
-from penstock.io.files.file_reader import open_format
-from penstock.io.files.text_blocks import WHOLE, Part
-from penstock.io.source import Feed
-from penstock.spark.sources.arrivals import location_of
-from penstock.spark.ticks.intake import Taken, read_table
-from penstock.spark.ticks.plan import Input
+from headrace.errors import BadRow, UnreadableSource
+from headrace.expr.row_classes import schema_of
+from headrace.io import CsvFiles, JsonFiles
+from headrace.io.files.file_reader import open_format
+from headrace.io.files.text_blocks import WHOLE, Part
+from headrace.io.source import Feed
+from headrace.spark.sources.arrivals import location_of
+from headrace.spark.ticks.intake import Taken, read_table
+from headrace.spark.ticks.plan import Input
 
 
 class Bid(NamedTuple):

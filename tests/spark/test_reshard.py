@@ -19,16 +19,16 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 
-import penstock as ps
-from penstock import Engine, Flow, col, left, right
-from penstock.errors import BadInput, CheckpointInUse, FlowChanged, NotOnSpark
-from penstock.spark.checkpoints.reshard import reshard
-from penstock.state.checkpoint import Checkpoint
-from penstock.state.commit import CommitLog
-from penstock.state.entry_store import stored_entries
-from penstock.state.inspection import inspect
-from penstock.state.manifest import Manifest, as_it_is
-from penstock.state.rewind import rewind
+import headrace as hr
+from headrace import Engine, Flow, col, left, right
+from headrace.errors import BadInput, CheckpointInUse, FlowChanged, NotOnSpark
+from headrace.spark.checkpoints.reshard import reshard
+from headrace.state.checkpoint import Checkpoint
+from headrace.state.commit import CommitLog
+from headrace.state.entry_store import stored_entries
+from headrace.state.inspection import inspect
+from headrace.state.manifest import Manifest, as_it_is
+from headrace.state.rewind import rewind
 from tests.spark.streamed_flows import EXAMPLES
 from tests.spark.tasks_with_checkpoint import CheckpointedTasks
 
@@ -57,13 +57,13 @@ def tables() -> Flow:
     flow.sink("joined", prices.join(items, on="item"))
     flow.sink("left", prices.join(items, on="item", how="left"))
     flow.sink("anti", prices.join(items, on="item", how="anti"))
-    best = prices.group_by(col.item).agg(best=ps.max(col.price), n=ps.count())
+    best = prices.group_by(col.item).agg(best=hr.max(col.price), n=hr.count())
     flow.sink("best", best)
-    flow.sink("by number", best.group_by(col.n).agg(sum=ps.sum(col.best)))
+    flow.sink("by number", best.group_by(col.n).agg(sum=hr.sum(col.best)))
     flow.sink("distinct", prices.distinct())
     flow.sink("rest", prices.select(col.item).difference(items.select(col.item)))
     flow.sink("top", prices.top_k(2, by=col.price.desc(), per=col.item))
-    flow.sink("all", prices.group_by().agg(n=ps.count(), sum=ps.sum(col.price)))
+    flow.sink("all", prices.group_by().agg(n=hr.count(), sum=hr.sum(col.price)))
     return flow
 
 
@@ -73,7 +73,7 @@ def appended() -> Flow:
     prices = bids.select(col.item, col.price)
     flow.sink("joined", prices.join(items, on="item"))
     flow.sink("distinct", prices.select(col.item).distinct())
-    flow.sink("late", prices.defer_tick().group_by(col.item).agg(n=ps.count()))
+    flow.sink("late", prices.defer_tick().group_by(col.item).agg(n=hr.count()))
     latest = {"sequence": "at", "deleted": col.price < 3, "on_misfit": "trust_key", "tombstones": "4s"}
     flow.sink("latest", bids.upsert("item", **latest))
     flow.sink("versions", bids.history("item", sequence="at", deleted=col.price < 3, on_misfit="trust_key"))
@@ -85,14 +85,14 @@ def windows() -> Flow:
     flow = Flow("windows")
     bids = flow.source("bids", Bid).watermark(col.at, lateness="5s")
     for name, window in (
-        ("tumbling", ps.tumbling(col.at, "10s")),
-        ("sliding", ps.sliding(col.at, "9s", "3s")),
+        ("tumbling", hr.tumbling(col.at, "10s")),
+        ("sliding", hr.sliding(col.at, "9s", "3s")),
     ):
-        flow.sink(name, bids.group_by("item", window=window).agg(n=ps.count()))
-    session = ps.session(col.at, "3s")
+        flow.sink(name, bids.group_by("item", window=window).agg(n=hr.count()))
+    session = hr.session(col.at, "3s")
     closed = bids.group_by("item", window=session)
-    flow.sink("sessions", closed.agg(n=ps.count(), best=ps.max(col.price)))
-    flow.sink("open sessions", bids.group_by("item", window=session, emit="updates").agg(n=ps.count()))
+    flow.sink("sessions", closed.agg(n=hr.count(), best=hr.max(col.price)))
+    flow.sink("open sessions", bids.group_by("item", window=session, emit="updates").agg(n=hr.count()))
     flow.sink("distinct", bids.distinct())
     flow.sink("first", bids.first_within("6s", by="item"))
     soon = (left.item == right.item) & right.at.between(left.at, left.at + timedelta(seconds=4))
@@ -104,11 +104,11 @@ def slices() -> Flow:
     """Windows of which each shard sums up its rows first."""
     flow = Flow("slices")
     bids = flow.source("bids", Bid).watermark(col.at, lateness="5s")
-    flow.sink("tumbling", bids.group_by("item", window=ps.tumbling(col.at, "10s")).agg(n=ps.count()))
-    sliding = bids.group_by("item", window=ps.sliding(col.at, "9s", "3s"))
-    flow.sink("sliding", sliding.agg(n=ps.count(), best=ps.max(col.price)))
-    uneven = bids.group_by("item", window=ps.sliding(col.at, "9s", "4s"))
-    flow.sink("uneven", uneven.agg(n=ps.count(), best=ps.max(col.price)))
+    flow.sink("tumbling", bids.group_by("item", window=hr.tumbling(col.at, "10s")).agg(n=hr.count()))
+    sliding = bids.group_by("item", window=hr.sliding(col.at, "9s", "3s"))
+    flow.sink("sliding", sliding.agg(n=hr.count(), best=hr.max(col.price)))
+    uneven = bids.group_by("item", window=hr.sliding(col.at, "9s", "4s"))
+    flow.sink("uneven", uneven.agg(n=hr.count(), best=hr.max(col.price)))
     return flow
 
 
@@ -137,7 +137,7 @@ def ticks_of(seed: int, *, tables: bool, count: int = 6) -> list[Tick]:
                 for row in gone:
                     there[name].remove(row)
                 there[name] += added
-                changes[name] = [ps.insert(row) for row in added] + [ps.delete(row) for row in gone]
+                changes[name] = [hr.insert(row) for row in added] + [hr.delete(row) for row in gone]
             ticks.append(changes)
         else:
             ticks.append(new)
@@ -239,7 +239,7 @@ def begun(folder: Path, shards: int = 2, ticks: int = 3) -> list[Tick]:
 
 def test_state_whose_keys_are_divided_otherwise_is_refused(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("penstock.spark.checkpoints.resume.DIVISION", "checksums")
+        patch.setattr("headrace.spark.checkpoints.resume.DIVISION", "checksums")
         begun(tmp_path, shards=3)
     for use in (lambda: CheckpointedTasks(tables(), tmp_path), lambda: reshard(tmp_path, 2, tables())):
         with pytest.raises(FlowChanged, match="by checksums, not by codes"):
@@ -339,19 +339,19 @@ def test_another_flow_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_one_process_has_no_shards_to_change(tmp_path: Path) -> None:
-    ps.run(appended(), {"bids": [], "items": [Item("a", "x")]}, checkpoint=tmp_path)
+    hr.run(appended(), {"bids": [], "items": [Item("a", "x")]}, checkpoint=tmp_path)
     with pytest.raises(FlowChanged, match="of a run on one process"):
         reshard(tmp_path, 3, appended())
 
 
 def test_each_engine_names_the_other_whose_checkpoint_it_was_given(tmp_path: Path) -> None:
-    ps.run(appended(), {"bids": [], "items": [Item("a", "x")]}, checkpoint=tmp_path / "here")
+    hr.run(appended(), {"bids": [], "items": [Item("a", "x")]}, checkpoint=tmp_path / "here")
     with pytest.raises(FlowChanged, match="is of a run on one process, and this one is on Spark"):
         CheckpointedTasks(appended(), tmp_path / "here", shards=3)
     with CheckpointedTasks(appended(), tmp_path / "there") as tasks:
         tasks.tick({"items": [Item("a", "x")]})
     with pytest.raises(FlowChanged, match="is of a run on Spark, and this one is on one process"):
-        ps.run(appended(), {"bids": [], "items": []}, checkpoint=tmp_path / "there")
+        hr.run(appended(), {"bids": [], "items": []}, checkpoint=tmp_path / "there")
 
 
 def test_a_number_of_shards_is_one_or_more(tmp_path: Path) -> None:
@@ -394,5 +394,5 @@ def test_a_join_of_all_pairs_cannot_be_divided_anew(tmp_path: Path) -> None:
 
 def test_a_run_on_other_shards_says_how_to_divide_anew(tmp_path: Path) -> None:
     begun(tmp_path)
-    with pytest.raises(FlowChanged, match=f"penstock reshard {tmp_path} 3 FLOW"):
+    with pytest.raises(FlowChanged, match=f"headrace reshard {tmp_path} 3 FLOW"):
         CheckpointedTasks(tables(), tmp_path, shards=3)

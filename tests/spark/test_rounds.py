@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Engine, Flow, col, left, right
-from penstock.errors import NoFixpoint, UnreadableSource
-from penstock.spark.checkpoints.reshard import reshard
-from penstock.spark.explanation import explain_on_spark
-from penstock.spark.placing.stages import StagePlan, cut_stages
-from penstock.spark.ticks.round_files import Sent, fetched
+import headrace as hr
+from headrace import Engine, Flow, col, left, right
+from headrace.errors import NoFixpoint, UnreadableSource
+from headrace.spark.checkpoints.reshard import reshard
+from headrace.spark.explanation import explain_on_spark
+from headrace.spark.placing.stages import StagePlan, cut_stages
+from headrace.spark.ticks.round_files import Sent, fetched
 from tests.properties import test_recursion
 from tests.properties.test_recursion import RULES, Given, Pair
 from tests.spark.tasks_in_process import InProcessTasks
 from tests.spark.tasks_with_checkpoint import CheckpointedTasks
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
 def reached(flow: Flow, seeds: AnyStream, edges: AnyStream, **more: Any) -> AnyStream:
@@ -37,7 +37,7 @@ def reachability(**more: Any) -> Flow:
     flow = Flow("reachability")
     nodes = reached(flow, flow.source("start", int), flow.source("edges", Pair), **more)
     flow.sink("reached", nodes)
-    flow.sink("count", nodes.group_by().agg(n=ps.count()))
+    flow.sink("count", nodes.group_by().agg(n=hr.count()))
     return flow
 
 
@@ -46,7 +46,7 @@ def closure(by: str = "edges") -> Flow:
     edges = flow.source("edges", Pair)
     paths = flow.fixpoint(lambda found: step(found, edges if by == "edges" else found), edges)
     flow.sink("paths", paths)
-    flow.sink("far", paths.group_by("a").agg(n=ps.count()).join(edges, on=["a"]))
+    flow.sink("far", paths.group_by("a").agg(n=hr.count()).join(edges, on=["a"]))
     return flow
 
 
@@ -193,7 +193,7 @@ def programs(draw: st.DrawFn) -> Flow:
         flow.sink(f"out{at}", feedbacks[at])
     out: AnyStream = feedbacks[0]
     flow.sink("swapped", out.select(a=col.b, b=col.a, into=Pair))
-    flow.sink("counted", out.group_by("a").agg(n=ps.count()))
+    flow.sink("counted", out.group_by("a").agg(n=hr.count()))
     if draw(st.booleans()):
         flow.sink("others", marks.difference(out))
         flow.sink("later", out.defer_tick())

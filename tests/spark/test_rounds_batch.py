@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import penstock as ps
-from penstock import Flow, col, left, right
-from penstock.engine.change import Change
-from penstock.errors import NoFixpoint
-from penstock.spark.batch.batch_plan import plan_batch
-from penstock.spark.batch.loops import LoopBound, why_in_one_task
-from penstock.spark.batch.lower_flow import lower_plan
-from penstock.spark.batch.subplan_flow import loop_flow
-from penstock.spark.ticks.errors import told_errors
+import headrace as hr
+from headrace import Flow, col, left, right
+from headrace.engine.change import Change
+from headrace.errors import NoFixpoint
+from headrace.spark.batch.batch_plan import plan_batch
+from headrace.spark.batch.loops import LoopBound, why_in_one_task
+from headrace.spark.batch.lower_flow import lower_plan
+from headrace.spark.batch.subplan_flow import loop_flow
+from headrace.spark.ticks.errors import told_errors
 from tests.properties.test_recursion import RULES, Given, Pair
 from tests.spark.batch_rows_of import bag_of_frame, frames_of, true_bags
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 EDGES = [Pair(n, n + 1) for n in range(6)] + [Pair(6, 2), Pair(9, 9), Pair(2, 9), Pair(2, 9)]
 
 
@@ -37,7 +37,7 @@ def loop(*rules: str) -> Flow:
     given = Given(back, back, edges, marks)
     back.close(seeds.union(*(RULES[rule](back, given) for rule in rules)))
     flow.sink("out", back)
-    flow.sink("counts", back.group_by("a").agg(n=ps.count()))
+    flow.sink("counts", back.group_by("a").agg(n=hr.count()))
     return flow
 
 

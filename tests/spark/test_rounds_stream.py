@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import penstock as ps
-from penstock import Engine, Flow, io
-from penstock.errors import FlowChanged, NotOnSpark
-from penstock.spark import run
-from penstock.state.checkpoint import Checkpoint
-from penstock.state.manifest import as_it_is
+import headrace as hr
+from headrace import Engine, Flow, io
+from headrace.errors import FlowChanged, NotOnSpark
+from headrace.spark import run
+from headrace.state.checkpoint import Checkpoint
+from headrace.state.manifest import as_it_is
 from tests.properties.test_recursion import Pair
 from tests.spark.test_rounds import closure, reached, step
 
@@ -104,4 +104,4 @@ def test_rounds_are_refused_where_rows_may_be_taken_back(spark: SparkSession) ->
     flow = Flow("reachability")
     flow.sink("out", reached(flow, flow.source("start", int), flow.table("edges", Pair)))
     with pytest.raises(NotOnSpark, match="cannot run in rounds"):
-        run(flow, spark, sources={"start": [0], "edges": [ps.insert(Pair(0, 1))]}, sinks={}, loops="rounds")
+        run(flow, spark, sources={"start": [0], "edges": [hr.insert(Pair(0, 1))]}, sinks={}, loops="rounds")

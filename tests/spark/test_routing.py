@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col
-from penstock.expr.types import (
+import headrace as hr
+from headrace import col
+from headrace.expr.types import (
     BOOL,
     DATE,
     FLOAT64,
@@ -22,10 +22,10 @@ from penstock.expr.types import (
     Field,
     Schema,
 )
-from penstock.io.arrow import rows_to_table, table_to_rows
-from penstock.spark.placing.routing import row_divider, table_divider
-from penstock.spark.placing.row_placement import ByKey, ToAll, ToOne
-from penstock.testing.strategies import values
+from headrace.io.arrow import rows_to_table, table_to_rows
+from headrace.spark.placing.routing import row_divider, table_divider
+from headrace.spark.placing.row_placement import ByKey, ToAll, ToOne
+from headrace.testing.strategies import values
 
 TYPES = (*INTEGERS, FLOAT64, STR, DATE, TIMESTAMP, TIMESTAMP_NTZ, BOOL, DecimalType(12, 3))
 
@@ -111,7 +111,7 @@ def test_a_row_gets_to_one_shard_with_few_and_with_many_others(texts: list[str |
 @given(st.lists(keyed_rows(), min_size=1, max_size=1), st.integers(2, 5))
 def test_keys_that_are_computed_get_to_the_shard_of_columns(drawn: list[Any], shards: int) -> None:
     schema, route, rows = drawn[0]
-    computed = ByKey(tuple(ps.when(True, key).otherwise(key) for key in route.keys))
+    computed = ByKey(tuple(hr.when(True, key).otherwise(key) for key in route.keys))
     one, other = (row_divider(each, schema, shards, weighted=False) for each in (route, computed))
     assert {n: list(map(repr, part)) for n, part in one(rows).items()} == {
         n: list(map(repr, part)) for n, part in other(rows).items()

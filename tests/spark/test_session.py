@@ -15,33 +15,33 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import penstock as ps
-import penstock.spark
-from penstock.errors import NotOnSpark, SparkUnavailable
-from penstock.spark.local import class_archive
-from penstock.spark.local.java import Java, find_java
-from penstock.spark.session import _remove_abandoned_folders, _tasks_at_a_time
+import headrace as hr
+import headrace.spark
+from headrace.errors import NotOnSpark, SparkUnavailable
+from headrace.spark.local import class_archive
+from headrace.spark.local.java import Java, find_java
+from headrace.spark.session import _remove_abandoned_folders, _tasks_at_a_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
-SRC = Path(penstock.spark.__file__).resolve().parents[2]
+SRC = Path(headrace.spark.__file__).resolve().parents[2]
 
 # Says what it found, then waits: whoever started it ends it.
 PROGRAM = """
 import json, sys
-import penstock as ps
-import penstock.spark
+import headrace as hr
+import headrace.spark
 
 def whoami(batches):
-    imported = "penstock.spark.ticks.task" in sys.modules  # by the daemon that has forked the worker
-    import penstock, pyarrow as pa
+    imported = "headrace.spark.ticks.task" in sys.modules  # by the daemon that has forked the worker
+    import headrace, pyarrow as pa
     list(batches)
     yield pa.RecordBatch.from_pydict({"who": [f"{sys.executable} {imported}"]})
 
-spark = penstock.spark.session()
+spark = headrace.spark.session()
 context = spark.sparkContext
 print(json.dumps({
     "java": context._jvm.System.getProperty("java.home"),
@@ -61,14 +61,14 @@ def bare_environment(tmp_path: Path) -> dict[str, str]:
     programs.mkdir()
     for name in ("chmod", "readlink"):
         (programs / name).symlink_to(shutil.which(name) or "")
-    return {"PATH": str(programs), "PYTHONPATH": str(SRC), "PENSTOCK_CACHE": str(tmp_path / "cache")}
+    return {"PATH": str(programs), "PYTHONPATH": str(SRC), "HEADRACE_CACHE": str(tmp_path / "cache")}
 
 
 @pytest.mark.verify
 def test_without_java_it_runs_on_the_wheel_with_this_python_and_its_jvm_dies_with_it(
     bare_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PENSTOCK_CACHE", bare_environment["PENSTOCK_CACHE"])
+    monkeypatch.setenv("HEADRACE_CACHE", bare_environment["HEADRACE_CACHE"])
     damaged = class_archive.archive_of(find_java({"PATH": ""}))
     damaged.parent.mkdir()
     damaged.write_bytes(b"not an archive")
@@ -106,7 +106,7 @@ def test_without_java_it_runs_on_the_wheel_with_this_python_and_its_jvm_dies_wit
 
 def test_a_session_that_is_there_is_given_back_unchanged(spark: SparkSession) -> None:
     before = spark.sparkContext.getConf().getAll()
-    again = penstock.spark.session(
+    again = headrace.spark.session(
         master="local[7]", partitions=99, config={"spark.sql.ansi.enabled": "false"}
     )
     assert again is spark
@@ -118,7 +118,7 @@ def test_a_session_that_is_there_is_given_back_unchanged(spark: SparkSession) ->
 def test_a_session_that_somebody_made_beside_it_is_not_taken(spark: SparkSession) -> None:
     beside = spark.newSession()
     assert beside is not spark
-    assert penstock.spark.session() is spark
+    assert headrace.spark.session() is spark
 
 
 def test_nothing_global_is_left_changed_in_this_process(spark: SparkSession) -> None:
@@ -129,11 +129,11 @@ def test_nothing_global_is_left_changed_in_this_process(spark: SparkSession) -> 
 def test_without_pyspark_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(SparkUnavailable) as raised:
-        penstock.spark.session()
+        headrace.spark.session()
     assert str(raised.value) == (
         "P401 SparkUnavailable: PySpark is not installed\n\n"
         "import of pyspark.sql halted; None in sys.modules\n\n"
-        "Fix: pip install 'penstock[spark]'; a Java comes with it"
+        "Fix: pip install 'headrace[spark]'; a Java comes with it"
     )
 
 
@@ -143,8 +143,8 @@ def test_folders_of_processes_that_are_gone_are_removed_and_others_stay(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         gone.wait()
-    dead, alive = tmp_path / f"penstock-spark-{gone.pid}-a", tmp_path / f"penstock-spark-{os.getpid()}-b"
-    foreign = tmp_path / "penstock-spark-notes"
+    dead, alive = tmp_path / f"headrace-spark-{gone.pid}-a", tmp_path / f"headrace-spark-{os.getpid()}-b"
+    foreign = tmp_path / "headrace-spark-notes"
     for folder in (dead, alive, foreign):
         folder.mkdir()
     _remove_abandoned_folders()
@@ -160,7 +160,7 @@ def test_the_master_says_how_many_tasks_run_at_a_time(master: str, tasks: int) -
 def test_a_class_archive_is_used_once_it_has_been_made(
     release: int, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
+    monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path))
     found = find_java()
     java = Java(found.home, release, "test")
     assert class_archive.options_to_use(java) == ()
@@ -170,10 +170,10 @@ def test_a_class_archive_is_used_once_it_has_been_made(
 
 
 def test_a_session_without_ansi_mode_is_refused(spark: SparkSession) -> None:
-    flow = ps.Flow("numbers")
+    flow = hr.Flow("numbers")
     flow.sink("out", flow.source("numbers", int))
     other = spark.newSession()
     other.conf.set("spark.sql.ansi.enabled", "false")
     for mode in ("stream", "batch"):
         with pytest.raises(NotOnSpark, match="ANSI mode off"):
-            penstock.spark.run(flow, other, sources={"numbers": [1]}, mode=mode)
+            headrace.spark.run(flow, other, sources={"numbers": [1]}, mode=mode)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import Flow, col, io
-from penstock.errors import FlowChanged
-from penstock.spark import Frame, run
-from penstock.spark.sources.names import spark_name
+import headrace as hr
+from headrace import Flow, col, io
+from headrace.errors import FlowChanged
+from headrace.spark import Frame, run
+from headrace.spark.sources.names import spark_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ class Sale(NamedTuple):
 def sums_of(*names: str) -> Flow:
     flow = Flow("sums")
     for name in names:
-        sums = flow.source(name, Sale).group_by(col.shop).agg(total=ps.sum(col.amount))
+        sums = flow.source(name, Sale).group_by(col.shop).agg(total=hr.sum(col.amount))
         flow.sink(f"sums {name}", sums)
     return flow
 
@@ -81,7 +81,7 @@ def test_rows_that_come_whole_come_with_the_next_tick_where_their_source_was_add
         sinks: dict[str, Any] = {"sums arriving": io.Memory()}
         if both:
             whole = flow.source("whole", Sale, bounded=True)
-            flow.sink("sums whole", whole.group_by(col.shop).agg(total=ps.sum(col.amount)))
+            flow.sink("sums whole", whole.group_by(col.shop).agg(total=hr.sum(col.amount)))
             sources["whole"] = io.Rows([[Sale(3, 1), Sale(3, 4)]])
             sinks["sums whole"] = io.Memory()
         run(flow, spark, sources=sources, sinks=sinks, checkpoint=tmp_path / "checkpoint", shards=2)

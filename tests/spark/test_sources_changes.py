@@ -12,11 +12,11 @@ from unittest import mock
 
 import pytest
 
-import penstock as ps
-from penstock import Flow, col, io, pull
-from penstock.errors import BadInput, BadRow, UnreadableSource, UserFunctionFailed, WrongType
-from penstock.spark import Frame, Pulled, run
-from penstock.spark.ticks.driver_sinks import DriverSink
+import headrace as hr
+from headrace import Flow, col, io, pull
+from headrace.errors import BadInput, BadRow, UnreadableSource, UserFunctionFailed, WrongType
+from headrace.spark import Frame, Pulled, run
+from headrace.spark.ticks.driver_sinks import DriverSink
 from tests.io.change_records import BOOKS, Book, debezium, lines, now, operations
 
 pytestmark = pytest.mark.spark
@@ -213,13 +213,13 @@ def test_the_versions_of_a_delta_table_are_followed_across_runs(spark: Any, tmp_
         total: int
 
     flow = Flow("totals")
-    totals = flow.source("sales", Total).group_by(col.shop).agg(total=ps.sum(col.total))
+    totals = flow.source("sales", Total).group_by(col.shop).agg(total=hr.sum(col.total))
     flow.sink("totals", totals)
     copy = Flow("copy")
     copy.sink("totals", copy.table("rows", Total).filter(col.total > 1))
     sales = [Total("abc"[n % 3], n) for n in range(9)]
     for last in (3, 6, 9):
-        ps.run(
+        hr.run(
             flow,
             {"sales": io.Rows([[sale] for sale in sales[:last]])},
             {"totals": io.DeltaTable(tmp_path / "totals", "shop")},
@@ -339,7 +339,7 @@ def test_a_pull_stream_is_read_whole_in_a_batch_and_as_a_bounded_source(spark: A
 
 @pytest.mark.verify
 def test_changes_of_a_pull_stream_have_their_weights(spark: Any) -> None:
-    changes = [ps.insert(Number(1)), ps.insert(Number(2)), ps.delete(Number(1))]
+    changes = [hr.insert(Number(1)), hr.insert(Number(2)), hr.delete(Number(1))]
     assert copied(spark, pull.values(changes), Number) == Counter([repr(Number(2))])
 
 
@@ -367,12 +367,12 @@ def _unpicklable() -> pull.Source:
 
 
 def test_a_source_that_forgets_its_rows_is_told_so(spark: Any, tmp_path: Path) -> None:
-    from penstock.spark.sources.pull_source import _pickled
-    from penstock.spark.sources.pull_stream import PullReader
+    from headrace.spark.sources.pull_source import _pickled
+    from headrace.spark.sources.pull_stream import PullReader
 
     flow = Flow("numbers")
     flow.sink("numbers", flow.source("numbers", Number))
-    intake = ps.Engine(flow).intake_of("numbers")
+    intake = hr.Engine(flow).intake_of("numbers")
     schema = flow.graph().nodes[0].schema
     reader = PullReader(_pickled("numbers", ("numbers", Pulled(numbers(5)), intake, schema, True)))
     batches = reader.readBetweenOffsets({"rows": 1}, {"rows": 4})
@@ -421,7 +421,7 @@ def test_a_static_table_is_there_in_the_first_tick_of_a_stream(spark: Any, tmp_p
     flow = Flow("towns")
     shops = flow.source("shops", Shop, bounded=True)
     sales = flow.source("sales", Sale).join(shops, on="shop")
-    flow.sink("towns", sales.group_by(col.town).agg(total=ps.sum(col.price)))
+    flow.sink("towns", sales.group_by(col.town).agg(total=hr.sum(col.price)))
     towns = spark.createDataFrame([(1, "x"), (2, "y")], "shop long, town string")
     for last in (1, 3):
         batches = [[Sale(n % 2 + 1, n), Sale(9, 1)] for n in range(last)]

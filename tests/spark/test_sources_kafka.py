@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import Flow, io
-from penstock.errors import BadInput, BadRow, PenstockError
-from penstock.expr.row_classes import schema_of
-from penstock.io import Debezium, Kafka, KafkaTopic
-from penstock.io.sink import SinkRequest, open_sink
-from penstock.spark import Frame, run
-from penstock.spark.sources.change_frames import to_weighted_rows
-from penstock.spark.sources.kafka import TopicWriter, connector_is_there, package, rows_of_records
-from penstock.spark.ticks.errors import told_errors
+import headrace as hr
+from headrace import Flow, io
+from headrace.errors import BadInput, BadRow, HeadraceError
+from headrace.expr.row_classes import schema_of
+from headrace.io import Debezium, Kafka, KafkaTopic
+from headrace.io.sink import SinkRequest, open_sink
+from headrace.spark import Frame, run
+from headrace.spark.sources.change_frames import to_weighted_rows
+from headrace.spark.sources.kafka import TopicWriter, connector_is_there, package, rows_of_records
+from headrace.spark.ticks.errors import told_errors
 from tests.io.change_records import BOOKS, Book, debezium, now
 
 pytestmark = pytest.mark.spark
@@ -72,8 +72,8 @@ def test_a_value_that_is_no_row_fails_the_tick(spark: Any, value: str | None) ->
 
 
 def test_tombstones_are_nothing_to_debezium(spark: Any) -> None:
-    from penstock.io.change_data import record_schema
-    from penstock.spark.sources.change_frames import without_tombstones
+    from headrace.io.change_data import record_schema
+    from headrace.spark.sources.change_frames import without_tombstones
 
     source = Debezium(Kafka("a:1", "books"), epoch="millis")
     values = [json.dumps(r) for r in debezium(BOOKS)]
@@ -113,9 +113,9 @@ def test_in_this_process_topics_are_refused() -> None:
     flow = Flow("bids")
     flow.sink("bids", flow.source("bids", Bid))
     with pytest.raises(BadInput, match="only Spark reads Kafka topics"):
-        ps.run(flow, {"bids": Kafka("a:1", "t")}, {})
+        hr.run(flow, {"bids": Kafka("a:1", "t")}, {})
     with pytest.raises(BadInput, match="a topic of Kafka is written by Spark"):
-        ps.run(flow, {"bids": [Bid(1, 1.0, [])]}, {"bids": KafkaTopic("a:1", "t")})
+        hr.run(flow, {"bids": [Bid(1, 1.0, [])]}, {"bids": KafkaTopic("a:1", "t")})
 
 
 def topic(spark: Any, folder: Path, key: Any = None) -> TopicWriter:
@@ -154,10 +154,10 @@ def test_changes_become_records_and_the_last_tick_may_be_told_again(spark: Any, 
 def test_a_topic_that_is_there_is_read_and_written(spark: Any) -> None:
     import os
 
-    servers = os.environ.get("PENSTOCK_KAFKA")
+    servers = os.environ.get("HEADRACE_KAFKA")
     if not connector_is_there(spark) or servers is None:
-        pytest.skip("needs Spark's connector for Kafka and a broker at PENSTOCK_KAFKA=HOST:PORT")
-    name = f"penstock-{os.getpid()}"
+        pytest.skip("needs Spark's connector for Kafka and a broker at HEADRACE_KAFKA=HOST:PORT")
+    name = f"headrace-{os.getpid()}"
     flow = Flow("bids")
     flow.sink("bids", flow.source("bids", Bid))
     bids = [Bid(n, None, []) for n in range(5)]
@@ -170,5 +170,5 @@ def test_a_topic_that_is_there_is_read_and_written(spark: Any) -> None:
 
 def test_the_sink_of_a_topic_needs_its_columns(tmp_path: Path, spark: Any) -> None:
     drain = SinkRequest("bids", schema_of(Bid), tmp_path)
-    with pytest.raises(PenstockError, match="the key has unknown column 'nothing'"):
+    with pytest.raises(HeadraceError, match="the key has unknown column 'nothing'"):
         open_sink(KafkaTopic("a:1", "t", key="nothing"), drain)

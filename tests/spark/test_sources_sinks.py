@@ -9,11 +9,11 @@ from unittest import mock
 
 import pytest
 
-import penstock as ps
-from penstock import Flow, col, io
-from penstock.errors import BadInput
-from penstock.spark import run
-from penstock.spark.ticks.driver_sinks import DriverSink
+import headrace as hr
+from headrace import Flow, col, io
+from headrace.errors import BadInput
+from headrace.spark import run
+from headrace.spark.ticks.driver_sinks import DriverSink
 from tests.postgres_server import PASSWORD, Postgres
 
 pl = pytest.importorskip("polars", reason="Polars is not installed")
@@ -28,7 +28,7 @@ class Sale(NamedTuple):
 
 def totals() -> Flow:
     flow = Flow("totals")
-    totals = flow.source("sales", Sale).group_by(col.shop).agg(total=ps.sum(col.price), n=ps.count())
+    totals = flow.source("sales", Sale).group_by(col.shop).agg(total=hr.sum(col.price), n=hr.count())
     for name in ("now", "log", "pg_now", "pg_log"):
         flow.sink(name, totals)
     return flow

@@ -12,13 +12,13 @@ import pytest
 pytest.importorskip("pyspark")
 import pyarrow.parquet as pq
 
-import penstock as ps
-from penstock import Change, Flow, col, io
-from penstock.errors import FlowChanged
-from penstock.spark import run
-from penstock.spark.checkpoints.reshard import reshard
-from penstock.state.inspection import inspect, rows_of_key
-from penstock.state.rewind import rewind
+import headrace as hr
+from headrace import Change, Flow, col, io
+from headrace.errors import FlowChanged
+from headrace.spark import run
+from headrace.spark.checkpoints.reshard import reshard
+from headrace.state.inspection import inspect, rows_of_key
+from headrace.state.rewind import rewind
 
 
 class Bid(NamedTuple):
@@ -49,7 +49,7 @@ def best_of(*numbers: int) -> Counter[Any]:
 def best() -> Flow:
     flow = Flow("best")
     bids = flow.source("bids", Bid)
-    flow.sink("best", bids.group_by(col.item).agg(best=ps.max(col.price), n=ps.count()))
+    flow.sink("best", bids.group_by(col.item).agg(best=hr.max(col.price), n=hr.count()))
     return flow
 
 
@@ -57,7 +57,7 @@ def best_and_more() -> Flow:
     flow = Flow("best and more")
     bids = flow.source("bids", Bid)
     flow.sink("high", bids.filter(col.price > 5).select(col.item))
-    found = bids.group_by(col.item).agg(best=ps.max(col.price), n=ps.count())
+    found = bids.group_by(col.item).agg(best=hr.max(col.price), n=hr.count())
     flow.sink("items", found.select(col.item))
     flow.sink("the best", found)
     return flow
@@ -66,7 +66,7 @@ def best_and_more() -> Flow:
 def stricter() -> Flow:
     flow = Flow("best")
     bids = flow.source("bids", Bid).filter(col.price > 1)
-    flow.sink("best", bids.group_by(col.item).agg(best=ps.max(col.price), n=ps.count()))
+    flow.sink("best", bids.group_by(col.item).agg(best=hr.max(col.price), n=hr.count()))
     return flow
 
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Engine, Flow, col, left, right
-from penstock.errors import BadInput, NotOnSpark, PenstockError
-from penstock.spark.placing.combining import insert_partial_operators
-from penstock.spark.placing.stages import cut_stages
-from penstock.spark.ticks.event_time import Ends
+import headrace as hr
+from headrace import Engine, Flow, col, left, right
+from headrace.errors import BadInput, HeadraceError, NotOnSpark
+from headrace.spark.placing.combining import insert_partial_operators
+from headrace.spark.placing.stages import cut_stages
+from headrace.spark.ticks.event_time import Ends
 from tests.random_flows.cases import Case, Tick, cases, cuts
 from tests.spark.tasks_in_process import SPOOLED, InProcessTasks
 from tests.spark.test_stream_stages import routes_of, stages_of
@@ -49,7 +49,7 @@ def windows(
         answers = (
             timed(flow)
             .group_by(*keys, window=shape, emit=emit)
-            .agg(n=ps.count(), sum=ps.sum(col.value), values=ps.collect(col.value))
+            .agg(n=hr.count(), sum=hr.sum(col.value), values=hr.collect(col.value))
         )
         flow.sink("out", answers)
         return flow
@@ -62,7 +62,7 @@ def in_slices(shape: Any, emit: Literal["close", "updates"]) -> Callable[[], Flo
         flow = Flow("slices")
         answers = timed(flow).group_by("key", window=shape, emit=emit)
         sums = answers.agg(
-            n=ps.count(), sum=ps.sum(col.value), most=ps.max(col.value), mean=ps.mean(col.value)
+            n=hr.count(), sum=hr.sum(col.value), most=hr.max(col.value), mean=hr.mean(col.value)
         )
         flow.sink("out", sums)
         return flow
@@ -76,7 +76,7 @@ def of_two_streams() -> Flow:
     near = (left.key == right.key) & (right.at >= left.at) & (right.at <= left.at + 4)
     flow.sink("joined", events.join(others, on=near, suffix="_other"))
     both = events.union(others)
-    flow.sink("counts", both.group_by("key", window=ps.tumbling(col.at, 5)).agg(n=ps.count()))
+    flow.sink("counts", both.group_by("key", window=hr.tumbling(col.at, 5)).agg(n=hr.count()))
     flow.sink("distinct", events.distinct())
     flow.sink("first", events.first_within(4, by="key"))
     return flow
@@ -84,8 +84,8 @@ def of_two_streams() -> Flow:
 
 def windows_of_windows() -> Flow:
     flow = Flow("windows of windows")
-    small = timed(flow).group_by("key", window=ps.tumbling(col.at, 3)).agg(n=ps.count())
-    large = small.group_by(window=ps.tumbling(col.window_end, 9)).agg(n=ps.sum(col.n), windows=ps.count())
+    small = timed(flow).group_by("key", window=hr.tumbling(col.at, 3)).agg(n=hr.count())
+    large = small.group_by(window=hr.tumbling(col.window_end, 9)).agg(n=hr.sum(col.n), windows=hr.count())
     flow.sink("large", large)
     return flow
 
@@ -103,15 +103,15 @@ def of_order() -> Flow:
 
 
 FLOWS: dict[str, Callable[[], Flow]] = {
-    "tumbling": windows(ps.tumbling(col.at, 5), "close"),
-    "tumbling of all": windows(ps.tumbling(col.at, 5), "close", ()),
-    "sliding updates": windows(ps.sliding(col.at, 6, 2), "updates"),
-    "sessions": windows(ps.session(col.at, 3), "close"),
-    "session updates": windows(ps.session(col.at, 3), "updates"),
-    "slices": in_slices(ps.tumbling(col.at, 5), "close"),
-    "slices of sliding windows": in_slices(ps.sliding(col.at, 6, 2), "close"),
-    "slices of updates": in_slices(ps.sliding(col.at, 9, 3), "updates"),
-    "uneven slices": in_slices(ps.sliding(col.at, 5, 3), "close"),
+    "tumbling": windows(hr.tumbling(col.at, 5), "close"),
+    "tumbling of all": windows(hr.tumbling(col.at, 5), "close", ()),
+    "sliding updates": windows(hr.sliding(col.at, 6, 2), "updates"),
+    "sessions": windows(hr.session(col.at, 3), "close"),
+    "session updates": windows(hr.session(col.at, 3), "updates"),
+    "slices": in_slices(hr.tumbling(col.at, 5), "close"),
+    "slices of sliding windows": in_slices(hr.sliding(col.at, 6, 2), "close"),
+    "slices of updates": in_slices(hr.sliding(col.at, 9, 3), "updates"),
+    "uneven slices": in_slices(hr.sliding(col.at, 5, 3), "close"),
     "two streams": of_two_streams,
     "windows of windows": windows_of_windows,
     "order": of_order,
@@ -168,7 +168,7 @@ def test_any_flow_that_shows_order_or_ticks_answers_what_the_engine_answers(
         for tick in [*ticks, dict[str, list[Any]](), dict[str, list[Any]]()]:
             try:
                 expected = engine.tick(**tick)
-            except PenstockError:
+            except HeadraceError:
                 reject()
             check_equal(expected, tasks.tick(tick))
             assert bool(tasks.pending) == engine.pending
@@ -184,7 +184,7 @@ def plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def test_windows_with_keys_run_on_all_shards_behind_one_watermark() -> None:
-    plan = cut_stages(windows(ps.tumbling(col.at, 5), "close")().graph(), 3)
+    plan = cut_stages(windows(hr.tumbling(col.at, 5), "close")().graph(), 3)
     assert stages_of(plan)[1:] == [
         ["watermark", "late_rows", "sink", "watermark_time"],
         ["window", "sink"],
@@ -193,11 +193,11 @@ def test_windows_with_keys_run_on_all_shards_behind_one_watermark() -> None:
 
 
 def test_windows_on_a_grid_are_summed_up_by_slice_before_they_are_sent() -> None:
-    plan = cut_stages(insert_partial_operators(in_slices(ps.sliding(col.at, 6, 2), "close")().graph()), 3)
+    plan = cut_stages(insert_partial_operators(in_slices(hr.sliding(col.at, 6, 2), "close")().graph()), 3)
     assert "partial window" in stages_of(plan)[1]
     assert stages_of(plan)[2] == ["window", "sink"]
     assert routes_of(plan)[-2:] == ["1->2 by key 0", "1->2 to all"]
-    uneven = cut_stages(insert_partial_operators(in_slices(ps.sliding(col.at, 5, 3), "close")().graph()), 3)
+    uneven = cut_stages(insert_partial_operators(in_slices(hr.sliding(col.at, 5, 3), "close")().graph()), 3)
     assert "partial window" in stages_of(uneven)[1]
 
 
@@ -238,7 +238,7 @@ def test_what_speaks_in_every_tick_speaks_on_one_shard_only(way: str, tmp_path: 
 
 
 def test_rows_of_a_source_that_has_ended_are_refused() -> None:
-    flow = windows(ps.tumbling(col.at, 5), "close")()
+    flow = windows(hr.tumbling(col.at, 5), "close")()
     ends = Ends.of(cut_stages(flow.graph(), 2).stages[0].graph)
     assert ends.awaited == {"events"}
     ends.check([], {"events": 3})
@@ -252,4 +252,4 @@ def test_signals_are_refused_with_a_way_out() -> None:
     flow.sink("out", flow.signal("a", float) + 1)
     with pytest.raises(NotOnSpark, match="order of values") as refused:
         cut_stages(flow.graph(), 2)
-    assert "penstock.run" in (refused.value.fix or "")
+    assert "headrace.run" in (refused.value.fix or "")

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import penstock as ps
-from penstock import Engine, Flow, col, io, lit
-from penstock.errors import (
+import headrace as hr
+from headrace import Engine, Flow, col, io, lit
+from headrace.errors import (
     BadRow,
     CheckpointDamaged,
     CheckpointInUse,
@@ -27,11 +27,11 @@ from penstock.errors import (
     UserFunctionFailed,
     WrongType,
 )
-from penstock.io.files import compaction
-from penstock.spark import Frame, run
-from penstock.spark.ticks.driver_sinks import DriverSink
-from penstock.state.checkpoint import Checkpoint
-from penstock.state.manifest import as_it_is
+from headrace.io.files import compaction
+from headrace.spark import Frame, run
+from headrace.spark.ticks.driver_sinks import DriverSink
+from headrace.state.checkpoint import Checkpoint
+from headrace.state.manifest import as_it_is
 from tests.spark.streamed_flows import EXAMPLES, Bid, Example, closing_prices
 
 pytestmark = pytest.mark.spark
@@ -101,7 +101,7 @@ def write_bids(folder: Path, number: int, bids: list[Bid]) -> None:
 
 def best_bids() -> Flow:
     flow = Flow("best bids")
-    best = flow.source("bids", Bid).group_by(col.auction).agg(best=ps.max(col.price), n=ps.count())
+    best = flow.source("bids", Bid).group_by(col.auction).agg(best=hr.max(col.price), n=hr.count())
     flow.sink("best", best)
     return flow
 
@@ -230,7 +230,7 @@ def test_files_are_read_beside_a_streaming_data_frame(spark: Any, tmp_path: Path
     """A batch of Spark takes them along; what is left over comes in ticks of its own."""
     flow = Flow("both")
     both = flow.source("here", Bid).union(flow.source("there", Bid))
-    flow.sink("best", both.group_by(col.auction).agg(best=ps.max(col.price), n=ps.count()))
+    flow.sink("best", both.group_by(col.auction).agg(best=hr.max(col.price), n=hr.count()))
     for number in range(1, 4):
         write_bids(tmp_path / "here", number, bids_of(number))
     write_bids(tmp_path / "there", 1, bids_of(4))
@@ -263,7 +263,7 @@ def test_nothing_of_a_tick_that_failed_is_committed_by_a_batch_that_waited(
     write_bids(tmp_path / "there", 1, bids_of(2))
     flow = Flow("both")
     both = flow.source("here", Bid).union(flow.source("there", Bid))
-    flow.sink("best", both.group_by(col.auction).agg(best=ps.max(col.price), n=ps.count()))
+    flow.sink("best", both.group_by(col.auction).agg(best=hr.max(col.price), n=hr.count()))
 
     def go_on(**options: Any) -> None:
         sources = {
@@ -291,7 +291,7 @@ def test_a_source_that_comes_back_is_new(spark: Any, tmp_path: Path) -> None:
         sources: dict[str, Any] = {}
         sinks: dict[str, Any] = {}
         for name in names:
-            sums = flow.source(name, Bid).group_by(col.auction).agg(n=ps.count())
+            sums = flow.source(name, Bid).group_by(col.auction).agg(n=hr.count())
             flow.sink(f"of {name}", sums)
             sources[name], sinks[f"of {name}"] = io.JsonFiles(tmp_path / name), io.Memory()
         run(flow, spark, sources=sources, sinks=sinks, checkpoint=tmp_path / "c", shards=1)
@@ -411,14 +411,14 @@ def test_filters_and_projections_behind_a_dataframe_are_sparks_own(spark: Any, t
     flow = Flow("native part")
     bids = flow.table("bids", Bid).filter(col.price > 3).select(col.auction, half=col.price / 2)
     flow.sink("halves", bids)
-    flow.sink("sums", bids.group_by(col.auction).agg(total=ps.sum(col.half)))
+    flow.sink("sums", bids.group_by(col.auction).agg(total=hr.sum(col.half)))
     for number in (1, 2):
         write_bids(tmp_path / "in", number, bids_of(number))
     frame = spark.readStream.schema("auction long, price long").json(str(tmp_path / "in"))
     weighted = frame.selectExpr("*", "case when auction = 1 then -1L else 1L end as weight")
     halves, sums = io.Memory(), io.Memory()
     result = run(flow, spark, sources={"bids": Frame(weighted)}, sinks={"halves": halves, "sums": sums})
-    changes = [ps.Change(b, -1 if b.auction == 1 else 1) for n in (1, 2) for b in bids_of(n)]
+    changes = [hr.Change(b, -1 if b.auction == 1 else 1) for n in (1, 2) for b in bids_of(n)]
     expected = {name: Counter(c.raw) for name, c in Engine(flow).tick(bids=changes).items()}
     assert Counter((*c.row, c.weight) for c in halves.changes()) == expected["halves"]
     assert Counter((*c.row, c.weight) for c in sums.changes()) == expected["sums"]
@@ -451,7 +451,7 @@ def test_a_null_that_the_flow_does_not_expect_is_named(spark: Any) -> None:
 def test_a_row_of_a_table_without_a_weight_is_named(spark: Any, mode: Any) -> None:
     flow = Flow("table")
     bids = flow.table("bids", Bid)
-    flow.sink("counted", bids.group_by(col.auction).agg(n=ps.count()))
+    flow.sink("counted", bids.group_by(col.auction).agg(n=hr.count()))
     frame = spark.createDataFrame([(1, 2, 1), (1, 3, None)], "auction long, price long, weight long")
     with pytest.raises(BadRow, match="column 'weight' of its DataFrame is null"):
         run(flow, spark, sources={"bids": Frame(frame)}, sinks={"counted": io.Memory()}, mode=mode)
@@ -516,7 +516,7 @@ def test_a_column_that_nobody_reads_may_come(spark: Any, tmp_path: Path) -> None
     started(spark, tmp_path / "checkpoint")
     changed = Flow("best bids")
     bids = changed.source("bids", Noted)
-    changed.sink("best", bids.group_by(col.auction).agg(best=ps.max(col.price), n=ps.count()))
+    changed.sink("best", bids.group_by(col.auction).agg(best=hr.max(col.price), n=hr.count()))
     (tmp_path / "in" / "2.json").write_text(json.dumps({"auction": 0, "note": "n", "price": 10_000}) + "\n")
     assert run_best(spark, tmp_path / "checkpoint", changed).rows_in == 1
 
@@ -524,7 +524,7 @@ def test_a_column_that_nobody_reads_may_come(spark: Any, tmp_path: Path) -> None
 def test_a_changed_flow_on_an_old_checkpoint_is_refused(spark: Any, tmp_path: Path) -> None:
     started(spark, tmp_path / "checkpoint")
     changed = Flow("best bids")
-    best = changed.source("bids", Bid).group_by(col.auction).agg(best=ps.min(col.price), n=ps.count())
+    best = changed.source("bids", Bid).group_by(col.auction).agg(best=hr.min(col.price), n=hr.count())
     changed.sink("best", best)
     with pytest.raises(FlowChanged, match="min"):
         run_best(spark, tmp_path / "checkpoint", changed)
@@ -653,7 +653,7 @@ def test_parquet_files_answer_alike_whether_their_rows_stay_columns_or_not(
     pq.write_table(pa.table({"price": pa.array([2], pa.int16())}), tmp_path / "more" / "2.parquet")
     sources: dict[str, Any] = {n: io.ParquetFiles(tmp_path / n) for n in ("bids", "auctions", "more")}
     expected = {name: io.Memory() for name in ("sold", "sellers", "prices")}
-    ps.run(joined(), sources, dict(expected))
+    hr.run(joined(), sources, dict(expected))
     sinks: dict[str, Any] = {name: io.Changelog(tmp_path / "out" / name) for name in expected}
     run(joined(), spark, sources=sources, sinks=sinks, mode=mode)
     for name, memory in expected.items():

@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Engine, Flow, col
-from penstock.engine.columnar.columns import WEIGHT, Columns
-from penstock.engine.columnar.stream import apply_operator, build_stream
-from penstock.engine.partial_operators import ExchangeSink
-from penstock.errors import NotPlainData
-from penstock.expr.types import INT64, Field, Schema
-from penstock.flow.operators.sink import Sink
-from penstock.spark.placing.row_placement import ByBucket
-from penstock.spark.placing.stages import StagePlan, cut_stages
-from penstock.spark.ticks.messages import piece_of, place_of
-from penstock.spark.ticks.round_files import fetched, handed_over
-from penstock.testing.tick_tables import check_consolidated
+import headrace as hr
+from headrace import Engine, Flow, col
+from headrace.engine.columnar.columns import WEIGHT, Columns
+from headrace.engine.columnar.stream import apply_operator, build_stream
+from headrace.engine.partial_operators import ExchangeSink
+from headrace.errors import NotPlainData
+from headrace.expr.types import INT64, Field, Schema
+from headrace.flow.operators.sink import Sink
+from headrace.spark.placing.row_placement import ByBucket
+from headrace.spark.placing.stages import StagePlan, cut_stages
+from headrace.spark.ticks.messages import piece_of, place_of
+from headrace.spark.ticks.round_files import fetched, handed_over
+from headrace.testing.tick_tables import check_consolidated
 from tests.properties.test_verdicts import Numbers, arrivals, few_values
 from tests.random_flows.cases import Case, Tick, cases, cuts
 from tests.spark.tasks_in_process import SPOOLED, InProcessTasks
@@ -68,9 +68,9 @@ def closing_prices() -> Flow:
     final = (
         bids.join(auctions, on=col.auction == col.id)
         .group_by(col.id, col.category)
-        .agg(final=ps.max(col.price))
+        .agg(final=hr.max(col.price))
     )
-    flow.sink("averages", final.group_by(col.category).agg(average=ps.mean(col.final)))
+    flow.sink("averages", final.group_by(col.category).agg(average=hr.mean(col.final)))
     return flow
 
 
@@ -102,15 +102,15 @@ def test_changes_meet_before_they_leave_where_equal_rows_could_be_apart() -> Non
     plan = cut_stages(flow.graph(), 3)
     assert routes_of(plan) == ["0->1 by price"]
     grouped = Flow("grouped")
-    sums = grouped.source("bids", Bid).group_by(col.auction).agg(total=ps.sum(col.price))
+    sums = grouped.source("bids", Bid).group_by(col.auction).agg(total=hr.sum(col.price))
     grouped.sink("out", sums.select(col.total))
     assert routes_of(cut_stages(grouped.graph(), 3)) == ["0->1 by auction", "1->2 by total"]
 
 
 def test_a_rename_keeps_the_spread_and_an_opaque_function_loses_it() -> None:
     flow = Flow("renamed")
-    sums = flow.source("bids", Bid).group_by(col.auction).agg(total=ps.sum(col.price))
-    kept = sums.select(item=col.auction, twice=col.total * 2).group_by(col.item).agg(n=ps.count())
+    sums = flow.source("bids", Bid).group_by(col.auction).agg(total=hr.sum(col.price))
+    kept = sums.select(item=col.auction, twice=col.total * 2).group_by(col.item).agg(n=hr.count())
     flow.sink("kept", kept)
     assert routes_of(cut_stages(flow.graph(), 3)) == ["0->1 by auction"]
     opaque = Flow("opaque")
@@ -118,8 +118,8 @@ def test_a_rename_keeps_the_spread_and_an_opaque_function_loses_it() -> None:
     def same(row: Any) -> Bid:
         return Bid(*row)
 
-    sums = opaque.source("bids", Bid).group_by(col.auction).agg(total=ps.sum(col.price))
-    opaque.sink("out", sums.map(same).group_by(col.auction).agg(n=ps.count()))
+    sums = opaque.source("bids", Bid).group_by(col.auction).agg(total=hr.sum(col.price))
+    opaque.sink("out", sums.map(same).group_by(col.auction).agg(n=hr.count()))
     assert routes_of(cut_stages(opaque.graph(), 3)) == ["0->1 by auction", "1->2 by auction"]
 
 
@@ -141,7 +141,7 @@ def test_a_loop_runs_as_a_whole_on_one_shard() -> None:
 def test_what_leads_to_no_end_is_put_into_no_stage() -> None:
     flow = Flow("half dead")
     bids = flow.source("bids", Bid)
-    bids.defer_tick().group_by(col.auction).agg(n=ps.count())
+    bids.defer_tick().group_by(col.auction).agg(n=hr.count())
     flow.sink("out", bids.filter(col.price > 1))
     assert stages_of(cut_stages(flow.graph(), 3)) == [["source", "filter", "sink"]]
 
@@ -155,7 +155,7 @@ def test_a_table_sink_gets_all_changes_of_a_bucket_in_one_place() -> None:
 def test_the_second_side_of_a_join_comes_to_where_the_first_one_is() -> None:
     flow = Flow("enriched")
     bids, auctions = flow.source("bids", Bid), flow.source("auctions", Auction)
-    best = bids.group_by(col.auction).agg(best=ps.max(col.price))
+    best = bids.group_by(col.auction).agg(best=hr.max(col.price))
     flow.sink("out", best.join(auctions, on=col.auction == col.id))
     plan = cut_stages(flow.graph(), 3)
     assert stages_of(plan) == [["source", "source"], ["aggregate", "join", "sink"]]
@@ -240,7 +240,7 @@ def test_an_attempt_that_is_lost_changes_nothing(tmp_path: Path) -> None:
 def longest_words() -> Flow:
     flow = Flow("words")
     words = flow.source("words", Word)
-    flow.sink("out", words.distinct().group_by(col.length).agg(n=ps.count(), last=ps.max(col.text)))
+    flow.sink("out", words.distinct().group_by(col.length).agg(n=hr.count(), last=hr.max(col.text)))
     return flow
 
 

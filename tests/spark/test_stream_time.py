@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import Flow, col, io
-from penstock.errors import BadInput
-from penstock.spark import Frame, run
+import headrace as hr
+from headrace import Flow, col, io
+from headrace.errors import BadInput
+from headrace.spark import Frame, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ def latest(total: int, event: Event) -> int:
 def counts() -> Flow:
     flow = Flow("counts per ten")
     events = flow.source("events", Event).watermark(col.at, lateness=4, late="late")
-    flow.sink("counts", events.group_by("key", window=ps.tumbling(col.at, 10)).agg(n=ps.count()))
+    flow.sink("counts", events.group_by("key", window=hr.tumbling(col.at, 10)).agg(n=hr.count()))
     flow.sink("numbers", events.enumerate().select(col.index, col.at))
     flow.sink("init", events.fold(0, latest))
     return flow
@@ -63,7 +63,7 @@ def test_a_run_that_drains_its_source_closes_the_last_windows(
 ) -> None:
     write(tmp_path / "in", 0, EVENTS, 7)
     here, there = memories(), memories()
-    ps.run(counts(), {"events": EVENTS}, here)
+    hr.run(counts(), {"events": EVENTS}, here)
     source = io.JsonFiles(str(tmp_path / "in"), files_per_tick=4)
     run(counts(), spark, sources={"events": source}, sinks=there, way=way, shards=3)
     assert held(here)["counts"]
@@ -82,7 +82,7 @@ def test_a_run_with_a_checkpoint_leaves_windows_open_and_an_ended_source_stays_e
     write(folder, 10, EVENTS[30:], 10)
     done = run(counts(), spark, sources=source, sinks=there, checkpoint=checkpoint, end=True)
     here = memories()
-    ps.run(counts(), {"events": EVENTS}, here)
+    hr.run(counts(), {"events": EVENTS}, here)
     for name, sink in there.items():
         assert sorted(net(rows_of(Path(sink.path)))) == held(here)[name]
     assert done.ticks
@@ -94,7 +94,7 @@ def test_a_run_with_a_checkpoint_leaves_windows_open_and_an_ended_source_stays_e
 def test_rows_of_a_dataframe_are_in_the_order_in_which_spark_hands_them_out(spark: SparkSession) -> None:
     frame = spark.createDataFrame([tuple(e) for e in EVENTS], "key long, at long").coalesce(1)
     here, there = memories(), memories()
-    ps.run(counts(), {"events": EVENTS}, here)
+    hr.run(counts(), {"events": EVENTS}, here)
     run(counts(), spark, sources={"events": Frame(frame)}, sinks=there, shards=2)
     assert held(there) == held(here)
 

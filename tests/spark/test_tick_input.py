@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col, io
-from penstock.spark.sources.arrivals import Found
-from penstock.spark.sources.tick_input import Density, Expected, TickInput, batch_rows
-from penstock.spark.ticks import plan
-from penstock.spark.ticks.plan import ROWS_OF_ONE_TASK
+import headrace as hr
+from headrace import col, io
+from headrace.spark.sources.arrivals import Found
+from headrace.spark.sources.tick_input import Density, Expected, TickInput, batch_rows
+from headrace.spark.ticks import plan
+from headrace.spark.ticks.plan import ROWS_OF_ONE_TASK
 
 LARGE, SMALL = ROWS_OF_ONE_TASK + 1, 3
 
@@ -33,16 +33,16 @@ class Sale(NamedTuple):
     price: int
 
 
-def totals() -> ps.Flow:
-    flow = ps.Flow("totals")
+def totals() -> hr.Flow:
+    flow = hr.Flow("totals")
     sales = flow.source("sales", Sale)
-    flow.sink("totals", sales.group_by(col.shop).agg(total=ps.sum(col.price)))
+    flow.sink("totals", sales.group_by(col.shop).agg(total=hr.sum(col.price)))
     return flow
 
 
 def ways(spark: Any, source: Any, **options: Any) -> list[str]:
     found: list[str] = []
-    ps.spark.run(
+    hr.spark.run(
         totals(), spark, sources={"sales": source}, sinks={"totals": []},
         on_tick=lambda progress: found.append(progress.way), **options,
     )  # fmt: skip
@@ -78,13 +78,13 @@ def test_given_rows_are_counted(spark: Any) -> None:
 def test_a_static_frame_is_as_large_as_spark_estimates(spark: Any) -> None:
     few = spark.range(SMALL).selectExpr("id shop", "id price")
     many = spark.range(1_000_000).selectExpr("id shop", "id price")
-    assert ways(spark, ps.spark.Frame(few)) == ["one task"]
-    assert ways(spark, ps.spark.Frame(many)) == ["stages"]
+    assert ways(spark, hr.spark.Frame(few)) == ["one task"]
+    assert ways(spark, hr.spark.Frame(many)) == ["stages"]
 
 
 def test_where_spark_knows_no_size_the_first_tick_uses_all_cores(spark: Any) -> None:
     unknown = spark.createDataFrame([(1, 2)], "shop long, price long")
-    assert ways(spark, ps.spark.Frame(unknown)) == ["stages"]
+    assert ways(spark, hr.spark.Frame(unknown)) == ["stages"]
 
 
 def test_a_streaming_frame_is_as_large_as_its_files(spark: Any, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_streaming_frame_is_as_large_as_its_files(spark: Any, tmp_path: Path) 
         values = pa.array([n * 7919 % 1_000_003 for n in range(count)])
         pq.write_table(pa.table({"shop": values, "price": values}), folder / f"{number}.parquet")
     stream = spark.readStream.schema("shop long, price long").option("maxFilesPerTrigger", 1)
-    found = ways(spark, ps.spark.Frame(stream.parquet(str(folder))))
+    found = ways(spark, hr.spark.Frame(stream.parquet(str(folder))))
     assert found == ["one task", "stages", "one task"]
 
 
@@ -106,7 +106,7 @@ def test_the_answer_is_that_of_the_other_way_where_the_size_is_guessed_wrong(
     answers: list[list[Any]] = []
     for way in ("auto", "stages"):
         answers.append([])
-        ps.spark.run(
+        hr.spark.run(
             totals(), spark, sources={"sales": io.JsonFiles(tmp_path)}, sinks={"totals": answers[-1]},
             way=way,
         )  # fmt: skip
@@ -116,10 +116,10 @@ def test_the_answer_is_that_of_the_other_way_where_the_size_is_guessed_wrong(
 def test_a_frame_that_nobody_reads_is_counted_and_makes_nothing(spark: Any) -> None:
     flow = totals()
     flow.source("unread", Sale)
-    frame = ps.spark.Frame(spark.range(SMALL).selectExpr("id shop", "id price"))
+    frame = hr.spark.Frame(spark.range(SMALL).selectExpr("id shop", "id price"))
     progress: list[Any] = []
     changes: list[Any] = []
-    ps.spark.run(
+    hr.spark.run(
         flow, spark, sources={"sales": frame, "unread": frame}, sinks={"totals": changes},
         on_tick=progress.append,
     )  # fmt: skip
@@ -214,9 +214,9 @@ def test_other_offsets_tell_no_rows(tmp_path: Path, line: str) -> None:
 
 
 def test_a_compressed_file_counts_for_more_than_its_bytes(tmp_path: Path) -> None:
-    from penstock.io.files.file_source import Listing
-    from penstock.io.files.text_blocks import WHOLE
-    from penstock.spark.sources.arrivals import FileArrivals
+    from headrace.io.files.file_source import Listing
+    from headrace.io.files.text_blocks import WHOLE
+    from headrace.spark.sources.arrivals import FileArrivals
 
     content = gzip.compress(b'{"shop":1,"price":2}\n' * 1000)
     (tmp_path / "a.json.gz").write_bytes(content)

@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from penstock import Engine
-from penstock.compute.errors import NotServable
-from penstock.compute.plans import check_servable
-from penstock.errors import PenstockError
-from penstock.spark.ticks.intake import SpooledTimes
+from headrace import Engine
+from headrace.compute.errors import NotServable
+from headrace.compute.plans import check_servable
+from headrace.errors import HeadraceError
+from headrace.spark.ticks.intake import SpooledTimes
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases, cuts
 from tests.spark.tasks_in_process import InProcessTasks
@@ -65,7 +65,7 @@ def test_each_time_of_a_tick_gives_what_a_tick_of_its_own_gives(
     engine = Engine(case.flow)
     try:
         expected = [{n: c.raw for n, c in engine.tick(**tick).items()} for tick in ticks]
-    except PenstockError:
+    except HeadraceError:
         assume(False)
         raise
     cut = data.draw(st.integers(0, len(ticks)), "ticks in the first one")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import Flow, col, io
-from penstock.spark.physical_plan import physical_plan
-from penstock.spark.placing.combining import insert_partial_operators
-from penstock.spark.placing.native import native_parts
-from penstock.spark.placing.stages import cut_stages
-from penstock.spark.ticks.plan import Plan, compiled
+import headrace as hr
+from headrace import Flow, col, io
+from headrace.spark.physical_plan import physical_plan
+from headrace.spark.placing.combining import insert_partial_operators
+from headrace.spark.placing.native import native_parts
+from headrace.spark.placing.stages import cut_stages
+from headrace.spark.ticks.plan import Plan, compiled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,10 +57,10 @@ def test_its_job_has_one_python_stage_and_no_exchange(spark: SparkSession) -> No
 @pytest.mark.parametrize("way", ["one task", "stages"])
 def test_it_writes_files_and_no_state(spark: SparkSession, tmp_path: Path, way: Any) -> None:
     rows = [(n, n % 10) for n in range(100)]
-    ps.spark.run(
+    hr.spark.run(
         without_state(),
         spark,
-        sources={"bids": ps.spark.Frame(spark.createDataFrame(rows, "auction long, price long"))},
+        sources={"bids": hr.spark.Frame(spark.createDataFrame(rows, "auction long, price long"))},
         sinks={"out": io.Changelog(tmp_path / "out"), "few": io.Changelog(tmp_path / "few")},
         checkpoint=tmp_path / "checkpoint",
         way=way,

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 # The attempts shall not each spend their time on it. No column is computed before they are forked.
-import penstock as ps
-import penstock.engine.columnar.columnar_flow
-import penstock.engine.columnar.stored_slot
-from penstock import Flow, col
-from penstock.io import Changelog, Rows
+import headrace as hr
+import headrace.engine.columnar.columnar_flow
+import headrace.engine.columnar.stored_slot
+from headrace import Flow, col
+from headrace.io import Changelog, Rows
 from tests.io.killed_run import killing_at
 
 
@@ -36,7 +36,7 @@ def flow() -> Flow:
     flow = Flow("owned")
     bids, items = flow.table("bids", Bid), flow.table("items", Item)
     owned = bids.join(items, on="item")
-    flow.sink("sums", owned.group_by(col.owner).agg(sum=ps.sum(col.price), n=ps.count()))
+    flow.sink("sums", owned.group_by(col.owner).agg(sum=hr.sum(col.price), n=hr.count()))
     flow.sink("left", bids.join(items, on="item", how="left").distinct())
     flow.sink("top", owned.top_k(2, by=col.price.desc(), per=col.owner))
     return flow
@@ -59,14 +59,14 @@ def ticks(seed: int) -> dict[str, list[list[Any]]]:
             for row in gone:
                 held.remove(row)
             held += new
-            made[name].append([*map(ps.delete, gone), *map(ps.insert, new)])
+            made[name].append([*map(hr.delete, gone), *map(hr.insert, new)])
     return made
 
 
 def attempt(folder: Path, seed: int) -> None:
     sinks = {name: Changelog(folder / name) for name in flow().graph().sinks}
     given = {name: Rows(rows) for name, rows in ticks(seed).items()}
-    ps.run(flow(), given, sinks, checkpoint=folder / "checkpoint")
+    hr.run(flow(), given, sinks, checkpoint=folder / "checkpoint")
 
 
 def main() -> None:

@@ -15,14 +15,14 @@ import polars as pl
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.arrangement.batch import Batch, Layout, bounded, take
-from penstock.arrangement.codes import codes_of
-from penstock.arrangement.spine import Spine
-from penstock.state.arranged_store import ArrangedForm
-from penstock.state.chain import Chain
-from penstock.state.described_rows import DescribedRows
-from penstock.state.mapped_files import MappedFiles
-from penstock.state.shard import ShardState, ShardWriter
+from headrace.arrangement.batch import Batch, Layout, bounded, take
+from headrace.arrangement.codes import codes_of
+from headrace.arrangement.spine import Spine
+from headrace.state.arranged_store import ArrangedForm
+from headrace.state.chain import Chain
+from headrace.state.described_rows import DescribedRows
+from headrace.state.mapped_files import MappedFiles
+from headrace.state.shard import ShardState, ShardWriter
 
 LAYOUTS = {
     "exact": Layout({"k": pl.Int64(), "v": pl.String(), "w": pl.Int64()}, ("k",), ("w",), nullable=False),
@@ -57,8 +57,8 @@ def test_an_arrangement_in_files_is_a_bag(kind: str, all_ticks: Any, data: Any) 
     few |= {"_SMALL": 0, "_MOST_PARTS": 1 << 60, "MOST_AT_ONCE": data.draw(st.sampled_from([100, 1 << 20]))}
     forms = {"s": ArrangedForm(layout, Head)}
     model, chain = Counter[Any](), Chain()
-    many = patch("penstock.arrangement.files._MANY", data.draw(st.sampled_from([0, 1 << 20])))
-    with tempfile.TemporaryDirectory() as name, many, patch.multiple("penstock.state.merging", **few):
+    many = patch("headrace.arrangement.files._MANY", data.draw(st.sampled_from([0, 1 << 20])))
+    with tempfile.TemporaryDirectory() as name, many, patch.multiple("headrace.state.merging", **few):
         state = ShardState(Path(name), 0, chain, forms)
         for at, (given, fate, below) in enumerate(all_ticks):
             frame = pl.DataFrame(given, schema={"k": pl.Int64, "v": pl.String, "w": pl.Int64}, orient="row")
@@ -135,7 +135,7 @@ def _codes(collide: bool) -> Any:
     if not collide:
         return nullcontext()
     few = lambda keys, *, exact: codes_of(keys, exact=exact) if exact else codes_of(keys, exact=False) % 2  # noqa: E731
-    return patch("penstock.arrangement.batch.codes_of", few)
+    return patch("headrace.arrangement.batch.codes_of", few)
 
 
 def _described(described: DescribedRows, folder: Path, runs: Any) -> dict[Any, Any]:

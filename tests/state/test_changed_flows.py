@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import Change, Flow, col
-from penstock.analysis import canonical_data
-from penstock.errors import FlowChanged
-from penstock.io import Changelog, TableFiles
+import headrace as hr
+from headrace import Change, Flow, col
+from headrace.analysis import canonical_data
+from headrace.errors import FlowChanged
+from headrace.io import Changelog, TableFiles
 
 
 class Bid(NamedTuple):
@@ -42,7 +42,7 @@ def flow_of(build: Build) -> Flow:
 
 def best(flow: Flow, *, at_least: int = 0, name: str | None = None) -> Any:
     bids = flow.source("bids", Bid).filter(col.price > at_least, name=name)
-    return bids.group_by(col.item).agg(best=ps.max(col.price), number=ps.count())
+    return bids.group_by(col.item).agg(best=hr.max(col.price), number=hr.count())
 
 
 def base(flow: Flow) -> None:
@@ -55,7 +55,7 @@ def run(build: Build, folder: Path, rows: list[Bid], **more: Any) -> dict[str, C
     sinks: dict[str, list[Change[Any]]] = {name: [] for name in flow.graph().sinks}
     sources = {"bids": rows, "items": ITEMS} | more
     used = {name: sources[name] for name in flow.graph().sources}
-    ps.run(flow, used, sinks, checkpoint=folder, tick_rows=2)
+    hr.run(flow, used, sinks, checkpoint=folder, tick_rows=2)
     sums: dict[str, Counter[Any]] = {}
     for name, changes in sinks.items():
         total: Counter[Any] = Counter()
@@ -91,7 +91,7 @@ def renamed(flow: Flow) -> None:
 
 
 def with_a_new_source_and_its_state(flow: Flow) -> None:
-    flow.sink("owners", flow.source("items", Item).group_by(col.owner).agg(number=ps.count()))
+    flow.sink("owners", flow.source("items", Item).group_by(col.owner).agg(number=hr.count()))
     flow.sink("best", best(flow))
 
 
@@ -131,19 +131,19 @@ def test_state_is_kept_in_one_form_whoever_reads_it(tmp_path: Path, before: Buil
 
 def two_sums(flow: Flow) -> None:
     bids = flow.source("bids", Bid)
-    flow.sink("best", bids.group_by(col.item).agg(best=ps.max(col.price), number=ps.count()))
-    flow.sink("sum", bids.group_by(col.item).agg(sum=ps.sum(col.price)))
+    flow.sink("best", bids.group_by(col.item).agg(best=hr.max(col.price), number=hr.count()))
+    flow.sink("sum", bids.group_by(col.item).agg(sum=hr.sum(col.price)))
 
 
 def two_sums_turned_round(flow: Flow) -> None:
     bids = flow.source("bids", Bid)
-    flow.sink("sum", bids.group_by(col.item).agg(sum=ps.sum(col.price)))
-    flow.sink("best", bids.group_by(col.item).agg(best=ps.max(col.price), number=ps.count()))
+    flow.sink("sum", bids.group_by(col.item).agg(sum=hr.sum(col.price)))
+    flow.sink("best", bids.group_by(col.item).agg(best=hr.max(col.price), number=hr.count()))
 
 
 def only_best(flow: Flow) -> None:
     bids = flow.source("bids", Bid)
-    flow.sink("best", bids.group_by(col.item).agg(best=ps.max(col.price), number=ps.count()))
+    flow.sink("best", bids.group_by(col.item).agg(best=hr.max(col.price), number=hr.count()))
 
 
 @pytest.mark.parametrize("after", [two_sums_turned_round, only_best])
@@ -175,7 +175,7 @@ def test_two_operators_that_do_the_same_keep_each_its_own_state(tmp_path: Path, 
     def build(flow: Flow) -> None:
         bids = flow.source("bids", Bid)
         for at in range(number):
-            flow.sink(f"{at}", bids.group_by(col.item).agg(best=ps.max(col.price)))
+            flow.sink(f"{at}", bids.group_by(col.item).agg(best=hr.max(col.price)))
 
     run(build, tmp_path, BIDS[:3])
     assert run(build, tmp_path, BIDS)["0"] == Counter({("a", 8): 1, ("b", 7): 1, ("a", 2): -1, ("b", 3): -1})
@@ -197,13 +197,13 @@ def over(kind: Any, then: Callable[[Any], Any]) -> Build:
 
 
 READERS: dict[str, Callable[[Any], Any]] = {
-    "aggregate": lambda bids: bids.group_by(col.item).agg(best=ps.max(col.price)),
-    "filter": lambda bids: bids.filter(col.price > 1).group_by(col.item).agg(best=ps.max(col.price)),
-    "computed": lambda bids: bids.select(col.item, p=col.price * 2).group_by(col.item).agg(s=ps.sum(col.p)),
+    "aggregate": lambda bids: bids.group_by(col.item).agg(best=hr.max(col.price)),
+    "filter": lambda bids: bids.filter(col.price > 1).group_by(col.item).agg(best=hr.max(col.price)),
+    "computed": lambda bids: bids.select(col.item, p=col.price * 2).group_by(col.item).agg(s=hr.sum(col.p)),
     "selected": lambda bids: bids.select(col.item, col.price).distinct(),
     "join": lambda bids: bids.join(bids.select(col.item, p=col.price + 1), on="item").select(col.item, col.p),
     "two": lambda bids: bids.select(col.item).distinct().join(
-        bids.group_by(col.item).agg(n=ps.count()), on="item"
+        bids.group_by(col.item).agg(n=hr.count()), on="item"
     ),
 }  # fmt: skip
 
@@ -216,7 +216,7 @@ def tables_of(build: Build, folder: Path, rows: Any, out: Path) -> Counter[Any]:
     """Run to the end of `rows` with a table as sink; its rows."""
     import pyarrow.parquet as pq
 
-    ps.run(flow_of(build), {"bids": rows}, {"best": TableFiles(out)}, checkpoint=folder, tick_rows=2)
+    hr.run(flow_of(build), {"bids": rows}, {"best": TableFiles(out)}, checkpoint=folder, tick_rows=2)
     return Counter(tuple(row.values()) for row in pq.read_table(out / "current").to_pylist())
 
 
@@ -231,7 +231,7 @@ def test_columns_that_nobody_reads_may_come_and_go(tmp_path: Path, reader: str) 
 
 @pytest.mark.parametrize("reads", [lambda bids: bids.distinct(), lambda bids: bids.filter(lambda bid: True)])
 def test_columns_that_are_read_with_the_rest_count(tmp_path: Path, reads: Any) -> None:
-    then: Any = lambda bids: reads(bids).group_by(col.item).agg(n=ps.count())  # noqa: E731
+    then: Any = lambda bids: reads(bids).group_by(col.item).agg(n=hr.count())  # noqa: E731
     run(over(Bid, then), tmp_path, BIDS[:3])
     with pytest.raises(FlowChanged, match="note is new"):
         run(over(Noted, then), tmp_path, noted(BIDS))  # type: ignore[arg-type]
@@ -242,7 +242,7 @@ def test_a_manifest_of_a_time_when_all_columns_counted(
 ) -> None:
     unread = over(Noted, READERS["aggregate"])
     with monkeypatch.context() as patched:
-        patched.setattr("penstock.engine.resume.add_live_columns", lambda description, graph: description)
+        patched.setattr("headrace.engine.resume.add_live_columns", lambda description, graph: description)
         tables_of(unread, tmp_path / "c", noted(BIDS[:3]), tmp_path / "out")
     for rows in (BIDS[:5], BIDS):
         found = tables_of(unread, tmp_path / "c", noted(rows), tmp_path / "out")
@@ -275,7 +275,7 @@ def test_an_edited_operator_before_state_is_told_with_place_old_and_new(tmp_path
 
 def test_an_edited_operator_with_state_is_told(tmp_path: Path) -> None:
     def other(flow: Flow) -> None:
-        flow.sink("best", flow.source("bids", Bid).group_by(col.item).agg(least=ps.min(col.price)))
+        flow.sink("best", flow.source("bids", Bid).group_by(col.item).agg(least=hr.min(col.price)))
 
     text = refused(only_best, other, tmp_path)
     assert "was by (item): best=max(price), number=count(), is by (item): least=min(price)" in text
@@ -290,7 +290,7 @@ def test_new_state_over_a_source_that_was_read_is_refused(tmp_path: Path) -> Non
 def test_a_join_of_an_old_source_and_a_new_one_is_refused(tmp_path: Path) -> None:
     def joined(flow: Flow) -> None:
         bids = flow.source("bids", Bid)
-        flow.sink("best", bids.group_by(col.item).agg(best=ps.max(col.price), number=ps.count()))
+        flow.sink("best", bids.group_by(col.item).agg(best=hr.max(col.price), number=hr.count()))
         flow.sink("owned", bids.join(flow.source("items", Item), on="item"))
 
     assert "state    join" in refused(only_best, joined, tmp_path)
@@ -306,15 +306,15 @@ def test_a_flow_that_has_no_use_for_the_state_is_refused(tmp_path: Path) -> None
 def test_an_operator_that_was_read_by_nobody_has_no_state_to_go_on_with(tmp_path: Path) -> None:
     def unread(flow: Flow) -> None:
         bids = flow.source("bids", Bid)
-        bids.group_by(col.item).agg(sum=ps.sum(col.price))
-        flow.sink("best", bids.group_by(col.item).agg(best=ps.max(col.price), number=ps.count()))
+        bids.group_by(col.item).agg(sum=hr.sum(col.price))
+        flow.sink("best", bids.group_by(col.item).agg(best=hr.max(col.price), number=hr.count()))
 
     assert "would lack" in refused(unread, two_sums, tmp_path)
 
 
 def with_function(flow: Flow) -> None:
     bids = flow.source("bids", Bid).filter(lambda bid: bid.price > 0)
-    flow.sink("best", bids.group_by(col.item).agg(best=ps.max(col.price)))
+    flow.sink("best", bids.group_by(col.item).agg(best=hr.max(col.price)))
 
 
 def test_another_python_is_named_where_it_makes_other_functions(
@@ -340,16 +340,16 @@ def test_another_python_is_named_where_it_makes_other_functions(
 def test_a_sink_that_was_left_out_for_a_while_is_refused(tmp_path: Path, target: Any) -> None:
     sink = {"best": target(tmp_path / "out")}
     for rows, sinks in ((BIDS[:3], sink), (BIDS[:5], None)):
-        ps.run(flow_of(base), {"bids": rows}, sinks, checkpoint=tmp_path / "c")
+        hr.run(flow_of(base), {"bids": rows}, sinks, checkpoint=tmp_path / "c")
     with pytest.raises(FlowChanged, match="'best' has missed 2 ticks"):
-        ps.run(flow_of(base), {"bids": BIDS}, sink, checkpoint=tmp_path / "c")
+        hr.run(flow_of(base), {"bids": BIDS}, sink, checkpoint=tmp_path / "c")
 
 
 def test_a_sink_may_be_renamed_where_its_place_stays(tmp_path: Path) -> None:
-    ps.run(
+    hr.run(
         flow_of(base), {"bids": BIDS[:3]}, {"best": TableFiles(tmp_path / "out")}, checkpoint=tmp_path / "c"
     )
-    ps.run(
+    hr.run(
         flow_of(renamed), {"bids": BIDS}, {"the best": TableFiles(tmp_path / "out")},
         checkpoint=tmp_path / "c",
     )  # fmt: skip
@@ -360,11 +360,11 @@ def test_a_sink_that_holds_what_was_not_filtered_is_not_gone_on_with(tmp_path: P
         flow.sink("best", best(flow).filter(col.best > 3))
 
     sink = {"best": TableFiles(tmp_path / "out")}
-    ps.run(flow_of(base), {"bids": BIDS[:3]}, sink, checkpoint=tmp_path / "c")
+    hr.run(flow_of(base), {"bids": BIDS[:3]}, sink, checkpoint=tmp_path / "c")
     with pytest.raises(FlowChanged, match="'best' reads something other than before"):
-        ps.run(flow_of(filtered), {"bids": BIDS}, sink, checkpoint=tmp_path / "c")
+        hr.run(flow_of(filtered), {"bids": BIDS}, sink, checkpoint=tmp_path / "c")
     # A list holds nothing, so nothing in it can be wrong.
-    ps.run(flow_of(filtered), {"bids": BIDS}, {"best": []}, checkpoint=tmp_path / "c")
+    hr.run(flow_of(filtered), {"bids": BIDS}, {"best": []}, checkpoint=tmp_path / "c")
 
 
 def test_a_sink_is_told_by_its_place_and_not_by_its_name(tmp_path: Path) -> None:
@@ -374,6 +374,6 @@ def test_a_sink_is_told_by_its_place_and_not_by_its_name(tmp_path: Path) -> None
         flow.sink("high", found.filter(col.best > 3))
 
     out, high = TableFiles(tmp_path / "out"), TableFiles(tmp_path / "high")
-    ps.run(flow_of(two), {"bids": BIDS[:5]}, {"best": out, "high": high}, checkpoint=tmp_path / "c")
+    hr.run(flow_of(two), {"bids": BIDS[:5]}, {"best": out, "high": high}, checkpoint=tmp_path / "c")
     with pytest.raises(FlowChanged, match="'best' reads something other than before"):
-        ps.run(flow_of(two), {"bids": BIDS}, {"best": high}, checkpoint=tmp_path / "c")
+        hr.run(flow_of(two), {"bids": BIDS}, {"best": high}, checkpoint=tmp_path / "c")

@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-import penstock as ps
-from penstock.errors import CheckpointDamaged, CheckpointInUse, FlowChanged, NotPlainData, UnreadableSource
-from penstock.state import commit
-from penstock.state.chain import Chain
-from penstock.state.checkpoint import Checkpoint
-from penstock.state.inspection import inspect
-from penstock.state.lazy_slots import Form
-from penstock.state.manifest import Manifest, as_it_is, exactly
-from penstock.state.shard import ShardState
-from penstock.state.single_process_state import DirectoryState
+import headrace as hr
+from headrace.errors import CheckpointDamaged, CheckpointInUse, FlowChanged, NotPlainData, UnreadableSource
+from headrace.state import commit
+from headrace.state.chain import Chain
+from headrace.state.checkpoint import Checkpoint
+from headrace.state.inspection import inspect
+from headrace.state.lazy_slots import Form
+from headrace.state.manifest import Manifest, as_it_is, exactly
+from headrace.state.shard import ShardState
+from headrace.state.single_process_state import DirectoryState
 from tests.golden import MESSAGES, assert_golden
 
 FLOW = Manifest("f1", ["source a", "sum by k"])
@@ -220,9 +220,9 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 WRITER = textwrap.dedent("""
     import sys
-    from penstock.state.single_process_state import DirectoryState
-    from penstock.state.manifest import Manifest, exactly
-    from penstock.state.lazy_slots import Form
+    from headrace.state.single_process_state import DirectoryState
+    from headrace.state.manifest import Manifest, exactly
+    from headrace.state.lazy_slots import Form
     state = DirectoryState.open(sys.argv[1], exactly(Manifest("f", [])), lambda _: {"s": Form()})
     print("open", flush=True)
     while True:
@@ -322,21 +322,21 @@ def test_a_new_checkpoint_is_of_its_owner_alone_and_a_folder_that_is_there_keeps
 
 
 def test_a_value_that_no_column_holds_is_refused_and_nothing_of_its_tick_stays(tmp_path: Path) -> None:
-    flow = ps.Flow("texts")
+    flow = hr.Flow("texts")
     flow.sink("texts", flow.source("texts", str).distinct())
-    ps.run(flow, {"texts": ["a"]}, {"texts": []}, checkpoint=tmp_path)
+    hr.run(flow, {"texts": ["a"]}, {"texts": []}, checkpoint=tmp_path)
     with pytest.raises(NotPlainData, match="no column holds"):
-        ps.run(flow, {"texts": ["a", "half \ud800"]}, {"texts": []}, checkpoint=tmp_path)
+        hr.run(flow, {"texts": ["a", "half \ud800"]}, {"texts": []}, checkpoint=tmp_path)
     changes: list[Any] = []
-    ps.run(flow, {"texts": ["a", "b"]}, {"texts": changes}, checkpoint=tmp_path)
+    hr.run(flow, {"texts": ["a", "b"]}, {"texts": changes}, checkpoint=tmp_path)
     assert [row for row, _ in changes] == ["b"]
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system does not tell what is mapped")
 def test_a_closed_checkpoint_can_be_deleted_and_takes_no_room(tmp_path: Path) -> None:
-    flow = ps.Flow("texts")
+    flow = hr.Flow("texts")
     flow.sink("texts", flow.source("texts", str).distinct())
     for _ in range(2):
-        ps.run(flow, {"texts": [f"{at}" * 10 for at in range(9000)]}, {"texts": []}, checkpoint=tmp_path)
+        hr.run(flow, {"texts": [f"{at}" * 10 for at in range(9000)]}, {"texts": []}, checkpoint=tmp_path)
     gc.collect()
     assert str(tmp_path) not in Path("/proc/self/maps").read_text()

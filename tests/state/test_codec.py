@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import CheckpointDamaged, NotPlainData
-from penstock.expr.code_runtime import NAN
-from penstock.state.codec import (
+from headrace.errors import CheckpointDamaged, NotPlainData
+from headrace.expr.code_runtime import NAN
+from headrace.state.codec import (
     Erasable,
     Exact,
     decode,

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Change, Flow, col
-from penstock.errors import CheckpointDamaged
-from penstock.state.inspection import inspect
+import headrace as hr
+from headrace import Change, Flow, col
+from headrace.errors import CheckpointDamaged
+from headrace.state.inspection import inspect
 from tests.golden import MESSAGES, assert_golden
 
 
@@ -32,20 +32,20 @@ BIDS = [Bid(f"item {n % 13}", n) for n in range(60)]
 
 def flow() -> Flow:
     flow = Flow("best")
-    flow.sink("best", flow.source("bids", Bid).group_by(col.item).agg(best=ps.max(col.price)))
+    flow.sink("best", flow.source("bids", Bid).group_by(col.item).agg(best=hr.max(col.price)))
     return flow
 
 
 def run(folder: Path, rows: list[Bid]) -> list[Change[Any]]:
     changes: list[Change[Any]] = []
-    ps.run(flow(), {"bids": rows}, {"best": changes}, checkpoint=folder, tick_rows=5)
+    hr.run(flow(), {"bids": rows}, {"best": changes}, checkpoint=folder, tick_rows=5)
     return changes
 
 
 @cache
 def begun() -> tuple[Path, list[Change[Any]]]:
     """A checkpoint after some ticks, and what comes then."""
-    folder = Path(tempfile.mkdtemp(prefix="penstock-damage-"))
+    folder = Path(tempfile.mkdtemp(prefix="headrace-damage-"))
     run(folder / "c", BIDS[:50])
     with copy_of(folder / "c") as copy:
         return folder / "c", run(copy, BIDS)

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.state.chunked_values import DividedDict, DividedList, opened, piece_numbers
-from penstock.state.codec import value_encoder
+from headrace.state.chunked_values import DividedDict, DividedList, opened, piece_numbers
+from headrace.state.codec import value_encoder
 
 ENCODE = value_encoder()
 

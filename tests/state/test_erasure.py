@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-import penstock as ps
-from penstock import Flow, col
-from penstock.cli.main import app
-from penstock.compute.collections.sqlite import SqliteCollections
-from penstock.compute.collections.store import Append
-from penstock.compute.frontier import Frontier
-from penstock.errors import BadInput
-from penstock.io import Call, Changelog, JsonFiles, TableFiles
-from penstock.state.codec import decode, value_encoder, without_erasable
-from penstock.state.erasure import erase
+import headrace as hr
+from headrace import Flow, col
+from headrace.cli.main import app
+from headrace.compute.collections.sqlite import SqliteCollections
+from headrace.compute.collections.store import Append
+from headrace.compute.frontier import Frontier
+from headrace.errors import BadInput
+from headrace.io import Call, Changelog, JsonFiles, TableFiles
+from headrace.state.codec import decode, value_encoder, without_erasable
+from headrace.state.erasure import erase
 from tests.operators.test_history import TIES, open_versions, versions_and_rows
 
 SECRET = "ann.example@nowhere"
@@ -48,8 +48,8 @@ def files_with(folder: Path, value: str = SECRET) -> list[str]:
 
 
 def held(flow: Flow, folder: Path, ticks: list[list[Any]]) -> None:
-    engine_ticks = ps.io.Rows(ticks)
-    ps.run(
+    engine_ticks = hr.io.Rows(ticks)
+    hr.run(
         flow,
         {"people": engine_ticks},
         {"rows": Changelog(folder / "log"), "table": TableFiles(folder / "table")},
@@ -67,8 +67,8 @@ def people() -> Flow:
 
 
 TICKS: list[list[Any]] = [
-    [ps.insert(person) for person in PEOPLE],
-    [ps.delete(PEOPLE[-1])],
+    [hr.insert(person) for person in PEOPLE],
+    [hr.delete(PEOPLE[-1])],
 ]
 
 
@@ -80,7 +80,7 @@ def test_a_deleted_row_is_in_no_file_of_a_run(tmp_path: Path) -> None:
         assert done.exit_code == 0, done.output
     assert files_with(tmp_path) == []
     # The run goes on where it was.
-    held(people(), tmp_path, [*TICKS, [ps.insert(Person(60, "new@somewhere"))]])
+    held(people(), tmp_path, [*TICKS, [hr.insert(Person(60, "new@somewhere"))]])
     rows = pq.read_table(tmp_path / "table" / "current").to_pylist()
     assert Counter(row["id"] for row in rows) == Counter([*range(50), 60])
     log: Counter[int] = Counter()
@@ -96,7 +96,7 @@ def test_a_tick_that_waits_for_its_receiver_is_kept_until_it_is_delivered(tmp_pa
     told: list[Any] = []
 
     def run(receive: Any) -> None:
-        ps.run(flow, {"people": ps.io.Rows(TICKS)}, {"told": Call(receive)}, checkpoint=tmp_path / "state")
+        hr.run(flow, {"people": hr.io.Rows(TICKS)}, {"told": Call(receive)}, checkpoint=tmp_path / "state")
 
     def fail_at_the_deletion(tick: int, changes: Any) -> None:
         if tick == 2:
@@ -117,7 +117,7 @@ def test_a_row_that_was_set_aside_is_in_its_dead_letter_only(tmp_path: Path) -> 
     (tmp_path / "in" / "1.json").write_text(f'{{"id": 1, "mail": "a"}}\n{{"id": "{SECRET}", "mail": "b"}}\n')
     flow = Flow("people")
     flow.sink("rows", flow.source("people", Person))
-    ps.run(
+    hr.run(
         flow,
         {"people": JsonFiles(tmp_path / "in", dead_letter=tmp_path / "dead")},
         {"rows": Changelog(tmp_path / "log")},
@@ -159,11 +159,11 @@ def test_a_row_that_a_deletion_of_its_sequence_hides_is_in_no_file_of_state(
 
     def run(*ticks: list[Change]) -> None:
         flow = Flow("people")
-        row = ps.when(col.op != "K", ps.struct(id=col.id, mail=col.mail, at=col.at))
+        row = hr.when(col.op != "K", hr.struct(id=col.id, mail=col.mail, at=col.at))
         options: Any = {"sequence": "at", "row": row, "deleted": col.op == "D", "on_misfit": on_misfit}
         flow.sink("rows", getattr(flow.source("people", Change), build)("id", **options))
-        given = {"people": ps.io.Rows([INSERTED, deletions, *ticks])}
-        ps.run(flow, given, {"rows": Call(receive)}, checkpoint=tmp_path / "state")
+        given = {"people": hr.io.Rows([INSERTED, deletions, *ticks])}
+        hr.run(flow, given, {"rows": Call(receive)}, checkpoint=tmp_path / "state")
 
     run()
     assert files_with(tmp_path)
@@ -183,14 +183,14 @@ def test_a_row_that_a_deletion_of_its_sequence_hides_is_in_no_file_of_state(
 @given(ticks=st.lists(st.lists(TIES, max_size=4), max_size=6), at=st.integers(0, 6))
 def test_after_an_erasure_open_versions_are_still_the_rows_of_upsert(ticks: list[list[Any]], at: int) -> None:
     flow = versions_and_rows("trust_key")
-    state: dict[str, dict[Any, Any]] = {name: {} for name in ps.Engine(flow).slots}
+    state: dict[str, dict[Any, Any]] = {name: {} for name in hr.Engine(flow).slots}
     shown: dict[str, Counter[Any]] = {"rows": Counter(), "versions": Counter()}
-    engine, encode = ps.Engine(flow, state=state), value_encoder()
+    engine, encode = hr.Engine(flow, state=state), value_encoder()
     for n, tick in enumerate(ticks):
         if n == at:
             for slot in state.values():
                 slot.update({key: decode(without_erasable(encode(value))) for key, value in slot.items()})
-            engine = ps.Engine(flow, state=state)
+            engine = hr.Engine(flow, state=state)
         made = engine.tick(records=tick)
         for name, so_far in shown.items():
             for *row, weight in made[name].raw:
@@ -200,13 +200,13 @@ def test_after_an_erasure_open_versions_are_still_the_rows_of_upsert(ticks: list
 
 def test_a_hidden_row_of_a_key_with_many_records_is_in_no_file_of_state(tmp_path: Path) -> None:
     flow = Flow("people")
-    row = ps.struct(id=col.id, mail=col.mail)
+    row = hr.struct(id=col.id, mail=col.mail)
     people = flow.source("people", Change)
     flow.sink("rows", people.history("id", sequence="at", row=row, deleted=col.op == "D"))
     many = [Change(1, f"p{at}@somewhere", at, "I") for at in range(1, 5000)]
     ticks = [[Change(1, SECRET, 0, "I"), *many], [Change(1, SECRET, 0, "D")]]
-    given = {"people": ps.io.Rows(ticks)}
-    ps.run(flow, given, {"rows": Call(lambda tick, changes: None)}, checkpoint=tmp_path / "state")
+    given = {"people": hr.io.Rows(ticks)}
+    hr.run(flow, given, {"rows": Call(lambda tick, changes: None)}, checkpoint=tmp_path / "state")
     assert files_with(tmp_path)
     erase(tmp_path / "state")
     assert files_with(tmp_path) == []
@@ -214,17 +214,17 @@ def test_a_hidden_row_of_a_key_with_many_records_is_in_no_file_of_state(tmp_path
 
 def test_a_hidden_row_that_an_earlier_version_wrote_is_erased_after_the_next_record_of_its_key() -> None:
     flow = Flow("people")
-    row = ps.struct(id=col.id, mail=col.mail)
+    row = hr.struct(id=col.id, mail=col.mail)
     people = flow.source("people", Change)
     flow.sink("rows", people.upsert("id", sequence="at", row=row, deleted=col.op == "D"))
-    (rows,) = ps.Engine(flow).slots
+    (rows,) = hr.Engine(flow).slots
     state: dict[str, dict[Any, Any]] = {rows: {}}
-    ps.Engine(flow, state=state).tick(people=[Change(1, SECRET, 5, "I"), Change(1, SECRET, 5, "D")])
+    hr.Engine(flow, state=state).tick(people=[Change(1, SECRET, 5, "I"), Change(1, SECRET, 5, "D")])
     *others, hidden, digests, deletions = state[rows][1]
     state[rows][1] = (*others, hidden.value, digests, deletions)
     encode = value_encoder()
     assert SECRET.encode() in without_erasable(encode(state[rows][1]))
-    ps.Engine(flow, state=state).tick(people=[Change(1, OTHER, 4, "D")])
+    hr.Engine(flow, state=state).tick(people=[Change(1, OTHER, 4, "D")])
     assert SECRET.encode() not in without_erasable(encode(state[rows][1]))
 
 
@@ -263,7 +263,7 @@ def test_a_deleted_row_is_in_no_page_of_a_store(tmp_path: Path) -> None:
 
 
 def test_a_store_that_cannot_erase_says_so() -> None:
-    from penstock.compute.collections.memory import MemoryCollections
+    from headrace.compute.collections.memory import MemoryCollections
 
     with pytest.raises(BadInput, match="cannot erase"):
         MemoryCollections().erase()

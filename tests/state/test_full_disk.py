@@ -11,22 +11,22 @@ from unittest import mock
 
 import pytest
 
-import penstock as ps
-from penstock.cli.exit_codes import FAILED, exit_code
-from penstock.engine.checkpointed_state import CheckpointedState
-from penstock.errors import DiskFull
+import headrace as hr
+from headrace.cli.exit_codes import FAILED, exit_code
+from headrace.engine.checkpointed_state import CheckpointedState
+from headrace.errors import DiskFull
 from tests.golden import MESSAGES, assert_golden
 
 _RUN = """
 import sys
-import penstock as ps
-from penstock.errors import DiskFull
+import headrace as hr
+from headrace.errors import DiskFull
 
-flow = ps.Flow("numbers")
-numbers = flow.source("numbers", int).select(n=ps.col.value)
-flow.sink("counts", numbers.group_by("n").agg(x=ps.count()))
+flow = hr.Flow("numbers")
+numbers = flow.source("numbers", int).select(n=hr.col.value)
+flow.sink("counts", numbers.group_by("n").agg(x=hr.count()))
 try:
-    ps.run(flow, {"numbers": range(40_000)}, {"counts": []}, checkpoint=sys.argv[1], tick_rows=4_000)
+    hr.run(flow, {"numbers": range(40_000)}, {"counts": []}, checkpoint=sys.argv[1], tick_rows=4_000)
 except DiskFull as error:
     print(error.code, error.facts["path"])
 else:
@@ -36,12 +36,12 @@ else:
 
 def test_the_error_names_the_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    flow = ps.Flow("numbers")
+    flow = hr.Flow("numbers")
     flow.sink("out", flow.source("numbers", int))
     full = OSError(errno.ENOSPC, "No space left on device", "state/commits/000000000001")
     monkeypatch.setattr(CheckpointedState, "commit", mock.Mock(side_effect=full))
     with pytest.raises(DiskFull) as error:
-        ps.run(flow, {"numbers": [1]}, {"out": []}, checkpoint="state")
+        hr.run(flow, {"numbers": [1]}, {"out": []}, checkpoint="state")
     assert_golden(MESSAGES / "disk_full.txt", f"{error.value}\n")
     assert exit_code(error.value) == FAILED
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Change, Flow, col, left, right
-from penstock.io import Rows
+import headrace as hr
+from headrace import Change, Flow, col, left, right
+from headrace.io import Rows
 
 
 class Bid(NamedTuple):
@@ -36,11 +36,11 @@ def tables() -> Flow:
     bounded = (left.item == right.item) & (right.owner != "x")
     flow.sink("residual", bids.join(items, on=bounded, how="anti"))
     groups = bids.group_by(col.item)
-    ends = {"best": ps.max(col.price), "least": ps.min(col.price), "last": ps.last(col.price, by=col.price)}
-    flow.sink("groups", groups.agg(**ends, all=ps.collect(col.price), n=ps.count_distinct(col.price)))
-    middle = ps.percentile(col.price, [0.2, 0.5], distinct=True)
+    ends = {"best": hr.max(col.price), "least": hr.min(col.price), "last": hr.last(col.price, by=col.price)}
+    flow.sink("groups", groups.agg(**ends, all=hr.collect(col.price), n=hr.count_distinct(col.price)))
+    middle = hr.percentile(col.price, [0.2, 0.5], distinct=True)
     flow.sink(
-        "values", groups.agg(middle=middle, mode=ps.mode(col.price), sum=ps.sum(col.price, distinct=True))
+        "values", groups.agg(middle=middle, mode=hr.mode(col.price), sum=hr.sum(col.price, distinct=True))
     )
     flow.sink("top", bids.top_k(3, by=col.price.desc(), per=col.item))
     return flow
@@ -52,7 +52,7 @@ def appended() -> Flow:
     flow.sink("inner", bids.join(items, on="item"))
     flow.sink("top", bids.top_k(6, by=col.price, per=col.item))
     flow.sink(
-        "last", bids.group_by(col.item).agg(last=ps.last(col.price, by=col.price), best=ps.max(col.price))
+        "last", bids.group_by(col.item).agg(last=hr.last(col.price, by=col.price), best=hr.max(col.price))
     )
     return flow
 
@@ -69,8 +69,8 @@ def batches(seed: int, *, changes: bool) -> dict[str, list[list[Any]]]:
             for bid in gone:
                 there.remove(bid)
             there += bids
-            bids = [*map(ps.insert, bids), *map(ps.delete, gone)]
-            items = [*map(ps.insert, items)]
+            bids = [*map(hr.insert, bids), *map(hr.delete, gone)]
+            items = [*map(hr.insert, items)]
         found["bids"].append(bids)
         found["items"].append(items)
     return found
@@ -87,7 +87,7 @@ def run(flow: Flow, given: dict[str, list[list[Any]]], folder: Path | None) -> d
             for name in sums
         }
         sources = {name: Rows(rows[:end]) for name, rows in given.items()}
-        ps.run(flow, sources, sinks, checkpoint=folder)
+        hr.run(flow, sources, sinks, checkpoint=folder)
         for name, changes in heard.items():
             for tick, (row, weight) in changes:
                 sums[name].append((tick, row, weight))
@@ -110,7 +110,7 @@ def test_a_run_over_values_in_pieces_answers_as_one_in_memory(flow: Any, changes
     small: dict[str, Any] = {"FROM": 8, "_ENTRIES": 2, "_LEAST_RUN": 2}
     with (
         tempfile.TemporaryDirectory() as name,
-        patch.multiple("penstock.state.chunked_values", **small),
-        patch.multiple("penstock.engine.ordered_values", _KEPT=4, isqrt=lambda count: 0),
+        patch.multiple("headrace.state.chunked_values", **small),
+        patch.multiple("headrace.engine.ordered_values", _KEPT=4, isqrt=lambda count: 0),
     ):
         assert run(flow(), given, Path(name) / "c") == expected

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import Change, Flow, col
-from penstock.errors import BadInput, CheckpointDamaged, CheckpointInUse, FlowChanged
-from penstock.io import Changelog
-from penstock.state import rewind as rewinding
-from penstock.state.checkpoint import Checkpoint
-from penstock.state.manifest import Manifest, as_it_is, exactly
-from penstock.state.rewind import rewind
+import headrace as hr
+from headrace import Change, Flow, col
+from headrace.errors import BadInput, CheckpointDamaged, CheckpointInUse, FlowChanged
+from headrace.io import Changelog
+from headrace.state import rewind as rewinding
+from headrace.state.checkpoint import Checkpoint
+from headrace.state.manifest import Manifest, as_it_is, exactly
+from headrace.state.rewind import rewind
 
 
 class Bid(NamedTuple):
@@ -29,13 +29,13 @@ BIDS = [Bid("ab"[n % 2], n) for n in range(12)]
 
 def flow() -> Flow:
     flow = Flow("best")
-    flow.sink("best", flow.source("bids", Bid).group_by(col.item).agg(best=ps.max(col.price)))
+    flow.sink("best", flow.source("bids", Bid).group_by(col.item).agg(best=hr.max(col.price)))
     return flow
 
 
 def run(folder: Path, rows: list[Bid], sink: Any = None) -> list[Change[Any]]:
     changes: list[Change[Any]] = []
-    ps.run(
+    hr.run(
         flow(), {"bids": rows}, {"best": changes if sink is None else sink},
         checkpoint=folder, tick_rows=2,
     )  # fmt: skip
@@ -110,7 +110,7 @@ def test_a_run_does_not_begin_while_going_back_is_half_done(
         patched.setattr(rewinding, "_forget_after", stop)
         with pytest.raises(KeyboardInterrupt):
             rewind(tmp_path, 4)
-    with pytest.raises(CheckpointDamaged, match=f"penstock rewind {tmp_path} 4"):
+    with pytest.raises(CheckpointDamaged, match=f"headrace rewind {tmp_path} 4"):
         run(tmp_path, BIDS)
     rewind(tmp_path, 4)
     assert run(tmp_path, BIDS) == first[-8:]
@@ -129,7 +129,7 @@ def test_going_back_that_was_broken_off_ends_at_that_tick_or_before_it(
         patched.setattr(rewinding, where, stop)
         with pytest.raises(KeyboardInterrupt):
             rewind(tmp_path, 5)
-    with pytest.raises(CheckpointDamaged, match=f"penstock rewind {tmp_path} 5"):
+    with pytest.raises(CheckpointDamaged, match=f"headrace rewind {tmp_path} 5"):
         rewind(tmp_path, 6)
     assert rewind(tmp_path, 4).tick == 4
     assert run(tmp_path, BIDS) == first[-8:]

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from pyarrow import ipc
 from xxhash import xxh3_128_hexdigest
 
-from penstock.errors import CheckpointDamaged
-from penstock.state.chain import ENTRIES, Batch, Chain, Merge, Part, Run, parts_of
-from penstock.state.checkpoint_files import FileRef
-from penstock.state.chunked_values import DividedDict, DividedList
-from penstock.state.codec import decode, key_encoder
-from penstock.state.entry_store import LAYOUT, code_of, stored_entries
-from penstock.state.lazy_slots import Form, piece_keys, whole_values
-from penstock.state.mapped_files import MappedFiles
-from penstock.state.shard import ShardState
+from headrace.errors import CheckpointDamaged
+from headrace.state.chain import ENTRIES, Batch, Chain, Merge, Part, Run, parts_of
+from headrace.state.checkpoint_files import FileRef
+from headrace.state.chunked_values import DividedDict, DividedList
+from headrace.state.codec import decode, key_encoder
+from headrace.state.entry_store import LAYOUT, code_of, stored_entries
+from headrace.state.lazy_slots import Form, piece_keys, whole_values
+from headrace.state.mapped_files import MappedFiles
+from headrace.state.shard import ShardState
 
 Model = dict[str, dict[Any, Any]]
 SLOTS = {"1.counts": Form(), "2.rows": Form(dict)}
@@ -70,7 +70,7 @@ def test_state_equals_a_dict_through_lost_attempts(ticks: Any, bits: int, data: 
     few |= {"WORK": 0, "_SMALL": 0, "_MOST_PARTS": 1 << 60}
     with (
         tempfile.TemporaryDirectory() as name,
-        patch.multiple("penstock.state.merging", **few),
+        patch.multiple("headrace.state.merging", **few),
         few_codes(bits) if bits else nullcontext(),
     ):
         folder = Path(name)
@@ -98,7 +98,7 @@ def test_state_equals_a_dict_through_lost_attempts(ticks: Any, bits: int, data: 
 
 def few_codes(bits: int) -> Any:
     """Let most keys share their code."""
-    return patch("penstock.state.entry_store.code_of", lambda key: code_of(key) >> (63 - bits))
+    return patch("headrace.state.entry_store.code_of", lambda key: code_of(key) >> (63 - bits))
 
 
 def runs_of(chain: Chain) -> tuple[Run, ...]:
@@ -379,7 +379,7 @@ def as_stored(value: Any) -> Any:
 @given(st.lists(st.tuples(large_edits, fates), max_size=12))
 def test_values_in_pieces_are_what_they_would_be_whole(ticks: Any) -> None:
     small: dict[str, Any] = {"FROM": 8, "_ENTRIES": 3, "_LEAST_RUN": 3}
-    with tempfile.TemporaryDirectory() as name, patch.multiple("penstock.state.chunked_values", **small):
+    with tempfile.TemporaryDirectory() as name, patch.multiple("headrace.state.chunked_values", **small):
         folder = Path(name)
         model: Model = {slot: {} for slot in DIVIDED}
         chain, committed = Chain(), 0
@@ -466,7 +466,7 @@ def test_a_merge_of_large_batches_takes_several_ticks_and_is_not_seen(tmp_path: 
     choice = random.Random(3)
     there: dict[int, int] = {}
     chain, merging, most_written = Chain(), 0, 0
-    with patch.multiple("penstock.state.merging", AT_ONCE=40_000, WORK=0):
+    with patch.multiple("headrace.state.merging", AT_ONCE=40_000, WORK=0):
         for tick in range(1, 200):
             with ShardState(tmp_path, 0, chain, SLOTS) as state:
                 for key in choice.sample(range(20_000), 100):

@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.errors import BrokenClaim
-from penstock.expr.row_classes import from_user, schema_of
-from penstock.lattice import Max, Merging, SetUnion
-from penstock.testing import check_claims
-from penstock.testing.claim_examples import find_list, pools
-from penstock.testing.claims import try_claims
+import headrace as hr
+from headrace import col
+from headrace.errors import BrokenClaim
+from headrace.expr.row_classes import from_user, schema_of
+from headrace.lattice import Max, Merging, SetUnion
+from headrace.testing import check_claims
+from headrace.testing.claim_examples import find_list, pools
+from headrace.testing.claims import try_claims
 from tests.cli.conftest import Run
 from tests.golden import assert_golden
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 HERE = Path(__file__).parent
 
 
@@ -29,8 +29,8 @@ class Sale(NamedTuple):
     rate: float | None = None
 
 
-def flow_of(build: Callable[[AnyStream], AnyStream], rows: Any = int) -> ps.Flow:
-    flow = ps.Flow("claims", ticks="given")
+def flow_of(build: Callable[[AnyStream], AnyStream], rows: Any = int) -> hr.Flow:
+    flow = hr.Flow("claims", ticks="given")
     flow.sink("out", build(flow.source("rows", rows)))
     return flow
 
@@ -142,10 +142,10 @@ def test_the_counterexample_is_short_and_simple() -> None:
 
 
 CLAIMS = """
-import penstock as ps
-from penstock.lattice import Max, Merging
+import headrace as hr
+from headrace.lattice import Max, Merging
 
-flow = ps.Flow("claims")
+flow = hr.Flow("claims")
 n = flow.source("n", int)
 flow.sink("sum", n.fold(0, lambda sum, x: sum + x, commutative=True, monotone=True, name="sum"))
 flow.sink("once", n.fold(0, lambda all, x: all + x, idempotent=True, name="once"))
@@ -155,20 +155,20 @@ flow.sink("mean", n.lattice_fold(Merging(0, lambda a, b: (a + b) // 2), name="me
 """
 
 
-def test_the_command_prints_a_line_per_claim_and_what_refutes_it(penstock: Run, folder: Path) -> None:
+def test_the_command_prints_a_line_per_claim_and_what_refutes_it(headrace: Run, folder: Path) -> None:
     (folder / "claims.py").write_text(CLAIMS)
-    done = penstock("check", "claims.py", "--claims")
+    done = headrace("check", "claims.py", "--claims")
     assert (done.returncode, done.stderr) == (1, "")
     assert_golden(HERE / "golden" / "claims.txt", done.stdout)
 
 
-def test_the_command_is_content_with_what_holds(penstock: Run, folder: Path) -> None:
+def test_the_command_is_content_with_what_holds(headrace: Run, folder: Path) -> None:
     right = "\n".join(line for line in CLAIMS.splitlines() if "name=" not in line or "top" in line)
     (folder / "right.py").write_text(right)
-    done = penstock("check", "right.py", "--claims", "--examples", "10")
+    done = headrace("check", "right.py", "--claims", "--examples", "10")
     assert (done.returncode, done.stdout) == (
         0,
         "top: Max is a lattice: holds on 50 examples\n1 file checked, 1 claim tried, 0 broken: no findings\n",
     )
-    done = penstock("check", "flows:flow", "--claims")
+    done = headrace("check", "flows:flow", "--claims")
     assert done.stdout == "1 file checked, no claims made: no findings\n"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import (
+from headrace.pull import (
     Recorder,
     Source,
     Transformer,
@@ -22,12 +22,12 @@ from penstock.pull import (
     tap,
     values,
 )
-from penstock.pull.edge import Edge
-from penstock.pull.errors import EndNotConfirmed, NeverAnswered
-from penstock.pull.module_context import Module
-from penstock.pull.protocol import AnswerTo, End
-from penstock.testing import RandomRuntime, SinkCase, VirtualRuntime, reference_sink, reference_source
-from penstock.testing.pull.virtual_runtime import PATIENCE
+from headrace.pull.edge import Edge
+from headrace.pull.errors import EndNotConfirmed, NeverAnswered
+from headrace.pull.module_context import Module
+from headrace.pull.protocol import AnswerTo, End
+from headrace.testing import RandomRuntime, SinkCase, VirtualRuntime, reference_sink, reference_source
+from headrace.testing.pull.virtual_runtime import PATIENCE
 
 
 def runtimes() -> list[Callable[[], VirtualRuntime]]:

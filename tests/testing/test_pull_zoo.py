@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import Source, Transformer
-from penstock.testing import ModuleFailed, check_sink, check_source, check_transformer
+from headrace.pull import Source, Transformer
+from headrace.testing import ModuleFailed, check_sink, check_source, check_transformer
 from tests.testing.pull_zoo.broken import ZOO, Broken
 from tests.testing.pull_zoo.sinks import asking, rightly
 from tests.testing.pull_zoo.sources import Counting, counting

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.testing import InProcess, check_ticks
-from penstock.testing.tick_tables import read_table
+import headrace as hr
+from headrace import col
+from headrace.testing import InProcess, check_ticks
+from headrace.testing.tick_tables import read_table
 
 
 class Item(NamedTuple):
@@ -17,7 +17,7 @@ class Item(NamedTuple):
     price: float | None
 
 
-def items(flow: ps.Flow) -> ps.Stream[Any, Any, Any, Any]:
+def items(flow: hr.Flow) -> hr.Stream[Any, Any, Any, Any]:
     return flow.table("items", Item).filter(col.price > 1)
 
 
@@ -26,7 +26,7 @@ def check(table: str) -> None:
 
 
 def test_cells_are_read_by_the_types_of_the_columns() -> None:
-    flow = ps.Flow("read")
+    flow = hr.Flow("read")
     flow.sink("out", items(flow))
     [first, second] = read_table(
         flow,
@@ -37,8 +37,8 @@ def test_cells_are_read_by_the_types_of_the_columns() -> None:
     """,
     )
     assert first.inputs["items"] == [
-        ps.Change(Item("two words", 1000.0), 1),
-        ps.Change(Item("ann", None), -2),
+        hr.Change(Item("two words", 1000.0), 1),
+        hr.Change(Item("ann", None), -2),
     ]
     [(row, weight)] = first.outputs["out"].items()
     assert row[0] == "x"

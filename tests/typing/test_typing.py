@@ -1,6 +1,6 @@
 """What pyright and mypy say of flows: right uses pass, misuses are caught on their lines.
 
-And what they say, as strict as they can be, of programs that use Penstock as it is installed.
+And what they say, as strict as they can be, of programs that use Headrace as it is installed.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_says_that_it_is_typed(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as files:
-        assert "penstock/py.typed" in files.namelist()
+        assert "headrace/py.typed" in files.namelist()
 
 
 @pytest.mark.verify

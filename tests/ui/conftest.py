@@ -15,13 +15,13 @@ from tests.browser import chromium
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "0123456789abcdef-0123456789abcdef"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PENSTOCK_UI_TOKEN": TOKEN, "NO_COLOR": "1"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "HEADRACE_UI_TOKEN": TOKEN, "NO_COLOR": "1"}
 
 FLOW = """
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Sale(NamedTuple):
@@ -30,21 +30,21 @@ class Sale(NamedTuple):
 
 
 def flow():
-    flow = ps.Flow("sales")
+    flow = hr.Flow("sales")
     sales = flow.source("sales", Sale)
-    flow.sink("totals", sales.group_by(col.shop).agg(total=ps.sum(col.price)))
+    flow.sink("totals", sales.group_by(col.shop).agg(total=hr.sum(col.price)))
     flow.sink("dear", sales.filter(col.price > 100))
     return flow
 
 
 def totals():
-    flow = ps.Flow("totals")
-    flow.sink("totals", flow.source("sales", Sale).group_by(col.shop).agg(total=ps.sum(col.price)))
+    flow = hr.Flow("totals")
+    flow.sink("totals", flow.source("sales", Sale).group_by(col.shop).agg(total=hr.sum(col.price)))
     return flow
 
 
 def rising(late=None):
-    flow = ps.Flow("rising")
+    flow = hr.Flow("rising")
     flow.sink("rising", flow.source("sales", Sale).watermark(col.price, lateness=0, late=late))
     return flow
 
@@ -79,14 +79,14 @@ class Started:
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.cli", *arguments],
+            [sys.executable, "-m", "headrace.cli", *arguments],
             cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self.process.stderr is not None
         first = self.process.stderr.readline()
         assert first.startswith("open http://127.0.0.1:"), first + self.process.stderr.read()
         assert TOKEN not in first
-        self.url = first.split()[1].replace("$PENSTOCK_UI_TOKEN", TOKEN)
+        self.url = first.split()[1].replace("$HEADRACE_UI_TOKEN", TOKEN)
         self.port = int(self.url.split(":")[2].split("/")[0])
 
     def end(self) -> None:

@@ -26,7 +26,7 @@ def started(folder: Path, closing: ExitStack, *arguments: str) -> tuple[subproce
     """Start a server; return it with the address that it prints."""
     process = closing.enter_context(
         subprocess.Popen(
-            [sys.executable, "-m", "penstock.cli", *arguments],
+            [sys.executable, "-m", "headrace.cli", *arguments],
             cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
     )  # fmt: skip
@@ -48,11 +48,11 @@ def served(folder: Path) -> Iterator[tuple[str, Ask]]:
         )  # fmt: skip
         assert controller.stderr is not None
         printed = controller.stderr.readline().removeprefix("open ").strip()
-        url = printed.replace("$PENSTOCK_UI_TOKEN", TOKEN)
+        url = printed.replace("$HEADRACE_UI_TOKEN", TOKEN)
 
         def ask(*arguments: str) -> str:
             done = subprocess.run(
-                [sys.executable, "-m", "penstock.cli", *arguments, "--controller", address],
+                [sys.executable, "-m", "headrace.cli", *arguments, "--controller", address],
                 cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60,
             )  # fmt: skip
             assert done.returncode == 0, done.stderr

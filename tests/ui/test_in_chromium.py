@@ -37,7 +37,7 @@ def test_rows_are_live_and_hostile_ones_are_text(start: Start, folder: Path, tab
     put(folder, 2, ("a", 10), (HOSTILE, 5))
     wait_for_row(tab, "a", "14")
     wait_for_row(tab, HOSTILE, "5")
-    assert tab.title() == "sales · Penstock"
+    assert tab.title() == "sales · Headrace"
     assert tab.locator("#rows img").count() == 0
     tab.locator("#view").select_option("dear")
     tab.get_by_text("No rows.").wait_for()

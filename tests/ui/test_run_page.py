@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Flow, col
-from penstock.engine.live_rows import CurrentRows
-from penstock.errors import FlowChanged
-from penstock.expr.row_classes import schema_of
-from penstock.io import Changelog, CsvChangelog, CsvDialect, JsonFiles, Print, TableFiles, parse_sink
-from penstock.state.inspection import SlotHeld
-from penstock.ui import CheckpointPage, RunPage, RunSubject, checkpoint_page, run_page
-from penstock.ui import view_rows as limits
-from penstock.ui.checkpoint_state import _labels
-from penstock.ui.flow_overview import flow_overview
-from penstock.ui.view_rows import MAX_ASKED, ViewRows
+import headrace as hr
+from headrace import Flow, col
+from headrace.engine.live_rows import CurrentRows
+from headrace.errors import FlowChanged
+from headrace.expr.row_classes import schema_of
+from headrace.io import Changelog, CsvChangelog, CsvDialect, JsonFiles, Print, TableFiles, parse_sink
+from headrace.state.inspection import SlotHeld
+from headrace.ui import CheckpointPage, RunPage, RunSubject, checkpoint_page, run_page
+from headrace.ui import view_rows as limits
+from headrace.ui.checkpoint_state import _labels
+from headrace.ui.flow_overview import flow_overview
+from headrace.ui.view_rows import MAX_ASKED, ViewRows
 
 
 class Sale(NamedTuple):
@@ -37,7 +37,7 @@ SALES = [Sale("a", 1), Sale("b", 2), Sale("a", 3)]
 
 def totals() -> Flow:
     flow = Flow("totals")
-    flow.sink("totals", flow.source("sales", Sale).group_by(col.shop).agg(total=ps.sum(col.price)))
+    flow.sink("totals", flow.source("sales", Sale).group_by(col.shop).agg(total=hr.sum(col.price)))
     return flow
 
 
@@ -62,7 +62,7 @@ def page_of(sources: Any = None, sinks: Any = None, checkpoint: str | None = Non
 def run(page: RunPage, sources: Any = None, **more: Any) -> None:
     sinks = more.pop("sinks", {"totals": []})
     given = sources or {"sales": SALES}
-    ps.run(totals(), given, sinks, tick_rows=2, on_tick=page.on_tick, observer=page.observer, **more)
+    hr.run(totals(), given, sinks, tick_rows=2, on_tick=page.on_tick, observer=page.observer, **more)
 
 
 def shown(page: RunPage, search: str = "") -> list[tuple[Any, ...]]:
@@ -180,7 +180,7 @@ def test_two_questions_at_a_time_are_too_many() -> None:
 def test_a_changelog_that_tasks_wrote_is_read_tick_by_tick(tmp_path: Path) -> None:
     sink = Changelog(tmp_path / "out")
     page = page_of(sinks={"totals": sink}, engine="spark")
-    ps.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
+    hr.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
     page.refresh()
     assert shown(page) == [("a", "4", 1, 2), ("b", "2", 1, 1)]
 
@@ -190,7 +190,7 @@ def test_a_csv_changelog_that_tasks_wrote_is_read_with_its_dialect(tmp_path: Pat
     sink = CsvChangelog(tmp_path / "out", CsvDialect(sep=";", header=False))
     page = page_of(sinks={"totals": sink}, engine="spark")
     # In this process, which writes the same files and is faster.
-    ps.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
+    hr.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
     page.refresh()
     assert shown(page) == [("a", "4", 1, 2), ("b", "2", 1, 1)]
 
@@ -199,7 +199,7 @@ def test_a_csv_changelog_that_tasks_wrote_is_read_with_its_dialect(tmp_path: Pat
 def test_changes_that_could_not_be_read_back_are_not_passed_over(tmp_path: Path) -> None:
     sink = Changelog(tmp_path / "out")
     page = page_of(sinks={"totals": sink}, engine="spark")
-    ps.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
+    hr.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
     next((tmp_path / "out").glob("tick=1/*.parquet")).write_text("damaged")
     page.refresh()
     found = page.rows("totals", "", 0)
@@ -214,7 +214,7 @@ def test_ticks_that_came_too_fast_to_be_read_back_are_not_passed_over(
     monkeypatch.setattr(run_page, "MAX_TICKS", 1)
     sink = Changelog(tmp_path / "out")
     page = page_of(sinks={"totals": sink}, engine="spark")
-    ps.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
+    hr.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
     page.refresh()
     assert page.rows("totals", "", 0)["overflow"].startswith("more than 1 ticks came before")
 
@@ -223,7 +223,7 @@ def test_ticks_that_came_too_fast_to_be_read_back_are_not_passed_over(
 def test_the_views_version_rises_once_its_rows_have_been_read_back(tmp_path: Path) -> None:
     sink = Changelog(tmp_path / "out")
     page = page_of(sinks={"totals": sink}, engine="spark")
-    ps.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
+    hr.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
     before = page.version()
     page.refresh()
     assert page.version() > before
@@ -234,7 +234,7 @@ def test_the_views_version_rises_once_its_rows_have_been_read_back(tmp_path: Pat
 def test_a_table_that_tasks_wrote_is_read_as_it_is(tmp_path: Path) -> None:
     sink = TableFiles(tmp_path / "out", key="shop")
     page = page_of(sinks={"totals": sink}, engine="spark")
-    ps.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
+    hr.run(totals(), {"sales": SALES}, {"totals": sink}, tick_rows=2, on_tick=page.on_tick)
     assert shown(page) == [("a", "4", 1, 2), ("b", "2", 1, 2)]
     assert page.status(0)["views"] == {"totals": 2}
 

@@ -20,9 +20,9 @@ import pytest
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-from penstock.errors import BadInput
-from penstock.ui import Json, serving_page
-from penstock.ui.server import _MAX_CONNECTIONS, Closing, _Guard, build_app
+from headrace.errors import BadInput
+from headrace.ui import Json, serving_page
+from headrace.ui.server import _MAX_CONNECTIONS, Closing, _Guard, build_app
 from tests.golden import assert_golden
 from tests.ui.conftest import ENVIRONMENT, ROOT, RUN, Started
 
@@ -84,7 +84,7 @@ class Client:
         assert parts.hostname == "127.0.0.1"
         self.port = parts.port or 0
         self.token = parts.query.removeprefix("token=")
-        self.cookie = f"penstock-{self.port}={self.token}"
+        self.cookie = f"headrace-{self.port}={self.token}"
 
     def ask(
         self, path: str, *, cookie: str | None = None, host: str | None = None, method: str = "GET"
@@ -128,7 +128,7 @@ def test_the_token_of_the_url_becomes_a_cookie_and_leaves_the_address(client: Cl
 
 @pytest.mark.parametrize("path", ["/", "/page.js", "/api/overview", "/api/events", "/nothing"])
 def test_without_the_token_there_is_nothing(client: Client, path: str) -> None:
-    for cookie in ("", f"penstock-{client.port}=x", f"penstock-{client.port}={client.token}x", "other=1"):
+    for cookie in ("", f"headrace-{client.port}=x", f"headrace-{client.port}={client.token}x", "other=1"):
         assert client.ask(path, cookie=cookie).status == 403
     assert client.ask(f"{path}?token=%FF%00", cookie="").status == 403
     assert client.ask(f"{path}?token=wrong").status == 403
@@ -161,7 +161,7 @@ def test_connections_are_limited(client: Client) -> None:
 
 
 def test_connections_that_send_nothing_are_closed(page: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.ui.server._MAX_SILENCE", 0.05)
+    monkeypatch.setattr("headrace.ui.server._MAX_SILENCE", 0.05)
     with serving_page(page) as url, socket.create_connection(("127.0.0.1", urlsplit(url).port)) as silent:
         silent.settimeout(10)
         assert silent.recv(1) == b""
@@ -171,7 +171,7 @@ def test_connections_that_send_nothing_are_closed(page: Fake, monkeypatch: pytes
 def test_a_request_cut_off_by_the_end_prints_nothing() -> None:
     script = """
 import threading, time
-from penstock.ui import serving_page
+from headrace.ui import serving_page
 from tests.ui.test_server import Client, Fake
 
 class Slow(Fake):
@@ -276,16 +276,16 @@ def test_the_status_comes_as_events_until_the_end(page: Fake) -> None:
 def test_a_token_of_ones_own_survives_a_restart_and_is_not_printed(
     monkeypatch: pytest.MonkeyPatch, page: Fake
 ) -> None:
-    monkeypatch.setenv("PENSTOCK_UI_TOKEN", "0123456789abcdef-own")
+    monkeypatch.setenv("HEADRACE_UI_TOKEN", "0123456789abcdef-own")
     with serving_page(page) as url:
-        assert url.endswith("/?token=$PENSTOCK_UI_TOKEN")
-        url = url.replace("$PENSTOCK_UI_TOKEN", "0123456789abcdef-own")
+        assert url.endswith("/?token=$HEADRACE_UI_TOKEN")
+        url = url.replace("$HEADRACE_UI_TOKEN", "0123456789abcdef-own")
         assert Client(url).ask("/api/overview").status == 200
 
 
 @pytest.mark.parametrize("token", ["", "short", "0123456789abcdef;x", "0123456789abcdefé"])
 def test_a_weak_token_is_refused(monkeypatch: pytest.MonkeyPatch, page: Fake, token: str) -> None:
-    monkeypatch.setenv("PENSTOCK_UI_TOKEN", token)
+    monkeypatch.setenv("HEADRACE_UI_TOKEN", token)
     with pytest.raises(BadInput) as refused, serving_page(page):
         pass
     assert_golden(GOLDEN / "weak_token.txt", f"{refused.value}\n")
@@ -313,7 +313,7 @@ def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch, p
         compared.append((one, other))
         return one == other
 
-    monkeypatch.setattr("penstock.ui.server.secrets.compare_digest", compare)
+    monkeypatch.setattr("headrace.ui.server.secrets.compare_digest", compare)
     app = build_app(page, "right", 1, Closing())
     assert isinstance(app, _Guard)
     assert not app._matches("wrong")
@@ -325,7 +325,7 @@ def test_a_run_that_is_refused_prints_no_address(start: Callable[..., Started], 
     start(*RUN)
     for command, code in ((RUN, "P312"), (("run", "flows.py:flow", "--ui"), "P202")):
         done = subprocess.run(
-            [sys.executable, "-m", "penstock.cli", *command],
+            [sys.executable, "-m", "headrace.cli", *command],
             cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert (done.returncode, done.stderr.split()[0]) == (2, code)

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import Flow
-from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
-from penstock.graph.node import FlowGraph
-from penstock.view import Picture, picture_of, to_svg
-from penstock.view.layout import Layout, layout_of, text_width
-from penstock.view.picture import Kind
+import headrace as hr
+from headrace import Flow
+from headrace.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
+from headrace.graph.node import FlowGraph
+from headrace.view import Picture, picture_of, to_svg
+from headrace.view.layout import Layout, layout_of, text_width
+from headrace.view.picture import Kind
 from tests.analysis import every_feature
 from tests.analysis.graphs import graphs
 
@@ -99,7 +99,7 @@ def test_loops_and_delays_go_round_below() -> None:
 
 @given(st.text(min_size=1).filter(str.strip))
 def test_any_name_is_text(name: str) -> None:
-    flow = ps.Flow(name)
+    flow = hr.Flow(name)
     flow.sink(name, flow.source(name, int))
     svg = to_svg(picture_of(flow))
     root = ElementTree.fromstring(svg)
@@ -113,7 +113,7 @@ def test_nothing_is_fetched(part: str) -> None:
 
 
 def test_rows_kept_for_the_next_tick_go_on_to_the_right() -> None:
-    flow = ps.Flow("later", ticks="given")
+    flow = hr.Flow("later", ticks="given")
     words = flow.source("words", int)
     flow.sink("later", words.defer_tick())
     picture = picture_of(flow)

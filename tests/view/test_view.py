@@ -12,11 +12,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
-from penstock.graph.node import FlowGraph
-from penstock.view import Picture, picture_of, to_dot, to_mermaid
-from penstock.view.picture import Cluster, Kind
+import headrace as hr
+from headrace.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
+from headrace.graph.node import FlowGraph
+from headrace.view import Picture, picture_of, to_dot, to_mermaid
+from headrace.view.picture import Cluster, Kind
 from tests.analysis import closing_price, every_feature
 from tests.analysis.graphs import graphs
 from tests.golden import assert_golden
@@ -128,7 +128,7 @@ def test_both_texts_hold_the_whole_picture(graph: FlowGraph) -> None:
 
 @given(NAMES, NAMES, NAMES)
 def test_any_name_can_be_drawn(flow_name: str, source: str, sink: str) -> None:
-    flow = ps.Flow(flow_name)
+    flow = hr.Flow(flow_name)
     flow.sink(sink, flow.source(source, int))
     picture = picture_of(flow)
     assert_drawn(read_mermaid(to_mermaid(picture)), picture)
@@ -140,7 +140,7 @@ def test_any_name_can_be_drawn(flow_name: str, source: str, sink: str) -> None:
     ['say "hi"', "<b>", "a & b", "&lt;", "two\nlines", "#35;", "fa:fa-ban", "`x`", "\\n", "größer ✓ 漢"],
 )
 def test_markup_in_names_stays_text(name: str) -> None:
-    flow = ps.Flow(name)
+    flow = hr.Flow(name)
     flow.sink(name, flow.source(name, int))
     picture = picture_of(flow)
     for drawn in (read_mermaid(to_mermaid(picture)), read_dot(to_dot(picture))):
@@ -150,7 +150,7 @@ def test_markup_in_names_stays_text(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["</pre><script>x()</script>", "a & b", 'say "hi"', "\\n", "größer ✓ 漢"])
 def test_a_title_stays_text_too_wherever_the_picture_stands(name: str) -> None:
-    flow = ps.Flow(name)
+    flow = hr.Flow(name)
     flow.sink("seen", flow.source("numbers", int))
     mermaid, dot = to_mermaid(picture_of(flow)), to_dot(picture_of(flow))
     title = mermaid.splitlines()[1].removeprefix("title: ")
@@ -177,7 +177,7 @@ def test_a_picture_does_not_change_from_one_look_to_the_next() -> None:
 
 
 def test_a_feedback_that_is_closed_by_itself_goes_round() -> None:
-    flow = ps.Flow("nothing new")
+    flow = hr.Flow("nothing new")
     again = flow.feedback(int)
     again.close(again)
     flow.sink("out", again)
@@ -185,6 +185,6 @@ def test_a_feedback_that_is_closed_by_itself_goes_round() -> None:
 
 
 def test_no_icon_comes_out_of_a_name() -> None:
-    flow = ps.Flow("icons")
+    flow = hr.Flow("icons")
     flow.sink("out", flow.source("fa:fa-ban", int))
     assert "fa:" not in to_mermaid(picture_of(flow))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from examples.nexmark.queries.query import AnyStream, Site, query
-from penstock import col
+from headrace import col
 
 
 @query(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import penstock as ps
+import headrace as hr
 from examples.nexmark.queries.query import AnyStream, Site, query
-from penstock import col
+from headrace import col
 
 
 @query(
@@ -18,7 +18,7 @@ WHERE a.category = 10 AND p.state IN ('OR', 'ID', 'CA')
 def q3(site: Site) -> AnyStream:
     persons = site.persons.filter(col.state.is_in("OR", "ID", "CA"))
     auctions = site.auctions.filter(col.category == 10)
-    local = auctions.join(persons, on=ps.left.seller == ps.right.id, suffix="_of_person")
+    local = auctions.join(persons, on=hr.left.seller == hr.right.id, suffix="_of_person")
     return local.select("name", "city", "state", auction=col.id)
 
 

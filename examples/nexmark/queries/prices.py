@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 from examples.nexmark.queries.query import AnyStream, Site, query
-from penstock import col
+from headrace import col
 
 
 class CategoryAverage(NamedTuple):
@@ -29,7 +29,7 @@ GROUP BY category
 )
 def q4(site: Site) -> AnyStream:
     return site.final_prices.group_by("category").agg(
-        average=ps.mean(col.price), into=CategoryAverage, name="averages"
+        average=hr.mean(col.price), into=CategoryAverage, name="averages"
     )
 
 
@@ -51,7 +51,7 @@ GROUP BY seller
 )
 def q6(site: Site) -> AnyStream:
     latest = site.final_prices.top_k(10, by=[col.expires.desc(), col.id.desc()], per="seller")
-    return latest.group_by("seller").agg(average=ps.mean(col.price), name="averages of sellers")
+    return latest.group_by("seller").agg(average=hr.mean(col.price), name="averages of sellers")
 
 
 @query(

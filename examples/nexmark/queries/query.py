@@ -8,11 +8,11 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
-import penstock as ps
+import headrace as hr
 from examples.nexmark.events import Auction, Bid, Person, Side
-from penstock import col
+from headrace import col
 
-AnyStream: TypeAlias = ps.Stream[Any, Any, Any, Any]
+AnyStream: TypeAlias = hr.Stream[Any, Any, Any, Any]
 
 LATENESS = "4s"
 """How long windows wait for events that come late, as in the benchmark."""
@@ -34,49 +34,49 @@ class Site:
     Each is made when it is first asked for, so queries that are added to one flow share them.
     """
 
-    def __init__(self, flow: ps.Flow) -> None:
+    def __init__(self, flow: hr.Flow) -> None:
         self.flow = flow
 
     @cached_property
-    def persons(self) -> ps.Stream[Person, ps.Unbounded, ps.Append, ps.Ordered]:
+    def persons(self) -> hr.Stream[Person, hr.Unbounded, hr.Append, hr.Ordered]:
         return self.flow.source("persons", Person)
 
     @cached_property
-    def auctions(self) -> ps.Stream[Auction, ps.Unbounded, ps.Append, ps.Ordered]:
+    def auctions(self) -> hr.Stream[Auction, hr.Unbounded, hr.Append, hr.Ordered]:
         return self.flow.source("auctions", Auction)
 
     @cached_property
-    def bids(self) -> ps.Stream[Bid, ps.Unbounded, ps.Append, ps.Ordered]:
+    def bids(self) -> hr.Stream[Bid, hr.Unbounded, hr.Append, hr.Ordered]:
         return self.flow.source("bids", Bid)
 
     @cached_property
-    def side_input(self) -> ps.Stream[Side, ps.Bounded, ps.Append, ps.Ordered]:
+    def side_input(self) -> hr.Stream[Side, hr.Bounded, hr.Append, hr.Ordered]:
         return self.flow.source("side_input", Side, bounded=True)
 
     @cached_property
-    def persons_on_time(self) -> ps.Stream[Person, ps.Unbounded, ps.Append, ps.Ordered]:
+    def persons_on_time(self) -> hr.Stream[Person, hr.Unbounded, hr.Append, hr.Ordered]:
         return self.persons.watermark("date_time", lateness=LATENESS)
 
     @cached_property
-    def auctions_on_time(self) -> ps.Stream[Auction, ps.Unbounded, ps.Append, ps.Ordered]:
+    def auctions_on_time(self) -> hr.Stream[Auction, hr.Unbounded, hr.Append, hr.Ordered]:
         return self.auctions.watermark("date_time", lateness=LATENESS)
 
     @cached_property
-    def bids_on_time(self) -> ps.Stream[Bid, ps.Unbounded, ps.Append, ps.Ordered]:
+    def bids_on_time(self) -> hr.Stream[Bid, hr.Unbounded, hr.Append, hr.Ordered]:
         return self.bids.watermark("date_time", lateness=LATENESS)
 
     @cached_property
     def bids_in_time(self) -> AnyStream:
         """Bids with their auctions, made between the auction's opening and its expiry."""
-        in_time = ps.left.date_time.between(ps.right.date_time, ps.right.expires)
-        of_auction = (ps.left.auction == ps.right.id) & in_time
+        in_time = hr.left.date_time.between(hr.right.date_time, hr.right.expires)
+        of_auction = (hr.left.auction == hr.right.id) & in_time
         return self.bids.join(self.auctions, on=of_auction, suffix="_of_auction", name="valid bids")
 
     @cached_property
-    def final_prices(self) -> ps.Table[FinalPrice]:
+    def final_prices(self) -> hr.Table[FinalPrice]:
         """The price of each auction that has a bid; it may rise until the auction is over."""
         auctions = self.bids_in_time.group_by("id", "category", "seller", "expires")
-        return auctions.agg(price=ps.max(col.price), into=FinalPrice, name="final prices")
+        return auctions.agg(price=hr.max(col.price), into=FinalPrice, name="final prices")
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Query:
     differs: str
     add: Callable[[Site], AnyStream]
 
-    def flow(self) -> ps.Flow:
+    def flow(self) -> hr.Flow:
         """The query alone: a flow with one sink."""
         return flow_of([self], f"nexmark {self.name}")
 
@@ -117,9 +117,9 @@ def query(asks: str, *, sql: str, differs: str = "") -> Callable[[Callable[[Site
     return made
 
 
-def flow_of(queries: Iterable[Query], name: str) -> ps.Flow:
+def flow_of(queries: Iterable[Query], name: str) -> hr.Flow:
     """One flow for several queries: they share sources, and each has a sink of its name."""
-    flow = ps.Flow(name)
+    flow = hr.Flow(name)
     site = Site(flow)
     for each in queries:
         flow.sink(each.name, each.add(site))

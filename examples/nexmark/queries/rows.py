@@ -6,11 +6,11 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, NamedTuple
 
-import penstock as ps
+import headrace as hr
 from examples.nexmark.queries.query import AnyStream, Site, query
-from penstock import col
+from headrace import col
 
-EUROS = ps.lit(Decimal("0.908")) * col.price
+EUROS = hr.lit(Decimal("0.908")) * col.price
 AS_BID = ("auction", "bidder", "price", "date_time", "extra")
 
 
@@ -56,7 +56,7 @@ def q10(site: Site) -> AnyStream:
 class BidAtHour(NamedTuple):
     auction: int
     bidder: int
-    price: Annotated[Decimal, ps.DecimalType(24, 3)]
+    price: Annotated[Decimal, hr.DecimalType(24, 3)]
     bid_time_type: str
     date_time: datetime
     extra: str
@@ -65,7 +65,7 @@ class BidAtHour(NamedTuple):
 class BidWithCount(NamedTuple):
     auction: int
     bidder: int
-    price: Annotated[Decimal, ps.DecimalType(24, 3)]
+    price: Annotated[Decimal, hr.DecimalType(24, 3)]
     bid_time_type: str
     date_time: datetime
     extra: str
@@ -94,7 +94,7 @@ def q14(site: Site) -> AnyStream:
     at_night = (hour <= 6) | (hour >= 20)
     middle = site.bids.with_columns(
         price=EUROS,
-        bid_time_type=ps.when(hour.between(8, 18), "dayTime")
+        bid_time_type=hr.when(hour.between(8, 18), "dayTime")
         .when(at_night, "nightTime")
         .otherwise("otherTime"),
     ).filter((col.price > 1_000_000) & (col.price < 50_000_000))
@@ -117,7 +117,7 @@ WHERE regexp_matches(url, '(&|^)channel_id=([^&]*)')
 def q21(site: Site) -> AnyStream:
     name, says = col.channel.lower(), col.url.contains("&channel_id=")
     number = (
-        ps.when(name == "apple", "0")
+        hr.when(name == "apple", "0")
         .when(name == "google", "1")
         .when(name == "facebook", "2")
         .when(name == "baidu", "3")

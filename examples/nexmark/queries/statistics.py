@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import penstock as ps
+import headrace as hr
 from examples.nexmark.queries.query import AnyStream, Site, query
-from penstock import col
+from headrace import col
 
 DAY = col.date_time.cast(str).substring(1, 10)
 MINUTE = col.date_time.cast(str).substring(12, 5)
@@ -14,26 +14,26 @@ MIDDLE = (col.price >= 10_000) & (col.price < 1_000_000)
 HIGH = col.price >= 1_000_000
 
 
-def where(condition: ps.Expr, value: object) -> ps.Expr:
+def where(condition: hr.Expr, value: object) -> hr.Expr:
     """`value` where the condition holds; else null, which aggregates pass over."""
-    return ps.when(condition, value).otherwise(None)
+    return hr.when(condition, value).otherwise(None)
 
 
 BIDS = {
-    "total_bids": ps.count(),
-    "rank1_bids": ps.count(where(LOW, 1)),
-    "rank2_bids": ps.count(where(MIDDLE, 1)),
-    "rank3_bids": ps.count(where(HIGH, 1)),
+    "total_bids": hr.count(),
+    "rank1_bids": hr.count(where(LOW, 1)),
+    "rank2_bids": hr.count(where(MIDDLE, 1)),
+    "rank3_bids": hr.count(where(HIGH, 1)),
 }
 BIDDERS_AND_AUCTIONS = {
-    "total_bidders": ps.count_distinct(col.bidder),
-    "rank1_bidders": ps.count_distinct(where(LOW, col.bidder)),
-    "rank2_bidders": ps.count_distinct(where(MIDDLE, col.bidder)),
-    "rank3_bidders": ps.count_distinct(where(HIGH, col.bidder)),
-    "total_auctions": ps.count_distinct(col.auction),
-    "rank1_auctions": ps.count_distinct(where(LOW, col.auction)),
-    "rank2_auctions": ps.count_distinct(where(MIDDLE, col.auction)),
-    "rank3_auctions": ps.count_distinct(where(HIGH, col.auction)),
+    "total_bidders": hr.count_distinct(col.bidder),
+    "rank1_bidders": hr.count_distinct(where(LOW, col.bidder)),
+    "rank2_bidders": hr.count_distinct(where(MIDDLE, col.bidder)),
+    "rank3_bidders": hr.count_distinct(where(HIGH, col.bidder)),
+    "total_auctions": hr.count_distinct(col.auction),
+    "rank1_auctions": hr.count_distinct(where(LOW, col.auction)),
+    "rank2_auctions": hr.count_distinct(where(MIDDLE, col.auction)),
+    "rank3_auctions": hr.count_distinct(where(HIGH, col.auction)),
 }
 
 
@@ -83,7 +83,7 @@ GROUP BY channel, day
 """,
 )
 def q16(site: Site) -> AnyStream:
-    return site.bids.group_by("channel", day=DAY).agg(minute=ps.max(MINUTE), **BIDS, **BIDDERS_AND_AUCTIONS)
+    return site.bids.group_by("channel", day=DAY).agg(minute=hr.max(MINUTE), **BIDS, **BIDDERS_AND_AUCTIONS)
 
 
 @query(
@@ -103,8 +103,8 @@ GROUP BY auction, day
 def q17(site: Site) -> AnyStream:
     return site.bids.group_by("auction", day=DAY).agg(
         **BIDS,
-        min_price=ps.min(col.price),
-        max_price=ps.max(col.price),
-        avg_price=ps.mean(col.price),
-        sum_price=ps.sum(col.price),
+        min_price=hr.min(col.price),
+        max_price=hr.max(col.price),
+        avg_price=hr.mean(col.price),
+        sum_price=hr.sum(col.price),
     )

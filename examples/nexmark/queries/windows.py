@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import penstock as ps
+import headrace as hr
 from examples.nexmark.queries.query import AnyStream, Site, query
-from penstock import col
+from headrace import col
 
 TEN_SECONDS = timedelta(seconds=10)
 
@@ -25,16 +25,16 @@ QUALIFY num = max(num) OVER (PARTITION BY window_start)
 """,
 )
 def q5(site: Site) -> AnyStream:
-    counts = site.bids_on_time.group_by("auction", window=ps.sliding(col.date_time, TEN_SECONDS, "2s")).agg(
-        num=ps.count(), name="bids of windows"
+    counts = site.bids_on_time.group_by("auction", window=hr.sliding(col.date_time, TEN_SECONDS, "2s")).agg(
+        num=hr.count(), name="bids of windows"
     )
     # A window of ten seconds begins every two: of their beginnings, two seconds hold just one.
-    most = counts.group_by(window=ps.tumbling(col.window_start, "2s")).agg(
-        most=ps.max(col.num), name="most bids"
+    most = counts.group_by(window=hr.tumbling(col.window_start, "2s")).agg(
+        most=hr.max(col.num), name="most bids"
     )
-    same_window = ps.left.window_start == ps.right.window_start
+    same_window = hr.left.window_start == hr.right.window_start
     hot = counts.join(
-        most, on=same_window & (ps.left.num == ps.right.most), suffix="_of_most", name="hottest"
+        most, on=same_window & (hr.left.num == hr.right.most), suffix="_of_most", name="hottest"
     )
     return hot.select("auction", "window_start", "window_end", "num")
 
@@ -54,12 +54,12 @@ WHERE b.date_time BETWEEN w.window_end - INTERVAL 10 SECONDS AND w.window_end
 )
 def q7(site: Site) -> AnyStream:
     bids = site.bids_on_time
-    windows = bids.group_by(window=ps.tumbling(col.date_time, TEN_SECONDS)).agg(
-        highest=ps.max(col.price), name="highest bids"
+    windows = bids.group_by(window=hr.tumbling(col.date_time, TEN_SECONDS)).agg(
+        highest=hr.max(col.price), name="highest bids"
     )
     # As in the benchmark a bid at the very end of a window, and as high, is shown too.
-    of_window = ps.left.date_time.between(ps.right.window_end - TEN_SECONDS, ps.right.window_end)
-    shown = bids.join(windows, on=(ps.left.price == ps.right.highest) & of_window, name="bids as high")
+    of_window = hr.left.date_time.between(hr.right.window_end - TEN_SECONDS, hr.right.window_end)
+    shown = bids.join(windows, on=(hr.left.price == hr.right.highest) & of_window, name="bids as high")
     return shown.select("auction", "price", "bidder", "date_time", "extra")
 
 
@@ -79,7 +79,7 @@ def q8(site: Site) -> AnyStream:
     starttime = col.date_time.tumble(TEN_SECONDS)
     persons = site.persons_on_time.select("id", "name", starttime=starttime).distinct()
     sellers = site.auctions_on_time.select("seller", starttime=starttime).distinct()
-    both = (ps.left.id == ps.right.seller) & (ps.left.starttime == ps.right.starttime)
+    both = (hr.left.id == hr.right.seller) & (hr.left.starttime == hr.right.starttime)
     return persons.join(sellers, on=both, suffix="_of_seller").select("id", "name", "starttime")
 
 
@@ -101,8 +101,8 @@ GROUP BY bidder, session
 """,
 )
 def q11(site: Site) -> AnyStream:
-    sessions = site.bids_on_time.group_by("bidder", window=ps.session(col.date_time, TEN_SECONDS))
-    return sessions.agg(bid_count=ps.count(), name="sessions")
+    sessions = site.bids_on_time.group_by("bidder", window=hr.session(col.date_time, TEN_SECONDS))
+    return sessions.agg(bid_count=hr.count(), name="sessions")
 
 
 @query(
@@ -113,7 +113,7 @@ def q11(site: Site) -> AnyStream:
 )
 def q12(site: Site) -> AnyStream:
     return site.bids.group_by("bidder").agg(
-        bid_count=ps.count(),
+        bid_count=hr.count(),
         lifetime="tick",
         nondet="a window of processing time is a tick",
         name="bids of ticks",

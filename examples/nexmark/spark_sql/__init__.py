@@ -1,6 +1,6 @@
 """The queries of Nexmark as text of Spark SQL, each a file that runs as a flow.
 
-penstock run examples/nexmark/spark_sql/q4.sql --source auctions=json:auctions/ --source bids=json:bids/
+headrace run examples/nexmark/spark_sql/q4.sql --source auctions=json:auctions/ --source bids=json:bids/
 
 Query 12 is missing: it counts the bids of spans of the processor's clock, and in SQL a row has no moment at
 which it came. Where the flow in Python answers once a window is over, the text has an answer from the first
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from examples.nexmark.queries import QUERIES
-from penstock.queries.query_file import QueryFile
+from headrace.queries.query_file import QueryFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,7 +4,7 @@ from pyspark.sql import functions as F
 
 spark = SparkSession.active()
 
-STRICT = {"penstock.refresh_policy": "incremental_strict"}
+STRICT = {"headrace.refresh_policy": "incremental_strict"}
 
 
 @dp.materialized_view(table_properties=STRICT)

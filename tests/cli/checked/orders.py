@@ -1,8 +1,8 @@
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Order(NamedTuple):
@@ -12,56 +12,56 @@ class Order(NamedTuple):
     note: Any
 
 
-def revenue() -> ps.Flow:
-    flow = ps.Flow("revenue")
+def revenue() -> hr.Flow:
+    flow = hr.Flow("revenue")
     orders = flow.source("orders", Order)
     flow.source("customers", Order)
     orders.filter(col.price > 100).select("id")
     orders.filter(lambda order: order.price > 100, name="large")
-    flow.sink("revenue", orders.group_by("country").agg(revenue=ps.sum(col.price)))
+    flow.sink("revenue", orders.group_by("country").agg(revenue=hr.sum(col.price)))
     return flow
 
 
-def unknown_column() -> ps.Flow:
-    flow = ps.Flow("german")
+def unknown_column() -> hr.Flow:
+    flow = hr.Flow("german")
     flow.sink("german", flow.source("orders", Order).filter(col.contry == "DE"))
     return flow
 
 
-def wrong_type() -> ps.Flow:
-    flow = ps.Flow("sums")
+def wrong_type() -> hr.Flow:
+    flow = hr.Flow("sums")
     flow.sink("sums", flow.source("orders", Order).select(sum=col.id + col.country))
     return flow
 
 
-def two_mistakes() -> ps.Flow:
-    flow = ps.Flow("totals")
+def two_mistakes() -> hr.Flow:
+    flow = hr.Flow("totals")
     both = flow.source("a", int).union(flow.source("b", int)).distinct()
     flow.sink("sum", both.fold(0, lambda total, n: total + n))
     flow.sink("difference", both.fold(0, lambda total, n: total - n))
     return flow
 
 
-def no_sink() -> ps.Flow:
-    flow = ps.Flow("empty")
+def no_sink() -> hr.Flow:
+    flow = hr.Flow("empty")
     flow.source("orders", Order)
     return flow
 
 
-def unvouched() -> ps.Flow:
-    flow = ps.Flow("batches")
+def unvouched() -> hr.Flow:
+    flow = hr.Flow("batches")
     flow.sink("batches", flow.source("orders", Order).every_tick())
     return flow
 
 
-def untyped() -> ps.Flow:
-    flow = ps.Flow("notes")
+def untyped() -> hr.Flow:
+    flow = hr.Flow("notes")
     flow.sink("notes", flow.source("orders", Order).select("note").distinct())
     return flow
 
 
-def rounded() -> ps.Flow:
-    flow = ps.Flow("rounded")
+def rounded() -> hr.Flow:
+    flow = hr.Flow("rounded")
     prices = flow.source("prices", Decimal)
     flow.sink(
         "shares",
@@ -70,12 +70,12 @@ def rounded() -> ps.Flow:
     return flow
 
 
-def failing() -> ps.Flow:
+def failing() -> hr.Flow:
     return {}["nothing"]
 
 
-def of_country(country: str) -> ps.Flow:
-    return ps.Flow(country)
+def of_country(country: str) -> hr.Flow:
+    return hr.Flow(country)
 
 
 flow = revenue()

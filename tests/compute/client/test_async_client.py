@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock.compute.client.async_client import AsyncClient
-from penstock.compute.client.conversation import _Waiting
-from penstock.compute.controller.requests import StashedOnReplica
-from penstock.compute.errors import (
+import headrace as hr
+from headrace.compute.client.async_client import AsyncClient
+from headrace.compute.client.conversation import _Waiting
+from headrace.compute.controller.requests import StashedOnReplica
+from headrace.compute.errors import (
     BadMessage,
     ConnectionBroken,
     MessageTooLarge,
@@ -31,14 +31,14 @@ from penstock.compute.errors import (
     Unconfirmed,
     UnknownName,
 )
-from penstock.compute.frontier import Frontier
-from penstock.compute.protocol import row_batch
-from penstock.compute.protocol.responses import Batch, EncodedUpdates, RowCount, Rows
-from penstock.compute.protocol.row_batch import RowBatch
-from penstock.compute.serve import client_session
-from penstock.compute.transport.limits import Limits
-from penstock.errors import BadInput, BadRow, UnknownColumn
-from penstock.expr.row_classes import schema_of
+from headrace.compute.frontier import Frontier
+from headrace.compute.protocol import row_batch
+from headrace.compute.protocol.responses import Batch, EncodedUpdates, RowCount, Rows
+from headrace.compute.protocol.row_batch import RowBatch
+from headrace.compute.serve import client_session
+from headrace.compute.transport.limits import Limits
+from headrace.errors import BadInput, BadRow, UnknownColumn
+from headrace.expr.row_classes import schema_of
 from tests.compute.serve.paper import Service, service
 from tests.compute.serve.paper_controller import PaperController
 from tests.golden import MESSAGES, assert_golden
@@ -96,7 +96,7 @@ def test_rows_are_taken_as_tuples_mappings_and_named_tuples_whose_columns_stand_
 def test_a_write_of_changes_brings_and_takes_at_one_time() -> None:
     async def test(client: AsyncClient, *_: Any) -> None:
         await client.insert("sales", SALES)
-        time = await client.write({"sales": [ps.delete(Sale("b", 2)), ps.insert(Sale("c", 3))]})
+        time = await client.write({"sales": [hr.delete(Sale("b", 2)), hr.insert(Sale("c", 3))]})
         assert await client.peek("sales", keys=["b", "c"]) == [Sale("c", 3)]
         assert await client.peek("sales", keys=["b", "c"], at=time - 1) == [Sale("b", 2)]
 

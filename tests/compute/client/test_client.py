@@ -13,11 +13,11 @@ import pytest
 
 pytest.importorskip("grpc", reason="grpcio is not installed")
 
-import penstock as ps
-from penstock.compute import Client
-from penstock.compute.errors import ConnectionBroken, UnknownName
-from penstock.errors import UnknownColumn
-from penstock.expr.row_classes import schema_of
+import headrace as hr
+from headrace.compute import Client
+from headrace.compute.errors import ConnectionBroken, UnknownName
+from headrace.errors import UnknownColumn
+from headrace.expr.row_classes import schema_of
 from tests.compute.serve.paper import service
 from tests.compute.serve.paper_controller import PaperController
 
@@ -66,7 +66,7 @@ def served() -> Iterator[Served]:
 def test_it_writes_reads_and_subscribes(served: Served) -> None:
     with Client(served.address) as client:
         client.insert("sales", [Sale("a", 1), Sale("b", 2)])
-        client.write({"sales": [ps.delete(Sale("b", 2)), ps.insert(Sale("c", 3))]})
+        client.write({"sales": [hr.delete(Sale("b", 2)), hr.insert(Sale("c", 3))]})
         assert sorted(client.peek("sales")) == [("a", 1), ("c", 3)]
         assert client.peek("sales", key="c")[0].price == 3
         with client.subscribe("sales") as subscription:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sys
 
-from penstock.compute.collections.opening import open_collections
-from penstock.compute.collections.store import Append
-from penstock.compute.errors import UpperMismatch
-from penstock.compute.frontier import Frontier
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.store import Append
+from headrace.compute.errors import UpperMismatch
+from headrace.compute.frontier import Frontier
 
 
 def main(uri: str, name: str, wins: int) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.compute.collections.opening import open_collections
-from penstock.compute.collections.store import Collections
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.store import Collections
 
 ROOT = Path(__file__).resolve().parents[3]
 KINDS = ("memory", "sqlite", "postgresql", "delta")

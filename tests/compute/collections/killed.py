@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sys
 
-from penstock.compute.collections.opening import open_collections
-from penstock.compute.collections.store import Append
-from penstock.compute.frontier import Frontier
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.store import Append
+from headrace.compute.frontier import Frontier
 
 ROWS = 20
 

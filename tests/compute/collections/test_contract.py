@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.compute.collections.store import Append, Bounds, Collections
-from penstock.compute.errors import (
+from headrace.compute.collections.store import Append, Bounds, Collections
+from headrace.compute.errors import (
     AlreadyThere,
     NegativeMultiplicity,
     SinceViolation,
@@ -19,8 +19,8 @@ from penstock.compute.errors import (
     UnknownName,
     UpperMismatch,
 )
-from penstock.compute.frontier import END, LAST_TIME, START, Frontier
-from penstock.compute.protocol.responses import Counted, Update
+from headrace.compute.frontier import END, LAST_TIME, START, Frontier
+from headrace.compute.protocol.responses import Counted, Update
 
 from .conftest import Place
 

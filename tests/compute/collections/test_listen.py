@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from penstock.compute.collections.listen import ChangeBatch, Listen
-from penstock.compute.collections.memory import MemoryCollections
-from penstock.compute.collections.store import Append, Collections
-from penstock.compute.errors import SinceViolation, StoreUnavailable
-from penstock.compute.frontier import END, START, Frontier
-from penstock.compute.protocol.responses import Update
+from headrace.compute.collections.listen import ChangeBatch, Listen
+from headrace.compute.collections.memory import MemoryCollections
+from headrace.compute.collections.store import Append, Collections
+from headrace.compute.errors import SinceViolation, StoreUnavailable
+from headrace.compute.frontier import END, START, Frontier
+from headrace.compute.protocol.responses import Update
 
 
 def at(time: int) -> Frontier:

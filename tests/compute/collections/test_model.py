@@ -18,11 +18,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from penstock.compute.collections.listen import Listen
-from penstock.compute.collections.store import Append, Collections
-from penstock.compute.errors import NegativeMultiplicity, SinceViolation, TimestampNotReady, UpperMismatch
-from penstock.compute.frontier import END, START, Frontier
-from penstock.compute.protocol.responses import Update
+from headrace.compute.collections.listen import Listen
+from headrace.compute.collections.store import Append, Collections
+from headrace.compute.errors import NegativeMultiplicity, SinceViolation, TimestampNotReady, UpperMismatch
+from headrace.compute.frontier import END, START, Frontier
+from headrace.compute.protocol.responses import Update
 
 from .conftest import KINDS, Place, place_of
 

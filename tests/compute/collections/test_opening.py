@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.compute.collections.memory import MemoryCollections
-from penstock.compute.collections.opening import open_collections
-from penstock.compute.collections.sqlite import SqliteCollections
-from penstock.errors import BadUri
+from headrace.compute.collections.memory import MemoryCollections
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.sqlite import SqliteCollections
+from headrace.errors import BadUri
 
 
 @pytest.mark.parametrize("prefix", ["", "sqlite:", "SQLite:"])

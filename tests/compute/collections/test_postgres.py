@@ -11,13 +11,13 @@ import pytest
 
 pytest.importorskip("pg8000", reason="pg8000 is not installed")
 
-from penstock.compute.collections.opening import open_collections
-from penstock.compute.collections.postgres import PostgresCollections
-from penstock.compute.collections.postgres_connection import Connection, ServerLocation
-from penstock.compute.collections.store import Append
-from penstock.compute.errors import StoreDamaged, StoreUnavailable
-from penstock.compute.frontier import START, Frontier
-from penstock.errors import BadInput
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.postgres import PostgresCollections
+from headrace.compute.collections.postgres_connection import Connection, ServerLocation
+from headrace.compute.collections.store import Append
+from headrace.compute.errors import StoreDamaged, StoreUnavailable
+from headrace.compute.frontier import START, Frontier
+from headrace.errors import BadInput
 from tests.postgres_server import PASSWORD, Postgres
 
 APPEND = Append("s1", START, Frontier(1), [(("a",), 0, 1)])
@@ -40,7 +40,7 @@ def store(url: str) -> Iterator[PostgresCollections]:
 
 def hang_up(postgres: Postgres) -> None:
     postgres.query(
-        "select pg_terminate_backend(pid, 5000) from pg_stat_activity where application_name like 'penstock%'"
+        "select pg_terminate_backend(pid, 5000) from pg_stat_activity where application_name like 'headrace%'"
     )
 
 
@@ -126,7 +126,7 @@ def test_a_server_that_cannot_be_asked_leaves_it_undecided(
             return simple(self, "SELECT 1")
         return found
 
-    monkeypatch.setattr("penstock.compute.collections.postgres._DECISION_SECONDS", 0.3)
+    monkeypatch.setattr("headrace.compute.collections.postgres._DECISION_SECONDS", 0.3)
     monkeypatch.setattr(Connection, "simple", loses)
     with pytest.raises(StoreUnavailable, match="not known") as failed:
         store.append([APPEND])
@@ -176,6 +176,6 @@ def test_a_schema_that_is_missing_is_told(postgres: Postgres) -> None:
 
 def test_the_table_of_another_program_is_left_alone(postgres: Postgres, url: str) -> None:
     schema = url.partition("schema=")[2]
-    postgres.query(f"create table {schema}.penstock_collections (amount int)")
+    postgres.query(f"create table {schema}.headrace_collections (amount int)")
     with pytest.raises(StoreDamaged):
         open_collections(url)

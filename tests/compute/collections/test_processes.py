@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.compute.frontier import Frontier
+from headrace.compute.frontier import Frontier
 
 from .conftest import ROOT, Place
 from .killed import ROWS

@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
-from penstock.compute.collections import sqlite as module
-from penstock.compute.collections.rows import RowCodec
-from penstock.compute.collections.sqlite import SqliteCollections
-from penstock.compute.collections.store import Append
-from penstock.compute.errors import StoreDamaged, StoreUnavailable
-from penstock.compute.frontier import START, Frontier
-from penstock.compute.sqlite_files import LOG_LIMIT
+from headrace.compute.collections import sqlite as module
+from headrace.compute.collections.rows import RowCodec
+from headrace.compute.collections.sqlite import SqliteCollections
+from headrace.compute.collections.store import Append
+from headrace.compute.errors import StoreDamaged, StoreUnavailable
+from headrace.compute.frontier import START, Frontier
+from headrace.compute.sqlite_files import LOG_LIMIT
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_file_that_was_cut_off_is_damaged(file: Path) -> None:
 
 def test_a_row_that_is_no_row_is_damage(file: Path) -> None:
     filled(file)
-    statements(file, "UPDATE penstock_updates SET row = x'c1' WHERE place % 100 = 50")
+    statements(file, "UPDATE headrace_updates SET row = x'c1' WHERE place % 100 = 50")
     store = SqliteCollections(file)
     with pytest.raises(StoreDamaged):
         list(store.snapshot("s1", 0))
@@ -129,7 +129,7 @@ def test_a_row_whose_bytes_have_changed_to_another_row_is_damage(
     filled(file)
     (changed,) = RowCodec().changes(Append("s1", START, Frontier(1), [(row, 0, 1)]))
     connection = sqlite3.connect(file, isolation_level=None)
-    changing = "UPDATE penstock_updates SET row = ? WHERE place % 1099511627776 = ?"
+    changing = "UPDATE headrace_updates SET row = ? WHERE place % 1099511627776 = ?"
     connection.execute(changing, [changed.row, place])
     connection.close()
     store = SqliteCollections(file)
@@ -179,7 +179,7 @@ def test_the_log_does_not_stay_larger_than_its_database(file: Path) -> None:
 def test_a_table_that_is_missing_is_damage(file: Path) -> None:
     filled(file)
     store = SqliteCollections(file)
-    statements(file, "DROP TABLE penstock_updates")
+    statements(file, "DROP TABLE headrace_updates")
     with pytest.raises(StoreDamaged):
         list(store.snapshot("s1", 0))
     store.close()
@@ -239,14 +239,14 @@ def test_updates_are_merged_and_dropped_in_slices(file: Path) -> None:
     connection = sqlite3.connect(file)
     for _ in range(5):
         store.compact("s1", Frontier(3))
-        counts += connection.execute("SELECT count(*) FROM penstock_updates").fetchone()
+        counts += connection.execute("SELECT count(*) FROM headrace_updates").fetchone()
         assert sum(count for part in store.snapshot("s1", 3) for _, count in part) == 6_000
     assert counts == [5_500, 3_500, 1_500, 1_500, 1_500]
     store.create("s2", b"")
     store.drop("s1")
     store.compact("s2", START)
     assert connection.execute(
-        "SELECT (SELECT count(*) FROM penstock_updates), id FROM penstock_collections"
+        "SELECT (SELECT count(*) FROM headrace_updates), id FROM headrace_collections"
     ).fetchall() == [(0, "s2")]
     connection.close()
     store.close()
@@ -260,7 +260,7 @@ def test_a_row_that_changes_all_the_time_is_one_row_after_compaction(file: Path)
     for _ in range(3):
         store.compact("s1", Frontier(5_000))
     connection = sqlite3.connect(file)
-    assert connection.execute("SELECT weight FROM penstock_updates").fetchall() == [(1,)]
+    assert connection.execute("SELECT weight FROM headrace_updates").fetchall() == [(1,)]
     connection.close()
     assert list(store.snapshot("s1", 5_000)) == [[(("hot",), 1)]]
     store.close()
@@ -282,7 +282,7 @@ def test_a_snapshot_adds_up_few_changes_of_many_rows_that_are_merged(file: Path)
 
 
 def test_rows_whose_hashes_are_equal_are_told_apart(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.compute.collections.sql_collections.hash_row_key", lambda key: len(key) % 2)
+    monkeypatch.setattr("headrace.compute.collections.sql_collections.hash_row_key", lambda key: len(key) % 2)
     store = SqliteCollections(file)
     store.create("s1", b"")
     store.append([Append("s1", START, Frontier(2), [((i % 7,), i % 2, 1) for i in range(70)])])

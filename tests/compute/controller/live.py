@@ -6,15 +6,15 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.compute.collections.memory import MemoryCollections, SharedStore
-from penstock.compute.collections.store import Bounds
-from penstock.compute.controller import Controller, ReplicaConnection
-from penstock.compute.errors import ConnectionBroken, StoreUnavailable
-from penstock.compute.protocol.commands import Command, InstanceConfig, TimelyConfig
-from penstock.compute.protocol.dataflow import Dataflow, Id
-from penstock.compute.protocol.responses import Status
-from penstock.compute.replica.in_process.runtime import InProcessRuntime
-from penstock.compute.replica.replica import Replica
+from headrace.compute.collections.memory import MemoryCollections, SharedStore
+from headrace.compute.collections.store import Bounds
+from headrace.compute.controller import Controller, ReplicaConnection
+from headrace.compute.errors import ConnectionBroken, StoreUnavailable
+from headrace.compute.protocol.commands import Command, InstanceConfig, TimelyConfig
+from headrace.compute.protocol.dataflow import Dataflow, Id
+from headrace.compute.protocol.responses import Status
+from headrace.compute.replica.in_process.runtime import InProcessRuntime
+from headrace.compute.replica.replica import Replica
 from tests.compute.controller.world import World
 
 

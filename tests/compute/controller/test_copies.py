@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from penstock.compute.errors import BadMessage, SinceViolation, TargetReplicaLost
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.protocol.commands import CreateDataflow
-from penstock.compute.protocol.dataflow import CopyToExport
-from penstock.compute.protocol.responses import CopyToResponse, Dropped, Frontiers, Problem, RowCount
-from penstock.errors import Origin
+from headrace.compute.errors import BadMessage, SinceViolation, TargetReplicaLost
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.protocol.commands import CreateDataflow
+from headrace.compute.protocol.dataflow import CopyToExport
+from headrace.compute.protocol.responses import CopyToResponse, Dropped, Frontiers, Problem, RowCount
+from headrace.errors import Origin
 from tests.compute.controller.world import World
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from penstock.compute.collections.memory import MemoryCollections
-from penstock.compute.collections.store import Append
-from penstock.compute.controller import Controller, ControllerState
-from penstock.compute.errors import ComputeError, StaleEpoch, StoreDamaged, StoreUnavailable
-from penstock.compute.frontier import START, Frontier
-from penstock.compute.protocol.commands import TimelyConfig
+from headrace.compute.collections.memory import MemoryCollections
+from headrace.compute.collections.store import Append
+from headrace.compute.controller import Controller, ControllerState
+from headrace.compute.errors import ComputeError, StaleEpoch, StoreDamaged, StoreUnavailable
+from headrace.compute.frontier import START, Frontier
+from headrace.compute.protocol.commands import TimelyConfig
 from tests.compute.controller.world import BIDS, World, all_bids, high_tops, joined
 
 
@@ -122,7 +122,7 @@ def check_store(world: World) -> None:
     world.passes(world.settings.patience)  # for so long what was there at the start is kept
     world.passes(1_000)
     names = {c.name for c in world.status().collections}
-    ids = {world.controller.describe(name).id for name in (*names, "penstock.written")}
+    ids = {world.controller.describe(name).id for name in (*names, "headrace.written")}
     assert world.collections.all().keys() == ids
     clients = [c for c in world.status().collections if c.written_by is None]
     assert all(c.upper == Frontier(world.status().read_time + 1) for c in clients)

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock.compute.controller.holds import ReadHold, ReadHolds
-from penstock.compute.frontier import END, START, Frontier
+from headrace.compute.controller.holds import ReadHold, ReadHolds
+from headrace.compute.frontier import END, START, Frontier
 
 
 class Told:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.compute.controller import PeekRequest, StashedOnReplica
-from penstock.compute.controller.status_types import ReplicaState
-from penstock.compute.errors import (
+from headrace.compute.controller import PeekRequest, StashedOnReplica
+from headrace.compute.controller.status_types import ReplicaState
+from headrace.compute.errors import (
     BadMessage,
     DataflowBroken,
     DataflowFailed,
@@ -23,11 +23,11 @@ from penstock.compute.errors import (
     TooManyPeeks,
     UnknownName,
 )
-from penstock.compute.frontier import START, Frontier
-from penstock.compute.problem_conversion import error_of
-from penstock.compute.protocol.commands import CancelPeek, Finishing, Peek
-from penstock.compute.protocol.dataflow import CollectionExport
-from penstock.compute.protocol.responses import (
+from headrace.compute.frontier import START, Frontier
+from headrace.compute.problem_conversion import error_of
+from headrace.compute.protocol.commands import CancelPeek, Finishing, Peek
+from headrace.compute.protocol.dataflow import CollectionExport
+from headrace.compute.protocol.responses import (
     Batch,
     Canceled,
     CopyToResponse,
@@ -38,7 +38,7 @@ from penstock.compute.protocol.responses import (
     Status,
     SubscribeResponse,
 )
-from penstock.errors import Origin
+from headrace.errors import Origin
 from tests.compute.controller.live import LiveWorld
 from tests.compute.controller.world import PaperReplica, World, all_bids, high_tops, shares
 from tests.golden import MESSAGES, assert_golden
@@ -317,7 +317,7 @@ def test_readers_of_what_a_failed_view_writes_are_told_instead_of_waiting_for_ev
 
 
 def test_peeks_that_nobody_answers_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.compute.controller.pending_reads.MAX_PENDING", 2)
+    monkeypatch.setattr("headrace.compute.controller.pending_reads.MAX_PENDING", 2)
     world.view()
     uuid, _ = world.peek()
     world.peek()

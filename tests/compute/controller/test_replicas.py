@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.compute.controller import ControllerSettings, ReplicaState
-from penstock.compute.controller.replicas import retry_delay
-from penstock.compute.errors import (
+from headrace.compute.controller import ControllerSettings, ReplicaState
+from headrace.compute.controller.replicas import retry_delay
+from headrace.compute.errors import (
     AlreadyThere,
     BadMessage,
     ConnectionBroken,
@@ -18,8 +18,8 @@ from penstock.compute.errors import (
     StaleEpoch,
     UnknownName,
 )
-from penstock.compute.frontier import Frontier
-from penstock.compute.protocol.commands import (
+from headrace.compute.frontier import Frontier
+from headrace.compute.protocol.commands import (
     CreateDataflow,
     CreateTimely,
     Epoch,
@@ -29,7 +29,7 @@ from penstock.compute.protocol.commands import (
     TimelyConfig,
     UpdateConfiguration,
 )
-from penstock.compute.protocol.responses import Frontiers, PeekResponse, Rows, Status
+from headrace.compute.protocol.responses import Frontiers, PeekResponse, Rows, Status
 from tests.compute.controller.world import PaperReplica, World, all_bids
 
 BROKEN = ConnectionBroken("it does not answer", address="r1:1")

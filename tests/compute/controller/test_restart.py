@@ -10,14 +10,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.compute.collections.memory import MemoryCollections
-from penstock.compute.collections.store import Append, Bounds
-from penstock.compute.controller import ControllerSettings
-from penstock.compute.errors import SinceViolation
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.protocol.commands import AllowCompaction, AllowWrites, CreateDataflow, Parameters
-from penstock.compute.protocol.dataflow import Id
-from penstock.compute.protocol.responses import Batch, Problem
+from headrace.compute.collections.memory import MemoryCollections
+from headrace.compute.collections.store import Append, Bounds
+from headrace.compute.controller import ControllerSettings
+from headrace.compute.errors import SinceViolation
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.protocol.commands import AllowCompaction, AllowWrites, CreateDataflow, Parameters
+from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.responses import Batch, Problem
 from tests.compute.controller.live import LiveWorld
 from tests.compute.controller.world import BIDS, World, all_bids, high_tops, joined, top_bids
 

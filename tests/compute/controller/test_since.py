@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.compute.collections.store import Append
-from penstock.compute.controller import ControllerSettings
-from penstock.compute.errors import SinceViolation
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.protocol.commands import AllowCompaction
+from headrace.compute.collections.store import Append
+from headrace.compute.controller import ControllerSettings
+from headrace.compute.errors import SinceViolation
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.protocol.commands import AllowCompaction
 from tests.compute.controller.world import PaperReplica, World, high_tops, joined
 
 

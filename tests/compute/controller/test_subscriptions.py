@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.compute.errors import BadMessage, TargetReplicaLost, UnknownName
-from penstock.compute.frontier import END, START, Frontier
-from penstock.compute.protocol.commands import CreateDataflow
-from penstock.compute.protocol.dataflow import IndexImport, SubscribeExport
-from penstock.compute.protocol.responses import (
+from headrace.compute.errors import BadMessage, TargetReplicaLost, UnknownName
+from headrace.compute.frontier import END, START, Frontier
+from headrace.compute.protocol.commands import CreateDataflow
+from headrace.compute.protocol.dataflow import IndexImport, SubscribeExport
+from headrace.compute.protocol.responses import (
     Batch,
     Dropped,
     DroppedAt,
@@ -20,7 +20,7 @@ from penstock.compute.protocol.responses import (
     Problem,
     SubscribeResponse,
 )
-from penstock.errors import Origin
+from headrace.errors import Origin
 from tests.compute.controller.world import PaperReplica, World
 
 

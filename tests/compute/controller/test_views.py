@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.compute.collections.store import Append
-from penstock.compute.controller.catalog import ViewEntry
-from penstock.compute.errors import (
+import headrace as hr
+from headrace import col
+from headrace.compute.collections.store import Append
+from headrace.compute.controller.catalog import ViewEntry
+from headrace.compute.errors import (
     AlreadyThere,
     BadMessage,
     BadPlan,
@@ -19,10 +19,10 @@ from penstock.compute.errors import (
     StillInUse,
     UnknownName,
 )
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.plans import encode
-from penstock.compute.protocol.commands import AllowWrites, CreateDataflow
-from penstock.compute.protocol.dataflow import (
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.plans import encode
+from headrace.compute.protocol.commands import AllowWrites, CreateDataflow
+from headrace.compute.protocol.dataflow import (
     CollectionExport,
     CollectionImport,
     DataflowLimits,
@@ -30,9 +30,9 @@ from penstock.compute.protocol.dataflow import (
     IndexImport,
     Plan,
 )
-from penstock.errors import UnknownColumn
-from penstock.expr.row_classes import schema_of
-from penstock.state import codec
+from headrace.errors import UnknownColumn
+from headrace.expr.row_classes import schema_of
+from headrace.state import codec
 from tests.compute.controller.world import (
     BIDS,
     Bid,
@@ -233,7 +233,7 @@ def test_a_source_has_the_columns_of_what_it_reads(world: World) -> None:
     assert "auction: int64" in error.value.why
 
 
-@pytest.mark.parametrize("name", ["", " bids", "a\nb", "penstock.written", "x" * 201])
+@pytest.mark.parametrize("name", ["", " bids", "a\nb", "headrace.written", "x" * 201])
 def test_a_name_can_be_typed(world: World, name: str) -> None:
     with pytest.raises(BadMessage):
         world.view(name)
@@ -255,13 +255,13 @@ def test_plans_that_cannot_be_views_are_refused(world: World) -> None:
     class Word(NamedTuple):
         text: str
 
-    two = ps.Flow("two")
+    two = hr.Flow("two")
     words = two.source("words", Word)
     two.sink("one", words)
     two.sink("other", words.filter(col.text != ""))
     with pytest.raises(NotServable, match="2 sinks"):
         world.view("two", encode(two))
-    ordered = ps.Flow("ordered")
+    ordered = hr.Flow("ordered")
     ordered.sink("out", ordered.source("words", Word).enumerate())
     with pytest.raises(NotServable):
         world.view("ordered", encode(ordered))

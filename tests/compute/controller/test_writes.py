@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.compute.collections.memory import MemoryCollections
-from penstock.compute.collections.store import Append, Bounds
-from penstock.compute.controller import ControllerSettings
-from penstock.compute.controller.timestamps import TimestampOracle
-from penstock.compute.errors import (
+from headrace.compute.collections.memory import MemoryCollections
+from headrace.compute.collections.store import Append, Bounds
+from headrace.compute.controller import ControllerSettings
+from headrace.compute.controller.timestamps import TimestampOracle
+from headrace.compute.errors import (
     NotWritable,
     StaleEpoch,
     StoreUnavailable,
     UnknownName,
     UpperMismatch,
 )
-from penstock.compute.frontier import LAST_TIME, Frontier
-from penstock.compute.protocol.commands import Peek
-from penstock.errors import BadRow
-from penstock.expr.row_classes import schema_of
+from headrace.compute.frontier import LAST_TIME, Frontier
+from headrace.compute.protocol.commands import Peek
+from headrace.errors import BadRow
+from headrace.expr.row_classes import schema_of
 from tests.compute.controller.world import BIDS, World, high_tops
 
 
@@ -159,7 +159,7 @@ def test_rows_are_checked_before_they_are_kept(world: World) -> None:
 def test_only_collections_of_clients_are_written(world: World) -> None:
     world.view(into="rows")
     world.controller.create_collection("log", BIDS, append_only=True)
-    for name in ("top", "rows", "penstock.written"):
+    for name in ("top", "rows", "headrace.written"):
         with pytest.raises(NotWritable):
             world.controller.begin_write({name: [((1, 2), 1)]})
     with pytest.raises(NotWritable, match="retracted"):

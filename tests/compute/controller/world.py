@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import penstock as ps
-from penstock import col
-from penstock.compute.collections.memory import MemoryCollections
-from penstock.compute.collections.store import Collections
-from penstock.compute.controller import (
+import headrace as hr
+from headrace import col
+from headrace.compute.collections.memory import MemoryCollections
+from headrace.compute.collections.store import Collections
+from headrace.compute.controller import (
     Controller,
     ControllerSettings,
     ControllerState,
@@ -21,10 +21,10 @@ from penstock.compute.controller import (
     ReplicaStatus,
     ViewStatus,
 )
-from penstock.compute.errors import ComputeError, ConnectionBroken
-from penstock.compute.frontier import Frontier
-from penstock.compute.plans import encode
-from penstock.compute.protocol.commands import (
+from headrace.compute.errors import ComputeError, ConnectionBroken
+from headrace.compute.frontier import Frontier
+from headrace.compute.plans import encode
+from headrace.compute.protocol.commands import (
     AllowCompaction,
     CancelPeek,
     Command,
@@ -34,16 +34,16 @@ from penstock.compute.protocol.commands import (
     Schedule,
     TimelyConfig,
 )
-from penstock.compute.protocol.dataflow import Dataflow, Plan
-from penstock.compute.protocol.responses import (
+from headrace.compute.protocol.dataflow import Dataflow, Plan
+from headrace.compute.protocol.responses import (
     Batch,
     Frontiers,
     PeekResponse,
     Rows,
     SubscribeResponse,
 )
-from penstock.expr.row_classes import schema_of
-from penstock.expr.types import Schema
+from headrace.expr.row_classes import schema_of
+from headrace.expr.types import Schema
 
 
 class Bid(NamedTuple):
@@ -61,43 +61,43 @@ BIDS: Schema = schema_of(Bid)
 
 def top_bids(source: str = "bids") -> Plan:
     """The greatest price of each auction."""
-    flow = ps.Flow("top")
+    flow = hr.Flow("top")
     bids = flow.table(source, Bid)
-    flow.sink("out", bids.group_by(col.auction).agg(top=ps.max(col.price)))
+    flow.sink("out", bids.group_by(col.auction).agg(top=hr.max(col.price)))
     return encode(flow)
 
 
 def all_bids(source: str = "bids") -> Plan:
     """The bids as they are."""
-    flow = ps.Flow("all")
+    flow = hr.Flow("all")
     flow.sink("out", flow.table(source, Bid).filter(col.price > 0))
     return encode(flow)
 
 
 def shares(source: str = "bids") -> Plan:
     """A number for each bid, but for those of price 0: it divides by the price."""
-    flow = ps.Flow("shares")
+    flow = hr.Flow("shares")
     flow.sink("out", flow.table(source, Bid).select(auction=col.auction, price=60 // col.price))
     return encode(flow)
 
 
 def appended_bids(source: str = "bids") -> Plan:
     """The bids, from a source whose rows are only ever added."""
-    flow = ps.Flow("appended")
+    flow = hr.Flow("appended")
     flow.sink("out", flow.source(source, Bid).filter(col.price > 0))
     return encode(flow)
 
 
 def high_tops(source: str = "top") -> Plan:
     """What is above 10, of a view."""
-    flow = ps.Flow("high")
+    flow = hr.Flow("high")
     flow.sink("out", flow.table(source, Top).filter(col.top > 10))
     return encode(flow)
 
 
 def joined(left: str = "bids", right: str = "others") -> Plan:
     """Two sources side by side."""
-    flow = ps.Flow("joined")
+    flow = hr.Flow("joined")
     a, b = flow.table(left, Bid), flow.table(right, Bid)
     flow.sink("out", a.union(b))
     return encode(flow)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.compute.collections.memory import MemoryCollections
-from penstock.compute.collections.opening import open_collections
-from penstock.compute.collections.store import Append, Collections
-from penstock.compute.frontier import START, Frontier
-from penstock.errors import PenstockError
+from headrace.compute.collections.memory import MemoryCollections
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.store import Append, Collections
+from headrace.compute.frontier import START, Frontier
+from headrace.errors import HeadraceError
 from tests.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "collections"
@@ -68,6 +68,6 @@ def test_the_error_says_what_why_and_what_to_do(
     mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(PenstockError) as error:
+    with pytest.raises(HeadraceError) as error:
         MISTAKES[mistake]()
     assert_golden(GOLDEN / f"{mistake}.txt", f"{error.value}\n".replace(f"{tmp_path}{os.sep}", ""))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import penstock as ps
-from penstock.compute.controller import ControllerState, PeekRequest
-from penstock.compute.errors import ConnectionBroken
-from penstock.compute.plans import encode
-from penstock.errors import PenstockError
+import headrace as hr
+from headrace.compute.controller import ControllerState, PeekRequest
+from headrace.compute.errors import ConnectionBroken
+from headrace.compute.plans import encode
+from headrace.errors import HeadraceError
 from tests.compute.controller.world import BIDS, Bid, Top, World, all_bids
 from tests.golden import assert_golden
 
@@ -36,13 +36,13 @@ def name_taken_by_a_replica(world: World) -> None:
 
 
 def source_of_other_columns(world: World) -> None:
-    flow = ps.Flow("other columns")
+    flow = hr.Flow("other columns")
     flow.sink("out", flow.table("bids", Top))
     world.view("more", encode(flow))
 
 
 def source_of_added_rows_over_a_table(world: World) -> None:
-    flow = ps.Flow("added")
+    flow = hr.Flow("added")
     flow.sink("out", flow.source("bids", Bid))
     world.view("more", encode(flow))
 
@@ -52,7 +52,7 @@ def view_into_itself(world: World) -> None:
 
 
 def two_sinks(world: World) -> None:
-    flow = ps.Flow("twins")
+    flow = hr.Flow("twins")
     bids = flow.table("bids", Bid)
     flow.sink("one", bids)
     flow.sink("other", bids)
@@ -68,7 +68,7 @@ def no_name(world: World) -> None:
 
 
 def name_of_ours(world: World) -> None:
-    world.view("penstock.views")
+    world.view("headrace.views")
 
 
 def still_read(world: World) -> None:
@@ -159,7 +159,7 @@ CASES: tuple[Callable[[World], None], ...] = (
 def test_a_mistake_is_told_in_these_words(mistake: Callable[[World], None]) -> None:
     world = World()
     world.view(key=["auction"])
-    with pytest.raises(PenstockError) as error:
+    with pytest.raises(HeadraceError) as error:
         mistake(world)
     assert_golden(GOLDEN / f"{mistake.__name__}.txt", f"{error.value}\n")
 
@@ -169,6 +169,6 @@ def test_a_file_of_another_program_is_told_in_these_words(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("notes.txt").write_text("These are notes, and no database. " * 100)
-    with pytest.raises(PenstockError) as error:
+    with pytest.raises(HeadraceError) as error:
         ControllerState.open("notes.txt")
     assert_golden(GOLDEN / "file_of_another_program.txt", f"{error.value}\n")

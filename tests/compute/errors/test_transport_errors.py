@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from penstock.compute.errors import ComputeError
-from penstock.compute.frontier import START
-from penstock.compute.protocol.commands import CreateDataflow, Epoch, Schedule
-from penstock.compute.protocol.dataflow import Dataflow, Plan
-from penstock.compute.protocol.stages import ControllerStages
-from penstock.compute.transport.credentials import Security
-from penstock.compute.transport.handshake import Greeting, check_version
-from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.local_addresses import host_of
-from penstock.errors import PenstockError
+from headrace.compute.errors import ComputeError
+from headrace.compute.frontier import START
+from headrace.compute.protocol.commands import CreateDataflow, Epoch, Schedule
+from headrace.compute.protocol.dataflow import Dataflow, Plan
+from headrace.compute.protocol.stages import ControllerStages
+from headrace.compute.transport.credentials import Security
+from headrace.compute.transport.handshake import Greeting, check_version
+from headrace.compute.transport.limits import Limits
+from headrace.compute.transport.local_addresses import host_of
+from headrace.errors import HeadraceError
 from tests.compute.transport.fakes import linked, run_link, served
 from tests.compute.transport.test_security import Authority, secret
 from tests.golden import assert_golden
@@ -58,14 +58,14 @@ def load(now: datetime, mode: int = 0o600) -> Security:
     return Security.load(certificate="own.pem", key="own.key", environment={}, clock=now.timestamp)
 
 
-def raised(act: Callable[[], object]) -> PenstockError:
-    with pytest.raises(PenstockError) as error:
+def raised(act: Callable[[], object]) -> HeadraceError:
+    with pytest.raises(HeadraceError) as error:
         act()
     return error.value
 
 
 DATAFLOW = CreateDataflow(Dataflow(Plan(b"x" * 100), (), (), (), START))
-MISTAKES: dict[str, Callable[[], PenstockError]] = {
+MISTAKES: dict[str, Callable[[], HeadraceError]] = {
     "listening_beyond_this_machine": lambda: raised(lambda: Security().check_listen("0.0.0.0:7411")),
     "connecting_beyond_this_machine": lambda: raised(lambda: Security(token="x").target("10.0.0.9:7411")),
     "no_address": lambda: raised(lambda: host_of("localhost")),
@@ -91,8 +91,8 @@ MISTAKES: dict[str, Callable[[], PenstockError]] = {
     "certificate_that_has_expired": lambda: raised(lambda: load(datetime(2031, 1, 1, tzinfo=UTC))),
     "certificate_that_is_not_valid_yet": lambda: raised(lambda: load(datetime(2029, 1, 1, tzinfo=UTC))),
     "secret_that_others_may_read": lambda: raised(lambda: load(END, mode=0o644)),
-    "token_of_two_lines": lambda: raised(lambda: Security.load(environment={"PENSTOCK_TOKEN": "a\nb"})),
-    "another_version": lambda: raised(lambda: check_version({"x-penstock-protocol": "7"})),
+    "token_of_two_lines": lambda: raised(lambda: Security.load(environment={"HEADRACE_TOKEN": "a\nb"})),
+    "another_version": lambda: raised(lambda: check_version({"x-headrace-protocol": "7"})),
     "another_replica": lambda: raised(lambda: Greeting(Epoch(1, 1), b"", "r1").check_name("r2")),
     "a_stale_controller": stale,
     "a_plan_that_is_too_large": lambda: raised(lambda: Limits(plan=10).check(DATAFLOW)),

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.protocol.commands import (
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
     CancelPeek,
@@ -24,8 +24,8 @@ from penstock.compute.protocol.commands import (
     Schedule,
     UpdateConfiguration,
 )
-from penstock.compute.protocol.dataflow import CopyToExport, Dataflow, Id, SubscribeExport
-from penstock.compute.reconciliation import ReconciliationPlan, reconcile
+from headrace.compute.protocol.dataflow import CopyToExport, Dataflow, Id, SubscribeExport
+from headrace.compute.reconciliation import ReconciliationPlan, reconcile
 
 GONE = "cannot be read any more"
 STOPPED = "reads what has stopped"

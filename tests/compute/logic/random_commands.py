@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from penstock.compute.frontier import END, Frontier, meet
-from penstock.compute.protocol.commands import (
+from headrace.compute.frontier import END, Frontier, meet
+from headrace.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
     CancelPeek,
@@ -27,7 +27,7 @@ from penstock.compute.protocol.commands import (
     Schedule,
     UpdateConfiguration,
 )
-from penstock.compute.protocol.dataflow import (
+from headrace.compute.protocol.dataflow import (
     CollectionExport,
     CollectionImport,
     CopyToExport,

@@ -7,10 +7,10 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.compute.as_of import Lag, ReadPolicy, ValidFrom, select_as_ofs
-from penstock.compute.collections.store import Bounds
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.protocol.dataflow import (
+from headrace.compute.as_of import Lag, ReadPolicy, ValidFrom, select_as_ofs
+from headrace.compute.collections.store import Bounds
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.protocol.dataflow import (
     CollectionExport,
     CollectionImport,
     Dataflow,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.history import History, reduce_commands
-from penstock.compute.protocol.commands import (
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.history import History, reduce_commands
+from headrace.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
     CancelPeek,
@@ -26,8 +26,8 @@ from penstock.compute.protocol.commands import (
     Peek,
     Schedule,
 )
-from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport, IndexImport, Plan
-from penstock.compute.protocol.stages import ReplicaStages
+from headrace.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport, IndexImport, Plan
+from headrace.compute.protocol.stages import ReplicaStages
 from tests.compute.logic.model_replica import ModelReplica
 from tests.compute.logic.random_commands import LAST, RandomController, random_commands
 
@@ -221,9 +221,9 @@ def test_replaying_puts_the_present_uppers_into_the_imports_and_nothing_else() -
 
 def test_a_compaction_that_goes_back_is_refused_by_an_optimized_python_too() -> None:
     program = """
-from penstock.compute.frontier import Frontier
-from penstock.compute.history import reduce_commands
-from penstock.compute.protocol.commands import AllowCompaction
+from headrace.compute.frontier import Frontier
+from headrace.compute.history import reduce_commands
+from headrace.compute.protocol.commands import AllowCompaction
 
 try:
     reduce_commands([AllowCompaction("u1", Frontier(7)), AllowCompaction("u1", Frontier(6))])

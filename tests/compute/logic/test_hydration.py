@@ -7,9 +7,9 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.hydration import SequentialHydration, may_be_scheduled
-from penstock.compute.protocol.commands import (
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.hydration import SequentialHydration, may_be_scheduled
+from headrace.compute.protocol.commands import (
     AllowCompaction,
     Command,
     CreateDataflow,
@@ -17,8 +17,8 @@ from penstock.compute.protocol.commands import (
     Schedule,
     UpdateConfiguration,
 )
-from penstock.compute.protocol.dataflow import Dataflow, IndexExport, Plan
-from penstock.compute.protocol.responses import Frontiers
+from headrace.compute.protocol.dataflow import Dataflow, IndexExport, Plan
+from headrace.compute.protocol.responses import Frontiers
 
 seeds = st.integers(0, 2**32).map(random.Random)
 

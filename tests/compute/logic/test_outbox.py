@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.compute.command_log import CommandLog, LogCursor
-from penstock.compute.frontier import Frontier
-from penstock.compute.protocol.commands import (
+from headrace.compute.command_log import CommandLog, LogCursor
+from headrace.compute.frontier import Frontier
+from headrace.compute.protocol.commands import (
     AllowCompaction,
     CancelPeek,
     Command,
@@ -19,7 +19,7 @@ from penstock.compute.protocol.commands import (
     Peek,
     Schedule,
 )
-from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport, Plan
+from headrace.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport, Plan
 from tests.compute.logic.model_replica import ModelReplica
 from tests.compute.logic.random_commands import LAST, RandomController
 

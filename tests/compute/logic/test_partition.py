@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.compute.errors import ResultTooLarge, TotalResultTooLarge
-from penstock.compute.frontier import END, START, Frontier, meet
-from penstock.compute.problem_conversion import error_of
-from penstock.compute.protocol.commands import CreateTimely, Parameters, UpdateConfiguration
-from penstock.compute.protocol.responses import (
+from headrace.compute.errors import ResultTooLarge, TotalResultTooLarge
+from headrace.compute.frontier import END, START, Frontier, meet
+from headrace.compute.problem_conversion import error_of
+from headrace.compute.protocol.commands import CreateTimely, Parameters, UpdateConfiguration
+from headrace.compute.protocol.responses import (
     Batch,
     Canceled,
     CopyToResponse,
@@ -34,8 +34,8 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
     Update,
 )
-from penstock.compute.replica.workers.responses import MergedStash, ResponseMerger, choose_reading_worker
-from penstock.errors import Origin
+from headrace.compute.replica.workers.responses import MergedStash, ResponseMerger, choose_reading_worker
+from headrace.errors import Origin
 from tests.golden import MESSAGES, assert_golden
 
 seeds = st.integers(0, 2**32).map(random.Random)

@@ -8,10 +8,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.compute.errors import IncompatibleInstance
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.history import reduce_commands
-from penstock.compute.protocol.commands import (
+from headrace.compute.errors import IncompatibleInstance
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.history import reduce_commands
+from headrace.compute.protocol.commands import (
     AllowCompaction,
     Command,
     CreateDataflow,
@@ -24,7 +24,7 @@ from penstock.compute.protocol.commands import (
     Peek,
     UpdateConfiguration,
 )
-from penstock.compute.protocol.dataflow import (
+from headrace.compute.protocol.dataflow import (
     CollectionImport,
     CopyToExport,
     Dataflow,
@@ -34,7 +34,7 @@ from penstock.compute.protocol.dataflow import (
     Plan,
     SubscribeExport,
 )
-from penstock.compute.reconciliation import reconcile
+from headrace.compute.reconciliation import reconcile
 from tests.compute.logic.model_replica import ModelReplica
 from tests.compute.logic.random_commands import LAST, random_commands, random_reconnection
 

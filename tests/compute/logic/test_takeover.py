@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.compute.frontier import Frontier
-from penstock.compute.takeover_readiness import (
+from headrace.compute.frontier import Frontier
+from headrace.compute.takeover_readiness import (
     Lagging,
     Ready,
     ReplicaProgress,

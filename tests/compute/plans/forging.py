@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.compute.errors import BadPlan, ComputeError, MessageTooLarge
-from penstock.compute.plans import decode, encode
-from penstock.compute.plans.generated import plan_pb2 as pb
-from penstock.compute.protocol.dataflow import Plan
-from penstock.flow.flow import Flow
+import headrace as hr
+from headrace import col
+from headrace.compute.errors import BadPlan, ComputeError, MessageTooLarge
+from headrace.compute.plans import decode, encode
+from headrace.compute.plans.generated import plan_pb2 as pb
+from headrace.compute.protocol.dataflow import Plan
+from headrace.flow.flow import Flow
 
 RAN: list[object] = []
 
@@ -34,7 +34,7 @@ def refused(body: pb.Body) -> ComputeError:
 
 def doubled() -> pb.Body:
     """numbers -> filter -> select -> sink"""
-    flow = ps.Flow("doubled")
+    flow = hr.Flow("doubled")
     numbers = flow.table("numbers", int).filter(col.value > 1)
     flow.sink("out", numbers.select(twice=col.value * 2))
     return parsed(flow)

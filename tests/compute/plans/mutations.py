@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from penstock.compute.plans.generated import plan_pb2 as pb
+from headrace.compute.plans.generated import plan_pb2 as pb
 
 HOSTILE_TEXTS = [
     "",

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.compute.errors import BadPlan
-from penstock.compute.plans import decode, encode
-from penstock.compute.plans.generated import plan_pb2 as pb
-from penstock.compute.protocol.dataflow import Plan
-from penstock.flow.operators.filter_map import FilterMap
-from penstock.flow.operators.flat_map import FlatMap
-from penstock.flow.operators.fold_keyed import FoldKeyed
-from penstock.flow.operators.map import Map
-from penstock.flow.operators.scan import Scan
-from penstock.graph.node import Operator
+from headrace.compute.errors import BadPlan
+from headrace.compute.plans import decode, encode
+from headrace.compute.plans.generated import plan_pb2 as pb
+from headrace.compute.protocol.dataflow import Plan
+from headrace.flow.operators.filter_map import FilterMap
+from headrace.flow.operators.flat_map import FlatMap
+from headrace.flow.operators.fold_keyed import FoldKeyed
+from headrace.flow.operators.map import Map
+from headrace.flow.operators.scan import Scan
+from headrace.graph.node import Operator
 from tests.operators.examples import ALL, example
 
 # What these give is decided by a function.

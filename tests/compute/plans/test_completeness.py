@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-import penstock.flow
-from penstock.compute.errors import BadPlan, CallableRefused
-from penstock.compute.plans import decode, encode
-from penstock.compute.plans.function_signatures import SHAPES
-from penstock.compute.plans.registry import CHOICES, OPERATORS, RECORDS, record_fields, record_type_hints
-from penstock.compute.plans.servable import unservable_reason
-from penstock.expr.functions import CATALOGUE
-from penstock.flow.aggregates import Aggregation
-from penstock.flow.operators.lattice_merge import LatticeGrowth
-from penstock.flow.statistics.statistic import Statistic
-from penstock.graph.node import Operator
-from penstock.lattice import Lattice
+import headrace.flow
+from headrace.compute.errors import BadPlan, CallableRefused
+from headrace.compute.plans import decode, encode
+from headrace.compute.plans.function_signatures import SHAPES
+from headrace.compute.plans.registry import CHOICES, OPERATORS, RECORDS, record_fields, record_type_hints
+from headrace.compute.plans.servable import unservable_reason
+from headrace.expr.functions import CATALOGUE
+from headrace.flow.aggregates import Aggregation
+from headrace.flow.operators.lattice_merge import LatticeGrowth
+from headrace.flow.statistics.statistic import Statistic
+from headrace.graph.node import Operator
+from headrace.lattice import Lattice
 from tests.operators.examples import ALL, example
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,11 +30,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def all_of(base: type) -> Iterator[type]:
     """The classes of the library under `base` that have objects."""
-    for module in pkgutil.walk_packages(penstock.flow.__path__, "penstock.flow."):
+    for module in pkgutil.walk_packages(headrace.flow.__path__, "headrace.flow."):
         importlib.import_module(module.name)
     for found in base.__subclasses__():
         yield from all_of(found)
-        if found.__module__.startswith("penstock.flow.") or found.__module__ == "penstock.lattice":
+        if found.__module__.startswith("headrace.flow.") or found.__module__ == "headrace.lattice":
             yield found
 
 
@@ -126,8 +126,8 @@ def test_functions_travel_only_where_both_sides_allow_it(name: str) -> None:
 
 
 def test_bytes_that_are_no_functions_are_refused_where_functions_are_allowed() -> None:
-    from penstock.compute.plans.generated import plan_pb2 as pb
-    from penstock.compute.protocol.dataflow import Plan
+    from headrace.compute.plans.generated import plan_pb2 as pb
+    from headrace.compute.protocol.dataflow import Plan
 
     body = pb.Body.FromString(encode(example("map: map"), allow_callables=True).body)
     body.functions = b"no pickle"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import col, lit
-from penstock.compute.errors import BadPlan, MessageTooLarge
-from penstock.compute.plans import (
+from headrace import col, lit
+from headrace.compute.errors import BadPlan, MessageTooLarge
+from headrace.compute.plans import (
     PlanLimits,
     decode_expr,
     encode_expr,
@@ -19,13 +19,13 @@ from penstock.compute.plans import (
     schema_from_bytes,
     schema_to_bytes,
 )
-from penstock.compute.plans.function_signatures import SHAPES
-from penstock.errors import EvaluationError, UnknownColumn
-from penstock.expr.compile_python import compile_rows
-from penstock.expr.row_classes import from_user, schema_of
-from penstock.expr.tree import Expr
-from penstock.expr.types import Schema
-from penstock.testing.strategies import rows
+from headrace.compute.plans.function_signatures import SHAPES
+from headrace.errors import EvaluationError, UnknownColumn
+from headrace.expr.compile_python import compile_rows
+from headrace.expr.row_classes import from_user, schema_of
+from headrace.expr.tree import Expr
+from headrace.expr.types import Schema
+from headrace.testing.strategies import rows
 from tests.compute.plans.test_round_trip import Bid
 from tests.golden import MESSAGES, assert_golden
 from tests.properties.effort import examples

@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
-import penstock as ps
-from penstock import col, lattice, lit
-from penstock.compute.errors import BadPlan
-from penstock.compute.plans import decode, encode
-from penstock.compute.plans.callables import pickle_callables
-from penstock.compute.plans.decoding import encode_body
-from penstock.compute.plans.generated import plan_pb2 as pb
-from penstock.compute.plans.operator_encoder import ValueEncoder
-from penstock.compute.protocol.dataflow import Plan
-from penstock.expr.types import INT64
-from penstock.flow.event_time_windows import Grid, Sessions
-from penstock.flow.flow import Flow
-from penstock.flow.lifetime import Lifetime
-from penstock.flow.operators.least_watermark import Move
-from penstock.flow.operators.signals.lift import Constant
-from penstock.flow.operators.window import Window
-from penstock.flow.statistics.ewm import Decay
-from penstock.flow.statistics.value_windows import CountWindow
-from penstock.flow.watermark_policy import WatermarkPolicy
+import headrace as hr
+from headrace import col, lattice, lit
+from headrace.compute.errors import BadPlan
+from headrace.compute.plans import decode, encode
+from headrace.compute.plans.callables import pickle_callables
+from headrace.compute.plans.decoding import encode_body
+from headrace.compute.plans.generated import plan_pb2 as pb
+from headrace.compute.plans.operator_encoder import ValueEncoder
+from headrace.compute.protocol.dataflow import Plan
+from headrace.expr.types import INT64
+from headrace.flow.event_time_windows import Grid, Sessions
+from headrace.flow.flow import Flow
+from headrace.flow.lifetime import Lifetime
+from headrace.flow.operators.least_watermark import Move
+from headrace.flow.operators.signals.lift import Constant
+from headrace.flow.operators.window import Window
+from headrace.flow.statistics.ewm import Decay
+from headrace.flow.statistics.value_windows import CountWindow
+from headrace.flow.watermark_policy import WatermarkPolicy
 from tests.operators.examples import example
 from tests.signals.test_statistics_in_flows import STATISTICS
 
@@ -55,7 +55,7 @@ FORGED: list[tuple[str, str, dict[str, Any]]] = [
     ("top_k: top_k", "TopK", {"count": 0}),
     ("top_k: top_k", "TopK", {"per": (col.nobody,)}),
     ("aggregate: sum", "Aggregate", {"aggregations": ()}),
-    ("aggregate: sum", "Aggregate", {"aggregations": (("x", ps.sum(lit("text"))),)}),
+    ("aggregate: sum", "Aggregate", {"aggregations": (("x", hr.sum(lit("text"))),)}),
     ("aggregate: sum", "Aggregate", {"nondet": ""}),
     ("union: union", "Union", {"count": 3}),
     ("union: union", "Union", {"count": -1}),
@@ -147,7 +147,7 @@ SIGNALS: list[tuple[str, str, dict[str, Any]]] = [
 def test_parameters_of_signals_that_no_method_gives_are_refused(
     name: str, kind: str, changes: dict[str, Any]
 ) -> None:
-    flow = ps.Flow("a statistic")
+    flow = hr.Flow("a statistic")
     a, b, t = (flow.signal(n, float) for n in "abt")
     flow.sink("out", STATISTICS[name](a, b, t))
     node = next(n for n in flow.nodes if type(n.operator).__name__ == kind)
@@ -159,10 +159,10 @@ def test_parameters_of_signals_that_no_method_gives_are_refused(
 
 
 def test_a_window_reads_the_watermark_of_its_rows_and_no_other() -> None:
-    flow = ps.Flow("two clocks")
+    flow = hr.Flow("two clocks")
     one, other = (flow.source(n, int).watermark(col.value, lateness=1) for n in ("one", "other"))
     for name, stream in (("a", one), ("b", other)):
-        flow.sink(name, stream.group_by(window=ps.tumbling(col.value, 2)).agg(n=ps.count()))
+        flow.sink(name, stream.group_by(window=hr.tumbling(col.value, 2)).agg(n=hr.count()))
     body = pb.Body.FromString(encode(flow).body)
     first, second = (n for n in flow.nodes if isinstance(n.operator, Window))
     body.nodes[second.id].inputs[1] = first.inputs[1]
@@ -172,7 +172,7 @@ def test_a_window_reads_the_watermark_of_its_rows_and_no_other() -> None:
 
 
 def test_signals_and_streams_are_not_taken_for_each_other() -> None:
-    flow = ps.Flow("both", ticks="given")
+    flow = hr.Flow("both", ticks="given")
     signal, rows = flow.signal("signal", int), flow.source("rows", int)
     flow.sink("a", signal.changes().stream(int))
     flow.sink("b", rows.filter(col.value > 1))

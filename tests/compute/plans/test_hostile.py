@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-import penstock as ps
-from penstock import col, lit
-from penstock.compute.errors import BadPlan, CallableRefused
-from penstock.compute.plans import decode, encode
-from penstock.compute.plans.generated import plan_pb2 as pb
-from penstock.compute.protocol.dataflow import Plan
-from penstock.flow.flow import Flow
+import headrace as hr
+from headrace import col, lit
+from headrace.compute.errors import BadPlan, CallableRefused
+from headrace.compute.plans import decode, encode
+from headrace.compute.plans.generated import plan_pb2 as pb
+from headrace.compute.protocol.dataflow import Plan
+from headrace.flow.flow import Flow
 from tests.compute.plans.forging import RAN, doubled, plan_of, refused, terms
 from tests.compute.plans.mutations import HOSTILE_TEXTS
 from tests.compute.plans.test_round_trip import averages
@@ -29,18 +29,18 @@ def acceptable(text: str) -> bool:
 @pytest.mark.parametrize("name", list(filter(acceptable, HOSTILE_TEXTS)), ids=repr)
 def test_whatever_things_are_called_is_never_code(name: str) -> None:
     def flow(name: str) -> Flow:
-        flow = ps.Flow(name)
+        flow = hr.Flow(name)
         left = flow.table(name, int).select(**{name: col.value, "other": col.value + 1})
         right = flow.table(f"{name}2", int).select(**{name: col.value, "text": lit(name)})
         joined = left.join(right, on=name)
-        grouped = joined.group_by(name).agg(**{f"{name}'": ps.max(col[name]), "all": ps.collect(col.text)})
+        grouped = joined.group_by(name).agg(**{f"{name}'": hr.max(col[name]), "all": hr.collect(col.text)})
         flow.sink(name, grouped.filter(col[name] > 0).distinct())
         flow.sink(f"{name}2", joined.top_k(2, by=[col[name].desc()], per=["other"]))
         return flow
 
     def answers(flow: Flow, name: str, *values: int) -> list[list[Any]]:
-        inputs: dict[str, Any] = {name: [ps.insert(v) for v in values], f"{name}2": [ps.insert(values[0])]}
-        return [[tuple(row) for row, _ in changes] for changes in ps.Engine(flow).tick(**inputs).values()]
+        inputs: dict[str, Any] = {name: [hr.insert(v) for v in values], f"{name}2": [hr.insert(values[0])]}
+        return [[tuple(row) for row, _ in changes] for changes in hr.Engine(flow).tick(**inputs).values()]
 
     grouped, best = answers(decode(encode(flow(name))), name, 1, 2)
     assert grouped == [(1, 1, [name])]
@@ -49,11 +49,11 @@ def test_whatever_things_are_called_is_never_code(name: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS, ids=repr)
 def test_constants_are_never_code(text: str) -> None:
-    flow = ps.Flow("constants")
+    flow = hr.Flow("constants")
     rows = flow.table("rows", str)
     flow.sink("out", rows.filter((col.value == text) | col.value.is_in(text, "b")).select(same=lit(text)))
     again = decode(encode(flow))
-    ((row, _),) = ps.Engine(again).tick(rows=[ps.insert(text), ps.insert("no")])["out"]
+    ((row, _),) = hr.Engine(again).tick(rows=[hr.insert(text), hr.insert("no")])["out"]
     assert tuple(row) == (text,)
 
 

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-import penstock as ps
-from penstock.compute.errors import BadPlan, CallableRefused, MessageTooLarge
-from penstock.compute.plans import decode, decode_expr, encode, schema_from_bytes, schema_to_bytes
-from penstock.compute.plans.standalone_expressions import encode_expr
-from penstock.compute.protocol.dataflow import Plan
-from penstock.expr.row_classes import schema_of
+import headrace as hr
+from headrace.compute.errors import BadPlan, CallableRefused, MessageTooLarge
+from headrace.compute.plans import decode, decode_expr, encode, schema_from_bytes, schema_to_bytes
+from headrace.compute.plans.standalone_expressions import encode_expr
+from headrace.compute.protocol.dataflow import Plan
+from headrace.expr.row_classes import schema_of
 from tests.compute.plans.mutations import damaged, forged
 from tests.compute.plans.test_round_trip import Bid, averages
 from tests.operators.examples import ALL, example
@@ -26,7 +26,7 @@ def without_functions() -> list[bytes]:
         except CallableRefused:
             continue
     for make in STATISTICS.values():
-        flow = ps.Flow("a statistic")
+        flow = hr.Flow("a statistic")
         a, b, t = (flow.signal(name, float) for name in "abt")
         flow.sink("out", make(a, b, t))
         plans.append(encode(flow).body)
@@ -64,7 +64,7 @@ def test_forged_plans_are_refused_or_are_plans(seed: int) -> None:
 
 def test_damaged_expressions_and_schemas_are_refused_or_are_such() -> None:
     schema, numbers = schema_of(Bid), random.Random(1)
-    condition = encode_expr((ps.col.price > 1.5) & ps.col.who.is_in("a", "b"), schema)
+    condition = encode_expr((hr.col.price > 1.5) & hr.col.who.is_in("a", "b"), schema)
     for _ in range(300):
         for read, octets in (
             (lambda d: decode_expr(d, schema), condition),

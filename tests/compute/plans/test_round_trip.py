@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col, left, right
-from penstock.analysis import explain
-from penstock.analysis.fingerprints import describe_nodes
-from penstock.compute.errors import CallableRefused
-from penstock.compute.plans import decode, encode
-from penstock.compute.protocol.dataflow import Plan
-from penstock.flow.flow import Flow
-from penstock.flow.stream import Stream
+import headrace as hr
+from headrace import col, left, right
+from headrace.analysis import explain
+from headrace.analysis.fingerprints import describe_nodes
+from headrace.compute.errors import CallableRefused
+from headrace.compute.plans import decode, encode
+from headrace.compute.protocol.dataflow import Plan
+from headrace.flow.flow import Flow
+from headrace.flow.stream import Stream
 from tests.operators.examples import ALL, TICKS, example
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases, cuts
@@ -38,10 +38,10 @@ class Auction(NamedTuple):
 
 
 def averages(name: str = "averages") -> Flow:
-    flow = ps.Flow(name)
+    flow = hr.Flow(name)
     bids, auctions = flow.table("bids", Bid), flow.source("auctions", Auction)
     joined = bids.join(auctions, on=left.auction == right.id).filter(col.price > 1.5, name="dear")
-    flow.sink("means", joined.group_by("category").agg(mean=ps.mean(col.price), rows=ps.count()))
+    flow.sink("means", joined.group_by("category").agg(mean=hr.mean(col.price), rows=hr.count()))
     flow.sink("best", bids.top_k(3, by=[col.price.desc(), col.who], per=["auction"]))
 
     def less(numbers: Stream[Any, Any, Any, Any]) -> Stream[Any, Any, Any, Any]:
@@ -71,15 +71,15 @@ class Counts(NamedTuple):
 
 
 def test_maps_and_functions_of_them_travel() -> None:
-    f, flow = ps.functions, ps.Flow("maps")
+    f, flow = hr.functions, hr.Flow("maps")
     counts = flow.table("counts", Counts)
     positive = f.map_filter(col.by_day, lambda day, count: count > 0)
     made = f.map_zip_with(col.by_day, f.map(1, 0.5), lambda day, one, other: one + other)
     columns = counts.select("shop", days=f.map_keys(positive), sum=made, first=col.by_day[1])
-    flow.sink("out", columns.group_by("sum").agg(n=ps.count()))
+    flow.sink("out", columns.group_by("sum").agg(n=hr.count()))
     again = travelled(flow, callables=False)
     rows = [Counts("north", {1: 0.5, 2: None}), Counts("south", {2: None, 1: 0.5})]
-    assert [(row.sum, row.n) for row, _ in ps.Engine(again).tick(counts=rows)["out"]] == [
+    assert [(row.sum, row.n) for row, _ in hr.Engine(again).tick(counts=rows)["out"]] == [
         ({1: 1.0, 2: None}, 2)
     ]
 
@@ -127,7 +127,7 @@ def test_a_plan_is_the_same_in_every_process() -> None:
 
 def test_a_plan_of_another_flow_is_another() -> None:
     def limited(limit: float) -> Flow:
-        flow = ps.Flow("limited")
+        flow = hr.Flow("limited")
         flow.sink("dear", flow.table("bids", Bid).filter(col.price > limit))
         return flow
 
@@ -157,7 +157,7 @@ def test_a_plan_without_its_places_is_the_same_flow() -> None:
 def test_every_operator_travels(name: str) -> None:
     flow = example(name)
     again = travelled(flow)
-    one, other = ps.Engine(flow), ps.Engine(again)
+    one, other = hr.Engine(flow), hr.Engine(again)
     for tick in TICKS:
         assert _told(other.tick(**tick)) == _told(one.tick(**tick))
 
@@ -167,7 +167,7 @@ def test_every_statistic_travels(name: str) -> None:
     flow = flow_of(STATISTICS[name])
     again = travelled(flow)
     events = [{"a": 1.0, "t": 0.0}, {"b": 3.0}, {"a": 2.0, "t": 1.0}, {"t": 4.0}, {"a": -1.0, "b": 0.5}]
-    assert list(ps.Engine(again).replay(events)["out"]) == list(ps.Engine(flow).replay(events)["out"])
+    assert list(hr.Engine(again).replay(events)["out"]) == list(hr.Engine(flow).replay(events)["out"])
 
 
 def _told(output: Any) -> dict[str, list[tuple[Any, int]]]:
@@ -186,7 +186,7 @@ def cut_cases(draw: st.DrawFn, **kind: bool) -> tuple[Case, list[Tick]]:
 
 def check_journey(case: Case, ticks: list[Tick]) -> None:
     again = travelled(case.flow)
-    one, other = ps.Engine(case.flow), ps.Engine(again)
+    one, other = hr.Engine(case.flow), hr.Engine(again)
     for tick in ticks:
         assert _told(other.tick(**tick)) == _told(one.tick(**tick))
 

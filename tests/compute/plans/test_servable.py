@@ -9,13 +9,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col
-from penstock.compute.errors import NotServable
-from penstock.compute.plans import check_servable
-from penstock.engine.change import Change
-from penstock.expr.row_classes import to_user
-from penstock.lattice import Max
+import headrace as hr
+from headrace import col
+from headrace.compute.errors import NotServable
+from headrace.compute.plans import check_servable
+from headrace.engine.change import Change
+from headrace.expr.row_classes import to_user
+from headrace.lattice import Max
 from tests.properties.effort import examples
 from tests.properties.test_promises import Maintained
 from tests.random_flows.cases import Accumulated, Case, Tick, cases, cuts
@@ -90,7 +90,7 @@ class Row(NamedTuple):
     value: int
 
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 
 REFUSED: dict[str, tuple[Callable[[AnyStream], AnyStream], str]] = {
     "an order": (lambda rows: rows.enumerate(), "order"),
@@ -109,8 +109,8 @@ REFUSED: dict[str, tuple[Callable[[AnyStream], AnyStream], str]] = {
     "windows": (
         lambda rows: (
             rows.watermark(col.at, lateness=1)
-            .group_by(window=ps.tumbling(col.at, 10), emit="updates")
-            .agg(n=ps.count())
+            .group_by(window=hr.tumbling(col.at, 10), emit="updates")
+            .agg(n=hr.count())
         ),
         "event time",
     ),
@@ -122,7 +122,7 @@ REFUSED: dict[str, tuple[Callable[[AnyStream], AnyStream], str]] = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_depends_on_more_than_the_rows_at_a_time_is_refused(what: str) -> None:
     build, word = REFUSED[what]
-    flow = ps.Flow("refused")
+    flow = hr.Flow("refused")
     flow.sink("out", build(flow.source("rows", Row)))
     with pytest.raises(NotServable) as refused:
         check_servable(flow)
@@ -133,34 +133,34 @@ def test_what_depends_on_more_than_the_rows_at_a_time_is_refused(what: str) -> N
 
 
 def test_ticks_that_are_part_of_the_input_are_refused() -> None:
-    flow = ps.Flow("given", ticks="given")
+    flow = hr.Flow("given", ticks="given")
     flow.sink("out", flow.source("rows", Row))
     with pytest.raises(NotServable, match="ticks"):
         check_servable(flow)
 
 
 def test_a_source_that_ends_is_refused() -> None:
-    flow = ps.Flow("bounded")
+    flow = hr.Flow("bounded")
     flow.sink("out", flow.source("rows", Row, bounded=True))
     with pytest.raises(NotServable, match="bounded=True"):
         check_servable(flow)
 
 
 def test_rows_that_hold_any_value_are_refused_where_they_enter() -> None:
-    flow = ps.Flow("any")
+    flow = hr.Flow("any")
     flow.sink("out", flow.source("values", object).map(repr, returns=str))
     with pytest.raises(NotServable, match="source 'values'"):
         check_servable(flow)
 
 
 def test_folds_are_served_that_claim_that_order_does_not_matter() -> None:
-    flow = ps.Flow("claimed")
+    flow = hr.Flow("claimed")
     flow.sink("out", flow.source("rows", Row).fold(0, lambda n, row: n + row.value, commutative=True))
     check_servable(flow)
 
 
 def test_records_of_a_table_with_a_key_are_refused() -> None:
-    flow = ps.Flow("keyed")
+    flow = hr.Flow("keyed")
     flow.sink("out", flow.table("rows", Row, key="at"))
     with pytest.raises(NotServable, match=r"upsert\(\.\.\., sequence"):
         check_servable(flow)
@@ -168,6 +168,6 @@ def test_records_of_a_table_with_a_key_are_refused() -> None:
 
 def test_upserts_are_served_that_read_no_order() -> None:
     for name, build in (("latest", "upsert"), ("versions", "history")):
-        flow = ps.Flow(name)
+        flow = hr.Flow(name)
         flow.sink("out", getattr(flow.source("rows", Row), build)("value", sequence="at"))
         check_servable(flow)

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.compute.errors import BadPlan, MessageTooLarge
-from penstock.compute.plans import LIMITS, PlanLimits, decode, encode, predicate_of, schema_from_bytes
-from penstock.compute.plans.generated import plan_pb2 as pb
-from penstock.expr.types import DecimalType, Field, Schema
-from penstock.flow.timed_columns import MOST_BOUNDS
+import headrace as hr
+from headrace import col
+from headrace.compute.errors import BadPlan, MessageTooLarge
+from headrace.compute.plans import LIMITS, PlanLimits, decode, encode, predicate_of, schema_from_bytes
+from headrace.compute.plans.generated import plan_pb2 as pb
+from headrace.expr.types import DecimalType, Field, Schema
+from headrace.flow.timed_columns import MOST_BOUNDS
 from tests.compute.plans.forging import doubled, parsed, refused, terms
 from tests.compute.plans.test_round_trip import averages
 
@@ -78,7 +78,7 @@ def test_a_plan_may_not_be_too_large() -> None:
 
 
 def test_what_nobody_would_read_is_not_encoded() -> None:
-    flow = ps.Flow("nested")
+    flow = hr.Flow("nested")
     tag: object = 1
     for _ in range(300):
         tag = (tag,)
@@ -92,7 +92,7 @@ def test_what_nobody_would_read_is_not_encoded() -> None:
 
 
 def test_numbers_cannot_blow_up_what_reads_them() -> None:
-    flow = ps.Flow("tags")
+    flow = hr.Flow("tags")
     flow.sink("out", flow.table("rows", int).union(flow.table("more", int)))
     body = parsed(flow)
     for count in (2, 2**31, 2**63 - 1):
@@ -105,7 +105,7 @@ def test_numbers_cannot_blow_up_what_reads_them() -> None:
 
 @pytest.mark.parametrize("digits", [401, -401, 10**9, -(10**9), 2**63 - 1])
 def test_rounding_cannot_make_huge_powers(digits: int) -> None:
-    flow = ps.Flow("rounded")
+    flow = hr.Flow("rounded")
     flow.sink("out", flow.table("rows", float).select(rounded=col.value.round(2)))
     body = parsed(flow)
     columns = body.nodes[1].operator.members[0].value.sequence.items[0].sequence
@@ -114,7 +114,7 @@ def test_rounding_cannot_make_huge_powers(digits: int) -> None:
 
 
 def test_decimals_cannot_be_huge() -> None:
-    flow = ps.Flow("decimals")
+    flow = hr.Flow("decimals")
     flow.sink("out", flow.table("rows", int).filter(col.value > 1))
     for text in ("1e999999999", "1e-999999999", "9" * 5000, "NaN", "sNaN", "Infinity", "x"):
         body = parsed(flow)
@@ -139,7 +139,7 @@ def test_numbers_of_one_hash_cannot_keep_who_reads_them_busy() -> None:
 
 
 def test_a_time_that_is_moved_on_ever_more_ways_is_timed_no_longer() -> None:
-    flow = ps.Flow("ways")
+    flow = hr.Flow("ways")
     rows = flow.source("rows", int).watermark(col.value, lateness=1)
     for hours in range(1, 40):
         rows = rows.union(rows.select(value=col.value + hours))

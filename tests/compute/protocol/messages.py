@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock.compute.frontier import END, LAST_TIME, Frontier
-from penstock.compute.problem_conversion import mark_remote_file
-from penstock.compute.protocol.commands import (
+from headrace.compute.frontier import END, LAST_TIME, Frontier
+from headrace.compute.problem_conversion import mark_remote_file
+from headrace.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
     CancelPeek,
@@ -29,7 +29,7 @@ from penstock.compute.protocol.commands import (
     TimelyConfig,
     UpdateConfiguration,
 )
-from penstock.compute.protocol.dataflow import (
+from headrace.compute.protocol.dataflow import (
     CollectionExport,
     CollectionImport,
     CopyToExport,
@@ -39,7 +39,7 @@ from penstock.compute.protocol.dataflow import (
     Plan,
     SubscribeExport,
 )
-from penstock.compute.protocol.responses import (
+from headrace.compute.protocol.responses import (
     Batch,
     Canceled,
     CopyToResponse,
@@ -56,8 +56,8 @@ from penstock.compute.protocol.responses import (
     Status,
     SubscribeResponse,
 )
-from penstock.errors import SourceLocation, Step
-from penstock.expr.code_runtime import NAN
+from headrace.errors import SourceLocation, Step
+from headrace.expr.code_runtime import NAN
 
 times = st.integers(0, LAST_TIME)
 frontiers = times.map(Frontier) | st.just(END)

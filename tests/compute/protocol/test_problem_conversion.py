@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.compute import errors as compute_errors
-from penstock.compute.errors import (
+from headrace.compute import errors as compute_errors
+from headrace.compute.errors import (
     BadPlan,
     ComputeError,
     ResultTooLarge,
@@ -17,27 +17,27 @@ from penstock.compute.errors import (
     StaleEpoch,
     StoreUnavailable,
 )
-from penstock.compute.frontier import Frontier
-from penstock.compute.problem_conversion import error_of, origin_of, problem_of, problem_of_any
-from penstock.compute.protocol import serialization
-from penstock.compute.protocol.generated import compute_pb2 as pb
-from penstock.compute.protocol.responses import Problem
-from penstock.errors import Origin, PenstockError, SourceLocation, Step, UserFunctionFailed
+from headrace.compute.frontier import Frontier
+from headrace.compute.problem_conversion import error_of, origin_of, problem_of, problem_of_any
+from headrace.compute.protocol import serialization
+from headrace.compute.protocol.generated import compute_pb2 as pb
+from headrace.compute.protocol.responses import Problem
+from headrace.errors import HeadraceError, Origin, SourceLocation, Step, UserFunctionFailed
 
 
-def _classes(base: type[PenstockError]) -> Iterator[type[PenstockError]]:
+def _classes(base: type[HeadraceError]) -> Iterator[type[HeadraceError]]:
     for below in base.__subclasses__():
-        if below.__module__ in ("penstock.errors", compute_errors.__name__):
+        if below.__module__ in ("headrace.errors", compute_errors.__name__):
             yield below
         yield from _classes(below)
 
 
-def travelled(error: BaseException) -> PenstockError:
+def travelled(error: BaseException) -> HeadraceError:
     return error_of(serialization.problem_from_bytes(serialization.problem_to_bytes(problem_of_any(error))))
 
 
-@pytest.mark.parametrize("kind", list(_classes(PenstockError)), ids=lambda kind: kind.__name__)
-def test_an_error_is_the_same_on_the_other_side(kind: type[PenstockError]) -> None:
+@pytest.mark.parametrize("kind", list(_classes(HeadraceError)), ids=lambda kind: kind.__name__)
+def test_an_error_is_the_same_on_the_other_side(kind: type[HeadraceError]) -> None:
     where = [Step(SourceLocation("<q4.py>", 12, "here"), "this one")]
     facts = {"id": "u1", "time": 7, "size": 3, "parts": ("a", 1, None, Decimal("1.0"))}
     error = kind("what", where=where, why="why", fix="fix", **facts)
@@ -90,7 +90,7 @@ def test_facts_of_strangers_are_attributes_and_nothing_else() -> None:
 def test_files_that_a_stranger_names_are_neither_told_in_full_nor_read(tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("the secret\n")
-    error = PenstockError("what", where=[SourceLocation(str(secret), 1)])
+    error = HeadraceError("what", where=[SourceLocation(str(secret), 1)])
     assert "the secret" in str(error)
     sent = pb.Problem.FromString(serialization.problem_to_bytes(problem_of(error)))
     assert sent.where[0].file == "<secret.txt>"
@@ -110,8 +110,8 @@ def test_a_problem_tells_whether_it_may_be_tried_again() -> None:
     assert not problem_of(StaleEpoch("late")).retryable
 
 
-@pytest.mark.parametrize("kind", list(_classes(PenstockError)), ids=lambda kind: kind.__name__)
-def test_where_an_error_lies_travels_with_it(kind: type[PenstockError]) -> None:
+@pytest.mark.parametrize("kind", list(_classes(HeadraceError)), ids=lambda kind: kind.__name__)
+def test_where_an_error_lies_travels_with_it(kind: type[HeadraceError]) -> None:
     problem = problem_of(kind("what"))
     assert problem.origin is kind.origin
     assert serialization.problem_from_bytes(serialization.problem_to_bytes(problem)).origin is kind.origin

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.compute.errors import BadMessage
-from penstock.compute.protocol import row_batch, rows
-from penstock.compute.protocol.responses import Counted
-from penstock.compute.protocol.row_batch import (
+from headrace.compute.errors import BadMessage
+from headrace.compute.protocol import row_batch, rows
+from headrace.compute.protocol.responses import Counted
+from headrace.compute.protocol.row_batch import (
     WEIGHT,
     NotColumnar,
     RowBatch,
@@ -25,8 +25,8 @@ from penstock.compute.protocol.row_batch import (
     encode,
     is_columnar,
 )
-from penstock.expr.code_runtime import NAN
-from penstock.expr.types import (
+from headrace.expr.code_runtime import NAN
+from headrace.expr.types import (
     ANY,
     BOOL,
     BYTES,
@@ -46,7 +46,7 @@ from penstock.expr.types import (
     Schema,
     StructType,
 )
-from penstock.state.codec import value_encoder
+from headrace.state.codec import value_encoder
 
 _times = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30))
 VALUES: list[tuple[DataType, st.SearchStrategy[Any]]] = [

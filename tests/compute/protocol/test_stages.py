@@ -7,10 +7,10 @@ from copy import deepcopy
 
 import pytest
 
-from penstock.compute.errors import ProtocolViolation
-from penstock.compute.frontier import END, LAST_TIME, START, Frontier
-from penstock.compute.protocol import stages
-from penstock.compute.protocol.commands import (
+from headrace.compute.errors import ProtocolViolation
+from headrace.compute.frontier import END, LAST_TIME, START, Frontier
+from headrace.compute.protocol import stages
+from headrace.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
     CancelPeek,
@@ -27,7 +27,7 @@ from penstock.compute.protocol.commands import (
     Schedule,
     UpdateConfiguration,
 )
-from penstock.compute.protocol.dataflow import (
+from headrace.compute.protocol.dataflow import (
     CollectionExport,
     CollectionImport,
     CopyToExport,
@@ -38,7 +38,7 @@ from penstock.compute.protocol.dataflow import (
     Plan,
     SubscribeExport,
 )
-from penstock.compute.protocol.responses import (
+from headrace.compute.protocol.responses import (
     Batch,
     Canceled,
     CopyToResponse,
@@ -54,7 +54,7 @@ from penstock.compute.protocol.responses import (
     Status,
     SubscribeResponse,
 )
-from penstock.compute.protocol.stages import ControllerStages, ReplicaStages, Stage
+from headrace.compute.protocol.stages import ControllerStages, ReplicaStages, Stage
 
 Message = Command | Response
 COMMANDS = Command.__args__  # type: ignore[attr-defined]

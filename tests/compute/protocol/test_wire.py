@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.compute.errors import BadMessage, MessageTooLarge
-from penstock.compute.frontier import END, START, Frontier
-from penstock.compute.protocol import rows, serialization
-from penstock.compute.protocol.commands import Command, IndexTarget, Peek, Schedule
-from penstock.compute.protocol.generated import compute_pb2 as pb
-from penstock.compute.protocol.responses import (
+from headrace.compute.errors import BadMessage, MessageTooLarge
+from headrace.compute.frontier import END, START, Frontier
+from headrace.compute.protocol import rows, serialization
+from headrace.compute.protocol.commands import Command, IndexTarget, Peek, Schedule
+from headrace.compute.protocol.generated import compute_pb2 as pb
+from headrace.compute.protocol.responses import (
     Batch,
     DroppedAt,
     EncodedUpdates,
@@ -27,7 +27,7 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
     Update,
 )
-from penstock.errors import NotPlainData
+from headrace.errors import NotPlainData
 from tests.compute.protocol import messages
 
 UUID = b"0123456789abcdef"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
-from penstock.compute.plans import sinks_of
-from penstock.errors import SourceLocation
-from penstock.expr.row_classes import schema_of
-from penstock.flow.operators.source import Source
+import headrace as hr
+from headrace import col
+from headrace.compute.plans import sinks_of
+from headrace.errors import SourceLocation
+from headrace.expr.row_classes import schema_of
+from headrace.flow.operators.source import Source
 
 
 class Bid(NamedTuple):
@@ -20,57 +20,57 @@ class Bid(NamedTuple):
 BID = schema_of(Bid)
 
 
-def all_bids() -> ps.Flow:
-    flow = ps.Flow("bids")
+def all_bids() -> hr.Flow:
+    flow = hr.Flow("bids")
     flow.sink("out", flow.table("s1", Bid))
     return flow
 
 
-def totals() -> ps.Flow:
+def totals() -> hr.Flow:
     """The sum of the prices per item."""
-    flow = ps.Flow("totals")
-    flow.sink("out", flow.table("s1", Bid).group_by(col.item).agg(total=ps.sum(col.price)))
+    flow = hr.Flow("totals")
+    flow.sink("out", flow.table("s1", Bid).group_by(col.item).agg(total=hr.sum(col.price)))
     return flow
 
 
 TOTAL = sinks_of(totals())[0].schema
 
 
-def shares() -> ps.Flow:
+def shares() -> hr.Flow:
     """What fails on a price of 0."""
-    flow = ps.Flow("shares")
+    flow = hr.Flow("shares")
     flow.sink("out", flow.table("s1", Bid).select(col.item, share=100 // col.price))
     return flow
 
 
-def both() -> ps.Flow:
+def both() -> hr.Flow:
     """Two inputs and two outputs."""
-    flow = ps.Flow("both")
+    flow = hr.Flow("both")
     one, two = flow.table("s1", Bid), flow.table("s2", Bid)
     flow.sink("joined", one.join(two, on="item", suffix="_2"))
-    flow.sink("counted", one.group_by(col.item).agg(n=ps.count()))
+    flow.sink("counted", one.group_by(col.item).agg(n=hr.count()))
     return flow
 
 
-def largest() -> ps.Flow:
+def largest() -> hr.Flow:
     """The largest price per item, with the columns of `totals`."""
-    flow = ps.Flow("largest")
-    flow.sink("out", flow.table("s1", Bid).group_by(col.item).agg(total=ps.max(col.price)))
+    flow = hr.Flow("largest")
+    flow.sink("out", flow.table("s1", Bid).group_by(col.item).agg(total=hr.max(col.price)))
     return flow
 
 
-def identity_of(flow: ps.Flow) -> ps.Flow:
+def identity_of(flow: hr.Flow) -> hr.Flow:
     """What reads an index of a flow as it is."""
     (sink,) = sinks_of(flow)
-    same = ps.Flow("same")
+    same = hr.Flow("same")
     rows = same.add_source(Source("input", sink.schema, False, False), SourceLocation(__file__, 1))
     same.add_sink("out", rows, sink.schema, SourceLocation(__file__, 1))
     return same
 
 
-def cheap(below: int = 10) -> ps.Flow:
+def cheap(below: int = 10) -> hr.Flow:
     """Of an index of bids, those below a price."""
-    flow = ps.Flow("cheap")
+    flow = hr.Flow("cheap")
     flow.sink("out", flow.table("input", Bid).filter(col.price < below))
     return flow
 
@@ -80,16 +80,16 @@ class Share(NamedTuple):
     share: int
 
 
-def cheap_shares() -> ps.Flow:
+def cheap_shares() -> hr.Flow:
     """Of an index of shares, those below 50."""
-    flow = ps.Flow("cheap shares")
+    flow = hr.Flow("cheap shares")
     flow.sink("out", flow.table("input", Share).filter(col.share < 50))
     return flow
 
 
-def all_shares() -> ps.Flow:
+def all_shares() -> hr.Flow:
     """An index of shares as it is."""
-    flow = ps.Flow("all shares")
+    flow = hr.Flow("all shares")
     flow.sink("out", flow.table("input", Share))
     return flow
 

@@ -9,14 +9,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import penstock as ps
-from penstock.compute.collections.memory import MemoryCollections
-from penstock.compute.collections.store import Append, Collections
-from penstock.compute.errors import ComputeError
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.plans import identity_flow, schema_to_bytes, sinks_of, sources_of
-from penstock.compute.problem_conversion import error_class
-from penstock.compute.protocol.commands import (
+import headrace as hr
+from headrace.compute.collections.memory import MemoryCollections
+from headrace.compute.collections.store import Append, Collections
+from headrace.compute.errors import ComputeError
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.plans import identity_flow, schema_to_bytes, sinks_of, sources_of
+from headrace.compute.problem_conversion import error_class
+from headrace.compute.protocol.commands import (
     AllowCompaction,
     CollectionTarget,
     Command,
@@ -32,7 +32,7 @@ from penstock.compute.protocol.commands import (
     Schedule,
     TimelyConfig,
 )
-from penstock.compute.protocol.dataflow import (
+from headrace.compute.protocol.dataflow import (
     CollectionImport,
     Dataflow,
     DataflowLimits,
@@ -43,7 +43,7 @@ from penstock.compute.protocol.dataflow import (
     Plan,
     SubscribeExport,
 )
-from penstock.compute.protocol.responses import (
+from headrace.compute.protocol.responses import (
     Batch,
     CopyToResponse,
     DroppedAt,
@@ -56,11 +56,11 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
     Update,
 )
-from penstock.compute.replica.building import PlanDecoder
-from penstock.compute.replica.in_process.runtime import InProcessRuntime
-from penstock.compute.replica.replica import Replica
-from penstock.compute.replica.work_watch import WorkWatch
-from penstock.expr.types import Schema
+from headrace.compute.replica.building import PlanDecoder
+from headrace.compute.replica.in_process.runtime import InProcessRuntime
+from headrace.compute.replica.replica import Replica
+from headrace.compute.replica.work_watch import WorkWatch
+from headrace.expr.types import Schema
 
 CONFIG = InstanceConfig("memory:rig", introspection=0)
 Bag = Counter[tuple[Any, ...]]
@@ -71,9 +71,9 @@ class KnownPlans(PlanDecoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.flows: dict[bytes, ps.Flow] = {}
+        self.flows: dict[bytes, hr.Flow] = {}
 
-    def plan(self, flow: ps.Flow) -> Plan:
+    def plan(self, flow: hr.Flow) -> Plan:
         for body, known in self.flows.items():
             if known is flow:
                 return Plan(body)
@@ -81,7 +81,7 @@ class KnownPlans(PlanDecoder):
         self.flows[body] = flow
         return Plan(body)
 
-    def flow(self, plan: Plan) -> ps.Flow:
+    def flow(self, plan: Plan) -> hr.Flow:
         return self.flows[plan.body] if plan.body in self.flows else super().flow(plan)
 
 
@@ -108,7 +108,7 @@ class Rig:
 
     def __post_init__(self) -> None:
         self.plans = KnownPlans()
-        self.named: dict[str, ps.Flow] = {}
+        self.named: dict[str, hr.Flow] = {}
         self.now = 1_000_000
         self.halted: ComputeError | None = None
         self.said: list[Response] = []
@@ -197,7 +197,7 @@ class Rig:
 
     def dataflow(
         self,
-        flow: ps.Flow,
+        flow: hr.Flow,
         *exports: Export,
         as_of: int = 0,
         until: Frontier = END,
@@ -222,7 +222,7 @@ class Rig:
             limits,
         )
 
-    def create(self, flow: ps.Flow, *exports: Export, schedule: bool = True, **options: Any) -> Dataflow:
+    def create(self, flow: hr.Flow, *exports: Export, schedule: bool = True, **options: Any) -> Dataflow:
         dataflow = self.dataflow(flow, *exports, **options)
         self.created.append(dataflow)
         self.tell(CreateDataflow(dataflow))
@@ -231,7 +231,7 @@ class Rig:
         return dataflow
 
     def index(
-        self, id: Id, flow: ps.Flow, key: Sequence[str] = (), sink: str | None = None, **options: Any
+        self, id: Id, flow: hr.Flow, key: Sequence[str] = (), sink: str | None = None, **options: Any
     ) -> Rig:
         self.create(flow, IndexExport(id, sink or sinks_of(flow)[0].name, tuple(key)), **options)
         return self

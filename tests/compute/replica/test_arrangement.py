@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.compute.frontier import Frontier
-from penstock.compute.protocol.row_batch import NotColumnar, RowBatch
-from penstock.compute.replica.exports import together
-from penstock.compute.replica.in_process import arrangement
-from penstock.compute.replica.in_process.arrangement import Arrangement, Hold
-from penstock.expr.code_runtime import NAN
-from penstock.expr.types import (
+from headrace.compute.frontier import Frontier
+from headrace.compute.protocol.row_batch import NotColumnar, RowBatch
+from headrace.compute.replica.exports import together
+from headrace.compute.replica.in_process import arrangement
+from headrace.compute.replica.in_process.arrangement import Arrangement, Hold
+from headrace.expr.code_runtime import NAN
+from headrace.expr.types import (
     ANY,
     BOOL,
     BYTES,

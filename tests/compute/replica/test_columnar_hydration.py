@@ -7,18 +7,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.compute.errors import ResultTooLarge
-from penstock.compute.frontier import Frontier
-from penstock.compute.protocol.commands import Parameters, UpdateConfiguration
-from penstock.compute.protocol.dataflow import DataflowLimits
-from penstock.compute.protocol.responses import Batch, EncodedUpdates, Problem, SubscribeResponse, Update
-from penstock.compute.protocol.row_batch import decode_batch
-from penstock.compute.replica.in_process import arrangement, ticking
-from penstock.engine.spilling import StateInMemory
-from penstock.expr.row_classes import schema_of
-from penstock.flow.flow import Flow
+import headrace as hr
+from headrace import col
+from headrace.compute.errors import ResultTooLarge
+from headrace.compute.frontier import Frontier
+from headrace.compute.protocol.commands import Parameters, UpdateConfiguration
+from headrace.compute.protocol.dataflow import DataflowLimits
+from headrace.compute.protocol.responses import Batch, EncodedUpdates, Problem, SubscribeResponse, Update
+from headrace.compute.protocol.row_batch import decode_batch
+from headrace.compute.replica.in_process import arrangement, ticking
+from headrace.engine.spilling import StateInMemory
+from headrace.expr.row_classes import schema_of
+from headrace.flow.flow import Flow
 from tests.compute.replica.rig import Rig, bag
 
 
@@ -55,13 +55,13 @@ FLOWS: dict[str, Make] = {
     "a join": lambda one, two: one.join(two, on="shop", suffix="_2"),
     "a left join": lambda one, two: one.join(two.filter(col.price > 5), on="price", how="left", suffix="_2"),
     "an anti join": lambda one, two: one.join(two.filter(col.shop == "shop 1"), on="shop", how="anti"),
-    "groups": lambda one, two: one.group_by("shop").agg(n=ps.count(), total=ps.sum(col.price)),
+    "groups": lambda one, two: one.group_by("shop").agg(n=hr.count(), total=hr.sum(col.price)),
     "groups of a join": lambda one, two: (
-        one.join(two, on="shop", suffix="_2").group_by("price").agg(n=ps.count())
+        one.join(two, on="shop", suffix="_2").group_by("price").agg(n=hr.count())
     ),
     "distinct rows": lambda one, two: one.select("shop").distinct(),
     "the first of each group": lambda one, two: one.top_k(3, by=[col.price.desc()], per="shop"),
-    "the largest of each group": lambda one, two: one.group_by("shop").agg(most=ps.max(col.price)),
+    "the largest of each group": lambda one, two: one.group_by("shop").agg(most=hr.max(col.price)),
     "a function": lambda one, two: one.map(lambda sale: len(sale.shop), returns=int),
 }
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock.compute.errors import IncompatibleInstance, ProtocolViolation, ReplicaExpired, StaleEpoch
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.protocol.commands import (
+import headrace as hr
+from headrace.compute.errors import IncompatibleInstance, ProtocolViolation, ReplicaExpired, StaleEpoch
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
     Command,
@@ -24,8 +24,8 @@ from penstock.compute.protocol.commands import (
     Schedule,
     TimelyConfig,
 )
-from penstock.compute.protocol.dataflow import CollectionExport, Dataflow, IndexExport, SubscribeExport
-from penstock.compute.protocol.responses import Frontiers, Status
+from headrace.compute.protocol.dataflow import CollectionExport, Dataflow, IndexExport, SubscribeExport
+from headrace.compute.protocol.responses import Frontiers, Status
 from tests.compute.replica.flows import BID, TOTAL, all_bids, cheap, identity_of, largest, totals
 from tests.compute.replica.rig import CONFIG, Bag, Rig, subscribed
 from tests.golden import MESSAGES, assert_golden
@@ -268,7 +268,7 @@ def drawn_dataflows(data: st.DataObject, rig: Rig, as_of: int) -> list[Dataflow]
     return wanted
 
 
-def known_flow(rig: Rig, name: str) -> ps.Flow:
+def known_flow(rig: Rig, name: str) -> hr.Flow:
     flows = rig.named
     if name not in flows:
         flows[name] = {"all": all_bids, "cheap": cheap, "cheaper": lambda: cheap(below=3)}[name]()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.compute.collections.memory import MemoryCollections
-from penstock.compute.errors import BadPlan, DataflowFailed, StoreUnavailable
-from penstock.compute.protocol.dataflow import CopyToExport
-from penstock.compute.protocol.responses import Counted, Dropped, Frontiers, RowCount
-from penstock.compute.replica import copy_files
+from headrace.compute.collections.memory import MemoryCollections
+from headrace.compute.errors import BadPlan, DataflowFailed, StoreUnavailable
+from headrace.compute.protocol.dataflow import CopyToExport
+from headrace.compute.protocol.responses import Counted, Dropped, Frontiers, RowCount
+from headrace.compute.replica import copy_files
 from tests.compute.replica.flows import BID, all_bids, shares
 from tests.compute.replica.rig import Rig, problem
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.compute.collections.memory import MemoryCollections
-from penstock.compute.collections.store import Append
-from penstock.compute.errors import (
+from headrace.compute.collections.memory import MemoryCollections
+from headrace.compute.collections.store import Append
+from headrace.compute.errors import (
     DataflowFailed,
     FellBehind,
     ProtocolViolation,
     StoreUnavailable,
     UnknownName,
 )
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.problem_conversion import error_of
-from penstock.compute.protocol.commands import AllowCompaction, AllowWrites, CreateDataflow, Schedule
-from penstock.compute.protocol.dataflow import (
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.problem_conversion import error_of
+from headrace.compute.protocol.commands import AllowCompaction, AllowWrites, CreateDataflow, Schedule
+from headrace.compute.protocol.dataflow import (
     CollectionExport,
     CollectionImport,
     Dataflow,
@@ -24,8 +24,8 @@ from penstock.compute.protocol.dataflow import (
     Plan,
     SubscribeExport,
 )
-from penstock.compute.protocol.responses import Frontiers, Problem, Rows
-from penstock.compute.replica.exports import failure_of
+from headrace.compute.protocol.responses import Frontiers, Problem, Rows
+from headrace.compute.replica.exports import failure_of
 from tests.compute.replica.flows import (
     BID,
     TOTAL,

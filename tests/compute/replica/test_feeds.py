@@ -9,13 +9,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.compute.collections.memory import MemoryCollections
-from penstock.compute.collections.store import Append
-from penstock.compute.errors import SinceViolation, StoreUnavailable
-from penstock.compute.frontier import Frontier
-from penstock.compute.protocol.responses import Update
-from penstock.compute.replica import feeds
-from penstock.compute.replica.feeds import Cursor, Feeds, StoreWatcher
+from headrace.compute.collections.memory import MemoryCollections
+from headrace.compute.collections.store import Append
+from headrace.compute.errors import SinceViolation, StoreUnavailable
+from headrace.compute.frontier import Frontier
+from headrace.compute.protocol.responses import Update
+from headrace.compute.replica import feeds
+from headrace.compute.replica.feeds import Cursor, Feeds, StoreWatcher
 from tests.properties.effort import examples
 
 

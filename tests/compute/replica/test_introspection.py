@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.compute.protocol.commands import CancelPeek
-from penstock.compute.replica.work_watch import memory_of_process
+from headrace.compute.protocol.commands import CancelPeek
+from headrace.compute.replica.work_watch import memory_of_process
 from tests.compute.replica.flows import BID, all_bids, shares
 from tests.compute.replica.rig import CONFIG, Rig
 

@@ -11,25 +11,25 @@ from typing import Any
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock import functions as f
-from penstock.compute.errors import DataflowBroken, ViewQuarantined
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.plans import encode_expr
-from penstock.compute.problem_conversion import error_of
-from penstock.compute.protocol.commands import CreateDataflow, Schedule
-from penstock.compute.protocol.dataflow import DataflowLimits, IndexExport
-from penstock.compute.protocol.responses import Frontiers, Problem, Rows, Status
-from penstock.compute.replica import peeks
-from penstock.compute.replica.death_record import MAX_RECORDED, DeathRecord, name_of
-from penstock.compute.replica.in_process import dataflows
-from penstock.compute.replica.in_process.arrangement import Arrangement
-from penstock.compute.replica.work_watch import PieceLimits, WorkWatch
-from penstock.engine.engine import Engine
-from penstock.errors import LimitExceeded, Origin, WorkLimitExceeded
-from penstock.expr import bounds
-from penstock.expr.tree import Call, Expr, Literal
+import headrace as hr
+from headrace import col
+from headrace import functions as f
+from headrace.compute.errors import DataflowBroken, ViewQuarantined
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.plans import encode_expr
+from headrace.compute.problem_conversion import error_of
+from headrace.compute.protocol.commands import CreateDataflow, Schedule
+from headrace.compute.protocol.dataflow import DataflowLimits, IndexExport
+from headrace.compute.protocol.responses import Frontiers, Problem, Rows, Status
+from headrace.compute.replica import peeks
+from headrace.compute.replica.death_record import MAX_RECORDED, DeathRecord, name_of
+from headrace.compute.replica.in_process import dataflows
+from headrace.compute.replica.in_process.arrangement import Arrangement
+from headrace.compute.replica.work_watch import PieceLimits, WorkWatch
+from headrace.engine.engine import Engine
+from headrace.errors import LimitExceeded, Origin, WorkLimitExceeded
+from headrace.expr import bounds
+from headrace.expr.tree import Call, Expr, Literal
 from tests.compute.replica.flows import BID, Bid, all_bids, totals
 from tests.compute.replica.rig import Bag, Rig
 from tests.golden import MESSAGES, assert_golden
@@ -134,9 +134,9 @@ def test_a_peek_is_ended_that_has_worked_too_long(monkeypatch: pytest.MonkeyPatc
 # -- dataflows -----------------------------------------------------------------------------------
 
 
-def doubled() -> ps.Flow:
+def doubled() -> hr.Flow:
     """A row becomes a thousand, by unions with itself."""
-    flow = ps.Flow("doubled")
+    flow = hr.Flow("doubled")
     rows = flow.table("s1", Bid)
     for _ in range(10):
         rows = rows.union(rows)
@@ -144,9 +144,9 @@ def doubled() -> ps.Flow:
     return flow
 
 
-def branching() -> ps.Flow:
+def branching() -> hr.Flow:
     """A row has two children, each of which has two, and so on."""
-    flow = ps.Flow("branching")
+    flow = hr.Flow("branching")
     seed = flow.source("s1", Bid)
     flow.sink(
         "out",
@@ -160,9 +160,9 @@ def branching() -> ps.Flow:
     return flow
 
 
-def branching_table() -> ps.Flow:
+def branching_table() -> hr.Flow:
     """The same, of rows that may be taken back."""
-    flow = ps.Flow("branching")
+    flow = hr.Flow("branching")
     seed = flow.table("s1", Bid)
     flow.sink(
         "out",
@@ -176,8 +176,8 @@ def branching_table() -> ps.Flow:
     return flow
 
 
-def counting() -> ps.Flow:
-    flow = ps.Flow("counting")
+def counting() -> hr.Flow:
+    flow = hr.Flow("counting")
     seed = flow.source("s1", Bid)
     flow.sink("out", flow.fixpoint(lambda rows: seed.union(rows.select(col.item, price=col.price + 1)), seed))
     return flow
@@ -194,7 +194,7 @@ def counting() -> ps.Flow:
     ids=["doubled", "branching", "branching_table", "counting"],
 )
 def test_one_row_ends_only_the_dataflow_that_makes_too_many_of_it(
-    flow: Callable[[], ps.Flow], limits: DataflowLimits, reason: str
+    flow: Callable[[], hr.Flow], limits: DataflowLimits, reason: str
 ) -> None:
     rig = Rig().connect().collection("s1", BID, upper=10)
     rig.index("u1", flow(), as_of=5, limits=limits).index("u2", totals(), ("item",), as_of=5).run()
@@ -239,7 +239,7 @@ class Looked:
         self.now, self.memory, self.rows = 0.0, 0, 0
         self.watch = WorkWatch(timer=lambda: self.now, memory=lambda: self.memory, deaths=deaths)
 
-    def flow(self, seconds: float, memory: int) -> ps.Flow:
+    def flow(self, seconds: float, memory: int) -> hr.Flow:
         def look(bid: Bid) -> Bid:
             self.rows += 1
             self.watch.look()
@@ -248,7 +248,7 @@ class Looked:
             self.watch.look()
             return bid
 
-        flow = ps.Flow("looked at")
+        flow = hr.Flow("looked at")
         flow.sink("out", flow.table("s1", Bid).map(look))
         return flow
 
@@ -325,7 +325,7 @@ def test_a_dataflow_above_its_time_is_built_once_per_connection() -> None:
 def test_a_process_that_is_to_end_stops_its_work_and_says_nothing_of_it() -> None:
     looked = Looked()
     rig = Rig(watch=looked.watch).connect().collection("s1", BID, (("a", 1), 3, 1), upper=10)
-    flow = ps.Flow("asked to end")
+    flow = hr.Flow("asked to end")
 
     def end(bid: Bid) -> Bid:
         looked.watch.stopping = True
@@ -485,8 +485,8 @@ def test_a_dropped_dataflow_ends_at_its_next_batch_of_rows(monkeypatch: pytest.M
 
 def test_what_is_collected_of_a_group_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "MAX_ELEMENTS", 3)
-    flow = ps.Flow("collected")
-    flow.sink("out", flow.table("s1", Bid).group_by(col.item).agg(prices=ps.collect(col.price)))
+    flow = hr.Flow("collected")
+    flow.sink("out", flow.table("s1", Bid).group_by(col.item).agg(prices=hr.collect(col.price)))
     rig = Rig().connect().collection("s1", BID, *((("a", n), 3, 1) for n in range(4)), upper=10)
     rig.index("u1", flow, as_of=5).run()
     answer = rig.peek("u1", 7)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock import col
-from penstock.compute.collections.memory import MemoryCollections
-from penstock.compute.errors import (
+from headrace import col
+from headrace.compute.collections.memory import MemoryCollections
+from headrace.compute.errors import (
     BadMessage,
     BadPlan,
     ComputeError,
@@ -22,22 +22,22 @@ from penstock.compute.errors import (
     StoreUnavailable,
     UnknownName,
 )
-from penstock.compute.frontier import Frontier
-from penstock.compute.plans import encode_expr
-from penstock.compute.problem_conversion import error_of
-from penstock.compute.protocol.commands import (
+from headrace.compute.frontier import Frontier
+from headrace.compute.plans import encode_expr
+from headrace.compute.problem_conversion import error_of
+from headrace.compute.protocol.commands import (
     AllowCompaction,
     CancelPeek,
     Finishing,
     Parameters,
     UpdateConfiguration,
 )
-from penstock.compute.protocol.responses import Canceled, PeekResponse, Rows, Stashed
-from penstock.compute.replica import peek_stash, peeks
-from penstock.compute.replica.in_process import arrangement
-from penstock.compute.replica.in_process.arrangement import Arrangement
-from penstock.compute.replica.peek_finishing import RUN, peek_finisher
-from penstock.errors import Origin
+from headrace.compute.protocol.responses import Canceled, PeekResponse, Rows, Stashed
+from headrace.compute.replica import peek_stash, peeks
+from headrace.compute.replica.in_process import arrangement
+from headrace.compute.replica.in_process.arrangement import Arrangement
+from headrace.compute.replica.peek_finishing import RUN, peek_finisher
+from headrace.errors import Origin
 from tests.compute.replica.flows import BID, all_bids
 from tests.compute.replica.rig import Bag, Rig, bag, problem
 from tests.golden import MESSAGES, assert_golden
@@ -187,11 +187,11 @@ FLOATS = [float("nan"), 0.0, -0.0, None, 1.5]
 
 
 def test_keys_are_equal_as_the_engine_groups_them() -> None:
-    import penstock as ps
-    from penstock.expr.code_runtime import NAN
+    import headrace as hr
+    from headrace.expr.code_runtime import NAN
     from tests.compute.replica.flows import Measured
 
-    flow = ps.Flow("floats")
+    flow = hr.Flow("floats")
     flow.sink("out", flow.table("s1", Measured))
     rig = Rig().connect()
     updates = [((NAN, 1), 3, 1), ((0.0, 2), 3, 1), ((-0.0, 3), 3, 1), ((None, 4), 3, 1), ((1.5, 5), 3, 1)]

@@ -9,14 +9,14 @@ from typing import Any
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from penstock.compute.errors import NotServable
-from penstock.compute.frontier import Frontier
-from penstock.compute.plans import check_servable, sinks_of
-from penstock.compute.protocol.commands import AllowCompaction
-from penstock.compute.protocol.dataflow import IndexExport
-from penstock.compute.protocol.responses import Rows, Update
-from penstock.expr.row_classes import from_user
-from penstock.testing.oracle import answers
+from headrace.compute.errors import NotServable
+from headrace.compute.frontier import Frontier
+from headrace.compute.plans import check_servable, sinks_of
+from headrace.compute.protocol.commands import AllowCompaction
+from headrace.compute.protocol.dataflow import IndexExport
+from headrace.compute.protocol.responses import Rows, Update
+from headrace.expr.row_classes import from_user
+from headrace.testing.oracle import answers
 from tests.compute.replica.rig import Bag, Rig, bag, subscribed
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases, cuts

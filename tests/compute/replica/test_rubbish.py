@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.compute.replica.in_process import gc_policy
-from penstock.compute.replica.in_process.gc_policy import GcPolicy
+from headrace.compute.replica.in_process import gc_policy
+from headrace.compute.replica.in_process.gc_policy import GcPolicy
 
 
 class Time:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col
-from penstock.compute.frontier import Frontier
-from penstock.compute.plans import encode, identity_flow
-from penstock.compute.protocol.dataflow import (
+import headrace as hr
+from headrace import col
+from headrace.compute.frontier import Frontier
+from headrace.compute.plans import encode, identity_flow
+from headrace.compute.protocol.dataflow import (
     CollectionExport,
     CollectionImport,
     CopyToExport,
@@ -24,15 +24,15 @@ from penstock.compute.protocol.dataflow import (
     IndexImport,
     SubscribeExport,
 )
-from penstock.compute.replica.dataflow_run import weighted_rows
-from penstock.compute.replica.in_process.ticking import (
+from headrace.compute.replica.dataflow_run import weighted_rows
+from headrace.compute.replica.in_process.ticking import (
     COLUMNS,
     TickExecutor,
     Ticking,
     create_undivided_engine,
 )
-from penstock.compute.replica.workers.shard import HostedDataflow, WorkerShard, choose_workers, divide_flow
-from penstock.expr.function_bases import bounded_code
+from headrace.compute.replica.workers.shard import HostedDataflow, WorkerShard, choose_workers, divide_flow
+from headrace.expr.function_bases import bounded_code
 from tests.compute.replica import flows
 from tests.compute.replica.test_promise import Truth, served
 from tests.properties.effort import examples
@@ -80,7 +80,7 @@ def test_the_shares_of_all_workers_are_the_flow(drawn: tuple[Case, list[Tick]], 
 
 @pytest.mark.parametrize("count", [10, 2 * COLUMNS])
 def test_rows_that_a_view_hands_on_are_divided_however_many_they_are(count: int) -> None:
-    flow = ps.Flow("numbers")
+    flow = hr.Flow("numbers")
     flow.sink("out", flow.table("numbers", int))
     division = divide_flow(flow, WORKERS)
     assert division is not None
@@ -93,9 +93,9 @@ def test_rows_that_a_view_hands_on_are_divided_however_many_they_are(count: int)
 
 
 def test_bounded_code_divides_rows_by_keys_that_are_computed() -> None:
-    flow = ps.Flow("by upper case")
+    flow = hr.Flow("by upper case")
     bids = flow.table("s1", flows.Bid)
-    flow.sink("out", bids.group_by(item=ps.concat(col.item.upper(), "!")).agg(n=ps.count()))
+    flow.sink("out", bids.group_by(item=hr.concat(col.item.upper(), "!")).agg(n=hr.count()))
     division = divide_flow(flow, WORKERS)
     assert division is not None
     answer: dict[str, Bag] = {}
@@ -117,17 +117,17 @@ def test_bounded_code_divides_rows_by_keys_that_are_computed() -> None:
         (identity_flow(flows.BID), True),
     ],
 )
-def test_what_can_be_divided_is(flow: ps.Flow, keeps_nothing: bool) -> None:
+def test_what_can_be_divided_is(flow: hr.Flow, keeps_nothing: bool) -> None:
     division = divide_flow(flow, 2)
     assert division is not None
     assert division.is_stateless == keeps_nothing
 
 
-def largest_total() -> ps.Flow:
+def largest_total() -> hr.Flow:
     """Rows would have to travel twice."""
-    flow = ps.Flow("largest")
-    totals = flow.table("s1", flows.Bid).group_by(col.item).agg(total=ps.sum(col.price))
-    flow.sink("out", totals.group_by(col.total).agg(n=ps.count()))
+    flow = hr.Flow("largest")
+    totals = flow.table("s1", flows.Bid).group_by(col.item).agg(total=hr.sum(col.price))
+    flow.sink("out", totals.group_by(col.total).agg(n=hr.count()))
     return flow
 
 
@@ -153,13 +153,13 @@ def u(id: str) -> IndexExport:
     return IndexExport(id, "out")
 
 
-def reading(flow: ps.Flow, export: Export, *ids: str, as_of: int = 5) -> Dataflow:
+def reading(flow: hr.Flow, export: Export, *ids: str, as_of: int = 5) -> Dataflow:
     collections = tuple(CollectionImport(id, id) for id in ids if id.startswith("s"))
     indexes = tuple(IndexImport("input", id) for id in ids if not id.startswith("s"))
     return Dataflow(encode(flow), collections, indexes, (export,), Frontier(as_of))
 
 
-def hosted_by(dataflow: Dataflow, flow: ps.Flow, known: dict[str, HostedDataflow]) -> HostedDataflow:
+def hosted_by(dataflow: Dataflow, flow: hr.Flow, known: dict[str, HostedDataflow]) -> HostedDataflow:
     found = choose_workers(dataflow, flow, WORKERS, known)
     known.update(dict.fromkeys(dataflow.export_ids, found))
     return found

@@ -10,21 +10,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock import col, left, right
-from penstock.compute.frontier import Frontier
-from penstock.compute.plans import identity_flow
-from penstock.compute.protocol.commands import AllowCompaction
-from penstock.compute.protocol.dataflow import IndexExport
-from penstock.compute.replica.in_process import arrangement, inlets, ticking
-from penstock.compute.replica.in_process.arrangement import Arrangement
-from penstock.compute.replica.in_process.inlets import FromIndex, SharedArrangements
-from penstock.expr.row_classes import schema_of
-from penstock.flow.flow import Flow
-from penstock.testing.oracle import answers
+import headrace as hr
+from headrace import col, left, right
+from headrace.compute.frontier import Frontier
+from headrace.compute.plans import identity_flow
+from headrace.compute.protocol.commands import AllowCompaction
+from headrace.compute.protocol.dataflow import IndexExport
+from headrace.compute.replica.in_process import arrangement, inlets, ticking
+from headrace.compute.replica.in_process.arrangement import Arrangement
+from headrace.compute.replica.in_process.inlets import FromIndex, SharedArrangements
+from headrace.expr.row_classes import schema_of
+from headrace.flow.flow import Flow
+from headrace.testing.oracle import answers
 from tests.compute.replica.rig import Bag, Rig
 
-AnyStream = ps.Stream[Any, Any, Any, Any]
+AnyStream = hr.Stream[Any, Any, Any, Any]
 
 
 class Row(NamedTuple):
@@ -66,7 +66,7 @@ SHAPES: dict[str, Shape] = {
         {"a", "c"},
     ),
     "of groups": (
-        lambda a, b, c: a.group_by("k").agg(n=ps.count()).join(b, on="k").group_by("w").agg(n=ps.sum(col.n)),
+        lambda a, b, c: a.group_by("k").agg(n=hr.count()).join(b, on="k").group_by("w").agg(n=hr.sum(col.n)),
         {"b"},
         {"b"},
     ),
@@ -82,7 +82,7 @@ SHAPES: dict[str, Shape] = {
                 reached.join(b, on="k", suffix="_b")
                 .filter(col.v_b < 2)
                 .select(k=col.v_b, v=col.v, w=col.w)
-                .with_columns(k=ps.when(col.v < 9, col.k).otherwise(None))
+                .with_columns(k=hr.when(col.v < 9, col.k).otherwise(None))
             ),
             a,
         ),
@@ -93,7 +93,7 @@ SHAPES: dict[str, Shape] = {
 
 
 def flow_of(shape: str, tables: frozenset[str]) -> Flow:
-    flow = ps.Flow(shape)
+    flow = hr.Flow(shape)
     streams = [flow.table(n, Row) if n in tables else flow.source(n, Row) for n in SOURCES]
     flow.sink("out", SHAPES[shape][0](*streams))
     return flow

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.compute.errors import ResultTooLarge
-from penstock.compute.frontier import Frontier
-from penstock.compute.plans import identity_flow
-from penstock.compute.protocol.commands import Parameters, UpdateConfiguration
-from penstock.compute.protocol.dataflow import SubscribeExport
-from penstock.compute.protocol.responses import Counted, Frontiers, Problem
-from penstock.compute.replica.in_process.arrangement import Arrangement
+from headrace.compute.errors import ResultTooLarge
+from headrace.compute.frontier import Frontier
+from headrace.compute.plans import identity_flow
+from headrace.compute.protocol.commands import Parameters, UpdateConfiguration
+from headrace.compute.protocol.dataflow import SubscribeExport
+from headrace.compute.protocol.responses import Counted, Frontiers, Problem
+from headrace.compute.replica.in_process.arrangement import Arrangement
 from tests.compute.replica.flows import BID, all_bids, totals
 from tests.compute.replica.rig import Bag, Rig, problem, subscribed
 

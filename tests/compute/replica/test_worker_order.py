@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.compute.frontier import END, START, Frontier
-from penstock.compute.plans import encode
-from penstock.compute.protocol.commands import (
+from headrace.compute.frontier import END, START, Frontier
+from headrace.compute.plans import encode
+from headrace.compute.protocol.commands import (
     AllowCompaction,
     CollectionTarget,
     Command,
@@ -25,8 +25,8 @@ from penstock.compute.protocol.commands import (
     Peek,
     TimelyConfig,
 )
-from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, Id, IndexExport, SubscribeExport
-from penstock.compute.protocol.responses import (
+from headrace.compute.protocol.dataflow import CollectionImport, Dataflow, Id, IndexExport, SubscribeExport
+from headrace.compute.protocol.responses import (
     Batch,
     DroppedAt,
     Frontiers,
@@ -36,11 +36,11 @@ from penstock.compute.protocol.responses import (
     Status,
     SubscribeResponse,
 )
-from penstock.compute.replica.replica import Replica
-from penstock.compute.replica.runtime import ReachedFrontiers
-from penstock.compute.replica.workers import runtime as workers
-from penstock.compute.replica.workers.runtime import Workers
-from penstock.compute.replica.workers.worker_link import (
+from headrace.compute.replica.replica import Replica
+from headrace.compute.replica.runtime import ReachedFrontiers
+from headrace.compute.replica.workers import runtime as workers
+from headrace.compute.replica.workers.runtime import Workers
+from headrace.compute.replica.workers.worker_link import (
     BeginWorker,
     BuildDataflow,
     ForgetExport,

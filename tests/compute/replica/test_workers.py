@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock import functions as f
-from penstock.compute.collections.opening import open_collections
-from penstock.compute.collections.store import Append
-from penstock.compute.errors import ComputeError, ConnectionBroken, ResultGone
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.plans import encode, schema_to_bytes
-from penstock.compute.protocol.commands import (
+import headrace as hr
+from headrace import col
+from headrace import functions as f
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.store import Append
+from headrace.compute.errors import ComputeError, ConnectionBroken, ResultGone
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.plans import encode, schema_to_bytes
+from headrace.compute.protocol.commands import (
     Command,
     CreateDataflow,
     CreateInstance,
@@ -34,7 +34,7 @@ from penstock.compute.protocol.commands import (
     Schedule,
     TimelyConfig,
 )
-from penstock.compute.protocol.dataflow import (
+from headrace.compute.protocol.dataflow import (
     CollectionExport,
     CollectionImport,
     Dataflow,
@@ -42,7 +42,7 @@ from penstock.compute.protocol.dataflow import (
     IndexImport,
     SubscribeExport,
 )
-from penstock.compute.protocol.responses import (
+from headrace.compute.protocol.responses import (
     Counted,
     DroppedAt,
     PeekResponse,
@@ -52,12 +52,12 @@ from penstock.compute.protocol.responses import (
     Stashed,
     SubscribeResponse,
 )
-from penstock.compute.replica.replica import Replica
-from penstock.compute.replica.runtime import Runtime
-from penstock.compute.replica.runtime_factory import make_runtime
-from penstock.compute.replica.workers.runtime import Workers
-from penstock.errors import Origin
-from penstock.expr.row_classes import schema_of
+from headrace.compute.replica.replica import Replica
+from headrace.compute.replica.runtime import Runtime
+from headrace.compute.replica.runtime_factory import make_runtime
+from headrace.compute.replica.workers.runtime import Workers
+from headrace.errors import Origin
+from headrace.expr.row_classes import schema_of
 from tests.compute.runtimes.stage import BEST, Best, Bid, Stage, at_time
 
 
@@ -80,11 +80,11 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 AUCTIONS = [(n, 10 * n) for n in range(20)]
 
 
-def of_totals(flow_name: str = "of totals") -> ps.Flow:
+def of_totals(flow_name: str = "of totals") -> hr.Flow:
     """How many auctions have a best price, by its last digit but one: groups that another key makes."""
-    flow = ps.Flow(flow_name)
+    flow = hr.Flow(flow_name)
     best = flow.table("input", Best)
-    flow.sink("output", best.group_by(bucket=col.best // 100).agg(n=ps.count()))
+    flow.sink("output", best.group_by(bucket=col.best // 100).agg(n=hr.count()))
     return flow
 
 
@@ -196,7 +196,7 @@ def test_a_view_that_crashed_a_worker_twice_is_quarantined_there(tmp_path: Path)
     stage = Stage(make, f"sqlite:{tmp_path}/collections.db", tmp_path / "replica")
     stage.collection("s1")
     stage.write("s1", ((1, 30_000), 3, 1), upper=5)
-    flow = ps.Flow("slow")
+    flow = hr.Flow("slow")
     long = f.levenshtein(f.repeat("a", col.price), f.repeat("b", col.price))
     flow.sink("slow", flow.table("bids", Bid).select(distance=long))
     slow = Dataflow(

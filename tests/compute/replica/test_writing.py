@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import penstock as ps
-from penstock.compute.collections.memory import MemoryCollections
-from penstock.compute.collections.store import Append
-from penstock.compute.errors import StoreUnavailable, UpperMismatch
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.protocol.commands import AllowWrites, CreateDataflow, Schedule
-from penstock.compute.protocol.dataflow import CollectionExport, IndexExport
-from penstock.compute.protocol.responses import Frontiers
+import headrace as hr
+from headrace.compute.collections.memory import MemoryCollections
+from headrace.compute.collections.store import Append
+from headrace.compute.errors import StoreUnavailable, UpperMismatch
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.protocol.commands import AllowWrites, CreateDataflow, Schedule
+from headrace.compute.protocol.dataflow import CollectionExport, IndexExport
+from headrace.compute.protocol.responses import Frontiers
 from tests.compute.replica.flows import BID, TOTAL, Bid, totals
 from tests.compute.replica.rig import Bag, Rig, bag
 from tests.properties.effort import examples
@@ -247,7 +247,7 @@ def test_rows_that_no_collection_can_hold_end_the_writing_and_nothing_else() -> 
     rig = Rig(store=store).connect().collection("s2", BID)
     for id in ("s1", "s3"):
         rig.collection(id, BID, (("a", 5), 3, 2**62), upper=10)
-    flow = ps.Flow("pairs")
+    flow = hr.Flow("pairs")
     pairs = flow.table("s1", Bid).join(flow.table("s3", Bid), on="item", suffix="_2")
     flow.sink("out", pairs.select("item", "price"))
     rig.create(flow, TOTALS, IndexExport("u2", "out"), as_of=5)

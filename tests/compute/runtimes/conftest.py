@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.compute.collections.opening import open_collections
-from penstock.compute.protocol.commands import InstanceConfig
-from penstock.compute.replica.building import PlanDecoder
-from penstock.compute.replica.in_process.runtime import InProcessRuntime
-from penstock.compute.replica.runtime import Runtime
-from penstock.compute.replica.workers.runtime import Workers
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.protocol.commands import InstanceConfig
+from headrace.compute.replica.building import PlanDecoder
+from headrace.compute.replica.in_process.runtime import InProcessRuntime
+from headrace.compute.replica.runtime import Runtime
+from headrace.compute.replica.workers.runtime import Workers
 from tests.compute.runtimes.stage import Make, Stage
 
 ALL = [
@@ -42,7 +42,7 @@ def maker(name: str, request: pytest.FixtureRequest) -> Make:
         return make_here
     if name == "workers":
         return make_workers
-    from penstock.compute.replica.spark.runtime import SparkRuntime
+    from headrace.compute.replica.spark.runtime import SparkRuntime
 
     spark = request.getfixturevalue("spark")
     return lambda config, wake, folder: SparkRuntime(

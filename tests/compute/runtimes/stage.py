@@ -10,13 +10,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import penstock as ps
-from penstock import col
-from penstock.compute.collections.opening import open_collections
-from penstock.compute.collections.store import Append
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.plans import INPUT, OUTPUT, encode, identity_flow, schema_to_bytes
-from penstock.compute.protocol.commands import (
+import headrace as hr
+from headrace import col
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.store import Append
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.plans import INPUT, OUTPUT, encode, identity_flow, schema_to_bytes
+from headrace.compute.protocol.commands import (
     CollectionTarget,
     Finishing,
     IndexTarget,
@@ -24,7 +24,7 @@ from penstock.compute.protocol.commands import (
     Parameters,
     Peek,
 )
-from penstock.compute.protocol.dataflow import (
+from headrace.compute.protocol.dataflow import (
     CollectionExport,
     CollectionImport,
     CopyToExport,
@@ -36,7 +36,7 @@ from penstock.compute.protocol.dataflow import (
     Plan,
     SubscribeExport,
 )
-from penstock.compute.protocol.responses import (
+from headrace.compute.protocol.responses import (
     Batch,
     Canceled,
     CopyToResponse,
@@ -48,8 +48,8 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
     Update,
 )
-from penstock.compute.replica.runtime import Answer, ReachedFrontiers, Runtime
-from penstock.expr.row_classes import schema_of
+from headrace.compute.replica.runtime import Answer, ReachedFrontiers, Runtime
+from headrace.expr.row_classes import schema_of
 
 T = TypeVar("T")
 PATIENCE = 120.0
@@ -65,11 +65,11 @@ class Best(NamedTuple):
     best: int
 
 
-def best_flow() -> ps.Flow:
+def best_flow() -> hr.Flow:
     """The highest price per auction."""
-    flow = ps.Flow("best")
+    flow = hr.Flow("best")
     bids = flow.table("bids", Bid)
-    flow.sink("best", bids.group_by(col.auction).agg(best=ps.max(col.price)))
+    flow.sink("best", bids.group_by(col.auction).agg(best=hr.max(col.price)))
     return flow
 
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from penstock.compute.errors import NotServable
-from penstock.compute.frontier import Frontier
-from penstock.compute.plans import check_servable, encode, schema_to_bytes, sinks_of
-from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport
-from penstock.compute.protocol.responses import Problem, Rows, Update
-from penstock.expr.row_classes import from_user
+from headrace.compute.errors import NotServable
+from headrace.compute.frontier import Frontier
+from headrace.compute.plans import check_servable, encode, schema_to_bytes, sinks_of
+from headrace.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport
+from headrace.compute.protocol.responses import Problem, Rows, Update
+from headrace.expr.row_classes import from_user
 from tests.compute.runtimes.conftest import make_here, maker
 from tests.compute.runtimes.stage import Stage
 from tests.properties.effort import examples

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock import functions as f
-from penstock.compute.errors import ResultTooLarge, SinceViolation, UnknownName
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.plans import encode, encode_expr
-from penstock.compute.protocol.commands import Finishing, Parameters
-from penstock.compute.protocol.dataflow import (
+import headrace as hr
+from headrace import col
+from headrace import functions as f
+from headrace.compute.errors import ResultTooLarge, SinceViolation, UnknownName
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.plans import encode, encode_expr
+from headrace.compute.protocol.commands import Finishing, Parameters
+from headrace.compute.protocol.dataflow import (
     CollectionExport,
     CollectionImport,
     CopyToExport,
@@ -24,7 +24,7 @@ from penstock.compute.protocol.dataflow import (
     IndexExport,
     SubscribeExport,
 )
-from penstock.compute.protocol.responses import (
+from headrace.compute.protocol.responses import (
     Canceled,
     CopyToResponse,
     DroppedAt,
@@ -34,8 +34,8 @@ from penstock.compute.protocol.responses import (
     Stashed,
     SubscribeResponse,
 )
-from penstock.errors import Origin
-from penstock.expr.row_classes import schema_of
+from headrace.errors import Origin
+from headrace.expr.row_classes import schema_of
 from tests.compute.runtimes.stage import BEST, Best, Bid, Stage
 
 
@@ -74,8 +74,8 @@ def test_peeks_by_key_with_a_condition_an_order_and_a_limit(stage: Stage) -> Non
 
 
 def test_a_view_of_nothing_has_no_rows_but_those_it_begins_with(stage: Stage) -> None:
-    flow = ps.Flow("with a house")
-    house = flow.initialize().select(auction=ps.lit(0), price=ps.lit(0))
+    flow = hr.Flow("with a house")
+    house = flow.initialize().select(auction=hr.lit(0), price=hr.lit(0))
     flow.sink("best", flow.table("bids", Bid).union(house))
     stage.collection("s1", upper=4)
     stage.view("u1", "s1", 3)
@@ -88,7 +88,7 @@ def test_a_view_of_nothing_has_no_rows_but_those_it_begins_with(stage: Stage) ->
 
 
 def test_an_int_finds_the_float_that_it_equals(stage: Stage) -> None:
-    flow = ps.Flow("halves")
+    flow = hr.Flow("halves")
     flow.sink("best", flow.table("bids", Bid).select(col.auction, half=col.price / 2))
     stage.collection("s1")
     stage.write("s1", ((1, 4), 3, 1), ((2, 5), 3, 1))
@@ -97,7 +97,7 @@ def test_an_int_finds_the_float_that_it_equals(stage: Stage) -> None:
 
 
 def test_an_index_of_rows_that_are_only_added_has_one_zero(stage: Stage) -> None:
-    flow = ps.Flow("zeros")
+    flow = hr.Flow("zeros")
     flow.sink("best", flow.source("bids", Bid).select(col.auction, zero=0.0 * col.price))
     stage.collection("s1")
     stage.write("s1", ((1, -1), 3, 1), ((1, 1), 4, 1), ((2, 1), 4, 1), ((2, -1), 5, 1))
@@ -177,7 +177,7 @@ def test_an_index_that_is_imported_has_been_compacted_too_far(stage: Stage) -> N
 
 
 def test_a_dataflow_that_fails_is_an_error_from_that_time_on_and_others_go_on(stage: Stage) -> None:
-    flow = ps.Flow("shares")
+    flow = hr.Flow("shares")
     flow.sink("best", flow.table("bids", Bid).select(col.auction, best=col.auction // col.price))
     stage.collection("s1")
     stage.write("s1", ((1, 1), 1, 1))
@@ -344,7 +344,7 @@ class Line(NamedTuple):
     text: str
 
 
-def bounded_view(stage: Stage, flow: ps.Flow, rows: Sequence[Any], **limits: int) -> None:
+def bounded_view(stage: Stage, flow: hr.Flow, rows: Sequence[Any], **limits: int) -> None:
     """A view with limits of its own, over rows that come after its as-of."""
     stage.collection("s1", type(rows[0]))
     imports = (CollectionImport("bids", "s1"),)
@@ -365,7 +365,7 @@ def paired(bids: Any) -> Any:
 
 @pytest.mark.parametrize(("made", "rows"), [(doubled, 1), (paired, 100)])
 def test_a_view_that_makes_too_many_rows_fails(stage: Stage, made: Any, rows: int) -> None:
-    flow = ps.Flow("many")
+    flow = hr.Flow("many")
     flow.sink("best", made(flow.table("bids", Bid)))
     bounded_view(stage, flow, [Bid(1, price) for price in range(rows)], tick_rows=500)
     problem = stage.problem("u1", 3)
@@ -374,7 +374,7 @@ def test_a_view_that_makes_too_many_rows_fails(stage: Stage, made: Any, rows: in
 
 
 def test_a_loop_that_does_not_end_ends_its_view(stage: Stage) -> None:
-    flow = ps.Flow("counting")
+    flow = hr.Flow("counting")
     bids = flow.table("bids", Bid)
     flow.sink(
         "best", flow.fixpoint(lambda rows: bids.union(rows.select("auction", price=col.price + 1)), bids)
@@ -384,7 +384,7 @@ def test_a_loop_that_does_not_end_ends_its_view(stage: Stage) -> None:
 
 
 def test_a_pattern_is_matched_in_linear_time_and_a_text_has_a_size(stage: Stage) -> None:
-    flow = ps.Flow("lines")
+    flow = hr.Flow("lines")
     lines = flow.table("bids", Line)
     flow.sink(
         "best",

@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from penstock import col
-from penstock.compute.collections.opening import open_collections
-from penstock.compute.errors import ResultTooLarge, RuntimeLost
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.plans import encode_expr
-from penstock.compute.protocol.commands import Finishing, Parameters
-from penstock.compute.protocol.dataflow import IndexExport
-from penstock.compute.protocol.responses import Canceled, Problem
-from penstock.compute.replica.spark import dataflow, peeks, versions
-from penstock.compute.replica.spark.versions import Versions
-from penstock.errors import SparkProcessDied
-from penstock.expr.row_classes import schema_of
-from penstock.spark.external_ticks import DrivenFlow
-from penstock.state.checkpoint import Checkpoint
+from headrace import col
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.errors import ResultTooLarge, RuntimeLost
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.plans import encode_expr
+from headrace.compute.protocol.commands import Finishing, Parameters
+from headrace.compute.protocol.dataflow import IndexExport
+from headrace.compute.protocol.responses import Canceled, Problem
+from headrace.compute.replica.spark import dataflow, peeks, versions
+from headrace.compute.replica.spark.versions import Versions
+from headrace.errors import SparkProcessDied
+from headrace.expr.row_classes import schema_of
+from headrace.spark.external_ticks import DrivenFlow
+from headrace.state.checkpoint import Checkpoint
 from tests.compute.runtimes.conftest import maker
 from tests.compute.runtimes.stage import Best, Stage
 from tests.golden import assert_golden

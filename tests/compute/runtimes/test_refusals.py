@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.compute.errors import (
+import headrace as hr
+from headrace import col
+from headrace.compute.errors import (
     BadMessage,
     BadPlan,
     DataflowBroken,
@@ -16,10 +16,10 @@ from penstock.compute.errors import (
     SinceViolation,
     UnknownName,
 )
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.plans import INPUT, encode, encode_expr, identity_flow
-from penstock.compute.protocol.commands import Finishing
-from penstock.compute.protocol.dataflow import (
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.plans import INPUT, encode, encode_expr, identity_flow
+from headrace.compute.protocol.commands import Finishing
+from headrace.compute.protocol.dataflow import (
     CollectionExport,
     CollectionImport,
     CopyToExport,
@@ -29,8 +29,8 @@ from penstock.compute.protocol.dataflow import (
     IndexImport,
     SubscribeExport,
 )
-from penstock.compute.protocol.responses import Batch, CopyToResponse, Problem
-from penstock.expr.row_classes import schema_of
+from headrace.compute.protocol.responses import Batch, CopyToResponse, Problem
+from headrace.expr.row_classes import schema_of
 from tests.compute.runtimes.stage import BEST, SAME, Best, Bid, Stage
 
 
@@ -199,7 +199,7 @@ def test_a_join_reads_no_index_in_place_whose_key_says_a_column_twice(stage: Sta
     for id in ("s1", "s2"):
         stage.collection(id)
         stage.write(id, ((1, 5), 3, 1), upper=10)
-    flow = ps.Flow("pairs")
+    flow = hr.Flow("pairs")
     flow.sink("out", flow.table("s1", Best).join(flow.table("s2", Bid), on="auction"))
     stage.view("u1", "s1", 5, key=["auction", "auction"])
     exports = (IndexExport("u2", "out"),)

@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from penstock.compute.collections.store import Append
-from penstock.compute.controller.requests import StashedOnReplica
-from penstock.compute.errors import ResultGone, StaleEpoch
-from penstock.compute.protocol.rows import encode
-from penstock.compute.serve.client_service import ClientService
-from penstock.compute.serve.group_commit import GroupCommit
-from penstock.compute.transport import channels
-from penstock.compute.transport.credentials import Security
-from penstock.compute.transport.limits import Limits
+from headrace.compute.collections.store import Append
+from headrace.compute.controller.requests import StashedOnReplica
+from headrace.compute.errors import ResultGone, StaleEpoch
+from headrace.compute.protocol.rows import encode
+from headrace.compute.serve.client_service import ClientService
+from headrace.compute.serve.group_commit import GroupCommit
+from headrace.compute.transport import channels
+from headrace.compute.transport.credentials import Security
+from headrace.compute.transport.limits import Limits
 from tests.compute.serve.paper_controller import PaperController
 
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from penstock.compute.collections.store import Append
-from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedOnReplica, Write
-from penstock.compute.controller.status_types import ControllerStatus
-from penstock.compute.errors import NegativeMultiplicity, ReadTimeout, SinceViolation, UnknownName
-from penstock.compute.frontier import END, START, Frontier
-from penstock.compute.problem_conversion import problem_of
-from penstock.compute.protocol.responses import Batch, Canceled, Counted, DroppedAt, Problem, Rows, Update
-from penstock.expr.types import Schema
+from headrace.compute.collections.store import Append
+from headrace.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedOnReplica, Write
+from headrace.compute.controller.status_types import ControllerStatus
+from headrace.compute.errors import NegativeMultiplicity, ReadTimeout, SinceViolation, UnknownName
+from headrace.compute.frontier import END, START, Frontier
+from headrace.compute.problem_conversion import problem_of
+from headrace.compute.protocol.responses import Batch, Canceled, Counted, DroppedAt, Problem, Rows, Update
+from headrace.expr.types import Schema
 
 
 @dataclass

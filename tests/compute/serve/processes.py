@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -22,11 +22,11 @@ class Sale(NamedTuple):
     price: int
 
 
-def totals() -> ps.Flow:
+def totals() -> hr.Flow:
     """What each shop has sold; a total of totals, so that rows are taken back."""
-    flow = ps.Flow("totals")
+    flow = hr.Flow("totals")
     sales = flow.table("sales", Sale)
-    flow.sink("totals", sales.group_by(col.shop).agg(total=ps.sum(col.price), sales=ps.count()))
+    flow.sink("totals", sales.group_by(col.shop).agg(total=hr.sum(col.price), sales=hr.count()))
     return flow
 
 
@@ -42,14 +42,14 @@ class Cluster:
     def launch(self, name: str, *arguments: str) -> None:
         """Start a process, where it has listened before if it has; `ready` waits until it listens."""
         listen = self.addresses.get(name, "127.0.0.1:0")
-        command = [sys.executable, "-m", "penstock.cli", *arguments, "--listen", listen, *self.credentials]
+        command = [sys.executable, "-m", "headrace.cli", *arguments, "--listen", listen, *self.credentials]
         with (self.folder / f"{name}.log").open("a") as log:
             process = subprocess.Popen(
                 command,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PENSTOCK_TOKEN": ""},
+                env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "HEADRACE_TOKEN": ""},
             )
         self.processes[name] = process
 

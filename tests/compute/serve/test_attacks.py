@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock import functions as f
+import headrace as hr
+from headrace import col
+from headrace import functions as f
 from tests.compute.serve.processes import Cluster, Sale, cluster, totals
 
 pytest.importorskip("grpc", reason="grpcio is not installed")
 
-from penstock.compute import Client
-from penstock.compute.errors import ComputeError, DataflowBroken, DataflowFailed, NotServable, ReadTimeout
-from penstock.errors import LimitExceeded
-from penstock.expr.tree import Expr
+from headrace.compute import Client
+from headrace.compute.errors import ComputeError, DataflowBroken, DataflowFailed, NotServable, ReadTimeout
+from headrace.errors import LimitExceeded
+from headrace.expr.tree import Expr
 
 pytestmark = pytest.mark.verify
 LEAVES_TIME = 30
@@ -71,8 +71,8 @@ def test_a_hostile_peek_is_answered_or_refused_and_the_next_is_answered(
     assert north(client) == [3]
 
 
-def branching() -> ps.Flow:
-    flow = ps.Flow("branching")
+def branching() -> hr.Flow:
+    flow = hr.Flow("branching")
     seed = flow.table("sales", Sale)
     rows = flow.fixpoint(
         lambda rows: seed.union(
@@ -116,9 +116,9 @@ def test_a_view_that_makes_too_much_of_a_row_is_stopped_alone(client: Client) ->
     assert north(client) == [3]
 
 
-def exploding() -> ps.Flow:
+def exploding() -> hr.Flow:
     """A row becomes a billion within one operator, which nothing counts before it ends."""
-    flow = ps.Flow("exploding")
+    flow = hr.Flow("exploding")
     sales = flow.table("sales", Sale)
     numbers = sales.select(col.shop, n=f.sequence(1, 1000)).explode("n")
     for at in range(2):
@@ -136,7 +136,7 @@ def test_a_tick_that_fills_the_memory_is_interrupted(client: Client) -> None:
 
 
 def test_a_view_with_a_pattern_that_backtracks_is_refused(client: Client) -> None:
-    flow = ps.Flow("looking")
+    flow = hr.Flow("looking")
     flow.sink("looking", flow.table("sales", Sale).filter(f.regexp_like(col.shop, "n(?=orth)")))
     with pytest.raises(NotServable, match="looking"):
         client.create_view("looking", flow)
@@ -147,8 +147,8 @@ class Pair(NamedTuple):
     other: str
 
 
-def slow() -> ps.Flow:
-    flow = ps.Flow("slow")
+def slow() -> hr.Flow:
+    flow = hr.Flow("slow")
     pairs = flow.table("pairs", Pair)
     flow.sink("slow", pairs.select(distance=f.levenshtein(col.one, col.other)))
     return flow

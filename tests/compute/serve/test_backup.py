@@ -14,16 +14,16 @@ import pytest
 
 pytest.importorskip("grpc", reason="grpcio is not installed")
 
-from penstock.compute import AsyncClient
-from penstock.compute.collections.sqlite import SqliteCollections
-from penstock.compute.collections.store import Append
-from penstock.compute.controller import ControllerState
-from penstock.compute.errors import StoreDamaged, StoreUnavailable
-from penstock.compute.frontier import START, Frontier
-from penstock.compute.serve.backup import Place, restore, save
-from penstock.compute.serve.controller_process import Options, run_controller
-from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
-from penstock.errors import BadInput
+from headrace.compute import AsyncClient
+from headrace.compute.collections.sqlite import SqliteCollections
+from headrace.compute.collections.store import Append
+from headrace.compute.controller import ControllerState
+from headrace.compute.errors import StoreDamaged, StoreUnavailable
+from headrace.compute.frontier import START, Frontier
+from headrace.compute.serve.backup import Place, restore, save
+from headrace.compute.serve.controller_process import Options, run_controller
+from headrace.compute.serve.replica_process import ReplicaOptions, run_replica
+from headrace.errors import BadInput
 from tests.compute.controller.test_durable import acts
 from tests.compute.controller.world import World
 from tests.compute.serve.processes import Sale, totals
@@ -91,7 +91,7 @@ def test_a_backup_makes_a_lost_state_good(tmp_path: Path) -> None:
     (tmp_path / "state" / "controller.db").unlink()
     with pytest.raises(StoreDamaged, match="unknown to this state") as error:
         served(tmp_path, shown)
-    assert "penstock backup restore" in error.value.fix
+    assert "headrace backup restore" in error.value.fix
     restore(Place.of(tmp_path / "backup"), Place.of(tmp_path / "state"), replace=True)
     assert served(tmp_path, shown, replica="r2") == [("a", 1)]
 
@@ -198,7 +198,7 @@ def test_a_disk_that_is_full_during_a_restore_is_told_and_leaves_nothing(
         file.write_bytes(b"the beginning")
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr("penstock.compute.serve.backup._copy", full)
+    monkeypatch.setattr("headrace.compute.serve.backup._copy", full)
     with pytest.raises(StoreUnavailable, match="cannot be copied") as error:
         restore(copies, Place.of(state), replace=True)
     assert error.value.why == "database or disk is full"
@@ -301,7 +301,7 @@ def test_a_replica_whose_file_was_replaced_says_so_and_ends(tmp_path: Path) -> N
 
     said = replaced_under_a_replica(tmp_path, replace)
     assert "collections.db was replaced while this process had it open" in said
-    assert "penstock backup restore" in said
+    assert "headrace backup restore" in said
 
 
 def test_a_replica_whose_file_was_overwritten_says_so_and_ends(tmp_path: Path) -> None:

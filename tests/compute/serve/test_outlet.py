@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from penstock.compute.errors import SinceViolation
-from penstock.compute.frontier import END
-from penstock.compute.protocol.responses import Batch, DroppedAt, Problem
-from penstock.compute.serve import subscription_buffer as outlets
-from penstock.compute.serve.subscription_buffer import SubscriptionBuffer
-from penstock.expr.row_classes import schema_of
+from headrace.compute.errors import SinceViolation
+from headrace.compute.frontier import END
+from headrace.compute.protocol.responses import Batch, DroppedAt, Problem
+from headrace.compute.serve import subscription_buffer as outlets
+from headrace.compute.serve.subscription_buffer import SubscriptionBuffer
+from headrace.expr.row_classes import schema_of
 from tests.compute.serve.paper_controller import PaperController
 
 

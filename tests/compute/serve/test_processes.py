@@ -19,17 +19,17 @@ from typing import Any
 
 import pytest
 
-import penstock as ps
+import headrace as hr
 from tests.compute.serve.processes import Cluster, Sale, cluster, totals
 
 pytest.importorskip("grpc", reason="grpcio is not installed")
 
-from penstock.compute import Batch, Client
-from penstock.compute.collections.opening import open_collections
-from penstock.compute.controller import Controller, ControllerState
-from penstock.compute.controller.status_types import ControllerStatus, ReplicaState
-from penstock.compute.errors import ConnectionBroken, ReadTimeout, StoreUnavailable
-from penstock.compute.plans import encode
+from headrace.compute import Batch, Client
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.controller import Controller, ControllerState
+from headrace.compute.controller.status_types import ControllerStatus, ReplicaState
+from headrace.compute.errors import ConnectionBroken, ReadTimeout, StoreUnavailable
+from headrace.compute.plans import encode
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ class Writer:
     """Writes without a pause, and remembers what was acknowledged at which time."""
 
     def __init__(self, address: str, seed: int) -> None:
-        self.acknowledged: list[tuple[int, list[ps.Change[Sale]]]] = []
+        self.acknowledged: list[tuple[int, list[hr.Change[Sale]]]] = []
         self.wrong: list[str] = []
         self._address = address
         self._random = Random(seed)
@@ -74,9 +74,9 @@ class Writer:
             self._failed.append(error)
 
     def _write(self, client: Client) -> None:
-        changes = [ps.insert(Sale(self._shop, self._random.randrange(100))) for _ in range(3)]
+        changes = [hr.insert(Sale(self._shop, self._random.randrange(100))) for _ in range(3)]
         if self._there and self._random.random() < 0.5:
-            changes.append(ps.delete(self._random.choice(list(self._there))))
+            changes.append(hr.delete(self._random.choice(list(self._there))))
         time = client.write({"sales": changes})
         self.acknowledged.append((time, changes))
         for change in changes:
@@ -126,8 +126,8 @@ class Reader:
         return +rows
 
 
-def recomputed(changes: list[ps.Change[Sale]]) -> Counter[Any]:
-    return Counter({tuple(row): weight for row, weight in ps.Engine(totals()).tick(sales=changes)["totals"]})
+def recomputed(changes: list[hr.Change[Sale]]) -> Counter[Any]:
+    return Counter({tuple(row): weight for row, weight in hr.Engine(totals()).tick(sales=changes)["totals"]})
 
 
 def wait_for(client: Client, fits: Any) -> ControllerStatus:
@@ -179,7 +179,7 @@ def test_replicas_and_the_controller_are_killed_while_clients_write_and_read(ser
     reader.join()
     assert all(before.upper == after.lower for before, after in pairwise(reader.batches))
     changes = [change for _, changes in first.acknowledged + second.acknowledged for change in changes]
-    assert reader.accumulated() == answer == recomputed([*changes, ps.insert(END)])
+    assert reader.accumulated() == answer == recomputed([*changes, hr.insert(END)])
 
 
 def test_after_a_restart_of_the_controller_live_replicas_go_on_with_what_they_have(served: Cluster) -> None:

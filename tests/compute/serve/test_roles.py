@@ -11,15 +11,15 @@ from typing import Any
 import grpc
 import pytest
 
-from penstock.compute import AsyncClient, Security
-from penstock.compute.client.connection_options import CONVERSE
-from penstock.compute.errors import ComputeError, ConnectionBroken, NotAuthorized
-from penstock.compute.serve.controller_process import Options, run_controller
-from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
-from penstock.compute.transport.channels import FETCH, STREAM, channel_to
-from penstock.compute.transport.handshake import VERSION
-from penstock.compute.transport.limits import Limits
-from penstock.errors import BadOption
+from headrace.compute import AsyncClient, Security
+from headrace.compute.client.connection_options import CONVERSE
+from headrace.compute.errors import ComputeError, ConnectionBroken, NotAuthorized
+from headrace.compute.serve.controller_process import Options, run_controller
+from headrace.compute.serve.replica_process import ReplicaOptions, run_replica
+from headrace.compute.transport.channels import FETCH, STREAM, channel_to
+from headrace.compute.transport.handshake import VERSION
+from headrace.compute.transport.limits import Limits
+from headrace.errors import BadOption
 from tests.compute.serve.processes import Sale, totals
 from tests.compute.transport.fakes import PATIENCE, FakeController, run_link
 from tests.compute.transport.test_security import Authority
@@ -131,7 +131,7 @@ def test_the_rows_kept_for_a_controller_are_not_for_clients(tmp_path: Path) -> N
             running(lambda ready: run_replica(options, ready)) as there,
             channel_to(there, Security(), Limits()) as channel,
         ):
-            metadata = (("x-penstock-protocol", VERSION), ("authorization", "Bearer of clients"))
+            metadata = (("x-headrace-protocol", VERSION), ("authorization", "Bearer of clients"))
             for method in (STREAM, FETCH):
                 call = channel.stream_stream(method)(metadata=metadata)
                 with pytest.raises(_grpc.aio.AioRpcError) as refused:
@@ -266,7 +266,7 @@ def test_a_caller_with_hostile_metadata_is_refused_and_others_are_served(tmp_pat
             channel_to(address, Security(), Limits()) as channel,
         ):
             for authorization in ("", "Bearer", "Bearer ", "Bearer of clients\t", "x" * 9000):
-                metadata = (("x-penstock-protocol", VERSION), ("authorization", authorization))
+                metadata = (("x-headrace-protocol", VERSION), ("authorization", authorization))
                 call = channel.stream_stream(CONVERSE)(metadata=metadata)
                 with pytest.raises(_grpc.aio.AioRpcError):
                     await asyncio.wait_for(call.read(), PATIENCE)

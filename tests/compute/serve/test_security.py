@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from penstock.compute import AsyncClient, Security
-from penstock.compute.errors import ConnectionBroken, InsecureAddress, NotAuthorized
-from penstock.compute.serve.controller_process import Options, run_controller
+from headrace.compute import AsyncClient, Security
+from headrace.compute.errors import ConnectionBroken, InsecureAddress, NotAuthorized
+from headrace.compute.serve.controller_process import Options, run_controller
 from tests.compute.transport.test_security import Authority
 
 TOKEN = "correct-horse"

@@ -13,12 +13,12 @@ import pytest
 
 pytest.importorskip("grpc", reason="grpcio is not installed")
 
-from penstock.compute import AsyncClient
-from penstock.compute.errors import ConnectionBroken
-from penstock.compute.replica.peek_stash import PeekStash
-from penstock.compute.serve.controller_process import Options, run_controller
-from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
-from penstock.expr.row_classes import schema_of
+from headrace.compute import AsyncClient
+from headrace.compute.errors import ConnectionBroken
+from headrace.compute.replica.peek_stash import PeekStash
+from headrace.compute.serve.controller_process import Options, run_controller
+from headrace.compute.serve.replica_process import ReplicaOptions, run_replica
+from headrace.expr.row_classes import schema_of
 from tests.compute.serve.processes import Sale, totals
 from tests.golden import MESSAGES, assert_golden
 

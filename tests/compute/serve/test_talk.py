@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from penstock.compute import AsyncClient
-from penstock.compute.client.generated import client_pb2 as pb
-from penstock.compute.errors import BadMessage, ComputeError
-from penstock.compute.protocol import rows
-from penstock.compute.protocol.serialization import problem_from_bytes
-from penstock.compute.serve.client_session import ClientSession
-from penstock.compute.serve.controller_process import Options, run_controller
-from penstock.errors import BadInput
+from headrace.compute import AsyncClient
+from headrace.compute.client.generated import client_pb2 as pb
+from headrace.compute.errors import BadMessage, ComputeError
+from headrace.compute.protocol import rows
+from headrace.compute.protocol.serialization import problem_from_bytes
+from headrace.compute.serve.client_session import ClientSession
+from headrace.compute.serve.controller_process import Options, run_controller
+from headrace.errors import BadInput
 from tests.compute.serve.processes import totals
 from tests.compute.serve.test_roles import LOCAL, running
 

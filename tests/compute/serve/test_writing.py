@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from penstock.compute.collections.memory import MemoryCollections
-from penstock.compute.collections.store import Append, Bounds
-from penstock.compute.errors import StoreUnavailable
-from penstock.compute.protocol.dataflow import Id
-from penstock.compute.serve.group_commit import GroupCommit
+from headrace.compute.collections.memory import MemoryCollections
+from headrace.compute.collections.store import Append, Bounds
+from headrace.compute.errors import StoreUnavailable
+from headrace.compute.protocol.dataflow import Id
+from headrace.compute.serve.group_commit import GroupCommit
 from tests.compute.controller.world import World
 
 

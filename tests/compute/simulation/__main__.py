@@ -6,7 +6,7 @@ import argparse
 import sys
 import traceback
 
-from penstock.testing.compute import Simulation
+from headrace.testing.compute import Simulation
 from tests.compute.simulation.default_views import default_workload
 
 

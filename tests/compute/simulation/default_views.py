@@ -7,10 +7,10 @@ from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
-from penstock.flow.flow import Flow
-from penstock.testing.compute.workload import Recipe, Workload
+import headrace as hr
+from headrace import col
+from headrace.flow.flow import Flow
+from headrace.testing.compute.workload import Recipe, Workload
 
 
 class Item(NamedTuple):
@@ -42,27 +42,27 @@ class Share(NamedTuple):
 
 
 def _totals() -> Flow:
-    flow = ps.Flow("totals")
-    flow.sink("out", flow.table("items", Item).group_by(col.key).agg(total=ps.sum(col.value)))
+    flow = hr.Flow("totals")
+    flow.sink("out", flow.table("items", Item).group_by(col.key).agg(total=hr.sum(col.value)))
     return flow
 
 
 def _joined() -> Flow:
-    flow = ps.Flow("joined")
+    flow = hr.Flow("joined")
     prices = flow.table("prices", Item).select(item=col.key, price=col.value)
     flow.sink("out", flow.table("items", Item).join(prices, on=col.key == col.item))
     return flow
 
 
 def _best() -> Flow:
-    flow = ps.Flow("best")
-    best = flow.table("items", Item).group_by(col.key).agg(best=ps.max(col.value))
-    flow.sink("out", best.group_by(col.best).agg(keys=ps.count()))
+    flow = hr.Flow("best")
+    best = flow.table("items", Item).group_by(col.key).agg(best=hr.max(col.value))
+    flow.sink("out", best.group_by(col.best).agg(keys=hr.count()))
     return flow
 
 
 def _reached() -> Flow:
-    flow = ps.Flow("reached")
+    flow = hr.Flow("reached")
     edges = flow.source("edges", Edge)
     reached = flow.feedback(Edge)
     hops = edges.select(middle=col.source, end=col.target)
@@ -73,28 +73,28 @@ def _reached() -> Flow:
 
 
 def _high() -> Flow:
-    flow = ps.Flow("high")
+    flow = hr.Flow("high")
     flow.sink("out", flow.table("totals", Total).filter(col.total > 2))
     return flow
 
 
 def _priced() -> Flow:
-    flow = ps.Flow("priced")
+    flow = hr.Flow("priced")
     prices = flow.table("prices", Item).select(item=col.key, price=col.value)
     flow.sink("out", flow.table("totals", Total).join(prices, on=col.key == col.item).distinct())
     return flow
 
 
 def _shares() -> Flow:
-    flow = ps.Flow("shares")
+    flow = hr.Flow("shares")
     # One row in sixteen fails by dividing by zero.
     flow.sink("out", flow.table("prices", Item).select(key=col.key, share=12 // (6 - col.key - col.value)))
     return flow
 
 
 def _shared() -> Flow:
-    flow = ps.Flow("shared")
-    flow.sink("out", flow.table("shares", Share).group_by(col.share).agg(keys=ps.count()))
+    flow = hr.Flow("shared")
+    flow.sink("out", flow.table("shares", Share).group_by(col.share).agg(keys=hr.count()))
     return flow
 
 

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import pytest
 
-import penstock as ps
-from penstock import col
-from penstock.compute.errors import CallableRefused
-from penstock.compute.plans import encode
-from penstock.errors import BadRow, PenstockError, UnknownColumn
-from penstock.flow.flow import Flow
-from penstock.lattice import SetUnion
-from penstock.testing.compute import Recipe, Simulation, Violation
+import headrace as hr
+from headrace import col
+from headrace.compute.errors import CallableRefused
+from headrace.compute.plans import encode
+from headrace.errors import BadRow, HeadraceError, UnknownColumn
+from headrace.flow.flow import Flow
+from headrace.lattice import SetUnion
+from headrace.testing.compute import Recipe, Simulation, Violation
 from tests.compute.simulation.test_schedules import trace_in_a_process
 
 
@@ -52,7 +52,7 @@ class Spent(NamedTuple):
 def totals() -> Flow:
     flow = Flow("totals")
     orders = flow.table("orders", Order)
-    flow.sink("totals", orders.group_by(col.customer).agg(total=ps.sum(col.price)))
+    flow.sink("totals", orders.group_by(col.customer).agg(total=hr.sum(col.price)))
     return flow
 
 
@@ -67,7 +67,7 @@ def named() -> Flow:
 def tagged() -> Flow:
     flow = Flow("tagged")
     orders = flow.table("orders", Order).flatten("tags")
-    flow.sink("tags", orders.group_by(col.tags, col.weight).agg(count=ps.count(), last=ps.max(col.at)))
+    flow.sink("tags", orders.group_by(col.tags, col.weight).agg(count=hr.count(), last=hr.max(col.at)))
     return flow
 
 
@@ -151,7 +151,7 @@ def test_a_collection_that_one_view_needs_to_grow_may_be_a_table_for_another() -
     grows = Flow("grows")
     grows.sink("out", grows.source("words", str).distinct())
     table = Flow("table")
-    table.sink("out", table.table("words", str).group_by(col.value).agg(count=ps.count()))
+    table.sink("out", table.table("words", str).group_by(col.value).agg(count=hr.count()))
     simulate(0, 5, {"table": Recipe(table), "grows": Recipe(grows)})
 
 
@@ -187,14 +187,14 @@ def test_a_fold_that_reads_the_order_after_all_is_found_out() -> None:
     ],
 )
 def test_what_a_controller_refuses_is_refused_before_anything_is_simulated(
-    recipe: Recipe, error: type[PenstockError]
+    recipe: Recipe, error: type[HeadraceError]
 ) -> None:
     with pytest.raises(error):
         Simulation(0, recipes={"view": recipe})
 
 
 SAME = """
-from penstock.testing.compute import Simulation
+from headrace.testing.compute import Simulation
 from tests.compute.simulation.test_recipes import CALLED, PLAIN
 
 for recipes in (PLAIN, CALLED):

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from penstock.compute.replica.in_process import arrangement, inlets, ticking
-from penstock.testing.compute import Simulation
+from headrace.compute.replica.in_process import arrangement, inlets, ticking
+from headrace.testing.compute import Simulation
 from tests.compute.simulation.default_views import default_workload
 
 SEEDS = 300
@@ -23,9 +23,9 @@ import sys
 import tests.compute.simulation.default_views
 
 salt, program = int(sys.argv.pop(1)), sys.argv.pop(1)
-modules = [module for name, module in sys.modules.items() if name.startswith("penstock.")]
+modules = [module for name, module in sys.modules.items() if name.startswith("headrace.")]
 for each in {each for module in modules for each in vars(module).values() if isinstance(each, type)}:
-    if each.__hash__ is object.__hash__ and each.__module__.startswith("penstock."):
+    if each.__hash__ is object.__hash__ and each.__module__.startswith("headrace."):
         each.__hash__ = lambda self: hash((id(self), salt))
 exec(program)
 """

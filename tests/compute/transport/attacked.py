@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from penstock.compute.collections.memory import MemoryCollections
-from penstock.compute.collections.store import Append
-from penstock.compute.frontier import START, Frontier
-from penstock.compute.plans import INPUT, OUTPUT, encode, identity_flow, schema_to_bytes
-from penstock.compute.protocol import serialization
-from penstock.compute.protocol.commands import (
+from headrace.compute.collections.memory import MemoryCollections
+from headrace.compute.collections.store import Append
+from headrace.compute.frontier import START, Frontier
+from headrace.compute.plans import INPUT, OUTPUT, encode, identity_flow, schema_to_bytes
+from headrace.compute.protocol import serialization
+from headrace.compute.protocol.commands import (
     Command,
     CreateDataflow,
     CreateInstance,
@@ -28,22 +28,22 @@ from penstock.compute.protocol.commands import (
     Schedule,
     TimelyConfig,
 )
-from penstock.compute.protocol.dataflow import (
+from headrace.compute.protocol.dataflow import (
     CollectionImport,
     Dataflow,
     IndexExport,
 )
-from penstock.compute.protocol.responses import PeekResponse, Rows
-from penstock.compute.replica.replica import Replica
-from penstock.compute.replica.runtime_factory import make_runtime
-from penstock.compute.transport.channels import STREAM
-from penstock.compute.transport.credentials import Security
-from penstock.compute.transport.handshake import Greeting
-from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.replica_link import ReplicaLink
-from penstock.compute.transport.replica_server import serve_replica
-from penstock.compute.transport.wakeup import Wakeup
-from penstock.expr.row_classes import schema_of
+from headrace.compute.protocol.responses import PeekResponse, Rows
+from headrace.compute.replica.replica import Replica
+from headrace.compute.replica.runtime_factory import make_runtime
+from headrace.compute.transport.channels import STREAM
+from headrace.compute.transport.credentials import Security
+from headrace.compute.transport.handshake import Greeting
+from headrace.compute.transport.limits import Limits
+from headrace.compute.transport.replica_link import ReplicaLink
+from headrace.compute.transport.replica_server import serve_replica
+from headrace.compute.transport.wakeup import Wakeup
+from headrace.expr.row_classes import schema_of
 from tests.compute.transport.fakes import PATIENCE, FakeController
 
 _grpc: Any = grpc

@@ -9,9 +9,9 @@ from typing import Any
 
 import grpc
 
-from penstock.compute.errors import ComputeError, ResultGone
-from penstock.compute.frontier import Frontier
-from penstock.compute.protocol.commands import (
+from headrace.compute.errors import ComputeError, ResultGone
+from headrace.compute.frontier import Frontier
+from headrace.compute.protocol.commands import (
     CancelPeek,
     Command,
     CreateDataflow,
@@ -24,14 +24,14 @@ from penstock.compute.protocol.commands import (
     Peek,
     TimelyConfig,
 )
-from penstock.compute.protocol.dataflow import Dataflow, IndexExport, Plan
-from penstock.compute.protocol.responses import Canceled, Counted, PeekResponse, Response, Rows
-from penstock.compute.transport.channels import STREAM
-from penstock.compute.transport.credentials import Security
-from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.replica_link import ReplicaLink
-from penstock.compute.transport.replica_server import serve_replica
-from penstock.compute.transport.wakeup import Wakeup
+from headrace.compute.protocol.dataflow import Dataflow, IndexExport, Plan
+from headrace.compute.protocol.responses import Canceled, Counted, PeekResponse, Response, Rows
+from headrace.compute.transport.channels import STREAM
+from headrace.compute.transport.credentials import Security
+from headrace.compute.transport.limits import Limits
+from headrace.compute.transport.replica_link import ReplicaLink
+from headrace.compute.transport.replica_server import serve_replica
+from headrace.compute.transport.wakeup import Wakeup
 
 DATAFLOW = Dataflow(
     Plan(b"plan"), (), (), (IndexExport("u1", "out"), IndexExport("silent", "out")), Frontier(0)

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.plans import INPUT, OUTPUT
-from penstock.compute.protocol import serialization
-from penstock.compute.protocol.commands import (
+from headrace.compute.frontier import END, Frontier
+from headrace.compute.plans import INPUT, OUTPUT
+from headrace.compute.protocol import serialization
+from headrace.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
     CancelPeek,
@@ -36,7 +36,7 @@ from penstock.compute.protocol.commands import (
     Peek,
     Schedule,
 )
-from penstock.compute.protocol.dataflow import (
+from headrace.compute.protocol.dataflow import (
     CollectionExport,
     CollectionImport,
     CopyToExport,
@@ -46,8 +46,8 @@ from penstock.compute.protocol.dataflow import (
     Plan,
     SubscribeExport,
 )
-from penstock.compute.protocol.generated import compute_pb2 as pb
-from penstock.compute.transport.channels import FETCH, STREAM
+from headrace.compute.protocol.generated import compute_pb2 as pb
+from headrace.compute.transport.channels import FETCH, STREAM
 from tests.compute.protocol import messages
 from tests.compute.transport.attacked import PEEK, VIEW, Attacked
 from tests.compute.transport.fakes import PATIENCE
@@ -295,7 +295,7 @@ def test_random_messages_do_no_harm(replica: Attacked, sent: list[bytes]) -> Non
 @given(
     st.dictionaries(
         st.sampled_from(
-            ["x-penstock-protocol", "x-penstock-epoch", "authorization", "x-penstock-replica", "x"]
+            ["x-headrace-protocol", "x-headrace-epoch", "authorization", "x-headrace-replica", "x"]
         ),
         st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=30),
     )

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from penstock.compute.errors import (
+from headrace.compute.errors import (
     BadMessage,
     ComputeError,
     ConnectionBroken,
@@ -18,13 +18,13 @@ from penstock.compute.errors import (
     UnknownName,
     VersionMismatch,
 )
-from penstock.compute.protocol.commands import CreateTimely, Epoch, IndexTarget, Peek, TimelyConfig
-from penstock.compute.transport import channels, grpc_errors, handshake
-from penstock.compute.transport.handshake import VERSION, Greeting, Welcome
-from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.replica_link import ReplicaLink
-from penstock.compute.transport.replica_session import ReplicaSession
-from penstock.compute.transport.wakeup import Wakeup
+from headrace.compute.protocol.commands import CreateTimely, Epoch, IndexTarget, Peek, TimelyConfig
+from headrace.compute.transport import channels, grpc_errors, handshake
+from headrace.compute.transport.handshake import VERSION, Greeting, Welcome
+from headrace.compute.transport.limits import Limits
+from headrace.compute.transport.replica_link import ReplicaLink
+from headrace.compute.transport.replica_session import ReplicaSession
+from headrace.compute.transport.wakeup import Wakeup
 from tests.compute.transport.fakes import (
     PATIENCE,
     FakeController,
@@ -59,7 +59,7 @@ def without(name: str) -> list[tuple[str, str | bytes]]:
 def test_a_request_without_a_version_is_denied() -> None:
     async def story() -> None:
         async with served() as server:
-            status, error = await refusal(server, without("x-penstock-protocol"))
+            status, error = await refusal(server, without("x-headrace-protocol"))
             assert status == "PERMISSION_DENIED"
             assert isinstance(error, VersionMismatch)
             assert error.what == "request missing version metadata"
@@ -71,7 +71,7 @@ def test_a_request_without_a_version_is_denied() -> None:
 def test_the_version_must_match_exactly_and_no_command_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         async with served() as server:
-            theirs = [*without("x-penstock-protocol"), ("x-penstock-protocol", f"{VERSION}.0")]
+            theirs = [*without("x-headrace-protocol"), ("x-headrace-protocol", f"{VERSION}.0")]
             status, error = await refusal(server, theirs)
             assert status == "PERMISSION_DENIED"
             assert isinstance(error, VersionMismatch)
@@ -84,7 +84,7 @@ def test_the_version_must_match_exactly_and_no_command_is_seen(monkeypatch: pyte
 
 def test_a_controller_refuses_a_replica_of_another_version() -> None:
     async def stream(_requests: Any, context: Any) -> None:
-        await context.send_initial_metadata((("x-penstock-protocol", f"{VERSION}0"),))
+        await context.send_initial_metadata((("x-headrace-protocol", f"{VERSION}0"),))
         await context.read()
 
     async def story() -> None:
@@ -111,15 +111,15 @@ def test_a_replica_refuses_a_controller_that_means_another_one() -> None:
 @pytest.mark.parametrize(
     "metadata",
     [
-        without("x-penstock-nonce-bin"),
-        [*without("x-penstock-nonce-bin"), ("x-penstock-nonce-bin", b"short")],
-        without("x-penstock-epoch"),
-        [*without("x-penstock-epoch"), ("x-penstock-epoch", "one.two")],
-        [*without("x-penstock-epoch"), ("x-penstock-epoch", "1" * 5000 + ".1")],
-        [*without("x-penstock-epoch"), ("x-penstock-epoch", f"{2**63}.1")],
-        [*without("x-penstock-epoch"), ("x-penstock-epoch", f"1.{2**63}")],
-        [*GOOD, ("x-penstock-replica", "no hexadecimal")],
-        [*GOOD, ("x-penstock-replica", "ff")],
+        without("x-headrace-nonce-bin"),
+        [*without("x-headrace-nonce-bin"), ("x-headrace-nonce-bin", b"short")],
+        without("x-headrace-epoch"),
+        [*without("x-headrace-epoch"), ("x-headrace-epoch", "one.two")],
+        [*without("x-headrace-epoch"), ("x-headrace-epoch", "1" * 5000 + ".1")],
+        [*without("x-headrace-epoch"), ("x-headrace-epoch", f"{2**63}.1")],
+        [*without("x-headrace-epoch"), ("x-headrace-epoch", f"1.{2**63}")],
+        [*GOOD, ("x-headrace-replica", "no hexadecimal")],
+        [*GOOD, ("x-headrace-replica", "ff")],
     ],
 )
 def test_a_greeting_that_is_none_is_refused(metadata: Any) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from penstock.compute.errors import (
+from headrace.compute.errors import (
     ConnectionBroken,
     DataflowFailed,
     IncompatibleInstance,
@@ -15,9 +15,9 @@ from penstock.compute.errors import (
     ResultGone,
     TooManyPeeks,
 )
-from penstock.compute.frontier import END, START, Frontier
-from penstock.compute.protocol import serialization
-from penstock.compute.protocol.commands import (
+from headrace.compute.frontier import END, START, Frontier
+from headrace.compute.protocol import serialization
+from headrace.compute.protocol.commands import (
     CancelPeek,
     Command,
     CreateDataflow,
@@ -30,8 +30,8 @@ from penstock.compute.protocol.commands import (
     Schedule,
     TimelyConfig,
 )
-from penstock.compute.protocol.dataflow import Dataflow, IndexExport, Plan, SubscribeExport
-from penstock.compute.protocol.responses import (
+from headrace.compute.protocol.dataflow import Dataflow, IndexExport, Plan, SubscribeExport
+from headrace.compute.protocol.responses import (
     Batch,
     Canceled,
     PeekResponse,
@@ -40,10 +40,10 @@ from penstock.compute.protocol.responses import (
     Status,
     SubscribeResponse,
 )
-from penstock.compute.protocol.rows import decode_counted
-from penstock.compute.transport import replica_session
-from penstock.compute.transport.handshake import Greeting
-from penstock.compute.transport.limits import Limits
+from headrace.compute.protocol.rows import decode_counted
+from headrace.compute.transport import replica_session
+from headrace.compute.transport.handshake import Greeting
+from headrace.compute.transport.limits import Limits
 from tests.compute.transport.fakes import answered, linked, raw_stream, run_link, served, until
 
 SMALL = Limits(message=100_000, plan=10_000, batch=1_000_000, keys=10, peeks=5)

@@ -15,17 +15,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.compute.errors import ComputeError, ConnectionBroken, InsecureAddress, NotAuthorized
-from penstock.compute.serve.controller_process import Options, run_controller
-from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
-from penstock.compute.transport import local_addresses
-from penstock.compute.transport.certificate_validity import Validity, read_validities
-from penstock.compute.transport.channels import FETCH
-from penstock.compute.transport.credentials import Security
-from penstock.compute.transport.handshake import VERSION
-from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.local_addresses import is_loopback
-from penstock.errors import BadOption
+from headrace.compute.errors import ComputeError, ConnectionBroken, InsecureAddress, NotAuthorized
+from headrace.compute.serve.controller_process import Options, run_controller
+from headrace.compute.serve.replica_process import ReplicaOptions, run_replica
+from headrace.compute.transport import local_addresses
+from headrace.compute.transport.certificate_validity import Validity, read_validities
+from headrace.compute.transport.channels import FETCH
+from headrace.compute.transport.credentials import Security
+from headrace.compute.transport.handshake import VERSION
+from headrace.compute.transport.limits import Limits
+from headrace.compute.transport.local_addresses import is_loopback
+from headrace.errors import BadOption
 from tests.compute.transport.fakes import PATIENCE, Served, answered, linked, raw_stream, run_link, served
 
 trustme = pytest.importorskip("trustme", reason="trustme is not installed, which makes certificates")
@@ -175,7 +175,7 @@ def test_only_clients_of_allowed_names_are_served(ours: Authority) -> None:
 def test_a_client_without_the_token_is_refused(token: str | None, told: str) -> None:
     if token == "größe":
         with pytest.raises(BadOption):
-            Security.load(environment={"PENSTOCK_TOKEN": token})
+            Security.load(environment={"HEADRACE_TOKEN": token})
         return
     error, _ = story_of(Security(token=TOKEN), Security(token=token), Security(token=TOKEN))
     assert isinstance(error, NotAuthorized)
@@ -198,7 +198,7 @@ def test_stashes_are_only_for_those_who_may_connect() -> None:
             _grpc.aio.insecure_channel(server.address) as channel,
         ):
             # Refused before it has asked: what a stranger sends, which may be long, is not waited for.
-            call = channel.stream_stream(FETCH)(metadata=(("x-penstock-protocol", VERSION),))
+            call = channel.stream_stream(FETCH)(metadata=(("x-headrace-protocol", VERSION),))
             with pytest.raises(_grpc.aio.AioRpcError) as refused:
                 await asyncio.wait_for(call.read(), PATIENCE)
             error: Any = refused.value
@@ -212,7 +212,7 @@ def test_what_is_not_exactly_the_token_is_not_the_token(header: str) -> None:
     async def story() -> None:
         async with (
             served(Security(token=TOKEN)) as server,
-            raw_stream(server, [("x-penstock-protocol", VERSION), ("authorization", header)]) as call,
+            raw_stream(server, [("x-headrace-protocol", VERSION), ("authorization", header)]) as call,
         ):
             with pytest.raises(_grpc.aio.AioRpcError) as refused:
                 await call.read()
@@ -230,11 +230,11 @@ def test_secrets_are_not_shown(ours: Authority) -> None:
 
 def test_a_token_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
     file = secret(tmp_path / "token", b"from-the-file\n")
-    assert Security.load(token_file=file, environment={"PENSTOCK_TOKEN": "x"}).token == "from-the-file"
+    assert Security.load(token_file=file, environment={"HEADRACE_TOKEN": "x"}).token == "from-the-file"
     # Both sides must read the same: space at the end would get lost on the way.
-    assert Security.load(environment={"PENSTOCK_TOKEN": " x\n"}).token == "x"
+    assert Security.load(environment={"HEADRACE_TOKEN": " x\n"}).token == "x"
     assert Security.load(environment={"MINE": "x"}, token_variable="MINE").token == "x"
-    assert Security.load(environment={"PENSTOCK_TOKEN": ""}).token is None
+    assert Security.load(environment={"HEADRACE_TOKEN": ""}).token is None
 
 
 @pytest.mark.parametrize(

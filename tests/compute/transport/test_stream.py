@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.compute.errors import ConnectionBroken, StaleEpoch
-from penstock.compute.protocol.commands import CreateTimely, Epoch, IndexTarget, Peek
-from penstock.compute.protocol.responses import PeekResponse
+from headrace.compute.errors import ConnectionBroken, StaleEpoch
+from headrace.compute.protocol.commands import CreateTimely, Epoch, IndexTarget, Peek
+from headrace.compute.protocol.responses import PeekResponse
 from tests.compute.transport.fakes import answered, linked, run_link, served, until
 
 

@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 
 
 class Bid(NamedTuple):
@@ -16,7 +16,7 @@ class Auction(NamedTuple):
     category: int
 
 
-flow = ps.Flow("auctions")
+flow = hr.Flow("auctions")
 bids = flow.source("bids", Bid)
 auctions = flow.source("auctions", Auction)
-bids.group_by("auction").agg(total=ps.sum("price"))
+bids.group_by("auction").agg(total=hr.sum("price"))

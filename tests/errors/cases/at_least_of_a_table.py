@@ -1,7 +1,7 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("popular words")
+flow = hr.Flow("popular words")
 words = flow.table("words", str)
-counts = words.group_by("value").agg(n=ps.count())
+counts = words.group_by("value").agg(n=hr.count())
 flow.sink("popular", counts.at_least(100))
-ps.explain(flow)
+hr.explain(flow)

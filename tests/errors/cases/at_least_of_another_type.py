@@ -1,6 +1,6 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("popular words")
+flow = hr.Flow("popular words")
 words = flow.source("words", str)
-counts = words.group_by("value").agg(n=ps.count())
+counts = words.group_by("value").agg(n=hr.count())
 flow.sink("popular", counts.at_least("a hundred"))

@@ -1,7 +1,7 @@
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
-flow = ps.Flow("cheap")
+flow = hr.Flow("cheap")
 prices = flow.source("prices", float)
-best = prices.group_by().agg(best=ps.min(col.value))
+best = prices.group_by().agg(best=hr.min(col.value))
 flow.sink("cheap", best.at_least(10.0, column="best"))

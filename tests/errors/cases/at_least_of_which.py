@@ -1,7 +1,7 @@
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
-flow = ps.Flow("popular words")
+flow = hr.Flow("popular words")
 words = flow.source("words", str)
-counts = words.group_by("value").agg(n=ps.count(), last=ps.max(col.value))
+counts = words.group_by("value").agg(n=hr.count(), last=hr.max(col.value))
 flow.sink("popular", counts.at_least(100))

@@ -1,8 +1,8 @@
 """A checkpoint in an object store, which has neither locks nor renames."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("averages")
+flow = hr.Flow("averages")
 flow.sink("out", flow.source("in", int))
 
-ps.run(flow, sources={"in": [1]}, checkpoint="s3a://bucket/state")
+hr.run(flow, sources={"in": [1]}, checkpoint="s3a://bucket/state")

@@ -1,5 +1,5 @@
 """A changelog that is to be compacted up to its last tick."""
 
-from penstock.io import Changelog
+from headrace.io import Changelog
 
 Changelog("averages", compact_after=0)

@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Bid(NamedTuple):
@@ -17,7 +17,7 @@ class Auction(NamedTuple):
     category: int
 
 
-flow = ps.Flow("auctions")
+flow = hr.Flow("auctions")
 bids = flow.source("bids", Bid)
 auctions = flow.source("auctions", Auction)
 bids.filter(col.note == None)

@@ -1,7 +1,7 @@
 """A level is a number."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price = flow.signal("price", float)
 price.crossed("100")

@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Account(NamedTuple):
@@ -9,13 +9,13 @@ class Account(NamedTuple):
     total: int
 
 
-flow = ps.Flow("interest")
+flow = hr.Flow("interest")
 paid = flow.source("paid", Account)
 flow.sink(
     "totals",
     flow.fixpoint(
-        lambda known: known.group_by("owner").agg(total=ps.max(col.total), into=Account),
+        lambda known: known.group_by("owner").agg(total=hr.max(col.total), into=Account),
         paid,
     ),
 )
-ps.explain(flow)
+hr.explain(flow)

@@ -1,9 +1,9 @@
 """A Delta table where the package that reads and writes it knows no way to."""
 
-import penstock as ps
-from penstock.io import DeltaTable
+import headrace as hr
+from headrace.io import DeltaTable
 
-flow = ps.Flow("averages")
+flow = hr.Flow("averages")
 flow.sink("out", flow.source("in", int))
 
-ps.run(flow, sources={"in": [1]}, sinks={"out": DeltaTable("gopher://host/averages", "value")})
+hr.run(flow, sources={"in": [1]}, sinks={"out": DeltaTable("gopher://host/averages", "value")})

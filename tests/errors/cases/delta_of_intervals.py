@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
-import penstock as ps
-from penstock.io import DeltaChangelog
+import headrace as hr
+from headrace.io import DeltaChangelog
 
-flow = ps.Flow("trips")
+flow = hr.Flow("trips")
 flow.sink("out", flow.source("in", timedelta))
 
-ps.run(flow, sources={"in": [timedelta(hours=1)]}, sinks={"out": DeltaChangelog("trips")})
+hr.run(flow, sources={"in": [timedelta(hours=1)]}, sinks={"out": DeltaChangelog("trips")})

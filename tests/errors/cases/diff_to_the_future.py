@@ -1,7 +1,7 @@
 """What comes later is not known."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price = flow.signal("price", float)
 price.diff(-1)

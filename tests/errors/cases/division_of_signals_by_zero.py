@@ -1,8 +1,8 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 a, b = flow.signal("a", int), flow.signal("b", int)
 flow.sink("ratio", a / b)
-engine = ps.Engine(flow)
+engine = hr.Engine(flow)
 engine.tick(a=1)
 engine.tick(b=0)

@@ -1,6 +1,6 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("numbers")
+flow = hr.Flow("numbers")
 flow.sink("out", flow.source("numbers", int))
 
-ps.draw(flow).save("numbers.png")
+hr.draw(flow).save("numbers.png")

@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 
 
 class Bid(NamedTuple):
@@ -16,5 +16,5 @@ class Auction(NamedTuple):
     category: int
 
 
-flow = ps.Flow("auctions")
-ps.explain(flow)
+flow = hr.Flow("auctions")
+hr.explain(flow)

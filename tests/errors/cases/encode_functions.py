@@ -1,7 +1,7 @@
-import penstock as ps
-from penstock.compute.plans import encode
+import headrace as hr
+from headrace.compute.plans import encode
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 prices = flow.source("prices", float)
 dear = prices.filter(lambda price: price > 100)
 rounded = dear.map(round, returns=int, name="whole")

@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 
 
 class Line(NamedTuple):
@@ -8,6 +8,6 @@ class Line(NamedTuple):
     text: str
 
 
-flow = ps.Flow("book")
+flow = hr.Flow("book")
 lines = flow.source("lines", Line)
 flow.sink("numbered", lines.enumerate())

@@ -1,6 +1,6 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("numbers")
+flow = hr.Flow("numbers")
 numbers = flow.source("numbers", int)
 flow.sink("out", numbers.every_tick())
-ps.Engine(flow)
+hr.Engine(flow)

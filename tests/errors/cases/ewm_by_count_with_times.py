@@ -1,7 +1,7 @@
 """A span of ewm is a number of values."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price, at = flow.signal("price", float), flow.signal("at", float)
 price.ewm(span=10, at=at).mean()

@@ -1,7 +1,7 @@
 """By time, weights are powers of time."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price, at = flow.signal("price", float), flow.signal("at", float)
 price.ewm(halflife="10s", adjust=False, at=at).mean()

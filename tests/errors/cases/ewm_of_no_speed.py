@@ -1,7 +1,7 @@
 """How fast do weights fall?"""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price = flow.signal("price", float)
 price.ewm().mean()

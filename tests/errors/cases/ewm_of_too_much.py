@@ -1,7 +1,7 @@
 """A value cannot lose more than its weight."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price = flow.signal("price", float)
 price.ewm(alpha=1.5).mean()

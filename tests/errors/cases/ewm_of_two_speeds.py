@@ -1,7 +1,7 @@
 """One way to say how fast is enough."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price = flow.signal("price", float)
 price.ewm(span=10, alpha=0.2).mean()

@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 
 
 class Basket(NamedTuple):
@@ -8,6 +8,6 @@ class Basket(NamedTuple):
     items: list[str]
 
 
-flow = ps.Flow("baskets")
+flow = hr.Flow("baskets")
 baskets = flow.source("baskets", Basket)
 baskets.explode("items", position="owner")

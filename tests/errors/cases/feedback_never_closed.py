@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 
 
 class Bid(NamedTuple):
@@ -16,9 +16,9 @@ class Auction(NamedTuple):
     category: int
 
 
-flow = ps.Flow("auctions")
+flow = hr.Flow("auctions")
 bids = flow.source("bids", Bid)
 auctions = flow.source("auctions", Auction)
 again = flow.feedback(Bid)
 flow.sink("all", bids.union(again))
-ps.explain(flow)
+hr.explain(flow)

@@ -1,5 +1,5 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("anything")
+flow = hr.Flow("anything")
 flow.sink("out", flow.source("anything", object).flatten())
-ps.Engine(flow).tick(anything=[(1, 2), "text"])
+hr.Engine(flow).tick(anything=[(1, 2), "text"])

@@ -1,5 +1,5 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("numbers")
+flow = hr.Flow("numbers")
 numbers = flow.source("numbers", int)
-numbers.select(one=ps.col.value, two=ps.col.value).flatten()
+numbers.select(one=hr.col.value, two=hr.col.value).flatten()

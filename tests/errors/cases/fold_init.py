@@ -1,5 +1,5 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("orders")
+flow = hr.Flow("orders")
 amounts = flow.source("amounts", int)
 flow.sink("all", amounts.fold([], lambda all, amount: [*all, amount]))

@@ -1,4 +1,4 @@
-import penstock as ps
+import headrace as hr
 
 
 class Basket:
@@ -13,6 +13,6 @@ class Basket:
         return "Basket()"
 
 
-flow = ps.Flow("orders")
+flow = hr.Flow("orders")
 fruit = flow.source("fruit", str)
 flow.sink("basket", fruit.fold(Basket(), Basket.put))

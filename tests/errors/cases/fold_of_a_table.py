@@ -1,6 +1,6 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("orders")
+flow = hr.Flow("orders")
 amounts = flow.table("amounts", int)
 flow.sink("total", amounts.fold(0, lambda total, amount: total + amount))
-ps.explain(flow)
+hr.explain(flow)

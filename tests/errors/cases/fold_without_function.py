@@ -1,6 +1,6 @@
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
-flow = ps.Flow("orders")
+flow = hr.Flow("orders")
 amounts = flow.source("amounts", int)
-flow.sink("total", amounts.fold(0, ps.sum(col.value)))  # type: ignore
+flow.sink("total", amounts.fold(0, hr.sum(col.value)))  # type: ignore

@@ -1,7 +1,7 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("orders")
+flow = hr.Flow("orders")
 here, there = flow.source("here", int), flow.source("there", int)
 amounts = here.union(there).distinct()
 flow.sink("total", amounts.fold(0, lambda total, amount: total + amount))
-ps.explain(flow)
+hr.explain(flow)

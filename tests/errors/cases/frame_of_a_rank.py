@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 
 
 class Sale(NamedTuple):
@@ -8,6 +8,6 @@ class Sale(NamedTuple):
     day: int
 
 
-flow = ps.Flow("sales")
+flow = hr.Flow("sales")
 sales = flow.table("sales", Sale)
-sales.with_columns(n=ps.rank().over(order_by="day", rows=(-1, 0)))
+sales.with_columns(n=hr.rank().over(order_by="day", rows=(-1, 0)))

@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 
 
 class Sale(NamedTuple):
@@ -8,6 +8,6 @@ class Sale(NamedTuple):
     day: int
 
 
-flow = ps.Flow("sales")
+flow = hr.Flow("sales")
 sales = flow.table("sales", Sale)
-sales.with_columns(n=ps.count().over(order_by="day", rows=(1, -1)))
+sales.with_columns(n=hr.count().over(order_by="day", rows=(1, -1)))

@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Bill(NamedTuple):
@@ -9,11 +9,11 @@ class Bill(NamedTuple):
     amount: int
 
 
-flow = ps.Flow("billing")
+flow = hr.Flow("billing")
 due = flow.source("due", Bill)
 settled = flow.feedback(Bill)
 unpaid = due.difference(settled, name="unpaid")
 small = unpaid.filter(col.amount < 10)
 settled.close(small.defer_tick())
 flow.sink("unpaid", unpaid)
-ps.explain(flow)
+hr.explain(flow)

@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Edge(NamedTuple):
@@ -9,11 +9,11 @@ class Edge(NamedTuple):
     end: str
 
 
-flow = ps.Flow("reachability")
+flow = hr.Flow("reachability")
 edges = flow.table("edges", Edge)
 paths = flow.feedback(Edge, changes=True)
-longer = paths.join(edges, on=ps.left.end == ps.right.start, suffix="_right")
+longer = paths.join(edges, on=hr.left.end == hr.right.start, suffix="_right")
 joined = longer.select("start", end=col.end_right, into=Edge)
 paths.close(edges.union(joined).defer_tick())
 flow.sink("paths", paths)
-ps.explain(flow)
+hr.explain(flow)

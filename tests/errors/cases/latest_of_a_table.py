@@ -1,5 +1,5 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices", ticks="given")
+flow = hr.Flow("prices", ticks="given")
 flow.sink("newest", flow.table("prices", float).latest())
-ps.Engine(flow)
+hr.Engine(flow)

@@ -1,6 +1,6 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices", ticks="given")
+flow = hr.Flow("prices", ticks="given")
 newest = flow.source("prices", float).latest()
 flow.sink("mean", newest.moving(3).mean())
-ps.Engine(flow).tick(prices=[1.0, 2.0])
+hr.Engine(flow).tick(prices=[1.0, 2.0])

@@ -1,5 +1,5 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 flow.sink("newest", flow.source("prices", float).latest())
-ps.Engine(flow)
+hr.Engine(flow)

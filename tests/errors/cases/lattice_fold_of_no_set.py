@@ -1,6 +1,6 @@
-import penstock as ps
-from penstock.lattice import SetUnion
+import headrace as hr
+from headrace.lattice import SetUnion
 
-flow = ps.Flow("names")
+flow = hr.Flow("names")
 names = flow.source("names", int)
 flow.sink("all", names.lattice_fold(SetUnion()))

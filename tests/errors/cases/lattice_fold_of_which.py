@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock.lattice import Max
+import headrace as hr
+from headrace.lattice import Max
 
 
 class Bid(NamedTuple):
@@ -9,6 +9,6 @@ class Bid(NamedTuple):
     price: int
 
 
-flow = ps.Flow("auction")
+flow = hr.Flow("auction")
 bids = flow.source("bids", Bid)
 flow.sink("best", bids.lattice_fold(Max()))

@@ -1,6 +1,6 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("numbers")
+flow = hr.Flow("numbers")
 numbers = flow.source("numbers", int)
 flow.sink("out", numbers.distinct(lifetime="tick"))
-ps.Engine(flow)
+hr.Engine(flow)

@@ -1,5 +1,5 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price = flow.signal("price", float)
-ps.lift(max, align="newest")(price, 2)
+hr.lift(max, align="newest")(price, 2)

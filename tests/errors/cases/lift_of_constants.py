@@ -1,4 +1,4 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
-ps.lift(max)(1, 2)
+flow = hr.Flow("prices")
+hr.lift(max)(1, 2)

@@ -1,8 +1,8 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
-from penstock.spark.placing.loop_levels import check_loops_run_in_rounds
+import headrace as hr
+from headrace import col
+from headrace.spark.placing.loop_levels import check_loops_run_in_rounds
 
 
 class Edge(NamedTuple):
@@ -10,10 +10,10 @@ class Edge(NamedTuple):
     b: int
 
 
-flow = ps.Flow("reachability")
+flow = hr.Flow("reachability")
 edges, start = flow.table("edges", Edge), flow.table("start", int)
 reached = flow.fixpoint(
-    lambda found: found.join(edges, on=ps.left.value == ps.right.a).select(value=col.b, into=int), start
+    lambda found: found.join(edges, on=hr.left.value == hr.right.a).select(value=col.b, into=int), start
 )
 flow.sink("reached", reached)
 check_loops_run_in_rounds(flow.graph())

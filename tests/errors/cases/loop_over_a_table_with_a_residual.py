@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Edge(NamedTuple):
@@ -9,13 +9,13 @@ class Edge(NamedTuple):
     end: str
 
 
-flow = ps.Flow("reachability")
+flow = hr.Flow("reachability")
 edges = flow.table("edges", Edge)
 long = edges.filter(col.start != col.end)
 paths = flow.feedback(Edge, changes=True)
 further = long.join(
-    paths, on=(ps.left.start == ps.right.end) & (ps.left.end != ps.right.start), how="semi", name="further"
+    paths, on=(hr.left.start == hr.right.end) & (hr.left.end != hr.right.start), how="semi", name="further"
 )
 paths.close(edges.union(further))
 flow.sink("paths", paths)
-ps.explain(flow)
+hr.explain(flow)

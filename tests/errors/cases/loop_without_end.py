@@ -1,9 +1,9 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("doubling")
+flow = hr.Flow("doubling")
 seed = flow.source("seed", int)
 numbers = flow.feedback(int, max_iterations=20)
 more = numbers.flat_map(lambda n: [2 * n, 2 * n + 1], returns=int)
 numbers.close(seed.union(more))
 flow.sink("out", numbers)
-ps.Engine(flow, max_iterations=10).tick(seed=[1])
+hr.Engine(flow, max_iterations=10).tick(seed=[1])

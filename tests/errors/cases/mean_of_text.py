@@ -1,7 +1,7 @@
 """Text has no mean."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("names")
+flow = hr.Flow("names")
 name = flow.signal("name", str)
 name.moving(3).mean()

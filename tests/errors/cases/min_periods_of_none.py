@@ -1,7 +1,7 @@
 """A negative number of values."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price = flow.signal("price", float)
 price.expanding(min_periods=-1).mean()

@@ -1,7 +1,7 @@
 """A span of time says nothing where values have no times."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price = flow.signal("price", float)
 price.moving("10s").mean()

@@ -1,7 +1,7 @@
 """More values than the window ever has."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price = flow.signal("price", float)
 price.moving(3, min_periods=5).mean()

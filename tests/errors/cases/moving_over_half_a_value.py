@@ -1,7 +1,7 @@
 """A number that is no count could be seconds, or a slip."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price = flow.signal("price", float)
 price.moving(2.5).mean()

@@ -1,7 +1,7 @@
 """A window of no values has nothing to say."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price = flow.signal("price", float)
 price.moving(0).mean()

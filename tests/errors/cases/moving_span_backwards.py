@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price, at = flow.signal("price", float), flow.signal("at", float)
 price.moving(timedelta(seconds=-1), at=at).mean()

@@ -1,7 +1,7 @@
 """Times are of no use to bars by count: perhaps they were meant to be by time."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price, at = flow.signal("price", float), flow.signal("at", float)
 price.ohlc(10, at=at)

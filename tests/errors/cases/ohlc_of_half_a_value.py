@@ -1,7 +1,7 @@
 """A number of bars counts values; spans are text or timedeltas."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price, at = flow.signal("price", float), flow.signal("at", float)
 price.ohlc(2.5, at=at)

@@ -1,5 +1,5 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("numbers")
+flow = hr.Flow("numbers")
 numbers = flow.source("numbers", int)
 numbers.partition("value", 2)

@@ -1,6 +1,6 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("numbers")
+flow = hr.Flow("numbers")
 even, odd = flow.source("numbers", int).partition(lambda n: n % 3, 2)
 flow.sink("even", even)
-ps.Engine(flow).tick(numbers=[3, 4, 5])
+hr.Engine(flow).tick(numbers=[3, 4, 5])

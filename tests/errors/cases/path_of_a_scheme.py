@@ -1,5 +1,5 @@
 """A sink of files whose place is an object store: it would have been a local folder called `s3:`."""
 
-from penstock.io import Changelog
+from headrace.io import Changelog
 
 Changelog("s3://bucket/averages")

@@ -1,5 +1,5 @@
 """A file: URL that names another machine."""
 
-from penstock.io import JsonFiles
+from headrace.io import JsonFiles
 
 JsonFiles("file://server/in")

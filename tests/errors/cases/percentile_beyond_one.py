@@ -1,4 +1,4 @@
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
-ps.percentile(col.price, 95)
+hr.percentile(col.price, 95)

@@ -1,4 +1,4 @@
-from penstock.pull import many, values
+from headrace.pull import many, values
 
 letters = many([values("ab")])
 letters.add(values("c"))

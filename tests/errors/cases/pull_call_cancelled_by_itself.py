@@ -1,6 +1,6 @@
 import asyncio
 
-from penstock.pull import async_map, collect, pull, values
+from headrace.pull import async_map, collect, pull, values
 
 
 async def cancel_itself(_value: int) -> None:

@@ -1,4 +1,4 @@
-from penstock.pull import values
-from penstock.pull.dataflow import collect, pull
+from headrace.pull import values
+from headrace.pull.dataflow import collect, pull
 
 pull(values([1, 2]), collect())

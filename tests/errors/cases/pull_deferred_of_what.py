@@ -1,5 +1,5 @@
 """No kind of piece."""
 
-from penstock.pull import defer, values
+from headrace.pull import defer, values
 
 later = defer(values([1]))

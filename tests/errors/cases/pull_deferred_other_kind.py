@@ -1,6 +1,6 @@
 """A sink where a source stands."""
 
-from penstock.pull import Source, collect, defer
+from headrace.pull import Source, collect, defer
 
 later = defer(Source)
 later.resolve(collect())

@@ -1,6 +1,6 @@
 """A deferred piece is one piece."""
 
-from penstock.pull import Source, defer, values
+from headrace.pull import Source, defer, values
 
 later = defer(Source)
 later.resolve(values([1]))

@@ -1,3 +1,3 @@
-from penstock.pull import lines
+from headrace.pull import lines
 
 lines("utf8mb4")

@@ -1,3 +1,3 @@
-from penstock.pull import collect, from_lines, pull
+from headrace.pull import collect, from_lines, pull
 
 pull(from_lines("/nonesuch/orders.txt"), collect()).run()

@@ -1,3 +1,3 @@
-from penstock.pull import pull, to_lines, values
+from headrace.pull import pull, to_lines, values
 
 pull(values(["a"]), to_lines("/nonesuch/orders.txt")).run()

@@ -1,6 +1,6 @@
 """A generator gives its values once."""
 
-from penstock.pull import collect, iterate, pull
+from headrace.pull import collect, iterate, pull
 
 squares = (n * n for n in range(3))
 pipeline = pull(iterate(squares), collect())

@@ -1,3 +1,3 @@
-from penstock.pull import collect, pull
+from headrace.pull import collect, pull
 
 pull([1, 2, 3], collect())

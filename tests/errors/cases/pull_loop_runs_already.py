@@ -1,6 +1,6 @@
 import asyncio
 
-from penstock.pull import Source, collect, pull
+from headrace.pull import Source, collect, pull
 
 
 def clock(module):

@@ -1,4 +1,4 @@
-from penstock.pull import collect, map, pull, values
+from headrace.pull import collect, map, pull, values
 
 
 async def fetch(key: str) -> str:

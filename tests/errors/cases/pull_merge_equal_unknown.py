@@ -1,3 +1,3 @@
-from penstock.pull import sorted_merge, values
+from headrace.pull import sorted_merge, values
 
 days = sorted_merge(values([1, 4]), values([3, 2]), equal="first")

@@ -1,3 +1,3 @@
-from penstock.pull import merge, values
+from headrace.pull import merge, values
 
 both = merge(values([1, 2]), [3, 4])

@@ -1,4 +1,4 @@
-from penstock.pull import collect, pull, source
+from headrace.pull import collect, pull, source
 
 
 def silent(abort, answer):

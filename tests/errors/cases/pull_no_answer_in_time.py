@@ -1,6 +1,6 @@
 import asyncio
 
-from penstock.pull import async_map, collect, pull, timeout, values
+from headrace.pull import async_map, collect, pull, timeout, values
 
 
 async def ask_a_server(_question: str) -> str:

@@ -1,4 +1,4 @@
-from penstock.pull import collect, pull, source, take
+from headrace.pull import collect, pull, source, take
 
 
 def tail(abort, answer):

@@ -1,6 +1,6 @@
 """A borrower comes before the pipeline has been started."""
 
-from penstock.pull import collect, lend, map, pull, values
+from headrace.pull import collect, lend, map, pull, values
 
 lender = lend()
 pipeline = pull(values([1, 2]), lender, collect())

@@ -1,3 +1,3 @@
-from penstock.pull import pull
+from headrace.pull import pull
 
 pull()

@@ -1,6 +1,6 @@
-from penstock.pull import Source, collect, pull
-from penstock.pull.module_context import Module
-from penstock.pull.protocol import AnswerTo, End
+from headrace.pull import Source, collect, pull
+from headrace.pull.module_context import Module
+from headrace.pull.protocol import AnswerTo, End
 
 
 def sevens(_module: Module) -> None:

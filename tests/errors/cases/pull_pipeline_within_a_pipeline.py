@@ -1,4 +1,4 @@
-from penstock.pull import collect, pull, take, values
+from headrace.pull import collect, pull, take, values
 
 done = pull(values([1]), collect())
 pull(done, take(2))

@@ -1,3 +1,3 @@
-from penstock.pull import collect, pull, values
+from headrace.pull import collect, pull, values
 
 pull(values([1, 2]), lambda value: value + 1, collect())

@@ -1,3 +1,3 @@
-from penstock.pull import process
+from headrace.pull import process
 
 process("sort -n")

@@ -1,6 +1,6 @@
 """Pushed faster than anybody asks."""
 
-from penstock.pull import pushable
+from headrace.pull import pushable
 
 clicks = pushable(bound=2)
 for click in range(3):

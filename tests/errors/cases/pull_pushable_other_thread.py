@@ -2,7 +2,7 @@
 
 import threading
 
-from penstock.pull import collect, pull, pushable
+from headrace.pull import collect, pull, pushable
 
 clicks = pushable()
 pull(clicks, collect()).start()

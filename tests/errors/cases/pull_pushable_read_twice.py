@@ -1,6 +1,6 @@
 """A second run of a pipeline that begins with a pushable."""
 
-from penstock.pull import collect, pull, pushable
+from headrace.pull import collect, pull, pushable
 
 clicks = pushable()
 pipeline = pull(clicks, collect())

@@ -2,6 +2,6 @@
 
 import queue
 
-from penstock.pull import from_queue
+from headrace.pull import from_queue
 
 letters = from_queue(queue.SimpleQueue())

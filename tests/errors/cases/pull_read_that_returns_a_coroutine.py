@@ -1,7 +1,7 @@
 from typing import Any
 
-from penstock.pull import Source, collect, pull
-from penstock.pull.protocol import AnswerTo, End
+from headrace.pull import Source, collect, pull
+from headrace.pull.protocol import AnswerTo, End
 
 
 async def ask(answer: AnswerTo) -> None:

@@ -1,3 +1,3 @@
-from penstock.pull import pull, reduce, values
+from headrace.pull import pull, reduce, values
 
 pull(values([]), reduce(max)).run()

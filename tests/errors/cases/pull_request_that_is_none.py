@@ -1,5 +1,5 @@
-from penstock.pull import pull, sink, values
-from penstock.pull.protocol import Read
+from headrace.pull import pull, sink, values
+from headrace.pull.protocol import Read
 
 
 def hurried(read: Read) -> None:

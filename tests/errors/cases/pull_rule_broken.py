@@ -1,4 +1,4 @@
-from penstock.pull import Recorder, collect, probe, pull, source
+from headrace.pull import Recorder, collect, probe, pull, source
 
 
 def echo(abort, answer):

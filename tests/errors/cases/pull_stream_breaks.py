@@ -1,6 +1,6 @@
 import asyncio
 
-from penstock.pull import collect, from_stream, pull
+from headrace.pull import collect, from_stream, pull
 
 
 async def read() -> None:

@@ -1,4 +1,4 @@
-from penstock.pull import collect, map, pull, sorted_merge, tee, values
+from headrace.pull import collect, map, pull, sorted_merge, tee, values
 
 plain, squares = tee(values([1, 2, 3]))
 both = sorted_merge(plain, pull(squares, map(lambda n: n * n)))

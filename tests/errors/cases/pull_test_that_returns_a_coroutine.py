@@ -1,4 +1,4 @@
-from penstock.pull import collect, filter, pull, values
+from headrace.pull import collect, filter, pull, values
 
 
 async def is_known(key: str) -> bool:

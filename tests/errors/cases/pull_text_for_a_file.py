@@ -1,5 +1,5 @@
 import os
 
-from penstock.pull import pull, to_file, values
+from headrace.pull import pull, to_file, values
 
 pull(values(["a line"]), to_file(os.devnull)).run()

@@ -1,3 +1,3 @@
-from penstock.pull import collect, pull, together, values
+from headrace.pull import collect, pull, together, values
 
 both = together(pull(values([1, 2]), collect()), values([3, 4]))

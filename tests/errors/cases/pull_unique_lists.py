@@ -1,3 +1,3 @@
-from penstock.pull import collect, pull, unique, values
+from headrace.pull import collect, pull, unique, values
 
 pull(values([[1, 2], [1, 2]]), unique(), collect()).run()

@@ -1,6 +1,6 @@
 from collections.abc import Generator
 
-from penstock.pull.dataflow import ModuleContext, Requests, Source, collect, pull
+from headrace.pull.dataflow import ModuleContext, Requests, Source, collect, pull
 
 
 class Request:

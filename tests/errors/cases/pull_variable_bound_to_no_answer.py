@@ -1,4 +1,4 @@
-from penstock.pull.dataflow import ModuleContext, Requests, Source, collect, pull
+from headrace.pull.dataflow import ModuleContext, Requests, Source, collect, pull
 
 
 async def sevens(module: ModuleContext, requests: Requests) -> None:

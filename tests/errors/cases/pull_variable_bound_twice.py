@@ -1,4 +1,4 @@
-from penstock.pull.dataflow import Variable
+from headrace.pull.dataflow import Variable
 
 price: Variable[int] = Variable()
 price.bind(7)

@@ -1,3 +1,3 @@
-from penstock.pull.dataflow import error
+from headrace.pull.dataflow import error
 
 error("the line is dead")

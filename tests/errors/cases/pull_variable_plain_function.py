@@ -1,4 +1,4 @@
-from penstock.pull.dataflow import Edge, ModuleContext, Sink, pull, values
+from headrace.pull.dataflow import Edge, ModuleContext, Sink, pull, values
 
 
 def first(module: ModuleContext, upstream: Edge) -> None:

@@ -1,4 +1,4 @@
-from penstock.pull.dataflow import Ask, Edge, ModuleContext, Sink, pull, values
+from headrace.pull.dataflow import Ask, Edge, ModuleContext, Sink, pull, values
 
 
 async def first(module: ModuleContext, upstream: Edge) -> None:

@@ -1,3 +1,3 @@
-from penstock.pull.dataflow import collect, pull, values
+from headrace.pull.dataflow import collect, pull, values
 
 pull(collect(), values([1, 2]))

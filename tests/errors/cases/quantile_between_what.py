@@ -1,7 +1,7 @@
 """An interpolation that there is not."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price = flow.signal("price", float)
 price.moving(100).quantile(0.95, interpolation="cubic")

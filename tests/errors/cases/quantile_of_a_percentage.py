@@ -1,7 +1,7 @@
 """Quantiles are parts of 1."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price = flow.signal("price", float)
 price.moving(100).quantile(95)

@@ -1,8 +1,8 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("numbers")
+flow = hr.Flow("numbers")
 numbers = flow.source("numbers", int)
 flow.sink("out", numbers)
-engine = ps.Engine(flow, queue_rows=3)
+engine = hr.Engine(flow, queue_rows=3)
 engine.feed(numbers=[1, 2])
 engine.feed(numbers=[3, 4])

@@ -1,8 +1,8 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
-from penstock.functions import raise_error
+import headrace as hr
+from headrace import col
+from headrace.functions import raise_error
 
 
 class Bid(NamedTuple):
@@ -10,9 +10,9 @@ class Bid(NamedTuple):
     price: int
 
 
-flow = ps.Flow("bids")
+flow = hr.Flow("bids")
 bids = flow.source("bids", Bid)
-negative = raise_error(ps.concat("negative: ", col.price.cast(str)))
-checked = ps.when(col.price < 0, negative).otherwise(col.price)
+negative = raise_error(hr.concat("negative: ", col.price.cast(str)))
+checked = hr.when(col.price < 0, negative).otherwise(col.price)
 flow.sink("prices", bids.select(price=checked))
-ps.Engine(flow).tick(bids=[Bid(1, 5), Bid(2, -7)])
+hr.Engine(flow).tick(bids=[Bid(1, 5), Bid(2, -7)])

@@ -1,8 +1,8 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
-from penstock.functions import raise_error
+import headrace as hr
+from headrace import col
+from headrace.functions import raise_error
 
 
 class Bid(NamedTuple):
@@ -10,6 +10,6 @@ class Bid(NamedTuple):
     price: int
 
 
-flow = ps.Flow("bids")
+flow = hr.Flow("bids")
 bids = flow.source("bids", Bid)
 bids.select(price=col.price, error=raise_error("no price"))

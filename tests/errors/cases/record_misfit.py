@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 
 
 class Price(NamedTuple):
@@ -9,9 +9,9 @@ class Price(NamedTuple):
     version: int
 
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 prices = flow.source("prices", Price)
 flow.sink("current", prices.upsert("item", sequence="version"))
-engine = ps.Engine(flow)
+engine = hr.Engine(flow)
 engine.tick(prices=[Price("tea", 300, 1), Price("rum", 900, 1)])
 engine.tick(prices=[Price("tea", 350, 1)])

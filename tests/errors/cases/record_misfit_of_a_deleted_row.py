@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Price(NamedTuple):
@@ -11,10 +11,10 @@ class Price(NamedTuple):
     op: str
 
 
-flow = ps.Flow("prices")
-row = ps.struct(item=col.item, price=col.price)
+flow = hr.Flow("prices")
+row = hr.struct(item=col.item, price=col.price)
 prices = flow.source("prices", Price)
 flow.sink("versions", prices.history("item", sequence="version", row=row, deleted=col.op == "D"))
-engine = ps.Engine(flow)
+engine = hr.Engine(flow)
 engine.tick(prices=[Price("tea", 300, 5, "I"), Price("tea", 300, 5, "D")])
 engine.tick(prices=[Price("tea", 350, 5, "I")])

@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 
 
 class Address(NamedTuple):
@@ -14,9 +14,9 @@ class Customer(NamedTuple):
     address: Address | None
 
 
-flow = ps.Flow("shops")
+flow = hr.Flow("shops")
 flow.sink("customers", flow.table("customers", Customer, key=["shop", "id"]))
-engine = ps.Engine(flow)
+engine = hr.Engine(flow)
 old, new = (Customer("tea", 7, Address(street, {"floor": 2})) for street in ("Elm St", "Oak St"))
 engine.tick(customers=[old])
-engine.tick(customers=[ps.update(new, Customer("tea", 7, None))])
+engine.tick(customers=[hr.update(new, Customer("tea", 7, None))])

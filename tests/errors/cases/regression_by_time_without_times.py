@@ -1,7 +1,7 @@
 """A window by count knows no times."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price = flow.signal("price", float)
 price.moving(100).regression(by="time")

@@ -1,5 +1,5 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 flow.sink("out", flow.signal("a", int) + flow.signal("b", int))
-ps.Engine(flow).replay(a=[1, 2], b=[1])
+hr.Engine(flow).replay(a=[1, 2], b=[1])

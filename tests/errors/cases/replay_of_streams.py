@@ -1,5 +1,5 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 flow.sink("out", flow.source("prices", float))
-ps.Engine(flow).replay(prices=[1.0])
+hr.Engine(flow).replay(prices=[1.0])

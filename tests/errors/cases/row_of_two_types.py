@@ -1,11 +1,11 @@
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 
 
 class Bid(NamedTuple):
     price: float | str
 
 
-flow = ps.Flow("auctions")
+flow = hr.Flow("auctions")
 flow.source("bids", Bid)

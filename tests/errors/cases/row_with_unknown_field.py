@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 
 
 class Bid(NamedTuple):
@@ -8,5 +8,5 @@ class Bid(NamedTuple):
     tags: set[str]
 
 
-flow = ps.Flow("auctions")
+flow = hr.Flow("auctions")
 flow.source("bids", Bid)

@@ -1,4 +1,4 @@
-import penstock as ps
+import headrace as hr
 
 
 class Bid:
@@ -6,5 +6,5 @@ class Bid:
         self.price = price
 
 
-flow = ps.Flow("auctions")
+flow = hr.Flow("auctions")
 flow.source("bids", Bid)

@@ -1,9 +1,9 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("sums")
+flow = hr.Flow("sums")
 left = flow.source("left", int)
 right = flow.source("right", int)
 flow.sink("all", left.union(right))
 
 rows = iter([1, 2, 3])
-ps.run(flow, sources={"left": rows, "right": rows})
+hr.run(flow, sources={"left": rows, "right": rows})

@@ -1,7 +1,7 @@
-import penstock as ps
-from penstock.compute.plans import check_servable
+import headrace as hr
+from headrace.compute.plans import check_servable
 
-flow = ps.Flow("things")
+flow = hr.Flow("things")
 things = flow.source("things", object)
 flow.sink("things", things)
 check_servable(flow)

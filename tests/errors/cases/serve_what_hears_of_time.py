@@ -1,9 +1,9 @@
-import penstock as ps
-from penstock import col
-from penstock.compute.plans import check_servable
+import headrace as hr
+from headrace import col
+from headrace.compute.plans import check_servable
 
-flow = ps.Flow("clicks")
+flow = hr.Flow("clicks")
 clicks = flow.source("clicks", int)
 timed = clicks.watermark(col.value, lateness=10)
-flow.sink("per hour", timed.group_by(window=ps.tumbling(col.value, 60)).agg(n=ps.count()))
+flow.sink("per hour", timed.group_by(window=hr.tumbling(col.value, 60)).agg(n=hr.count()))
 check_servable(flow)

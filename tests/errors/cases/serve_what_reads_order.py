@@ -1,7 +1,7 @@
-import penstock as ps
-from penstock.compute.plans import check_servable
+import headrace as hr
+from headrace.compute.plans import check_servable
 
-flow = ps.Flow("queue")
+flow = hr.Flow("queue")
 orders = flow.source("orders", str)
 numbered = orders.enumerate()
 flow.sink("numbered", numbered)

@@ -1,6 +1,6 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("numbers", ticks="given")
+flow = hr.Flow("numbers", ticks="given")
 numbers, go = flow.source("numbers", int), flow.table("go", int)
 flow.sink("out", numbers.defer_signal(go))
-ps.Engine(flow)
+hr.Engine(flow)

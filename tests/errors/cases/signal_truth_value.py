@@ -1,6 +1,6 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price = flow.signal("price", float)
 if price > 3:
     flow.sink("high", price)

@@ -1,3 +1,3 @@
-from penstock.testing.compute import Simulation
+from headrace.testing.compute import Simulation
 
 Simulation(seed=1, recipes={})

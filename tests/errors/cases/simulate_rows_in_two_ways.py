@@ -1,10 +1,10 @@
-import penstock as ps
-from penstock.testing.compute import Recipe, Simulation
+import headrace as hr
+from headrace.testing.compute import Recipe, Simulation
 
 
-def below(most: int) -> ps.Flow:
-    flow = ps.Flow("below")
-    flow.sink("below", flow.table("numbers", int).filter(ps.col.value < most))
+def below(most: int) -> hr.Flow:
+    flow = hr.Flow("below")
+    flow.sink("below", flow.table("numbers", int).filter(hr.col.value < most))
     return flow
 
 

@@ -1,7 +1,7 @@
-import penstock as ps
-from penstock.testing.compute import Recipe, Simulation
+import headrace as hr
+from headrace.testing.compute import Recipe, Simulation
 
-flow = ps.Flow("counted")
-flow.sink("counted", flow.table("words", str).group_by(ps.col.value).agg(times=ps.count()))
+flow = hr.Flow("counted")
+flow.sink("counted", flow.table("words", str).group_by(hr.col.value).agg(times=hr.count()))
 counted = Recipe(flow, rows={"word": lambda random: random.choice(["a", "be", "see"])})
 Simulation(seed=1, recipes={"counted": counted})

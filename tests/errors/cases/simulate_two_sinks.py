@@ -1,8 +1,8 @@
-import penstock as ps
-from penstock.testing.compute import Recipe, Simulation
+import headrace as hr
+from headrace.testing.compute import Recipe, Simulation
 
-flow = ps.Flow("parts")
+flow = hr.Flow("parts")
 numbers = flow.table("numbers", int)
-flow.sink("low", numbers.filter(ps.col.value < 5))
-flow.sink("high", numbers.filter(ps.col.value >= 5))
+flow.sink("low", numbers.filter(hr.col.value < 5))
+flow.sink("high", numbers.filter(hr.col.value >= 5))
 Simulation(seed=1, recipes={"parts": Recipe(flow)})

@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 
 
 class Bid(NamedTuple):
@@ -16,8 +16,8 @@ class Auction(NamedTuple):
     category: int
 
 
-flow = ps.Flow("auctions")
+flow = hr.Flow("auctions")
 bids = flow.source("bids", Bid)
 auctions = flow.source("auctions", Auction)
-other = ps.Flow("archive")
+other = hr.Flow("archive")
 other.sink("bids", bids)

@@ -1,5 +1,5 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("ranking")
+flow = hr.Flow("ranking")
 scores = flow.source("scores", int, bounded=True)
 flow.sink("ranking", scores.sort(7))  # type: ignore

@@ -1,6 +1,6 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("ranking")
+flow = hr.Flow("ranking")
 scores = flow.source("scores", int)
 flow.sink("ranking", scores.sort())  # type: ignore
-ps.explain(flow)
+hr.explain(flow)

@@ -1,6 +1,6 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("ranking")
+flow = hr.Flow("ranking")
 scores = flow.source("scores", int)
 flow.sink("ranking", scores.sort(lifetime="tick"))
-ps.explain(flow)
+hr.explain(flow)

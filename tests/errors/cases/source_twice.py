@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 
 
 class Bid(NamedTuple):
@@ -16,6 +16,6 @@ class Auction(NamedTuple):
     category: int
 
 
-flow = ps.Flow("auctions")
+flow = hr.Flow("auctions")
 flow.source("bids", Bid)
 flow.source("bids", Auction)

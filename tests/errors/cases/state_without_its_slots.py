@@ -1,7 +1,7 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("shops")
+flow = hr.Flow("shops")
 shops = flow.source("shops", str)
 flow.sink("names", shops.distinct())
-flow.sink("count", shops.group_by("value").agg(n=ps.count()))
-ps.Engine(flow, state={"groups": {}})
+flow.sink("count", shops.group_by("value").agg(n=hr.count()))
+hr.Engine(flow, state={"groups": {}})

@@ -1,5 +1,5 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 prices = flow.source("prices", float)
 flow.signal("price", float) + prices

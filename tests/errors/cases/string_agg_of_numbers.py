@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Bid(NamedTuple):
@@ -10,6 +10,6 @@ class Bid(NamedTuple):
     price: float
 
 
-flow = ps.Flow("auctions")
+flow = hr.Flow("auctions")
 bids = flow.source("bids", Bid)
-bids.group_by("auction").agg(answer=ps.string_agg(col.price, ", "))
+bids.group_by("auction").agg(answer=hr.string_agg(col.price, ", "))

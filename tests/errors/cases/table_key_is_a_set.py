@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 
 
 class Price(NamedTuple):
@@ -9,5 +9,5 @@ class Price(NamedTuple):
     version: int
 
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 prices = flow.table("prices", Price, key={"item", "version"})  # type: ignore[arg-type]

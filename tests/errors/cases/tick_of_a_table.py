@@ -1,6 +1,6 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("numbers", ticks="given")
+flow = hr.Flow("numbers", ticks="given")
 numbers, gone = flow.source("numbers", int), flow.table("gone", int)
 flow.sink("out", numbers.difference(gone, lifetime="tick"))
-ps.Engine(flow)
+hr.Engine(flow)

@@ -1,7 +1,7 @@
 """A signal is no span of time: the two arguments are the wrong way round."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 at = flow.signal("at", float)
-ps.timer(at, at=at)
+hr.timer(at, at=at)

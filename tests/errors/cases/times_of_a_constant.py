@@ -1,7 +1,7 @@
 """Times come as a signal."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price = flow.signal("price", float)
 price.throttle("10s", at=12.5)

@@ -1,7 +1,7 @@
 """Text is no time."""
 
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 price, at = flow.signal("price", float), flow.signal("at", str)
 price.moving("10s", at=at).mean()

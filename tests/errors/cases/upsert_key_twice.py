@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Price(NamedTuple):
@@ -10,5 +10,5 @@ class Price(NamedTuple):
     version: int
 
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 prices = flow.source("prices", Price).upsert(["item", col.item], sequence="version")

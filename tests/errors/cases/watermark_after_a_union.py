@@ -1,8 +1,8 @@
 from datetime import datetime
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Bid(NamedTuple):
@@ -11,9 +11,9 @@ class Bid(NamedTuple):
     ms: int
 
 
-flow = ps.Flow("bids")
+flow = hr.Flow("bids")
 bids = flow.source("bids", Bid)
 more = flow.source("more", Bid)
 both = bids.union(more)
 flow.sink("on_time", both.watermark(col.at, lateness="10s"))
-ps.explain(flow)
+hr.explain(flow)

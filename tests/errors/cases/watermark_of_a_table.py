@@ -1,8 +1,8 @@
 from datetime import datetime
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Bid(NamedTuple):
@@ -11,8 +11,8 @@ class Bid(NamedTuple):
     ms: int
 
 
-flow = ps.Flow("bids")
+flow = hr.Flow("bids")
 bids = flow.table("bids", Bid)
 recent = bids.filter(col.who != "")
 flow.sink("on_time", recent.watermark(col.at, lateness="10s"))
-ps.explain(flow)
+hr.explain(flow)

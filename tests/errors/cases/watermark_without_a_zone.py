@@ -3,16 +3,16 @@
 from datetime import datetime
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Login(NamedTuple):
     who: str
-    at: ps.TimestampNtz
+    at: hr.TimestampNtz
 
 
-flow = ps.Flow("logins")
+flow = hr.Flow("logins")
 logins = flow.source("logins", Login)
 logins.with_columns(moment=col.at.cast(datetime)).watermark(col.moment, lateness="10s")  # the way out
 logins.watermark(col.at, lateness="10s")

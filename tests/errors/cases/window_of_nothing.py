@@ -1,4 +1,4 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("prices")
+flow = hr.Flow("prices")
 flow.signal("price", float).window(0, sum)

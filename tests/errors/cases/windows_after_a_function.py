@@ -1,8 +1,8 @@
 from datetime import datetime
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Bid(NamedTuple):
@@ -11,8 +11,8 @@ class Bid(NamedTuple):
     ms: int
 
 
-flow = ps.Flow("bids")
+flow = hr.Flow("bids")
 bids = flow.source("bids", Bid)
 on_time = bids.watermark(col.at, lateness="10s")
 same = on_time.map(lambda bid: bid, returns=Bid)
-same.group_by(window=ps.tumbling(col.at, "1h")).agg(n=ps.count())
+same.group_by(window=hr.tumbling(col.at, "1h")).agg(n=hr.count())

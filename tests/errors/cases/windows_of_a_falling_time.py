@@ -1,8 +1,8 @@
 from datetime import datetime
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Bid(NamedTuple):
@@ -11,8 +11,8 @@ class Bid(NamedTuple):
     ms: int
 
 
-flow = ps.Flow("bids")
+flow = hr.Flow("bids")
 bids = flow.source("bids", Bid)
 on_time = bids.watermark(col.at, lateness="10s")
-left = on_time.with_columns(left=-col.at.micros_since(ps.timestamp("2030-01-01T00:00:00Z"))).select("left")
-left.group_by(window=ps.tumbling(col.left, 1000)).agg(n=ps.count())
+left = on_time.with_columns(left=-col.at.micros_since(hr.timestamp("2030-01-01T00:00:00Z"))).select("left")
+left.group_by(window=hr.tumbling(col.left, 1000)).agg(n=hr.count())

@@ -1,8 +1,8 @@
 from datetime import datetime
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Bid(NamedTuple):
@@ -11,8 +11,8 @@ class Bid(NamedTuple):
     ms: int
 
 
-flow = ps.Flow("bids")
+flow = hr.Flow("bids")
 bids = flow.source("bids", Bid)
 timed = bids.watermark(col.at, lateness="10s")
-minutes = timed.group_by(window=ps.tumbling(col.at, "1 min"), emit="updates").agg(n=ps.count())
-minutes.group_by(window=ps.tumbling(col.window_end, "1h")).agg(n=ps.sum(col.n))
+minutes = timed.group_by(window=hr.tumbling(col.at, "1 min"), emit="updates").agg(n=hr.count())
+minutes.group_by(window=hr.tumbling(col.window_end, "1h")).agg(n=hr.sum(col.n))

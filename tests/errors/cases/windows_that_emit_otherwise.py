@@ -1,8 +1,8 @@
 from datetime import datetime
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Bid(NamedTuple):
@@ -11,7 +11,7 @@ class Bid(NamedTuple):
     ms: int
 
 
-flow = ps.Flow("bids")
+flow = hr.Flow("bids")
 bids = flow.source("bids", Bid)
 timed = bids.watermark(col.ms, lateness=0)
-timed.group_by(window=ps.tumbling(col.ms, 10), emit="always").agg(n=ps.count())
+timed.group_by(window=hr.tumbling(col.ms, 10), emit="always").agg(n=hr.count())

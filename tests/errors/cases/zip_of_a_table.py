@@ -1,6 +1,6 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("numbers")
+flow = hr.Flow("numbers")
 numbers, words = flow.source("numbers", int), flow.table("words", str)
 flow.sink("out", numbers.zip(words, suffix="_word"))
-ps.Engine(flow)
+hr.Engine(flow)

@@ -1,5 +1,5 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("numbers")
+flow = hr.Flow("numbers")
 numbers, words = flow.source("numbers", int), flow.source("words", str)
 numbers.zip(words)

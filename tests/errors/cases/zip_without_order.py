@@ -1,7 +1,7 @@
-import penstock as ps
+import headrace as hr
 
-flow = ps.Flow("numbers")
+flow = hr.Flow("numbers")
 numbers, words = flow.source("numbers", int), flow.source("words", str)
 both = numbers.union(numbers)
 flow.sink("out", both.zip(words, suffix="_word"))
-ps.Engine(flow)
+hr.Engine(flow)

@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import Flow, col
+import headrace as hr
+from headrace import Flow, col
 
 
 class Order(NamedTuple):
@@ -14,9 +14,9 @@ class Order(NamedTuple):
 flow = Flow("shop")
 orders = flow.source("orders", Order)
 flow.sink("large", orders.filter(col.price > 10))
-ps.run(flow, {"orders": [Order(1, "PE", 12.5)]}, checkpoint="state")
+hr.run(flow, {"orders": [Order(1, "PE", 12.5)]}, checkpoint="state")
 
 other = Flow("shop")
 other_orders = other.source("orders", Order)
-other.sink("large", other_orders.group_by("country").agg(total=ps.sum(col.price)))
-ps.run(other, {"orders": []}, checkpoint="state")
+other.sink("large", other_orders.group_by("country").agg(total=hr.sum(col.price)))
+hr.run(other, {"orders": []}, checkpoint="state")

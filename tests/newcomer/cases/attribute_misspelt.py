@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import Flow, col
+import headrace as hr
+from headrace import Flow, col
 
 
 class Order(NamedTuple):
@@ -13,4 +13,4 @@ class Order(NamedTuple):
 
 flow = Flow("shop")
 orders = flow.source("orders", Order)
-ps.summ(col.price)
+hr.summ(col.price)

@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-from penstock import Flow, col
+from headrace import Flow, col
 
 
 class Order(NamedTuple):

@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import Engine, Flow, col
+import headrace as hr
+from headrace import Engine, Flow, col
 
 
 class Order(NamedTuple):
@@ -13,4 +13,4 @@ class Order(NamedTuple):
 flow = Flow("shop")
 orders = flow.source("orders", Order)
 flow.sink("large", orders.filter(col.price > 10))
-Engine(flow).tick(orders=[ps.insert(Order(1, "PE", 12.5))])
+Engine(flow).tick(orders=[hr.insert(Order(1, "PE", 12.5))])

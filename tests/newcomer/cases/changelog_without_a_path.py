@@ -1,3 +1,3 @@
-from penstock.io import Changelog
+from headrace.io import Changelog
 
 Changelog()

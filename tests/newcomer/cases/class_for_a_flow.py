@@ -1,4 +1,4 @@
-import penstock as ps
-from penstock import Flow
+import headrace as hr
+from headrace import Flow
 
-ps.run(Flow, {"orders": []})
+hr.run(Flow, {"orders": []})

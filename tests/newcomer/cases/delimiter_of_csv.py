@@ -1,3 +1,3 @@
-from penstock.io import CsvFiles
+from headrace.io import CsvFiles
 
 CsvFiles("in", delimiter=";")

@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import Flow
+import headrace as hr
+from headrace import Flow
 
 
 class Order(NamedTuple):
@@ -12,4 +12,4 @@ class Order(NamedTuple):
 
 flow = Flow("shop")
 orders = flow.source("orders", Order)
-ps.draw(orders)
+hr.draw(orders)

@@ -1,3 +1,3 @@
-from penstock import Engine
+from headrace import Engine
 
 Engine("shop")

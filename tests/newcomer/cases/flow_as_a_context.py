@@ -1,4 +1,4 @@
-from penstock import Flow
+from headrace import Flow
 
 with Flow("shop") as flow:
     print(flow)

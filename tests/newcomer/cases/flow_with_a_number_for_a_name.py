@@ -1,3 +1,3 @@
-from penstock import Flow
+from headrace import Flow
 
 Flow(3)

@@ -1,8 +1,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import Flow, col
+import headrace as hr
+from headrace import Flow, col
 
 
 class Order(NamedTuple):
@@ -16,4 +16,4 @@ flow = Flow("shop")
 orders = flow.source("orders", Order)
 flow.sink("large", orders.filter(col.price > 10))
 Path("orders.csv").write_text("id\n1\n")
-ps.run(flow, {"orders": []}, checkpoint="orders.csv")
+hr.run(flow, {"orders": []}, checkpoint="orders.csv")

@@ -2,8 +2,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-import penstock as ps
-from penstock import Flow, col
+import headrace as hr
+from headrace import Flow, col
 
 
 class Order(NamedTuple):
@@ -16,4 +16,4 @@ class Order(NamedTuple):
 flow = Flow("shop")
 orders = flow.source("orders", Order)
 flow.sink("large", orders.filter(col.price > 10))
-ps.run(flow, {"orders": pl.DataFrame({"id": [1]})})
+hr.run(flow, {"orders": pl.DataFrame({"id": [1]})})

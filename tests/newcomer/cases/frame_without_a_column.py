@@ -2,7 +2,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from penstock import Engine, Flow, col
+from headrace import Engine, Flow, col
 
 
 class Order(NamedTuple):

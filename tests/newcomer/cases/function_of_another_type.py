@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-from penstock import Engine, Flow
+from headrace import Engine, Flow
 
 
 class Order(NamedTuple):

@@ -2,7 +2,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock import Flow, col
+from headrace import Flow, col
 
 
 class Order(NamedTuple):

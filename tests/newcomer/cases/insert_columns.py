@@ -1,3 +1,3 @@
-import penstock as ps
+import headrace as hr
 
-ps.insert(1, "PE", 12.5)
+hr.insert(1, "PE", 12.5)

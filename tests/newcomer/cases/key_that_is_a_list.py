@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import Engine, Flow
+import headrace as hr
+from headrace import Engine, Flow
 
 
 class Visit(NamedTuple):
@@ -10,5 +10,5 @@ class Visit(NamedTuple):
 
 flow = Flow("visits")
 visits = flow.source("visits", Visit)
-flow.sink("counts", visits.group_by("pages").agg(count=ps.count()))
+flow.sink("counts", visits.group_by("pages").agg(count=hr.count()))
 Engine(flow).tick(visits=[Visit(["a", "b"])])

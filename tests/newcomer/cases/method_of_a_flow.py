@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-from penstock import Flow
+from headrace import Flow
 
 
 class Order(NamedTuple):

@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import Flow, col
+import headrace as hr
+from headrace import Flow, col
 
 
 class Order(NamedTuple):
@@ -13,4 +13,4 @@ class Order(NamedTuple):
 flow = Flow("shop")
 orders = flow.source("orders", Order)
 flow.sink("large", orders.filter(col.price > 10))
-ps.run(flow, {"orders": Order(1, "PE", 12.5)})
+hr.run(flow, {"orders": Order(1, "PE", 12.5)})

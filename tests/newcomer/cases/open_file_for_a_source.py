@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import Flow, col
+import headrace as hr
+from headrace import Flow, col
 
 
 class Order(NamedTuple):
@@ -14,4 +14,4 @@ flow = Flow("shop")
 orders = flow.source("orders", Order)
 flow.sink("large", orders.filter(col.price > 10))
 with open("in.json", "w+") as file:
-    ps.run(flow, {"orders": file})
+    hr.run(flow, {"orders": file})

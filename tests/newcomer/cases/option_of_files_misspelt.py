@@ -1,3 +1,3 @@
-from penstock.io import JsonFiles
+from headrace.io import JsonFiles
 
 JsonFiles("in", dead_leter="bad")

@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-import penstock as ps
+import headrace as hr
 
 
 class Order(NamedTuple):
@@ -8,7 +8,7 @@ class Order(NamedTuple):
     price: float
 
 
-flow = ps.Flow("orders")
+flow = hr.Flow("orders")
 orders = flow.source("orders", Order)
 flow.sink("out", orders)
-ps.run(flow, {}, {"out": []})
+hr.run(flow, {}, {"out": []})

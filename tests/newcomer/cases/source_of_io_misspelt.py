@@ -1,3 +1,3 @@
-from penstock import io
+from headrace import io
 
 io.CSVFiles("in")

@@ -1,6 +1,6 @@
 from datetime import datetime
 
-from penstock import Engine, Flow
+from headrace import Engine, Flow
 
 flow = Flow("visits")
 flow.sink("all", flow.source("visits", datetime))

@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import Flow, col
+import headrace as hr
+from headrace import Flow, col
 
 
 class Order(NamedTuple):
@@ -17,8 +17,8 @@ flow.sink("large", orders.filter(col.price > 10))
 
 
 def rows():
-    ps.run(flow, {"orders": []}, checkpoint="state")
+    hr.run(flow, {"orders": []}, checkpoint="state")
     yield Order(1, "PE", 12.5)
 
 
-ps.run(flow, {"orders": rows()}, checkpoint="state")
+hr.run(flow, {"orders": rows()}, checkpoint="state")

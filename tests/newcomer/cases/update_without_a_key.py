@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import Engine, Flow, col
+import headrace as hr
+from headrace import Engine, Flow, col
 
 
 class Order(NamedTuple):
@@ -14,4 +14,4 @@ flow = Flow("shop")
 orders = flow.source("orders", Order)
 flow.sink("large", orders.filter(col.price > 10))
 order = Order(1, "PE", 12.5)
-Engine(flow).tick(orders=[ps.update(order, order)])
+Engine(flow).tick(orders=[hr.update(order, order)])

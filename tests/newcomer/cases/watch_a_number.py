@@ -1,6 +1,6 @@
 from typing import NamedTuple
 
-from penstock import Engine, Flow, col
+from headrace import Engine, Flow, col
 
 
 class Order(NamedTuple):

@@ -1,7 +1,7 @@
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import Flow, col
+import headrace as hr
+from headrace import Flow, col
 
 
 class Order(NamedTuple):
@@ -12,4 +12,4 @@ class Order(NamedTuple):
 
 flow = Flow("shop")
 orders = flow.source("orders", Order)
-orders.select(size=ps.when(col.price > 10).then("large").otherwise("small"))
+orders.select(size=hr.when(col.price > 10).then("large").otherwise("small"))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.pull import Pipeline, Source, Transformer, collect, map, pull, source, take, values
-from penstock.pull.protocol import AnswerTo, End
+from headrace.pull import Pipeline, Source, Transformer, collect, map, pull, source, take, values
+from headrace.pull.protocol import AnswerTo, End
 from tests.pull.described import case
 
 

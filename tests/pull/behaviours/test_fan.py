@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import (
+from headrace.pull import (
     Duplex,
     Pipeline,
     Source,
@@ -25,7 +25,7 @@ from penstock.pull import (
     together,
     values,
 )
-from penstock.pull.errors import NeverAnswered
+from headrace.pull.errors import NeverAnswered
 from tests.pull.core.modules import Hand, Manual
 from tests.pull.described import case
 

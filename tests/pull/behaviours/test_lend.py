@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.pull import Recorder, collect, count, lend, map, probe, pull, take, values
-from penstock.pull.errors import NotLending
-from penstock.testing import VirtualRuntime, reference_source
+from headrace.pull import Recorder, collect, count, lend, map, probe, pull, take, values
+from headrace.pull.errors import NotLending
+from headrace.testing import VirtualRuntime, reference_source
 from tests.pull.described import case
 from tests.pull.lend.hand import Hand
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.pull import Recorder, probe, probe_around, pull
-from penstock.pull.modules import Source, Transformer
-from penstock.testing import SinkCase, VirtualRuntime, reference_sink, reference_source, reference_transformer
+from headrace.pull import Recorder, probe, probe_around, pull
+from headrace.pull.modules import Source, Transformer
+from headrace.testing import SinkCase, VirtualRuntime, reference_sink, reference_source, reference_transformer
 from tests.pull.described import case
 
 SOURCE, SINK = ValueError("Source Error"), ValueError("Sink Error")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import (
+from headrace.pull import (
     cat,
     collect,
     concat,

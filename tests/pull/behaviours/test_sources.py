@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import (
+from headrace.pull import (
     Source,
     cat,
     collect,
@@ -20,7 +20,7 @@ from penstock.pull import (
     take,
     values,
 )
-from penstock.pull.protocol import End
+from headrace.pull.protocol import End
 from tests.pull.core.modules import Hand, Manual
 from tests.pull.described import case
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import (
+from headrace.pull import (
     Pipeline,
     Recorder,
     Run,
@@ -36,8 +36,8 @@ from penstock.pull import (
     unique,
     values,
 )
-from penstock.pull.protocol import AnswerTo, End
-from penstock.testing.pull import VirtualRuntime
+from headrace.pull.protocol import AnswerTo, End
+from headrace.testing.pull import VirtualRuntime
 from tests.pull.core.modules import Hand, Manual
 from tests.pull.described import case
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption
-from penstock.pull import (
+from headrace.errors import BadOption
+from headrace.pull import (
     aiter_values,
     async_map,
     cat,
@@ -22,7 +22,7 @@ from penstock.pull import (
     pushable,
     values,
 )
-from penstock.pull.errors import LoopRunsAlready, NeverAnswered
+from headrace.pull.errors import LoopRunsAlready, NeverAnswered
 
 
 class Drawn:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption
-from penstock.pull import cat, collect, count, error, from_queue, pull, take, to_queue, values
+from headrace.errors import BadOption
+from headrace.pull import cat, collect, count, error, from_queue, pull, take, to_queue, values
 from tests.pull.core.modules import Hand, Manual
 
 END = object()
@@ -120,7 +120,7 @@ def test_an_abort_while_it_waits_takes_nothing_and_wakes_others() -> None:
 async def _no_threads() -> None:
     """The threads that waited for a queue end by themselves."""
     for thread in threading.enumerate():
-        if thread.name == "penstock-queue":
+        if thread.name == "headrace-queue":
             await asyncio.to_thread(thread.join)
 
 

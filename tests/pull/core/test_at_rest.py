@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import SourceLocation
-from penstock.pull import Source, collect, map, pull, sink, values
-from penstock.pull.edge import Edge
-from penstock.pull.module_context import Module
-from penstock.pull.pipeline_run import Run
-from penstock.pull.pipeline_runtime import Runtime
-from penstock.pull.protocol import AnswerTo, End, Read
+from headrace.errors import SourceLocation
+from headrace.pull import Source, collect, map, pull, sink, values
+from headrace.pull.edge import Edge
+from headrace.pull.module_context import Module
+from headrace.pull.pipeline_run import Run
+from headrace.pull.pipeline_runtime import Runtime
+from headrace.pull.protocol import AnswerTo, End, Read
 
 
 def test_what_waits_for_the_rest_comes_after_all_that_needs_nothing_from_outside() -> None:

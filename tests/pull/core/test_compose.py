@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import (
+from headrace.pull import (
     Duplex,
     Pipeline,
     Sink,
@@ -21,8 +21,8 @@ from penstock.pull import (
     transformer,
     values,
 )
-from penstock.pull.errors import NotComposable
-from penstock.pull.protocol import AnswerTo, End, Read
+from headrace.pull.errors import NotComposable
+from headrace.pull.protocol import AnswerTo, End, Read
 
 
 def plus(n: int) -> Transformer:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import Recorder, Run, collect, map, probe, pull, source, take, values
-from penstock.pull.errors import ProtocolBroken
-from penstock.pull.protocol import AnswerTo, End
+from headrace.pull import Recorder, Run, collect, map, probe, pull, source, take, values
+from headrace.pull.errors import ProtocolBroken
+from headrace.pull.protocol import AnswerTo, End
 from tests.pull.core.modules import Hand, Manual
 
 ERROR = ValueError("E")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.pull import Recorder, Transformer, probe, pull
-from penstock.pull.edge import Edge
-from penstock.pull.module_context import Module
-from penstock.pull.protocol import AnswerTo, End, Read
+from headrace.pull import Recorder, Transformer, probe, pull
+from headrace.pull.edge import Edge
+from headrace.pull.module_context import Module
+from headrace.pull.protocol import AnswerTo, End, Read
 from tests.pull.core.modules import Hand, Manual
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.pull import Source, collect, pull
-from penstock.pull.module_context import Module
-from penstock.pull.protocol import AnswerTo, End, Read
-from penstock.testing import VirtualRuntime
+from headrace.pull import Source, collect, pull
+from headrace.pull.module_context import Module
+from headrace.pull.protocol import AnswerTo, End, Read
+from headrace.testing import VirtualRuntime
 
 
 def counting(last: int, inside: list[str]) -> Source:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.pull import Recorder, probe, pull
+from headrace.pull import Recorder, probe, pull
 from tests.pull.core.modules import Hand, Manual
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pull import (
+from headrace.pull import (
     Run,
     Source,
     cat,
@@ -34,9 +34,9 @@ from penstock.pull import (
     take,
     values,
 )
-from penstock.pull.module_context import Module
-from penstock.pull.protocol import AnswerTo, End
-from penstock.testing.pull import RandomRuntime
+from headrace.pull.module_context import Module
+from headrace.pull.protocol import AnswerTo, End
+from headrace.testing.pull import RandomRuntime
 
 ITEMS = range(10)
 CLOSING = "then, while closing: OSError: close failed"

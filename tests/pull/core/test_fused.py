@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pull import Recorder, Transformer, collect, map, probe, probe_around, pull, take, values
-from penstock.pull.rules.checker import check
+from headrace.pull import Recorder, Transformer, collect, map, probe, probe_around, pull, take, values
+from headrace.pull.rules.checker import check
 from tests.pull.core.modules import Hand, Manual
 
 

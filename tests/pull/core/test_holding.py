@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import Sink, Source, collect, pull, values
-from penstock.pull.edge import Edge
-from penstock.pull.module_context import Module
+from headrace.pull import Sink, Source, collect, pull, values
+from headrace.pull.edge import Edge
+from headrace.pull.module_context import Module
 from tests.pull.core.modules import Manual
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption
-from penstock.pull import (
+from headrace.errors import BadOption
+from headrace.pull import (
     Recorder,
     Run,
     Sink,
@@ -31,8 +31,8 @@ from penstock.pull import (
     take,
     values,
 )
-from penstock.pull.edge import Edge
-from penstock.pull.errors import (
+from headrace.pull.edge import Edge
+from headrace.pull.errors import (
     EndNotConfirmed,
     LoopRunsAlready,
     NeverAnswered,
@@ -40,8 +40,8 @@ from penstock.pull.errors import (
     ProtocolBroken,
     WrongThread,
 )
-from penstock.pull.module_context import Module
-from penstock.pull.protocol import AnswerTo, End
+from headrace.pull.module_context import Module
+from headrace.pull.protocol import AnswerTo, End
 from tests.golden import MESSAGES, assert_golden
 from tests.pull.core.modules import Hand, Manual
 

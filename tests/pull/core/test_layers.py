@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.pull import Sink, collect, map, pull, source, take, transformer, values
-from penstock.pull.protocol import AnswerTo, End, Read
+from headrace.pull import Sink, collect, map, pull, source, take, transformer, values
+from headrace.pull.protocol import AnswerTo, End, Read
 from tests.pull.core.modules import Hand
 
 CAUSE = ValueError("E")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import Sink, Source, collect, map, pull, values
-from penstock.pull.module_context import Module
-from penstock.pull.protocol import AnswerTo, End
-from penstock.testing import VirtualRuntime
+from headrace.pull import Sink, Source, collect, map, pull, values
+from headrace.pull.module_context import Module
+from headrace.pull.protocol import AnswerTo, End
+from headrace.testing import VirtualRuntime
 
 
 def failing_to_close(name: str) -> Source:

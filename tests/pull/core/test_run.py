@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import Sink, Source, Transformer, collect, map, pull, take, values
-from penstock.pull.edge import Edge
-from penstock.pull.errors import CallCancelled, EndNotConfirmed, LoopRunsAlready, NeverAnswered
-from penstock.pull.module_context import Module
-from penstock.pull.protocol import AnswerTo, End
+from headrace.pull import Sink, Source, Transformer, collect, map, pull, take, values
+from headrace.pull.edge import Edge
+from headrace.pull.errors import CallCancelled, EndNotConfirmed, LoopRunsAlready, NeverAnswered
+from headrace.pull.module_context import Module
+from headrace.pull.protocol import AnswerTo, End
 from tests.pull.core.modules import Hand, Manual, delay
 
 

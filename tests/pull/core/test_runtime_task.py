@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from penstock.pull.pipeline_runtime import Runtime
+from headrace.pull.pipeline_runtime import Runtime
 
 
 def test_a_task_that_is_cancelled_when_it_has_its_result_answers_nothing() -> None:

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from penstock.pull import Source, Transformer, collect, map, pull, source, take, transformer, values
-from penstock.pull.protocol import AnswerTo, End, Read
+from headrace.pull import Source, Transformer, collect, map, pull, source, take, transformer, values
+from headrace.pull.protocol import AnswerTo, End, Read
 
 ROOM = 250
 """Frames that a run may take on top of those of the test."""

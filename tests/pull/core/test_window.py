@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.pull import Transformer, collect, map, pull, take, transformer, values
-from penstock.pull.protocol import Read
-from penstock.testing.pull.virtual_runtime import VirtualRuntime
+from headrace.pull import Transformer, collect, map, pull, take, transformer, values
+from headrace.pull.protocol import Read
+from headrace.testing.pull.virtual_runtime import VirtualRuntime
 from tests.pull.core.modules import Hand, delay
 
 

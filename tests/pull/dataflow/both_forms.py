@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock import pull as callback
-from penstock.errors import SourceLocation
-from penstock.pull import Recorder, Run, dataflow
-from penstock.pull.dataflow import Abort, Ask, Done, Failed, FailIndication, Value
-from penstock.pull.pipeline_runtime import Runtime
-from penstock.pull.rules.checker import check
-from penstock.pull.rules.trace import Answer, Request, Trace
+from headrace import pull as callback
+from headrace.errors import SourceLocation
+from headrace.pull import Recorder, Run, dataflow
+from headrace.pull.dataflow import Abort, Ask, Done, Failed, FailIndication, Value
+from headrace.pull.pipeline_runtime import Runtime
+from headrace.pull.rules.checker import check
+from headrace.pull.rules.trace import Answer, Request, Trace
 
 
 class Wrong(Exception):

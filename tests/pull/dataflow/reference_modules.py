@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from penstock.pull.dataflow.edge import Edge, Requests
-from penstock.pull.dataflow.messages import (
+from headrace.pull.dataflow.edge import Edge, Requests
+from headrace.pull.dataflow.messages import (
     DONE,
     Abort,
     Answer,
@@ -21,15 +21,15 @@ from penstock.pull.dataflow.messages import (
     from_callback_end,
     to_callback_end,
 )
-from penstock.pull.dataflow.module_threads import ModuleContext
-from penstock.pull.dataflow.modules import Sink, Source, Transformer
-from penstock.pull.dataflow.variable import Variable
-from penstock.pull.protocol import End
-from penstock.testing.pull.neighbour_modules import Seen, SinkCase, SourceCase, TransformerCase
+from headrace.pull.dataflow.module_threads import ModuleContext
+from headrace.pull.dataflow.modules import Sink, Source, Transformer
+from headrace.pull.dataflow.variable import Variable
+from headrace.pull.protocol import End
+from headrace.testing.pull.neighbour_modules import Seen, SinkCase, SourceCase, TransformerCase
 
 
 def source_of(case: SourceCase) -> Source:
-    """1 to `case.count`, and then its end for ever. See `penstock.testing.pull.neighbour_modules`."""
+    """1 to `case.count`, and then its end for ever. See `headrace.testing.pull.neighbour_modules`."""
 
     async def thread(module: ModuleContext, requests: Requests) -> None:
         values = iter(range(1, case.count + 1))
@@ -66,7 +66,7 @@ def source_of(case: SourceCase) -> Source:
 
 
 def transformer_of(case: TransformerCase) -> Transformer:
-    """Passes on what comes, or stops upstream. See `penstock.testing.pull.neighbour_modules`."""
+    """Passes on what comes, or stops upstream. See `headrace.testing.pull.neighbour_modules`."""
 
     async def thread(module: ModuleContext, requests: Requests, upstream: Edge) -> None:
         asked = 0
@@ -92,7 +92,7 @@ def transformer_of(case: TransformerCase) -> Transformer:
 
 
 def sink_of(case: SinkCase, seen: Seen | None = None) -> Sink:
-    """Asks, stops when its case says so, and remembers. See `penstock.testing.pull.neighbour_modules`."""
+    """Asks, stops when its case says so, and remembers. See `headrace.testing.pull.neighbour_modules`."""
 
     async def thread(module: ModuleContext, upstream: Edge) -> None:
         sees = seen or Seen()

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import pull as callback
-from penstock.pull import dataflow
-from penstock.testing.pull import RandomRuntime, VirtualRuntime
+from headrace import pull as callback
+from headrace.pull import dataflow
+from headrace.testing.pull import RandomRuntime, VirtualRuntime
 from tests.pull.dataflow.both_forms import Made, Recipe, Wrong
 from tests.pull.dataflow.recipes import endless, merged, relays, scripts, sinks, sources
 from tests.pull.dataflow.test_equivalence import assert_same, in_form

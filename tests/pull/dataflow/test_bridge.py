@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import pull as callback
-from penstock.pull import Recorder, dataflow
-from penstock.pull.dataflow import as_callback, as_dataflow
-from penstock.pull.errors import NeverAnswered
-from penstock.testing.pull import RandomRuntime, check_sink, check_source, check_transformer
+from headrace import pull as callback
+from headrace.pull import Recorder, dataflow
+from headrace.pull.dataflow import as_callback, as_dataflow
+from headrace.pull.errors import NeverAnswered
+from headrace.testing.pull import RandomRuntime, check_sink, check_source, check_transformer
 from tests.pull.dataflow.both_forms import LOWER, UPPER, Happened, Made, Recipe, run, violations
 from tests.pull.dataflow.recipes import linear_scripts, recipes, scripts
 from tests.pull.dataflow.test_equivalence import in_form, values_of

@@ -14,10 +14,10 @@ from typing import Any
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from penstock import pull as callback
-from penstock.pull import dataflow
-from penstock.pull.pipeline_runtime import Runtime
-from penstock.testing.pull import RandomRuntime
+from headrace import pull as callback
+from headrace.pull import dataflow
+from headrace.pull.pipeline_runtime import Runtime
+from headrace.testing.pull import RandomRuntime
 from tests.pull.dataflow.both_forms import (
     LOWER,
     UPPER,

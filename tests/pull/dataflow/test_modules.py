@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import Recorder, Run, dataflow
-from penstock.pull import values as callback_values
-from penstock.pull.dataflow import (
+from headrace.pull import Recorder, Run, dataflow
+from headrace.pull import values as callback_values
+from headrace.pull.dataflow import (
     DONE,
     Abort,
     Ask,
@@ -48,8 +48,8 @@ from penstock.pull.dataflow import (
     values,
     working,
 )
-from penstock.pull.errors import NotComposable, ProtocolBroken, WrongValue
-from penstock.pull.rules.checker import PROFILES, check
+from headrace.pull.errors import NotComposable, ProtocolBroken, WrongValue
+from headrace.pull.rules.checker import PROFILES, check
 
 
 def test_sources_give_their_values_and_end() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import Recorder, Run
-from penstock.pull.dataflow import (
+from headrace.pull import Recorder, Run
+from headrace.pull.dataflow import (
     DONE,
     Abort,
     Ask,
@@ -22,8 +22,8 @@ from penstock.pull.dataflow import (
     probe,
     pull,
 )
-from penstock.pull.errors import AlreadyBound, ProtocolBroken
-from penstock.pull.rules.checker import check
+from headrace.pull.errors import AlreadyBound, ProtocolBroken
+from headrace.pull.rules.checker import check
 
 
 async def backwards(_module: ModuleContext, requests: Requests) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import pull as callback
-from penstock.pull import Recorder, dataflow
-from penstock.pull.pipeline_runtime import Runtime
-from penstock.testing.pull import (
+from headrace import pull as callback
+from headrace.pull import Recorder, dataflow
+from headrace.pull.pipeline_runtime import Runtime
+from headrace.testing.pull import (
     RandomRuntime,
     Seen,
     SinkCase,
@@ -19,8 +19,8 @@ from penstock.testing.pull import (
     VirtualRuntime,
     reference_sink,
 )
-from penstock.testing.pull.neighbour_modules import source_of, transformer_of
-from penstock.testing.pull.neighbour_parameters import sink_cases, source_cases
+from headrace.testing.pull.neighbour_modules import source_of, transformer_of
+from headrace.testing.pull.neighbour_parameters import sink_cases, source_cases
 from tests.pull.dataflow import reference_modules
 from tests.pull.dataflow.both_forms import both_ends
 

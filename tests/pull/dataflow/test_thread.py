@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import Run
-from penstock.pull.dataflow import (
+from headrace.pull import Run
+from headrace.pull.dataflow import (
     Abort,
     Ask,
     Edge,
@@ -28,8 +28,8 @@ from penstock.pull.dataflow import (
     pull,
     values,
 )
-from penstock.pull.errors import AlreadyBound, EndNotConfirmed, ForeignAwait, NeverAnswered
-from penstock.testing.pull import VirtualRuntime
+from headrace.pull.errors import AlreadyBound, EndNotConfirmed, ForeignAwait, NeverAnswered
+from headrace.testing.pull import VirtualRuntime
 
 FOR_EVER: Variable[None] = Variable()
 

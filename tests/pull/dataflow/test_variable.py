@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pull.dataflow import Cell, Port, Stream, Variable
-from penstock.pull.dataflow.thread import Thread
-from penstock.pull.errors import AlreadyBound, NotBound
+from headrace.pull.dataflow import Cell, Port, Stream, Variable
+from headrace.pull.dataflow.thread import Thread
+from headrace.pull.errors import AlreadyBound, NotBound
 
 
 def failing(error: Exception) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import (
+from headrace.pull import (
     Duplex,
     Recorder,
     Sink,
@@ -27,7 +27,7 @@ from penstock.pull import (
     together,
     values,
 )
-from penstock.pull.errors import AlreadyUsed, EndNotConfirmed, NeverAnswered, NotComposable, WrongThread
+from headrace.pull.errors import AlreadyUsed, EndNotConfirmed, NeverAnswered, NotComposable, WrongThread
 from tests.pull.core.modules import Hand, Manual
 
 # -- sources ------------------------------------------------------------------------------------

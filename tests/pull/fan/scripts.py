@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock.pull import Source
-from penstock.pull.module_context import Module
-from penstock.pull.protocol import AnswerTo, End, Read
+from headrace.pull import Source
+from headrace.pull.module_context import Module
+from headrace.pull.protocol import AnswerTo, End, Read
 
 
 class Broken(Exception):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption
-from penstock.pull import (
+from headrace.errors import BadOption
+from headrace.pull import (
     Recorder,
     Sink,
     Source,
@@ -31,9 +31,9 @@ from penstock.pull import (
     together,
     values,
 )
-from penstock.pull.errors import AlreadyUsed, NeverAnswered, NotComposable, NotSorted
-from penstock.pull.rules.checker import PROFILES, check
-from penstock.testing import VirtualRuntime, reference_source
+from headrace.pull.errors import AlreadyUsed, NeverAnswered, NotComposable, NotSorted
+from headrace.pull.rules.checker import PROFILES, check
+from headrace.testing import VirtualRuntime, reference_source
 from tests.pull.core.modules import Hand, Manual, delay
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption, UnknownPort
-from penstock.pull import (
+from headrace.errors import BadOption, UnknownPort
+from headrace.pull import (
     Source,
     cat,
     collect,
@@ -23,8 +23,8 @@ from penstock.pull import (
     together,
     values,
 )
-from penstock.pull.errors import AlreadyUsed, NeverAnswered
-from penstock.testing import VirtualRuntime, reference_source
+from headrace.pull.errors import AlreadyUsed, NeverAnswered
+from headrace.testing import VirtualRuntime, reference_source
 from tests.pull.core.modules import Hand, Manual, delay
 
 

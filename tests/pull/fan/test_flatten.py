@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import Source, Transformer, collect, flat_map, flatten, map, pull, take, values
-from penstock.pull.module_context import Module
-from penstock.pull.protocol import AnswerTo, End, Read
-from penstock.testing import VirtualRuntime, reference_source
+from headrace.pull import Source, Transformer, collect, flat_map, flatten, map, pull, take, values
+from headrace.pull.module_context import Module
+from headrace.pull.protocol import AnswerTo, End, Read
+from headrace.testing import VirtualRuntime, reference_source
 from tests.pull.core.modules import Hand, Manual, delay
 from tests.pull.core.test_stack import little_stack
 

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.pull import Run, collect, many, notify, pull, values
-from penstock.pull.protocol import End
-from penstock.testing import RandomRuntime
+from headrace.pull import Run, collect, many, notify, pull, values
+from headrace.pull.protocol import End
+from headrace.testing import RandomRuntime
 from tests.pull.core.modules import Hand
 
 SEEDS = st.integers(0, 10_000)

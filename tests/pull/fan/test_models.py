@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.pull import (
+from headrace.pull import (
     Pipeline,
     Run,
     Sink,
@@ -28,8 +28,8 @@ from penstock.pull import (
     together,
     values,
 )
-from penstock.pull.fans.sorted_merge import Equal
-from penstock.testing import RandomRuntime
+from headrace.pull.fans.sorted_merge import Equal
+from headrace.testing import RandomRuntime
 from tests.pull.fan.scripts import Broken, Script, scripts
 
 SEEDS = st.integers(0, 10_000)

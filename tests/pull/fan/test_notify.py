@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import BadOption, QueueFull
-from penstock.pull import collect, map, notify, pull, take, together, values
-from penstock.pull.errors import NeverAnswered
+from headrace.errors import BadOption, QueueFull
+from headrace.pull import collect, map, notify, pull, take, together, values
+from headrace.pull.errors import NeverAnswered
 from tests.pull.core.modules import Hand
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import (
+from headrace.pull import (
     Duplex,
     closing_handshake,
     collect,
@@ -19,8 +19,8 @@ from penstock.pull import (
     together,
     values,
 )
-from penstock.pull.errors import AlreadyUsed, EndNotConfirmed, NeverAnswered
-from penstock.testing import VirtualRuntime
+from headrace.pull.errors import AlreadyUsed, EndNotConfirmed, NeverAnswered
+from headrace.testing import VirtualRuntime
 from tests.pull.core.modules import Hand, Manual, delay
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import (
+from headrace.pull import (
     Duplex,
     Recorder,
     Source,
@@ -30,8 +30,8 @@ from penstock.pull import (
     tee,
     values,
 )
-from penstock.pull.rules.checker import check
-from penstock.testing import RandomRuntime, check_source, check_transformer, reference_source
+from headrace.pull.rules.checker import check
+from headrace.testing import RandomRuntime, check_source, check_transformer, reference_source
 
 
 def slow(*numbers: int) -> Source:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import (
+from headrace.pull import (
     Duplex,
     Pipeline,
     Sink,
@@ -29,8 +29,8 @@ from penstock.pull import (
     together,
     values,
 )
-from penstock.pull.errors import NotComposable
-from penstock.pull.protocol import AnswerTo, End, Read
+from headrace.pull.errors import NotComposable
+from headrace.pull.protocol import AnswerTo, End, Read
 
 
 class Failure(Exception):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption, UnreadableSource
-from penstock.pull import (
+from headrace.errors import BadOption, UnreadableSource
+from headrace.pull import (
     cat,
     collect,
     concat,
@@ -27,8 +27,8 @@ from penstock.pull import (
     to_lines,
     values,
 )
-from penstock.pull.errors import LineTooLong, UndecodableText, UnwritableFile, WrongValue
-from penstock.testing import check_source
+from headrace.pull.errors import LineTooLong, UndecodableText, UnwritableFile, WrongValue
+from headrace.testing import check_source
 from tests.pull.core.modules import Hand, Manual
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption
-from penstock.pull import (
+from headrace.errors import BadOption
+from headrace.pull import (
     Duplex,
     collect,
     concat,
@@ -24,8 +24,8 @@ from penstock.pull import (
     take,
     values,
 )
-from penstock.pull.errors import AlreadyUsed, ConnectionFailed, ConnectionLost, WrongValue
-from penstock.pull.io import sockets
+from headrace.pull.errors import AlreadyUsed, ConnectionFailed, ConnectionLost, WrongValue
+from headrace.pull.io import sockets
 from tests.pull.core.modules import Hand, Manual
 from tests.pull.io.network import certificate, in_loop, turns, until
 

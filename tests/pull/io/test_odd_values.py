@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption, UnreadableSource
-from penstock.pull import (
+from headrace.errors import BadOption, UnreadableSource
+from headrace.pull import (
     collect,
     concat,
     connect,
@@ -23,7 +23,7 @@ from penstock.pull import (
     together,
     values,
 )
-from penstock.pull.errors import AlreadyUsed, ConnectionFailed, UnwritableFile
+from headrace.pull.errors import AlreadyUsed, ConnectionFailed, UnwritableFile
 
 CAT = "import shutil, sys; shutil.copyfileobj(sys.stdin.buffer, sys.stdout.buffer)"
 

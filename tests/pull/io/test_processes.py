@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption
-from penstock.pull import collect, concat, error, infinite, lines, map, process, pull, take, values
-from penstock.pull.errors import ProcessFailed, WrongValue
+from headrace.errors import BadOption
+from headrace.pull import collect, concat, error, infinite, lines, map, process, pull, take, values
+from headrace.pull.errors import ProcessFailed, WrongValue
 from tests.pull.core.modules import Hand, Manual
 from tests.pull.io.network import in_loop, until
 

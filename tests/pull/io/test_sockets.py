@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption
-from penstock.pull import (
+from headrace.errors import BadOption
+from headrace.pull import (
     collect,
     concat,
     connect,
@@ -21,8 +21,8 @@ from penstock.pull import (
     together,
     values,
 )
-from penstock.pull.errors import ConnectionFailed, ConnectionLost, LineTooLong, WrongValue
-from penstock.pull.io import sockets
+from headrace.pull.errors import ConnectionFailed, ConnectionLost, LineTooLong, WrongValue
+from headrace.pull.io import sockets
 from tests.pull.core.modules import Hand, Manual
 from tests.pull.io.network import certificate, in_loop, reset, serving, turns, until
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import BadOption
-from penstock.pull import (
+from headrace.errors import BadOption
+from headrace.pull import (
     Transformer,
     cat,
     collect,
@@ -24,8 +24,8 @@ from penstock.pull import (
     take,
     values,
 )
-from penstock.pull.errors import LineTooLong, UndecodableText, WrongValue
-from penstock.testing import check_transformer
+from headrace.pull.errors import LineTooLong, UndecodableText, WrongValue
+from headrace.testing import check_transformer
 from tests.pull.core.modules import Hand, Manual
 
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from penstock.errors import BadOption
-from penstock.pull import collect, concat, from_stream, infinite, pull, take, to_stream, values
-from penstock.pull.errors import ConnectionLost
+from headrace.errors import BadOption
+from headrace.pull import collect, concat, from_stream, infinite, pull, take, to_stream, values
+from headrace.pull.errors import ConnectionLost
 from tests.pull.core.modules import Hand, Manual
 from tests.pull.io.network import in_loop, reset, serving, turns, until
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from penstock.pull import Transformer
-from penstock.pull.edge import Edge
-from penstock.pull.module_context import Module
-from penstock.pull.protocol import AnswerTo, End
+from headrace.pull import Transformer
+from headrace.pull.edge import Edge
+from headrace.pull.module_context import Module
+from headrace.pull.protocol import AnswerTo, End
 
 
 class Hand:

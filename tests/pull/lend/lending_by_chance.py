@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from penstock.pull import Sink, Source, Transformer, lend, pull
-from penstock.pull.edge import Edge
-from penstock.pull.fans.lend import LendingRun
-from penstock.pull.module_context import Module
-from penstock.pull.protocol import AnswerTo, End
-from penstock.testing import RandomRuntime
+from headrace.pull import Sink, Source, Transformer, lend, pull
+from headrace.pull.edge import Edge
+from headrace.pull.fans.lend import LendingRun
+from headrace.pull.module_context import Module
+from headrace.pull.protocol import AnswerTo, End
+from headrace.testing import RandomRuntime
 
 Action = tuple[str, Callable[[], object]]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption
-from penstock.pull import (
+from headrace.errors import BadOption
+from headrace.pull import (
     Duplex,
     Recorder,
     Sink,
@@ -25,9 +25,9 @@ from penstock.pull import (
     take,
     values,
 )
-from penstock.pull.errors import NeverAnswered, NotLending, ProtocolBroken
-from penstock.pull.rules.checker import check
-from penstock.testing import RandomRuntime, SinkCase, VirtualRuntime, reference_sink, reference_source
+from headrace.pull.errors import NeverAnswered, NotLending, ProtocolBroken
+from headrace.pull.rules.checker import check
+from headrace.testing import RandomRuntime, SinkCase, VirtualRuntime, reference_sink, reference_source
 from tests.pull.core.modules import Hand as Reader
 from tests.pull.core.modules import Manual
 from tests.pull.lend.hand import Hand

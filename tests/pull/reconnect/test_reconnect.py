@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption
-from penstock.pull import (
+from headrace.errors import BadOption
+from headrace.pull import (
     Recorder,
     Source,
     back_off,
@@ -21,8 +21,8 @@ from penstock.pull import (
     take,
     values,
 )
-from penstock.pull.errors import NotComposable
-from penstock.testing import (
+from headrace.pull.errors import NotComposable
+from headrace.testing import (
     RandomRuntime,
     SinkCase,
     VirtualRuntime,

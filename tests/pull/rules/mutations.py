@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 
-from penstock.pull.rules.trace import Answer, Event, Request, RequestKind, Trace
+from headrace.pull.rules.trace import Answer, Event, Request, RequestKind, Trace
 
 Events = list[Event]
 Mutate = Callable[[Random, Events], Events | None]

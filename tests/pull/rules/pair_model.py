@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Literal
 
-from penstock.pull.rules.trace import (
+from headrace.pull.rules.trace import (
     Answer,
     AnswerPort,
     Event,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pull.rules.checker import PROFILES, Profile, check, rules
-from penstock.pull.rules.trace import Answer, AnswerPort, Event, Request, RequestPort, Trace, parse
+from headrace.pull.rules.checker import PROFILES, Profile, check, rules
+from headrace.pull.rules.trace import Answer, AnswerPort, Event, Request, RequestPort, Trace, parse
 from tests.pull.rules.mutations import MUTATIONS, Mutation
 from tests.pull.rules.pair_model import walk
 from tests.pull.rules.transformer_model import Walk

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.pull.rules.checker import check
-from penstock.pull.rules.trace import parse
+from headrace.pull.rules.checker import check
+from headrace.pull.rules.trace import parse
 
 
 def broken(trace: str, *, one_to_one: bool = True) -> list[str]:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.pull.rules.checker import PROFILES, Profile, check
-from penstock.pull.rules.trace import Answer, AnswerKind, Event, Layer, Request, Trace, parse
+from headrace.pull.rules.checker import PROFILES, Profile, check
+from headrace.pull.rules.trace import Answer, AnswerKind, Event, Layer, Request, Trace, parse
 from tests.pull.rules.pair_model import BELOW, next_events, pending, walk
 from tests.pull.rules.transformer_model import Walk
 

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from random import Random
 
-from penstock.pull.rules.trace import Answer, Event, Layer, Request, RequestKind, Trace
+from headrace.pull.rules.trace import Answer, Event, Layer, Request, RequestKind, Trace
 from tests.pull.rules.pair_model import next_answers, next_requests
 
 OWN = "X"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import (
+from headrace.pull import (
     Sink,
     collect,
     concat,
@@ -25,9 +25,9 @@ from penstock.pull import (
     reduce,
     to_file,
 )
-from penstock.pull.errors import NoValue
-from penstock.pull.rules.checker import Profile
-from penstock.testing import check_sink
+from headrace.pull.errors import NoValue
+from headrace.pull.rules.checker import Profile
+from headrace.testing import check_sink
 
 Result = Callable[[list[int]], Any]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption
-from penstock.pull import for_each, map, pull, values
-from penstock.pull.errors import CallCancelled
-from penstock.testing import VirtualRuntime
+from headrace.errors import BadOption
+from headrace.pull import for_each, map, pull, values
+from headrace.pull.errors import CallCancelled
+from headrace.testing import VirtualRuntime
 from tests.pull.core.modules import Manual, delay
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock import pull as callback
-from penstock.pull import (
+from headrace import pull as callback
+from headrace.pull import (
     Pipeline,
     collect,
     concat,
@@ -24,7 +24,7 @@ from penstock.pull import (
     reduce,
     values,
 )
-from penstock.pull.errors import NoValue, WrongValue
+from headrace.pull.errors import NoValue, WrongValue
 from tests.pull.core.modules import Manual
 
 
@@ -34,7 +34,7 @@ class Failure(Exception):
 
 def failing(*before: Any) -> Any:
     """These values, and then a failure."""
-    from penstock.pull import cat
+    from headrace.pull import cat
 
     return cat([values(before), error(Failure("upstream"))])
 

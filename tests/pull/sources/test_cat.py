@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import Source, cat, collect, count, empty, error, iterate, map, pull, take, values
-from penstock.pull.errors import AlreadyUsed, NotComposable
-from penstock.pull.module_context import Module
+from headrace.pull import Source, cat, collect, count, empty, error, iterate, map, pull, take, values
+from headrace.pull.errors import AlreadyUsed, NotComposable
+from headrace.pull.module_context import Module
 from tests.pull.core.modules import Hand, Manual
 from tests.pull.core.test_stack import little_stack
 

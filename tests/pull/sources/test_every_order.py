@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import (
+from headrace.pull import (
     Pipeline,
     Sink,
     Source,
@@ -33,7 +33,7 @@ from penstock.pull import (
     to_queue,
     values,
 )
-from penstock.testing.pull import check_sink, check_source, check_transformer
+from headrace.testing.pull import check_sink, check_source, check_transformer
 
 SEEDS = 300
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import collect, iterate, pull, take
-from penstock.pull.errors import AlreadyUsed
+from headrace.pull import collect, iterate, pull, take
+from headrace.pull.errors import AlreadyUsed
 from tests.pull.core.modules import Hand
 
 

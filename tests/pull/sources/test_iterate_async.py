@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from penstock.pull import collect, iterate, pull, take
-from penstock.pull.errors import AlreadyUsed, CallCancelled, LoopRunsAlready
+from headrace.pull import collect, iterate, pull, take
+from headrace.pull.errors import AlreadyUsed, CallCancelled, LoopRunsAlready
 from tests.pull.core.modules import Hand
 from tests.pull.virtual import Virtual
 

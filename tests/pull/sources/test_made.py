@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.pull import Source, collect, count, drain, empty, error, infinite, once, pull, take, values
+from headrace.pull import Source, collect, count, drain, empty, error, infinite, once, pull, take, values
 from tests.pull.core.modules import Hand
 
 

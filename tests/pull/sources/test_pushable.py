@@ -8,9 +8,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from penstock.errors import BadOption, QueueFull
-from penstock.pull import aiter_values, collect, drain, pull, pushable, take, tap
-from penstock.pull.errors import AlreadyUsed, NeverAnswered, WrongThread
+from headrace.errors import BadOption, QueueFull
+from headrace.pull import aiter_values, collect, drain, pull, pushable, take, tap
+from headrace.pull.errors import AlreadyUsed, NeverAnswered, WrongThread
 from tests.pull.core.modules import Hand
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.pull import collect, pull, pushable, take, transformer
-from penstock.pull.errors import NeverAnswered, WrongThread
+from headrace.pull import collect, pull, pushable, take, transformer
+from headrace.pull.errors import NeverAnswered, WrongThread
 from tests.pull.core.modules import Hand
 
 

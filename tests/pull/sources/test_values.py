@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import Recorder, collect, keys, probe, pull, take, values
-from penstock.pull.errors import AlreadyUsed
-from penstock.pull.protocol import End
+from headrace.pull import Recorder, collect, keys, probe, pull, take, values
+from headrace.pull.errors import AlreadyUsed
+from headrace.pull.protocol import End
 from tests.pull.core.modules import Hand
 
 

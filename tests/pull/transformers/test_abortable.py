@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import abortable, collect, pull, tap, values
-from penstock.testing.pull import RandomRuntime
+from headrace.pull import abortable, collect, pull, tap, values
+from headrace.testing.pull import RandomRuntime
 from tests.pull.core.modules import Hand, Manual
 
 OWN = ValueError("own")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import Transformer, collect, eager, high_watermark, map, pull, tap, values
-from penstock.testing.pull import VirtualRuntime
+from headrace.pull import Transformer, collect, eager, high_watermark, map, pull, tap, values
+from headrace.testing.pull import VirtualRuntime
 from tests.pull.core.modules import Hand, Manual, delay
 
 

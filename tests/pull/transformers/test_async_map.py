@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import (
+from headrace.pull import (
     Run,
     Source,
     Transformer,
@@ -21,8 +21,8 @@ from penstock.pull import (
     throttle,
     values,
 )
-from penstock.pull.errors import CallCancelled
-from penstock.testing.pull import VirtualRuntime
+from headrace.pull.errors import CallCancelled
+from headrace.testing.pull import VirtualRuntime
 from tests.pull.core.modules import Hand
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import Recorder, catch, collect, map, probe_around, pull, take, values
+from headrace.pull import Recorder, catch, collect, map, probe_around, pull, take, values
 from tests.pull.core.modules import Hand, Manual
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import (
+from headrace.pull import (
     Pipeline,
     Transformer,
     abortable,
@@ -36,8 +36,8 @@ from penstock.pull import (
     unique,
     values,
 )
-from penstock.pull.pipeline_runtime import Runtime
-from penstock.testing.pull import RandomRuntime, VirtualRuntime
+from headrace.pull.pipeline_runtime import Runtime
+from headrace.testing.pull import RandomRuntime, VirtualRuntime
 
 
 async def wait(x: int) -> int:

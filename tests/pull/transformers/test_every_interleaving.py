@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import (
+from headrace.pull import (
     abortable,
     async_map,
     batch,
@@ -38,8 +38,8 @@ from penstock.pull import (
     unbatch,
     unique,
 )
-from penstock.pull.errors import NoAnswerInTime
-from penstock.testing.pull import check_transformer
+from headrace.pull.errors import NoAnswerInTime
+from headrace.testing.pull import check_transformer
 
 
 def same(xs: list[int]) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import (
+from headrace.pull import (
     Duplex,
     Sink,
     Source,
@@ -25,10 +25,10 @@ from penstock.pull import (
     transformer,
     values,
 )
-from penstock.pull.edge import Edge
-from penstock.pull.module_context import Module
-from penstock.pull.protocol import AnswerTo, End, Read
-from penstock.pull.sinks.read_loops import ReadLoop
+from headrace.pull.edge import Edge
+from headrace.pull.module_context import Module
+from headrace.pull.protocol import AnswerTo, End, Read
+from headrace.pull.sinks.read_loops import ReadLoop
 from tests.pull.core.modules import Hand, Manual
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption
-from penstock.pull import (
+from headrace.errors import BadOption
+from headrace.pull import (
     Transformer,
     async_map,
     batch,

@@ -9,8 +9,8 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 
-from penstock.pull import Pipeline, async_map, collect, paramap, pull, take, tap, values
-from penstock.pull.errors import EndNotConfirmed
+from headrace.pull import Pipeline, async_map, collect, paramap, pull, take, tap, values
+from headrace.pull.errors import EndNotConfirmed
 from tests.pull.core.modules import Hand
 
 

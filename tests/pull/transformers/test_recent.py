@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.pull import collect, pull, recent, throttle, values
-from penstock.testing.pull import VirtualRuntime
+from headrace.pull import collect, pull, recent, throttle, values
+from headrace.testing.pull import VirtualRuntime
 from tests.pull.core.modules import Hand, Manual
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from penstock.pull import (
+from headrace.pull import (
     Sink,
     abortable,
     batch,
@@ -25,10 +25,10 @@ from penstock.pull import (
     unbatch,
     values,
 )
-from penstock.pull.edge import Edge
-from penstock.pull.module_context import Module
-from penstock.pull.protocol import End
-from penstock.pull.sinks.read_loops import ReadLoop
+from headrace.pull.edge import Edge
+from headrace.pull.module_context import Module
+from headrace.pull.protocol import End
+from headrace.pull.sinks.read_loops import ReadLoop
 
 
 def deepest(batch: int) -> Sink:

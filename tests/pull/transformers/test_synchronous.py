@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import (
+from headrace.pull import (
     Transformer,
     abortable,
     batch,
@@ -34,7 +34,7 @@ from penstock.pull import (
     unique,
     values,
 )
-from penstock.pull.errors import NotHashable
+from headrace.pull.errors import NotHashable
 from tests.pull.core.modules import Hand
 
 

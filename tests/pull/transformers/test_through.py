@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import Pipeline, collect, map, pull, take, tap, through, values
+from headrace.pull import Pipeline, collect, map, pull, take, tap, through, values
 from tests.pull.core.modules import Hand, Manual
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import async_map, catch, collect, map, pull, tap, throttle, timeout, values
-from penstock.pull.errors import NoAnswerInTime
-from penstock.testing.pull import VirtualRuntime
+from headrace.pull import async_map, catch, collect, map, pull, tap, throttle, timeout, values
+from headrace.pull.errors import NoAnswerInTime
+from headrace.testing.pull import VirtualRuntime
 from tests.pull.core.modules import Hand, Manual, delay
 
 

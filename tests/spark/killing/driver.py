@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import penstock.spark
-from penstock import io
+import headrace.spark
+from headrace import io
 from tests.spark.killing import shop
 
 _OPERATIONS = {"open", "os.rename", "os.remove", "os.link", "os.symlink", "os.mkdir", "os.rmdir"}
@@ -60,7 +60,7 @@ def tell(folder: Path, tick: int, changes: Sequence[Any]) -> None:
 
 def main() -> None:
     folder, options = Path(sys.argv[1]), json.loads(sys.argv[2])
-    spark = penstock.spark.session(master=options.get("master", "local[2]"))
+    spark = headrace.spark.session(master=options.get("master", "local[2]"))
     gateway: Any = spark.sparkContext._gateway
     print("jvm", gateway.proc.pid, flush=True)
     (folder / "told").mkdir(exist_ok=True)
@@ -68,7 +68,7 @@ def main() -> None:
         die_at(folder, options["operation"])
     if "stopped_in" in options:
         stop_before_commit(options["stopped_in"])
-    penstock.spark.run(
+    headrace.spark.run(
         shop.flow(),
         spark,
         shards=2,

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import duckdb
 
-import penstock as ps
-from penstock import Flow, col
+import headrace as hr
+from headrace import Flow, col
 
 Row: TypeAlias = dict[str, int]
 SOURCES = ("customers", "orders", "referrals")
@@ -51,9 +51,9 @@ def flow() -> Flow:
     orders = built.table("orders", Order)
     referrals = built.table("referrals", Referral)
     placed = orders.join(customers, on="customer")
-    best = placed.group_by(col.customer, col.region).agg(best=ps.max(col.amount), orders=ps.count())
+    best = placed.group_by(col.customer, col.region).agg(best=hr.max(col.amount), orders=hr.count())
     regions = best.group_by(col.region).agg(
-        customers=ps.count(), orders=ps.sum(col.orders), average=ps.mean(col.best)
+        customers=hr.count(), orders=hr.sum(col.orders), average=hr.mean(col.best)
     )
     built.sink("best", best)
     built.sink("regions", regions)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.pull import Source
-from penstock.pull.module_context import Module
-from penstock.pull.protocol import AnswerTo, End
+from headrace.pull import Source
+from headrace.pull.module_context import Module
+from headrace.pull.protocol import AnswerTo, End
 from tests.testing.pull_zoo.broken import breaks
 
 

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, NamedTuple, assert_type
 
-import penstock as ps
-import penstock.spark
-from penstock import col
-from penstock.compute import AsyncClient, Client, Security
-from penstock.errors import PenstockError
-from penstock.io import (
+import headrace as hr
+import headrace.spark
+from headrace import col
+from headrace.compute import AsyncClient, Client, Security
+from headrace.errors import HeadraceError
+from headrace.io import (
     Changelog,
     CsvFiles,
     DeltaTable,
@@ -21,7 +21,7 @@ from penstock.io import (
     parse_sink,
     parse_source,
 )
-from penstock.pull import for_each, map, pull, values
+from headrace.pull import for_each, map, pull, values
 
 
 class Sale(NamedTuple):
@@ -34,11 +34,11 @@ class Total(NamedTuple):
     total: int
 
 
-flow = ps.Flow("totals")
+flow = hr.Flow("totals")
 sales = flow.table("sales", Sale)
-flow.sink("totals", sales.group_by(col.shop).agg(total=ps.sum(col.price), into=Total))
+flow.sink("totals", sales.group_by(col.shop).agg(total=hr.sum(col.price), into=Total))
 
-signals = ps.Flow("signals")
+signals = hr.Flow("signals")
 bid = signals.signal("bid", float)
 signals.sink("mid", (bid + signals.signal("ask", float)) / 2)
 
@@ -48,16 +48,16 @@ def rows() -> Iterator[Sale]:
 
 
 def run_here() -> None:
-    result = ps.run(flow, sources={"sales": rows()}, sinks={"totals": Memory()})
+    result = hr.run(flow, sources={"sales": rows()}, sinks={"totals": Memory()})
     assert_type(result.last_tick, int)
-    ps.run(flow, {"sales": JsonFiles("in")}, {"totals": TableFiles("out", key="shop")}, checkpoint="state")
-    ps.run(flow, {"sales": parse_source("json:in")}, {"totals": parse_sink("-")})
+    hr.run(flow, {"sales": JsonFiles("in")}, {"totals": TableFiles("out", key="shop")}, checkpoint="state")
+    hr.run(flow, {"sales": parse_source("json:in")}, {"totals": parse_sink("-")})
     pull(values([1, 2, 3]), map(lambda x: x + 1), for_each(print)).run()
 
 
 def run_on_spark() -> None:
     sinks = {"totals": Changelog("out"), "shops": DeltaTable("shops", "shop")}
-    penstock.spark.run(flow, sources={"sales": CsvFiles("in")}, sinks=sinks)
+    headrace.spark.run(flow, sources={"sales": CsvFiles("in")}, sinks=sinks)
 
 
 def ask() -> None:
@@ -78,8 +78,8 @@ async def ask_later() -> None:
 
 def explain() -> str:
     try:
-        return ps.explain(flow)
-    except PenstockError as error:
+        return hr.explain(flow)
+    except HeadraceError as error:
         return f"{error.code} {error.what} {error.fix} {error.facts}"
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import penstock as ps
-from penstock import col
+import headrace as hr
+from headrace import col
 
 
 class Bid(NamedTuple):
@@ -47,16 +47,16 @@ def to_auction(bid: Bid) -> Auction:
     return Auction(bid.auction, 0)
 
 
-def wants_bounded(stream: ps.Stream[Bid, ps.Bounded]) -> None: ...
+def wants_bounded(stream: hr.Stream[Bid, hr.Bounded]) -> None: ...
 
 
-def wants_append(stream: ps.Stream[Bid, ps.Unbounded, ps.Append]) -> None: ...
+def wants_append(stream: hr.Stream[Bid, hr.Unbounded, hr.Append]) -> None: ...
 
 
-def wants_order(stream: ps.Stream[Bid, ps.Unbounded, ps.Append, ps.Ordered]) -> None: ...
+def wants_order(stream: hr.Stream[Bid, hr.Unbounded, hr.Append, hr.Ordered]) -> None: ...
 
 
-flow = ps.Flow("misuses")
+flow = hr.Flow("misuses")
 bids = flow.source("bids", Bid)
 auctions = flow.source("auctions", Auction)
 corrections = flow.table("corrections", Bid)
@@ -83,9 +83,9 @@ bids.with_columns(rate=1.1)  # rejected
 bids.select(0)  # rejected
 bids.group_by("auction").agg(price=col.price)  # rejected
 bids.group_by("auction").agg(price="price")  # rejected
-bids.select(price=ps.max(col.price))  # rejected
-ps.sum("price")  # rejected
-ps.first(col.price)  # rejected
+bids.select(price=hr.max(col.price))  # rejected
+hr.sum("price")  # rejected
+hr.first(col.price)  # rejected
 bids.top_k(3)  # rejected
 bids.top_k(3, by="price")  # rejected
 
@@ -107,7 +107,7 @@ wants_append(corrections)  # rejected
 wants_append(bids.union(corrections))  # rejected
 wants_append(bids.difference(bids))  # rejected
 wants_append(bids.join(bids, on="auction", how="anti"))  # rejected
-wants_append(bids.group_by("auction").agg(price=ps.max(col.price)))  # rejected
+wants_append(bids.group_by("auction").agg(price=hr.max(col.price)))  # rejected
 wants_append(bids.top_k(3, by=col.price))  # rejected
 wants_order(bids.distinct())  # rejected
 wants_order(bids.union(bids))  # rejected
@@ -118,13 +118,13 @@ bids.union(bids).watermark(col.price, lateness=1)  # rejected
 bids.watermark(col.price)  # rejected
 bids.watermark(col.price, lateness=1, unit="minutes")  # rejected
 on_time = bids.watermark(col.price, lateness=1)
-per_window = on_time.group_by("auction", window=ps.tumbling(col.price, 10))
+per_window = on_time.group_by("auction", window=hr.tumbling(col.price, 10))
 wants_append(per_window.agg(price=col.price))  # rejected
 wants_append(
-    on_time.group_by(window=ps.session(col.price, 10), emit="updates").agg(n=ps.count())  # rejected
+    on_time.group_by(window=hr.session(col.price, 10), emit="updates").agg(n=hr.count())  # rejected
 )
-on_time.group_by(window=ps.session(col.price, 10), emit="always")  # rejected
-on_time.group_by("auction", hour=ps.tumbling(col.price, 10))  # rejected
+on_time.group_by(window=hr.session(col.price, 10), emit="always")  # rejected
+on_time.group_by("auction", hour=hr.tumbling(col.price, 10))  # rejected
 on_time.union(bids).first_within(10, by="auction")  # rejected
 
 # Order and folds.
@@ -152,10 +152,10 @@ bids.defer_tick(nondet=True)  # rejected
 bids.defer_tick("because")  # rejected
 
 # The flow.
-ps.Flow("misuses", ticks="mine")  # rejected
+hr.Flow("misuses", ticks="mine")  # rejected
 flow.source("more", Bid, bounded="yes")  # rejected
 flow.source("more")  # rejected
 flow.sink("groups", bids.group_by("auction"))  # rejected
 flow.sink("bids")  # rejected
 flow.sink(bids)  # rejected
-rows: ps.Stream[Auction] = bids  # rejected
+rows: hr.Stream[Auction] = bids  # rejected

@@ -1,0 +1,356 @@
+"""A spine: the batches of one arrangement, few because they are merged, a bit per tick.
+
+Their sizes fall from the first to the last. The last ones are merged once they are `MERGED` or more, of which
+the first is no larger than the others together. The merge of large ones is spread over ticks, in proportion
+to the rows that the ticks add, and until it ends they are read as before. So a tick costs what it adds, times
+the number of sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from headrace.arrangement.batch import (
+    Batch,
+    Layout,
+    Places,
+    batch_of,
+    differing,
+    merged,
+    sorted_codes,
+    stacked,
+    take,
+)
+from headrace.arrangement.codes import Codes
+
+MERGED = 4
+"""Batches that are merged at once, at least."""
+
+WORK = 12
+"""Rows that merges move for each row that is added."""
+
+AT_ONCE = 4_096
+"""Rows that a merge moves at least each time it is advanced."""
+
+
+LARGE = 32_768
+"""Rows above which a merge looks for rows that are taken back, which most are in larger batches."""
+
+RATIO = 4
+"""Of the rows of a batch to those of all later ones, below which `gather` merges them."""
+
+_MOST = 2**62
+"""Bound of sums, with room for what floats round."""
+
+
+class Found(NamedTuple):
+    """Rows found by a probe. asked: for each row the number of the key that found it."""
+
+    asked: Places
+    rows: pl.DataFrame
+
+
+@dataclass(slots=True, eq=False)
+class Merge:
+    """A merge on its way: pieces of the result, and how many rows of each batch are in them.
+
+    net: whether it looks for rows that are taken back. left: rows that are in no piece yet.
+    """
+
+    batches: tuple[Batch, ...]
+    net: bool
+    taken: list[int]
+    left: int
+    pieces: list[Batch] = field(default_factory=list[Batch])
+
+    def advance(self, layout: Layout, rows: int) -> int:
+        """Merge the next rows, about so many, and return how many; those of one code stay together."""
+        # Where the rows end, were they taken alternately in proportion to what is left of each.
+        share = min(1.0, rows / self.left)
+        ends = list(map(len, self.batches))
+        if share < 1.0:
+            going = [(b.codes, at) for b, at in zip(self.batches, self.taken, strict=True) if at < len(b)]
+            last = min(own[min(at + int(share * (len(own) - at)), len(own) - 1)] for own, at in going)
+            ends = [int(np.searchsorted(batch.codes, last, "right")) for batch in self.batches]
+        spans = zip(self.batches, self.taken, ends, strict=True)
+        parts = [batch.slice(at, end) for batch, at, end in spans if at < end]
+        self.pieces.append(merged(layout, parts, net=self.net))
+        self.taken = ends
+        moved = sum(map(len, parts))
+        self.left -= moved
+        return moved
+
+    def result(self) -> Batch:
+        pieces = self.pieces
+        if len(pieces) == 1:
+            return pieces[0]
+        bounds = zip(*(piece.bounds for piece in pieces), strict=True)
+        codes = np.concatenate([piece.codes for piece in pieces])
+        return Batch(codes, stacked([piece.frame for piece in pieces]), tuple(map(sum, bounds)))
+
+
+class SumOverflow(Exception):
+    """Exception for rows whose sums 64 bits may not hold together with those that are held."""
+
+
+class TooManyFound(Exception):
+    """Exception for a probe that finds more rows in a batch than it may."""
+
+
+class Spine:
+    """An arrangement that grows.
+
+    merges: whether it merges its batches. Else whoever keeps them does.
+    fixed:  number of batches, the first ones, that it merges in no case.
+    """
+
+    def __init__(self, layout: Layout, batches: Iterable[Batch] = (), *, merges: bool = True) -> None:
+        self.layout = layout
+        self._work = WORK if merges else 0
+        self.batches = tuple(batch for batch in batches if len(batch))
+        self.fixed = 0
+        self._merges: list[Merge] = []
+        """Of neighbours, each batch in one at most; the largest first."""
+
+    def __len__(self) -> int:
+        """Return the number of rows that are held, those that cancel each other included."""
+        return sum(map(len, self.batches))
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Add rows, without those that take back each other. Raises `SumOverflow`; then nothing is added."""
+        self.add_batch(self.prepare(frame, net=True))
+
+    def prepare(self, frame: pl.DataFrame, *, net: bool = False) -> Batch:
+        """Make rows into a batch for `add_batch`. net: as of `batch_of`. Raises `SumOverflow`."""
+        batch = batch_of(self.layout, frame, net=net)
+        if any(new + held >= _MOST for new, held in zip(batch.bounds, self.bounds, strict=True)):
+            raise SumOverflow
+        return batch
+
+    def add_batch(self, batch: Batch) -> None:
+        """Add what `prepare` made, and do its share of merging."""
+        if len(batch):
+            self.batches = (*self.batches, batch)
+            self.work(self._work * len(batch))
+
+    def replace(self, batches: Sequence[Batch]) -> None:
+        """Continue with batches of which each has some rows of the one in its place, in their order."""
+        there = set(map(id, batches))
+        self._merges = [m for m in self._merges if all(id(batch) in there for batch in m.batches)]
+        # Whoever merges knows the batches by their places.
+        self.batches = tuple(batch for batch in batches if len(batch)) if self._work else tuple(batches)
+
+    def gather(self) -> None:
+        """Merge the last small batches at once, if it doesn't merge."""
+        if self._work:
+            return
+        held, new = self.batches[: self.fixed], list(self.batches[self.fixed :])
+        start, rows = len(new), 0
+        for at in reversed(range(len(new))):
+            # Behind a small one, too: sizes may alternate.
+            if not rows or len(new[at]) < RATIO * rows:
+                start = at
+            rows += len(new[at])
+        if new[start:]:
+            new[start:] = [merged(self.layout, new[start:])]
+        self.batches = (*held, *new)
+
+    def branch(self) -> Spine:
+        """Return a spine that goes on from the present rows, to which this one is indifferent."""
+        branch = Spine(self.layout, self.batches)
+        branch.fixed = len(branch.batches)
+        return branch
+
+    def grown(self) -> Batch:
+        """Return the rows of a branch that came since, as one batch for `add_batch`."""
+        since = self.batches[self.fixed :]
+        if len(since) == 1:
+            return since[0]
+        nothing = pl.DataFrame(schema=self.layout.types)
+        return merged(self.layout, since, net=False) if since else batch_of(self.layout, nothing)
+
+    def work(self, rows: int) -> None:
+        """Merge about so many rows, those of small batches first."""
+        while rows > 0:
+            self._begin_merges()
+            if not self._merges:
+                return
+            merge = min(self._merges, key=lambda merge: merge.left)
+            rows -= merge.advance(self.layout, max(rows, AT_ONCE))
+            if not merge.left:
+                self._merges.remove(merge)
+                at, count = self.batches.index(merge.batches[0]), len(merge.batches)
+                done = merge.result()
+                self.batches = (
+                    *self.batches[:at],
+                    *([done] if len(done) else []),
+                    *self.batches[at + count :],
+                )
+
+    def _begin_merges(self) -> None:
+        """Begin a merge of the last batches that no merge has, if they are many and the first is no larger.
+
+        So rows are moved once for about each doubling of their number, and there are few batches.
+        """
+        busy = {id(batch) for merge in self._merges for batch in merge.batches}
+        at = len(self.batches)
+        while at > self.fixed and id(self.batches[at - 1]) not in busy:
+            at -= 1
+        for start in range(at, len(self.batches) - MERGED + 1):
+            own = self.batches[start:]
+            total = sum(map(len, own))
+            if 2 * len(own[0]) <= total:
+                net = start == 0 or total > LARGE
+                self._merges.append(Merge(own, net, [0] * len(own), total))
+                return
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """Return per sum what the absolute values of all rows add up to, about."""
+        nothing = (0.0,) * len(self.layout.sums)
+        return tuple(map(sum, zip(nothing, *(batch.bounds for batch in self.batches), strict=True)))
+
+    def probe(self, keys: Sequence[pl.Series]) -> Found:
+        """Return all rows whose key is one of these, given in columns. Nulls are equal."""
+        probe = Probe.of(self.layout, keys)
+        return together(self.layout, [probe.find(batch) for batch in self.batches])
+
+    def sums(self, keys: Sequence[pl.Series]) -> list[Any]:
+        """Return for each sum of the layout its values for these keys."""
+        return self.sums_of(self.probe(keys), len(keys[0]))
+
+    def sums_of(self, found: Found, count: int) -> list[Any]:
+        """Return for each sum of the layout its values for so many keys, of the rows found for them."""
+        totals: list[Any] = []
+        for name in self.layout.sums:
+            total = np.zeros(count, np.int64)
+            np.add.at(total, found.asked, found.rows[name].to_numpy())
+            totals.append(total)
+        return totals
+
+    def snapshot(self) -> pl.DataFrame:
+        """Return all rows, sorted by code, but for those that are taken back."""
+        if not self.batches:
+            return pl.DataFrame(schema=self.layout.types)
+        return batch_of(self.layout, stacked([batch.frame for batch in self.batches])).frame
+
+
+def together(layout: Layout, found: Sequence[Found]) -> Found:
+    """Join what was found in several batches."""
+    parts = [part for part in found if len(part.asked)]
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return Found(np.empty(0, np.int64), pl.DataFrame(schema=layout.types))
+    return Found(np.concatenate([p.asked for p in parts]), stacked([p.rows for p in parts]))
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Keys to be found in batches of a layout.
+
+    codes: of the keys, ascending. order: the numbers of their keys; None if they are in order.
+    most:  limit on the rows found in one batch; None for no limit.
+    within: a column of integers that comes first in the layout's order, and for each code the value in it of
+        the rows that are asked for, of those of the key.
+    """
+
+    layout: Layout
+    keys: Sequence[pl.Series]
+    codes: Codes
+    order: Places | None
+    most: int | None = None
+    within: tuple[str, Codes] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        layout: Layout,
+        keys: Sequence[pl.Series],
+        most: int | None = None,
+        within: tuple[str, Codes] | None = None,
+    ) -> Probe:
+        order, codes = sorted_codes(layout.codes_of(keys))
+        if within is not None and order is not None:
+            within = within[0], within[1][order]
+        return cls(layout, keys, codes, order, most, within)
+
+    def find(self, batch: Batch) -> Found:
+        """Return a batch's rows whose key is asked for; those of one key in their order.
+
+        Raises `TooManyFound`.
+        """
+        asked, places = self._places(batch)
+        if not len(asked):
+            return Found(asked, batch.frame.slice(0, 0))
+        rows = take(batch.frame, places)
+        if self.layout.exact or not len(asked):
+            return Found(asked, rows)
+        named = [key.alias(name) for key, name in zip(self.keys, self.layout.keys, strict=True)]
+        others = differing(take(pl.DataFrame(named), asked).get_columns(), self.layout.keys_of(rows))
+        if not others.any():
+            return Found(asked, rows)
+        if self.within is not None:
+            # Of ranges that were looked at whole.
+            name, values = self.within
+            wanted = values
+            if self.order is not None:
+                wanted = np.empty_like(values)
+                wanted[self.order] = values
+            others |= rows[name].to_numpy() != wanted[asked]
+        at = np.flatnonzero(~others)
+        return Found(asked[at], take(rows, at))
+
+    def _places(self, batch: Batch) -> tuple[Places, Places]:
+        """Return for each row of an asked code the number of the key, and its place."""
+        low = np.searchsorted(batch.codes, self.codes, "left")
+        within = np.flatnonzero(low < len(batch))
+        hit = within[batch.codes[low[within]] == self.codes[within]]
+        low, high = low[hit], np.searchsorted(batch.codes, self.codes[hit], "right")
+        asked = hit if self.order is None else self.order[hit]
+        if self.within is not None:
+            low, high = self._narrowed(batch, asked, low, high, self.within[1][hit])
+            there = np.flatnonzero(low < high)
+            low, high, asked = low[there], high[there], asked[there]
+        counts = high - low
+        total = int(counts.sum())
+        if self.most is not None and total > self.most:
+            raise TooManyFound
+        if total == len(counts):
+            return asked, low
+        skipped = np.cumsum(counts) - counts - low
+        return np.repeat(asked, counts), np.arange(total) - np.repeat(skipped, counts)
+
+    def _narrowed(
+        self, batch: Batch, asked: Places, low: Places, high: Places, values: Codes
+    ) -> tuple[Places, Places]:
+        """Return of ranges of rows those that have the values asked for."""
+        assert self.within is not None
+        column = batch.frame[self.within[0]]
+        begin = _first_place(column, low, high, values, after=False)
+        end = _first_place(column, begin, high, values, after=True)
+        if not self.layout.exact and len(asked):
+            # A range of several keys is looked at whole.
+            own = take(pl.DataFrame(list(self.keys)), asked).get_columns()
+            others = np.zeros(len(asked), np.bool_)
+            for at in (low, high - 1):
+                others |= differing(own, self.layout.keys_of(take(batch.frame, at)))
+            begin, end = np.where(others, low, begin), np.where(others, high, end)
+        return begin, end
+
+
+def _first_place(column: pl.Series, low: Places, high: Places, values: Codes, *, after: bool) -> Places:
+    """Return the first place in each range of ascending numbers with at least a value, or with more."""
+    low, high = low.copy(), high.copy()
+    while len(going := np.flatnonzero(low < high)):
+        middle = (low[going] + high[going]) >> 1
+        # A merged column lies in pieces: as a whole it would be copied.
+        found = column.gather(pl.Series(middle.astype(np.uint32))).to_numpy()
+        less = found <= values[going] if after else found < values[going]
+        low[going[less]] = middle[less] + 1
+        high[going[~less]] = middle[~less]
+    return low

@@ -1,0 +1,225 @@
+"""`headrace pipeline`: run a project of `spark-pipelines` by the changes of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from time import sleep
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.exit_codes import FAILED, signal_code
+from headrace.cli.inspect_flow import Format, drawing_of
+from headrace.errors import BadInput, HeadraceError
+from headrace.pipelines.policy import Policy
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.pipelines.run import Observer, RunReport
+    from headrace.pipelines.spec import PipelineSpec
+
+pipeline = typer.Typer(
+    name="pipeline", no_args_is_help=True, help="Run, check, explain and draw projects of spark-pipelines."
+)
+
+Spec = Annotated[
+    Path | None,
+    typer.Option(help="Spec file. Default: spark-pipeline.yml in this folder or the nearest one above."),
+]
+
+
+RefreshPolicy = Annotated[
+    Policy | None,
+    typer.Option(help="Policy of materialized views that have none. Default: the spec's, or auto."),
+]
+
+
+class LogFormat(Enum):
+    TEXT = "text"
+    JSON = "json"
+
+
+@pipeline.command()
+def run(
+    spec: Spec = None,
+    refresh: Annotated[
+        list[str] | None, typer.Option(metavar="TABLE,...", help="Refresh these tables only.")
+    ] = None,
+    full_refresh: Annotated[
+        list[str] | None, typer.Option(metavar="TABLE,...", help="Recompute these tables from all rows.")
+    ] = None,
+    full_refresh_all: Annotated[bool, typer.Option(help="Recompute all tables.")] = False,
+    refresh_policy: RefreshPolicy = None,
+    continuous: Annotated[
+        bool, typer.Option("--continuous", help="Run again and again, until Ctrl-C.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="Pause between two runs of --continuous.")
+    ] = 10.0,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="Lines of text, or a JSON object for each event.")
+    ] = LogFormat.TEXT,
+) -> None:
+    """Bring the tables of a pipeline up to date, and publish all of them at once.
+
+    A table that fails keeps its rows, and so do those that read it; the exit code is 1 then. With
+    --continuous it is tried again, as files of the project are read again, and only what changes is shown. A
+    file with an error then leaves its tables as they are, and the others go on.
+    """
+    from headrace.cli.pipeline_events import JSON_PRINTER, TEXT_PRINTER, News
+    from headrace.pipelines.run import Selection, run_pipeline
+    from headrace.pipelines.update import Stopped
+
+    selection = Selection(_names(refresh), _names(full_refresh), full_refresh_all)
+    try:
+        with _session(spec) as (project, spark), _observer(log_format) as observer:
+            report = run_pipeline(project, spark, selection, policy=refresh_policy, observer=observer)
+            selection = Selection((*selection.refresh, *selection.full))
+            if continuous:
+                typer.echo(f"following all inputs, every {every:g} seconds; Ctrl-C stops", err=True)
+            news = News(observer, report, JSON_PRINTER if log_format is LogFormat.JSON else TEXT_PRINTER)
+            if continuous:
+                news.report(report)
+            while continuous:
+                sleep(every)
+                try:
+                    report = run_pipeline(
+                        project,
+                        spark,
+                        selection,
+                        policy=refresh_policy,
+                        observer=news.event,
+                        skip_invalid=True,
+                    )
+                    news.report(report)
+                except HeadraceError as error:
+                    news.errors([error])
+    except Stopped as stopped:
+        typer.echo("stopped: all tables are as the last run left them", err=True)
+        raise typer.Exit(signal_code(stopped.signal)) from None
+    _finish(report, log_format)
+
+
+@pipeline.command()
+def drop(
+    tables: Annotated[list[str] | None, typer.Argument(metavar="TABLE...", help="Tables to remove.")] = None,
+    orphans: Annotated[
+        bool, typer.Option("--orphans", help="Remove all tables that the project does not define.")
+    ] = False,
+    spec: Spec = None,
+) -> None:
+    """Remove tables that the project no longer defines, with rows, state and what was delivered of them."""
+    from headrace.pipelines.maintenance import drop as remove
+
+    if bool(tables) == orphans:
+        raise BadInput("give either names of tables or --orphans", fix="headrace pipeline drop TABLE")
+    with _session(spec) as (project, spark):
+        removed = remove(project, spark, _names(tables), orphans=orphans)
+    typer.echo("\n".join(f"{name} is removed" for name in removed) or "no table is orphaned")
+
+
+@pipeline.command()
+def compact(
+    erase: Annotated[
+        bool, typer.Option("--erase", help="Remove everything that was taken back, at once.")
+    ] = False,
+    spec: Spec = None,
+) -> None:
+    """Write state and output anew, so that no file of the storage holds values that no current row has.
+
+    Exit code 1 if something stays, which is printed. Readers of the tables' earlier version lose its files.
+    """
+    from headrace.pipelines.maintenance import erase as erase_storage
+    from headrace.pipelines.spec import find_spec, read_spec
+
+    if not erase:
+        raise BadInput("headrace pipeline compact needs --erase", fix="headrace pipeline compact --erase")
+    stays = erase_storage(read_spec(spec or find_spec(Path.cwd())))
+    typer.echo("\n".join(f"not erased: {each}" for each in stays) or "erased")
+    if stays:
+        raise typer.Exit(FAILED)
+
+
+@pipeline.command()
+def dry_run(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
+    """Read and analyse a pipeline without running it."""
+    from headrace.pipelines.run import planned
+
+    with (
+        _session(spec) as (project, spark),
+        planned(project, spark, refresh_policy) as (graph, plans),
+    ):
+        for table in graph.tables:
+            plan = plans[table.name]
+            why = f"   {plan.why}" if plan.why else ""
+            typer.echo(f"{table.dataset.title}   {plan.method.value}{why}")
+
+
+@pipeline.command()
+def explain(spec: Spec = None, refresh_policy: RefreshPolicy = None) -> None:
+    """Show how each table is brought up to date, from what, and what it keeps."""
+    from headrace.pipelines.explanation import explain_pipeline
+    from headrace.pipelines.run import planned
+
+    with (
+        _session(spec) as (project, spark),
+        planned(project, spark, refresh_policy) as (graph, plans),
+    ):
+        typer.echo(explain_pipeline(graph, plans, project.storage), nl=False)
+
+
+@pipeline.command()
+def draw(
+    spec: Spec = None,
+    refresh_policy: RefreshPolicy = None,
+    format: Annotated[Format, typer.Option(help="Language of the drawing.")] = Format.MERMAID,
+) -> None:
+    """Draw the tables of a pipeline and what they read."""
+    from headrace.pipelines.run import planned
+    from headrace.view.pipeline_picture import picture_of_pipeline
+
+    with (
+        _session(spec) as (project, spark),
+        planned(project, spark, refresh_policy) as (graph, plans),
+    ):
+        typer.echo(drawing_of(picture_of_pipeline(project.name, graph, plans), format), nl=False)
+
+
+def _names(given: Sequence[str] | None) -> list[str]:
+    return [name.strip() for text in given or () for name in text.split(",") if name.strip()]
+
+
+@contextmanager
+def _session(file: Path | None) -> Generator[tuple[PipelineSpec, SparkSession]]:
+    from headrace.pipelines.spec import find_spec, read_spec
+    from headrace.spark.session import need_pyspark
+
+    project = read_spec(file or find_spec(Path.cwd()))
+    need_pyspark()
+    from headrace.pipelines.run import spark_for
+
+    with spark_for(project) as spark:
+        yield project, spark
+
+
+@contextmanager
+def _observer(log_format: LogFormat) -> Generator[Observer]:
+    from headrace.cli.pipeline_events import json_lines, live_table, text_lines
+
+    if log_format is LogFormat.JSON:
+        yield json_lines
+    else:
+        with live_table() as shown:
+            yield shown or text_lines
+
+
+def _finish(report: RunReport, log_format: LogFormat) -> None:
+    from headrace.cli.pipeline_events import JSON_PRINTER, TEXT_PRINTER
+
+    (JSON_PRINTER if log_format is LogFormat.JSON else TEXT_PRINTER).end(report)
+    if report.failed:
+        raise typer.Exit(FAILED)

@@ -1,0 +1,44 @@
+"""Maintained views as a service: a controller, expendable replicas, durable collections, clients.
+
+    client = headrace.compute.Client("127.0.0.1:7411")
+    client.create_view("totals", flow, key="shop")
+    client.insert("sales", [Sale("a", 1)])
+    client.peek("totals", key="a")
+    for batch in client.subscribe("totals"): ...
+
+`protocol` defines the messages between controllers and replicas; `history` and `reconciliation` make it safe
+to replay them; `controller` and `replica` are state machines without sockets; `transport` is gRPC;
+`collections` stores the inputs; `client` has the clients, `serve` the server processes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.requirements import import_attribute
+
+if TYPE_CHECKING:
+    from headrace.compute.client.async_client import AsyncClient
+    from headrace.compute.client.client import Client
+    from headrace.compute.client.subscription import AsyncSubscription, Batch, Subscription, Update
+    from headrace.compute.transport.credentials import Security
+
+_LATER = {
+    "AsyncClient": "headrace.compute.client.async_client",
+    "AsyncSubscription": "headrace.compute.client.subscription",
+    "Batch": "headrace.compute.client.subscription",
+    "Client": "headrace.compute.client.client",
+    "Security": "headrace.compute.transport.credentials",
+    "Subscription": "headrace.compute.client.subscription",
+    "Update": "headrace.compute.client.subscription",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy, so that importing one part of the package does not load the others, or gRPC.
+    if name in _LATER:
+        return import_attribute(_LATER[name], name, "serve", f"headrace.compute.{name}")
+    raise AttributeError(f"module 'headrace.compute' has no attribute {name!r}")
+
+
+__all__ = ["AsyncClient", "AsyncSubscription", "Batch", "Client", "Security", "Subscription", "Update"]

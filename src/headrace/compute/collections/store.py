@@ -1,0 +1,150 @@
+"""Durable collections: timestamped changes with a since and an upper. One interface, several stores.
+
+A collection is readable at all times t with since <= t < upper: its rows at t are the sum of the updates
+with times up to t, and never change (they are definite). Both frontiers only advance.
+
+Equal rows count as one row: 0.0 equals -0.0, the decimal 1.0 equals 1.00, and NaN equals NaN; values of
+different types differ. A row is returned in one of the forms in which it was written.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from headrace.compute.frontier import START, Frontier
+from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.responses import Counted, Update
+from headrace.errors import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Readable times of a collection: from `since` to before `upper`. upper END: sealed."""
+
+    since: Frontier
+    upper: Frontier
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Updates that advance a collection from `expected`, its current upper, to `upper`.
+
+    updates: updates with times in [expected, upper), in any order; may be empty.
+    """
+
+    id: Id
+    expected: Frontier
+    upper: Frontier
+    updates: Sequence[Update] = ()
+
+
+class Collections(ABC):
+    """Store of durable collections.
+
+    Other processes may use the same store at the same time. A handle is used by one thread, except that
+    `append` may run in another thread meanwhile.
+
+    Every method raises `StoreUnavailable` if the store cannot be reached, `StoreDamaged` if its contents were
+    not written by this class, and `UnknownName` for an unknown collection.
+    """
+
+    @abstractmethod
+    def create(self, id: Id, description: bytes, upper: Frontier = START) -> None:
+        """Create an empty collection with since START. Does nothing if an equal one exists.
+
+        id: up to 200 printable characters, else ValueError. Never becomes part of a path or a statement.
+        description: opaque bytes, such as the schema and other metadata of the creator. Raises
+            `AlreadyThere` if a collection with this id has another description.
+        """
+
+    @abstractmethod
+    def drop(self, id: Id) -> None:
+        """Drop a collection with all its rows.
+
+        Does nothing if there is none. Rows may be deleted from disk later, during a `drop` or `compact` of
+        any collection.
+        """
+
+    @abstractmethod
+    def all(self) -> dict[Id, bytes]:
+        """Return the ids and descriptions of all collections."""
+
+    @abstractmethod
+    def bounds(self, ids: Sequence[Id]) -> list[Bounds]:
+        """Read the bounds of several collections in one consistent snapshot."""
+
+    @abstractmethod
+    def append(self, appends: Sequence[Append]) -> None:
+        """Append to several collections atomically and durably.
+
+        Exclusive per collection. The second append to the same collection continues where the first ends.
+
+        Raises `UpperMismatch` if an upper is not the expected one; `NegativeMultiplicity` if a row's
+        multiplicity would be negative at some time; ValueError if a time is outside [expected, upper), if
+        upper < expected, or if a weight has more than 63 bits. `StoreUnavailable` also means that nothing was
+        written, unless its fact `undecided` is true; then the upper shows the outcome.
+        """
+
+    @abstractmethod
+    def snapshot(self, id: Id, at: int, chunk: int = 10_000) -> Iterator[list[Counted]]:
+        """Read the rows at a time, each once with its count, in lists of 1 to `chunk`.
+
+        The snapshot is consistent, however slowly it is read and whatever others append; a later `compact`
+        beyond `at` may end it with `SinceViolation`, but never with wrong rows. Raises `SinceViolation` below
+        the since and `TimestampNotReady` from the upper on, immediately rather than with the first list.
+
+        A partly read snapshot ends when its iterator is closed or garbage-collected; until then, stores may
+        have to keep its data.
+        """
+
+    @abstractmethod
+    def changes(
+        self, id: Id, lower: Frontier, upper: Frontier, chunk: int = 10_000
+    ) -> Iterator[list[Update]]:
+        """Read the updates with times in [lower, upper), ordered by time, in lists of 1 to `chunk`.
+
+        Raises `SinceViolation` if lower <= since, unless the since is START, because updates at the since may
+        have been merged from earlier times, and `TimestampNotReady` if `upper` is above the collection's.
+        Repeated calls return the same order.
+
+        A later `compact` to before the time of the last update that was read has no effect on the rest. One
+        beyond it may end the reading with `SinceViolation`, but never with wrong updates.
+        """
+
+    @abstractmethod
+    def compact(self, id: Id, since: Frontier) -> None:
+        """Advance the since: updates at earlier times count as being at `since`.
+
+        A frontier that is not above the current since has no effect. END discards the rows: the collection
+        is no longer readable, but can still be appended to. A since may be above the upper.
+
+        Each call merges a bounded slice of the updates that can be merged, so call it regularly."""
+
+    def check(self, *, thorough: bool = False) -> None:
+        """Raise `StoreDamaged` if the storage is damaged. thorough: read all rows to tell."""
+        return
+
+    def erase(self) -> dict[Id, Bounds]:
+        """Remove from disk what was deleted up to the since of each collection.
+
+        Returns the collections that can be read as of earlier times, for which rows stay that are deleted
+        since. Raises `BadInput` where the store cannot do it, and `StoreUnavailable` while it is read.
+        """
+        raise BadInput(
+            "this store of collections cannot erase what was deleted",
+            fix="erase it by other means: of a Delta table, by VACUUM without retention",
+        )
+
+    @abstractmethod
+    def wait(self, seconds: float) -> bool:
+        """Wait until some upper in the store may have risen. Returns False on timeout.
+
+        May return True although nothing has happened, but never misses a change since the last call that
+        returned True (or since the handle was opened). The latency depends on the store, mostly milliseconds.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release files and connections."""

@@ -1,0 +1,46 @@
+"""Portable plans: flows as data, readable by any process and never executed as code.
+
+`encode` converts a flow to a plan, `decode` a plan to a flow; both make all the checks that building a flow
+makes. `check_servable` refuses flows whose results are not a function of the input rows at a time.
+"""
+
+from headrace.compute.plans.decoding import decode
+from headrace.compute.plans.encoding import encode
+from headrace.compute.plans.flow_endpoints import (
+    INPUT,
+    OUTPUT,
+    FlowSink,
+    FlowSource,
+    identity_flow,
+    sinks_of,
+    sources_of,
+)
+from headrace.compute.plans.limits import LIMITS, PlanLimits
+from headrace.compute.plans.servable import check_servable
+from headrace.compute.plans.standalone_expressions import (
+    decode_expr,
+    encode_expr,
+    predicate_of,
+    schema_from_bytes,
+    schema_to_bytes,
+)
+
+__all__ = [
+    "INPUT",
+    "LIMITS",
+    "OUTPUT",
+    "FlowSink",
+    "FlowSource",
+    "PlanLimits",
+    "check_servable",
+    "decode",
+    "decode_expr",
+    "encode",
+    "encode_expr",
+    "identity_flow",
+    "predicate_of",
+    "schema_from_bytes",
+    "schema_to_bytes",
+    "sinks_of",
+    "sources_of",
+]

@@ -1,0 +1,317 @@
+"""Feeds of durable collections: each change is read once, however many dataflows consume it.
+
+A `Feed` buffers the latest changes of a collection. A dataflow that is further behind, for example just after
+hydration, reads on its own until it reaches the buffer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from headrace.compute.collections.opening import open_collections
+from headrace.compute.collections.store import Bounds, Collections
+from headrace.compute.errors import ComputeError, SinceViolation, StoreDamaged, UnknownName
+from headrace.compute.frontier import START, Frontier
+from headrace.compute.plans import schema_from_bytes
+from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.responses import Counted, Update
+from headrace.compute.replica.exports import Failed
+from headrace.expr.types import Schema
+
+CHUNK = 1000
+"""Number of rows read from a store at a time, which takes a few milliseconds."""
+BUFFERED = 100_000
+"""Number of changes that a feed buffers for cursors that are behind."""
+_AT_A_TIME = 0.5
+"""Interval in seconds at which a watcher checks whether to stop."""
+
+
+class Version(NamedTuple):
+    """All changes at one time. changes: of many, some may cancel each other."""
+
+    time: int
+    changes: Sequence[Counted]
+
+
+class VersionAssembler:
+    """Assembler of chunked updates, ordered by time, into versions: all changes of a time together.
+
+    known:    frontier before which all versions have been returned.
+    finished: whether all versions have been returned, so that `known` is the upper.
+    """
+
+    def __init__(self, store: Collections, id: Id, lower: Frontier, upper: Frontier) -> None:
+        self.known = lower
+        self.finished = False
+        self._chunks: Iterator[list[Update]] = store.changes(id, lower, upper, CHUNK)
+        self._upper = upper
+        self._time = -1
+        self._changes: list[Counted] = []
+
+    def read(self) -> list[Version]:
+        """Read the next chunk and return the versions it completes, perhaps none."""
+        whole: list[Version] = []
+        chunk = next(self._chunks, None)
+        if chunk is None:
+            self._finish(whole)
+            self.known, self.finished = self._upper, True
+            return whole
+        for row, time, weight in chunk:
+            if time != self._time:
+                self._finish(whole)
+                self._time = time
+                self.known = Frontier(time)
+            self._changes.append((row, weight))
+        return whole
+
+    def _finish(self, whole: list[Version]) -> None:
+        if self._changes:
+            whole.append(Version(self._time, self._changes))
+            self._changes = []
+
+
+def check_not_back(id: Id, before: Frontier, upper: Frontier) -> None:
+    """Raise `StoreDamaged` if the upper of a collection is before one that was seen: its past is another."""
+    if upper < before:
+        raise StoreDamaged(
+            f"collection {id} has gone back from time {before.time} to {upper.time}",
+            why="Its store was restored or replaced while this replica ran, which has read what is gone.",
+            fix="start this replica again. Restore a store only while controller and replicas are stopped",
+        )
+
+
+class Feed:
+    """Shared reader of one collection.
+
+    since, upper: bounds of the collection at the last look.
+    lost: error if the collection no longer exists.
+    failed: failure of this replica's dataflow that writes the collection, which will not advance any more.
+    start, known: bounds of the times whose versions are buffered.
+    """
+
+    def __init__(self, store: Collections, id: Id, bounds: Bounds) -> None:
+        self.store = store
+        self.id = id
+        self.since = bounds.since
+        self.upper = bounds.upper
+        self._looked = bounds.upper
+        self.start = self.known = bounds.upper
+        self.lost: UnknownName | None = None
+        self.failed: Failed | None = None
+        self._buffer: deque[Version] = deque()
+        self._buffered = 0
+        self._reading: VersionAssembler | None = None
+
+    @cached_property
+    def schema(self) -> Schema:
+        """Schema of the rows. Raises what the store raises, and `BadPlan` for an invalid description."""
+        description = self.store.all().get(self.id)
+        if description is None:
+            raise UnknownName(f"there is no collection {self.id}", name=self.id)
+        return schema_from_bytes(description)
+
+    def update_bounds(self, bounds: Bounds) -> bool:
+        """Take the collection's current bounds; return whether the upper has risen since the last call.
+
+        Raises `StoreDamaged` if the collection has lost times that were read.
+        """
+        check_not_back(self.id, self._looked, bounds.upper)
+        self.since, self.upper = bounds.since, bounds.upper
+        risen = bounds.upper > self._looked
+        self._looked = bounds.upper
+        return risen
+
+    def refresh(self) -> None:
+        """Update the upper from the store. Raises what the store raises.
+
+        The next `look` reports that to its readers, whoever has called this.
+        """
+        (bounds,) = self.store.bounds([self.id])
+        self.since, self.upper = bounds.since, bounds.upper
+
+    def read(self) -> None:
+        """Read the next chunk into the buffer. Raises what the store raises; then it may be tried again."""
+        reading, self._reading = self._reading, None
+        try:
+            reading = reading or VersionAssembler(self.store, self.id, self.known, self.upper)
+            found = reading.read()
+        except SinceViolation:
+            if not self._skip():
+                raise
+            return
+        self._buffer.extend(found)
+        self._buffered += sum(len(version.changes) for version in found)
+        self.known = reading.known
+        if not reading.finished:
+            self._reading = reading
+        while self._buffered > BUFFERED and len(self._buffer) > 1:
+            oldest = self._buffer.popleft()
+            self._buffered -= len(oldest.changes)
+            self.start = Frontier(oldest.time + 1)
+
+    def _skip(self) -> bool:
+        """Skip to the since after a compaction beyond what was read; False if nothing is left to read.
+
+        Cursors that need the skipped changes read on their own, and get the error.
+        """
+        self.refresh()
+        if self.since.time is None or self.known > self.since:
+            return False
+        self.start = self.known = min(Frontier(self.since.time + 1), self.upper)
+        self._buffer.clear()
+        self._buffered = 0
+        return True
+
+    def versions(self, lower: Frontier) -> list[Version]:
+        """Return the buffered versions from a time on, which must not be before `start`."""
+        found: list[Version] = []
+        for version in reversed(self._buffer):
+            if lower.has_passed(version.time):
+                break
+            found.append(version)
+        found.reverse()
+        return found
+
+    def cursor(self, lower: Frontier) -> Cursor:
+        """Create a cursor over the changes from a given time onward."""
+        return Cursor(self, lower)
+
+
+class Cursor:
+    """Reader of a feed. known: frontier before which all versions have been returned."""
+
+    def __init__(self, feed: Feed, lower: Frontier) -> None:
+        self.known = lower
+        self._feed = feed
+        self._alone: VersionAssembler | None = None
+
+    @property
+    def is_compacted(self) -> bool:
+        """Return whether the changes from `known` on have been compacted and are not buffered either."""
+        feed = self._feed
+        merged = feed.since > START and self.known <= feed.since
+        return merged and (self.known < feed.start or feed.known <= feed.since)
+
+    def read(self) -> list[Version]:
+        """Read up to one chunk, and return the versions it completes, perhaps none.
+
+        Call it while `known` is before the feed's upper. Raises the errors of the store, after which the call
+        can be repeated.
+        """
+        feed = self._feed
+        if feed.lost is not None:
+            raise feed.lost
+        if self._alone is None and self.known < feed.start:
+            self._alone = VersionAssembler(feed.store, feed.id, self.known, min(feed.start, feed.upper))
+        if self._alone is not None:
+            return self._read_alone(self._alone)
+        if feed.known <= self.known:
+            feed.read()
+        if self.known < feed.start:
+            return []  # it has gone on without this one, which reads alone from now on
+        found = feed.versions(self.known)
+        self.known = max(self.known, feed.known)
+        return found
+
+    def _read_alone(self, alone: VersionAssembler) -> list[Version]:
+        self._alone = None
+        found = alone.read()
+        self.known = alone.known
+        if not alone.finished:
+            self._alone = alone
+        return found
+
+
+class Feeds:
+    """Feeds of a store."""
+
+    def __init__(self, store: Collections) -> None:
+        self.store = store
+        self._feeds: dict[Id, Feed] = {}
+
+    def feed(self, id: Id) -> Feed:
+        """Get or open the feed of a collection.
+
+        Raises what the store raises: `UnknownName` where there is none.
+        """
+        feed = self._feeds.get(id)
+        if feed is None:
+            (bounds,) = self.store.bounds([id])
+            feed = self._feeds[id] = Feed(self.store, id, bounds)
+        return feed
+
+    def forget_other_feeds(self, ids: set[Id]) -> None:
+        """Forget the feeds of all other collections."""
+        self._feeds = {id: feed for id, feed in self._feeds.items() if id in ids}
+
+    def update_uppers(self) -> list[Id]:
+        """Read the uppers of the collections.
+
+        Returns the ids of collections whose upper has risen, or that are lost. Raises what the store raises.
+        """
+        if not self._feeds:
+            return []
+        ids = list(self._feeds)
+        try:
+            bounds = self.store.bounds(ids)
+        except UnknownName:
+            lost = self._find_lost()
+            return [*lost, *self.update_uppers()]
+        return [id for id, found in zip(ids, bounds, strict=True) if self._feeds[id].update_bounds(found)]
+
+    def _find_lost(self) -> list[Id]:
+        """Remove the feeds of collections that no longer exist, and return their ids."""
+        lost: list[Id] = []
+        for id in list(self._feeds):
+            try:
+                self.store.bounds([id])
+            except UnknownName as error:
+                self._feeds.pop(id).lost = error
+                lost.append(id)
+        return lost
+
+
+class StoreWatcher:
+    """Thread that calls `noticed` whenever a collection of a store may have changed, until stopped.
+
+    It has its own connection to the store, and also calls once after opening it, since it cannot know of
+    earlier changes.
+    """
+
+    def __init__(self, uri: str, noticed: Callable[[], None]) -> None:
+        self._uri = uri
+        self._noticed = noticed
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="headrace-watcher", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread and wait for its end."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                store = open_collections(self._uri)
+            except ComputeError:
+                self._noticed()  # who reads the store will meet the error, too, and say so
+                self._stopped.wait(_AT_A_TIME)
+                continue
+            try:
+                self._watch_one(store)
+            except ComputeError:
+                self._noticed()
+                self._stopped.wait(_AT_A_TIME)
+            finally:
+                store.close()
+
+    def _watch_one(self, store: Collections) -> None:
+        self._noticed()
+        while not self._stopped.is_set():
+            if store.wait(_AT_A_TIME):
+                self._noticed()

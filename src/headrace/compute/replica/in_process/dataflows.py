@@ -1,0 +1,303 @@
+"""Dataflow in this process: an engine, its inputs, and its exports.
+
+A dataflow first hydrates: the engine processes a snapshot of the inputs at the as-of. Then it processes the
+inputs' changes, one time after another. Rows are fed in ticks of bounded size, a few milliseconds each; for
+servable flows the engine guarantees that the division into ticks does not matter. The upper advances only
+after the last tick of a time, so no reader sees a partial time. Times without changes cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from headrace.compute.errors import StoreUnavailable
+from headrace.compute.frontier import Frontier, meet
+from headrace.compute.protocol.dataflow import Dataflow, Id
+from headrace.compute.protocol.responses import Counted
+from headrace.compute.replica.collection_writer import CollectionWriter
+from headrace.compute.replica.dataflow_run import DataflowRun
+from headrace.compute.replica.death_record import name_of
+from headrace.compute.replica.exports import ExportWriter, Failed, IndexWriter
+from headrace.compute.replica.in_process.arrangement import Arrangement
+from headrace.compute.replica.in_process.inlets import (
+    NOTHING_SHARED,
+    FromCollection,
+    FromIndex,
+    Inlet,
+    SharedArrangements,
+)
+from headrace.compute.replica.in_process.ticking import MOST, MakeTickExecutor, Ticking
+from headrace.compute.replica.work_watch import PieceLimits, WorkWatch
+from headrace.errors import WorkLimitExceeded
+from headrace.expr.function_bases import CodeBounds, bounded_code
+from headrace.flow.flow import Flow
+
+_MEASURED = 4096
+"""Least number of rows in and out between two estimates of the state's size, some 0.1 ms per operator."""
+SLICE = 0.004
+"""Seconds that a dataflow works before others get their turn."""
+
+
+class ArrangementWriter(IndexWriter):
+    """Export to an arrangement."""
+
+    index: Arrangement
+
+    def __init__(self, id: Id, sink: str, index: Arrangement) -> None:
+        super().__init__(id, sink, index)
+        self.add = index.add  # called for all that happens
+
+    def advance(self, upper: Frontier) -> None:
+        self.index.advance(upper)
+
+    def fail(self, failed: Failed) -> None:
+        self.index.fail(failed)
+
+    def clear(self) -> None:
+        self.index.clear()
+
+
+class RunningDataflow(DataflowRun):
+    """Dataflow on the in-process engine. alive: whether it has not been closed yet."""
+
+    def __init__(
+        self,
+        dataflow: Dataflow,
+        flow: Flow,
+        inlets: Sequence[Inlet],
+        exports: Sequence[ExportWriter],
+        timer: Callable[[], float],
+        watch: WorkWatch,
+        make_engine: MakeTickExecutor,
+        sharing: SharedArrangements = NOTHING_SHARED,
+    ) -> None:
+        super().__init__(dataflow, exports, timer)
+        self.alive = True
+        self._flow = flow
+        self._inlets = tuple(inlets)
+        self._make_engine = make_engine
+        self._sharing = sharing
+        self._ticking: Ticking | None = None
+        self._slices: Iterator[None] | None = None
+        self._watch = watch
+        limits = dataflow.limits
+        self._piece = PieceLimits("a tick", limits.tick_seconds, limits.state_bytes, name_of(dataflow))
+        self._rows = 0
+        self._measured_at = float(_MEASURED)
+
+    @property
+    def retry_at(self) -> float:
+        """Time of the next retry."""
+        return max(self._retry_at, *(export.retry_at for export in self.exports))
+
+    @property
+    def used_collections(self) -> tuple[Id, ...]:
+        """Collections that the dataflow reads or writes, each once."""
+        written = (e.feed.id for e in self.exports if isinstance(e, CollectionWriter))
+        read = (i.feed.id for i in self._inlets if isinstance(i, FromCollection))
+        return tuple(dict.fromkeys((*written, *read)))
+
+    @property
+    def indexes_read(self) -> list[Arrangement]:
+        """Indexes that the dataflow reads."""
+        return [inlet.index for inlet in self._inlets if isinstance(inlet, FromIndex)]
+
+    @property
+    def maintained_indexes(self) -> list[Arrangement]:
+        """Indexes that the dataflow maintains."""
+        return [export.index for export in self.exports if isinstance(export, ArrangementWriter)]
+
+    @property
+    def broken(self) -> bool:
+        """Return whether the dataflow has failed or will fail, while a rebuilt one may succeed."""
+        return self.fell_behind or super().broken
+
+    @property
+    def fell_behind(self) -> bool:
+        gone = not self.ended and any(inlet.is_compacted(self.as_of) for inlet in self._inlets)
+        return gone or super().fell_behind
+
+    def slice(self) -> bool:
+        """Work for a few milliseconds. Returns whether there was work."""
+        worked = False
+        for export in self.exports:
+            worked |= export.work()
+        if self._slices is None:
+            self._slices = self._next_slices()
+        if self._slices is None:
+            return worked
+        try:
+            next(self._slices)
+        except StopIteration:
+            self._slices = None
+        except StoreUnavailable:
+            self._start_again()
+        except MemoryError:
+            raise
+        except Exception as error:
+            self._watch.end()  # even if it was interrupted at the very end of the tick
+            self._slices = None
+            self.fail(error)
+        if self.failed is None:
+            for inlet in self._inlets:
+                inlet.release_before(self.upper)
+        for export in self.exports:
+            export.flush()
+        return True
+
+    def close(self) -> None:
+        """Release inputs and exports."""
+        self.alive = False
+        self._end()
+
+    def _end(self) -> None:
+        self.ended = True
+        self._slices = self._ticking = None
+        for inlet in self._inlets:
+            inlet.close()
+
+    def _start_again(self) -> None:
+        self._slices = None
+        self._retry_later()
+        if not self.hydrated:
+            self._ticking = None
+            for export in self.exports:
+                export.clear()
+
+    # -- what is to be done ---------------------------------------------------------------------
+
+    def _next_slices(self) -> Iterator[None] | None:
+        if not self.started or self.ended or self._timer() < self._retry_at:
+            return None
+        failure = self._failed_input()
+        if not self.hydrated:
+            if failure is not None and failure.time <= self.as_of:
+                return self._passing_on(failure)
+            return self._hydrate() if all(inlet.ready(self.as_of) for inlet in self._inlets) else None
+        if failure is not None and self.upper >= Frontier(failure.time):
+            return self._passing_on(failure)
+        return self._follow() if self._has_news() else None
+
+    def _failed_input(self) -> Failed | None:
+        failures = [inlet.failed for inlet in self._inlets if inlet.failed is not None]
+        return min(failures, key=lambda failure: failure.time, default=None)
+
+    def _passing_on(self, failure: Failed) -> Iterator[None]:
+        self._pass_on(failure)
+        yield
+
+    def _has_news(self) -> bool:
+        return self.upper < self._bound() or self._behind() is not None
+
+    def _behind(self) -> Inlet | None:
+        """Return the slowest input, which holds up the others, if it can be read now."""
+        slowest = min(self._inlets, key=lambda inlet: inlet.known_frontier, default=None)
+        return slowest if slowest is not None and slowest.known_frontier < slowest.upper else None
+
+    def _bound(self) -> Frontier:
+        """Return the upper to which the dataflow can be computed from its known input."""
+        bound = min(meet(inlet.known_frontier for inlet in self._inlets), self.dataflow.until)
+        failure = self._failed_input()
+        return bound if failure is None else min(bound, Frontier(failure.time))
+
+    # -- doing it -------------------------------------------------------------------------------
+
+    def _hydrate(self) -> Iterator[None]:
+        limits = self.dataflow.limits
+        with bounded_code(CodeBounds(limits.tick_rows, limits.rounds)):
+            engine = self._make_engine(self.dataflow, self._flow)
+        wanted = frozenset(export.sink for export in self.exports)
+        self._ticking = ticking = Ticking(engine, self._flow, self._timer, wanted)
+        began = False
+        for inlet in self._inlets:
+            rows = inlet.snapshot(self.as_of)
+            if self.skips_snapshot or inlet.source in self._sharing.filled:
+                continue
+            for part in rows:
+                for changes in ticking.split(inlet.source, part):
+                    self._tick({inlet.source: changes}, self.as_of)
+                    began = True
+                    yield
+        if not began:
+            self._tick({}, self.as_of)
+        self.hydrated = True
+        self._advance(Frontier(self.as_of + 1))
+        if all(export.once for export in self.exports):
+            self._end()
+
+    def _follow(self) -> Iterator[None]:
+        until = self._timer() + SLICE
+        while True:
+            bound = self._bound()
+            time = min((t for t in (i.next_time for i in self._inlets) if t is not None), default=None)
+            if time is not None and bound.has_passed(time):
+                yield from self._compute(time)
+            else:
+                behind = self._behind()
+                if behind is None:
+                    break
+                behind.read()
+            if self._timer() > until:
+                yield
+                until = self._timer() + SLICE
+        if self.upper < bound:
+            self._advance(bound)
+        if self.upper >= self.dataflow.until or self.upper.ended:
+            self._finish()
+
+    def _compute(self, time: int) -> Iterator[None]:
+        # Where it fails, it is at this time, and not at an earlier one at which nothing happened.
+        self._advance(Frontier(time))
+        inputs = {i.source: i.take().changes for i in self._inlets if i.next_time == time}
+        assert self._ticking is not None
+        if self._ticking.is_small(inputs):
+            self._tick(inputs, time)
+        else:
+            for source, changes in inputs.items():
+                for part in self._ticking.split(source, changes):
+                    self._tick({source: part}, time)
+                    yield
+        self._advance(Frontier(time + 1))
+
+    def _advance(self, upper: Frontier) -> None:
+        self.upper = upper
+        if self.hydrated:
+            self._watch.deaths.forget_before(self._piece.dataflow, upper)
+        self._sharing.advance(upper)
+        for export in self.exports:
+            export.advance(upper)
+
+    def _tick(self, inputs: dict[str, Sequence[Counted]], time: int) -> None:
+        """Run a tick, and give its changes to the exports, watched."""
+        assert self._ticking is not None
+        try:
+            self._watch.begin(self._piece, time)
+            made = self._ticking.tick(inputs)
+            for export in self.exports:
+                rows = made.get(export.sink, ())
+                for at in range(0, len(rows), MOST):
+                    # Half a merge would leave an export that cannot be read.
+                    with self._watch.finishing():
+                        export.add(rows[at : at + MOST], time)
+            self._measure(sum(map(len, inputs.values())) + sum(map(len, made.values())))
+        finally:
+            self._watch.end()
+
+    def _measure(self, rows: int) -> None:
+        """Raise `WorkLimitExceeded` if the state, estimated now and then, has grown above its limit."""
+        self._rows += rows
+        if self._rows < self._measured_at:
+            return
+        self._measured_at = self._rows * 1.02 + _MEASURED
+        limit = self.dataflow.limits.state_bytes
+        assert self._ticking is not None
+        size = self._ticking.engine.state_bytes() + sum(
+            index.estimated_bytes() for index in self.maintained_indexes
+        )
+        if size > limit:
+            raise WorkLimitExceeded(
+                f"the state takes about {size / 1e6:,.0f} MB, and {limit / 1e6:,.0f} MB is the limit",
+                fix="keep fewer rows, or give the view higher limits",
+                reached=size,
+                limit=limit,
+            )

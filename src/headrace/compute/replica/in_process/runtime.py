@@ -1,0 +1,225 @@
+"""In-process runtime: all dataflows of a replica on one thread, a slice at a time."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from secrets import token_hex
+from tempfile import gettempdir
+
+from headrace.compute.collections.store import Collections
+from headrace.compute.errors import StoreUnavailable
+from headrace.compute.frontier import Frontier
+from headrace.compute.protocol.commands import InstanceConfig
+from headrace.compute.protocol.dataflow import CollectionImport, Dataflow, Id, IndexExport, IndexImport
+from headrace.compute.replica.building import DataflowBuild, PlanDecoder, RuntimeContext
+from headrace.compute.replica.exports import ExportWriter
+from headrace.compute.replica.feeds import Feed, Feeds, StoreWatcher
+from headrace.compute.replica.in_process.arrangement import Arrangement
+from headrace.compute.replica.in_process.dataflows import ArrangementWriter, RunningDataflow
+from headrace.compute.replica.in_process.gc_policy import GcPolicy
+from headrace.compute.replica.in_process.inlets import FromCollection, FromIndex, Inlet, SharedArrangements
+from headrace.compute.replica.in_process.peeks import InProcessPeeks
+from headrace.compute.replica.in_process.periodic_status import Introspection
+from headrace.compute.replica.in_process.scheduler import DataflowScheduler
+from headrace.compute.replica.in_process.ticking import ChooseTicking, create_undivided_engine
+from headrace.compute.replica.runtime import ReachedFrontiers
+from headrace.compute.replica.runtime_core import RuntimeCore, wall_clock_milliseconds
+from headrace.compute.replica.work_watch import WorkStopped, WorkWatch
+from headrace.expr.types import Schema
+from headrace.flow.flow import Flow
+
+PEEK_SLICE = 0.002
+"""Seconds that a peek works before the dataflows have their turn."""
+
+
+class _Build(DataflowBuild[Arrangement, Inlet, RunningDataflow]):
+    """Construction of a dataflow over arrangements. choose_engine: see `InProcessRuntime`."""
+
+    def __init__(
+        self,
+        around: RuntimeContext[Arrangement],
+        dataflow: Dataflow,
+        feeds: Feeds,
+        choose_engine: ChooseTicking | None,
+    ) -> None:
+        super().__init__(around, dataflow)
+        self._feeds = feeds
+        self._choose_engine = choose_engine
+
+    def _feed(self, id: Id) -> Feed:
+        return self._feeds.feed(id)
+
+    def _import_collection(self, each: CollectionImport) -> Inlet:
+        return FromCollection(each.source, self._feeds.feed(each.id))
+
+    def _import_index(self, each: IndexImport, index: Arrangement) -> Inlet:
+        return FromIndex(each.source, index, self.as_of)
+
+    def _index(self, export: IndexExport, schema: Schema, key: Sequence[str]) -> ArrangementWriter:
+        return ArrangementWriter(export.id, export.sink, Arrangement(schema, key, self.as_of))
+
+    def _run(self, flow: Flow | None, exports: Sequence[ExportWriter]) -> RunningDataflow:
+        dataflow, timer, watch = self.dataflow, self.around.timer, self.around.watch
+        if flow is None:
+            return RunningDataflow(
+                dataflow, Flow(dataflow.name or "unbuilt"), (), exports, timer, watch, create_undivided_engine
+            )
+        make = None if self._choose_engine is None else self._choose_engine(dataflow, flow)
+        if make is not None:
+            return RunningDataflow(dataflow, flow, self.imports, exports, timer, watch, make)
+        sharing = SharedArrangements(flow, self.imports)
+        return RunningDataflow(dataflow, flow, self.imports, exports, timer, watch, sharing.engine, sharing)
+
+
+class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
+    """Runtime on the in-process engine.
+
+    collections: store that dataflows read and write; used by this thread only.
+    folder:  folder for copies (`copies/`) and large results (`stash/`); by default a temporary one,
+        created when needed.
+    watched: whether `noticed` is called when collections may have changed; otherwise every step polls.
+    clock:   milliseconds. timer: seconds, by which work is divided into slices.
+    memory:  returns the process's memory in bytes, if it should be reported.
+    choose_engine: chooses the engine for a dataflow's flow; if omitted, or for None, an engine whose joins
+        read indexes in place.
+    watch:   watch over the thread's work; by default one that interrupts nothing.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        wake: Callable[[], None],
+        *,
+        collections: Collections,
+        folder: Path | None = None,
+        copies: Path | None = None,
+        clock: Callable[[], int] = wall_clock_milliseconds,
+        timer: Callable[[], float] = time.perf_counter,
+        plans: PlanDecoder | None = None,
+        watched: bool = False,
+        memory: Callable[[], int] | None = None,
+        choose_engine: ChooseTicking | None = None,
+        watch: WorkWatch | None = None,
+    ) -> None:
+        self._watch = watch or WorkWatch()
+        self._temporary = Path(gettempdir()) / f"headrace-replica-{token_hex(8)}" if folder is None else None
+        folder = folder or self._temporary
+        assert folder is not None
+        super().__init__(config, wake, folder, copies, plans or PlanDecoder(), clock, timer, self._watch)
+        self._store = collections
+        self._timer = timer
+        self._feeds = Feeds(collections)
+        self._peeks = self._sliced_peeks = InProcessPeeks(self._around, self._stash, self._feeds)
+        self._choose_engine = choose_engine
+        self._turns = DataflowScheduler(timer)
+        self._watched = watched
+        self._watcher: StoreWatcher | None = None
+        self._gc: GcPolicy | None = None
+        self._news = True
+        self._introspection = Introspection(config.introspection, clock, memory)
+        self._last_step = 0.0
+
+    # -- commands -------------------------------------------------------------------------------
+
+    def _build(self, dataflow: Dataflow) -> RunningDataflow:
+        running = _Build(self._around, dataflow, self._feeds, self._choose_engine).build()
+        self._turns.add(running)
+        self._turns.moved = True
+        return running
+
+    def _advance_soon(self, running: RunningDataflow) -> None:
+        self._turns.schedule_turn(running)
+
+    def allow_compaction(self, id: Id, frontier: Frontier) -> None:
+        super().allow_compaction(id, frontier)
+        if frontier.ended:
+            self._turns.moved = True
+        elif id in self._indexes:
+            self._turns.queue_compaction(self._indexes[id])
+
+    def _end(self, running: RunningDataflow) -> None:
+        self._turns.end_if_unused(running)
+        if self._gc is not None and running.maintained_indexes:
+            self._gc.schedule_collection()
+
+    def cancel_peek(self, uuid: bytes) -> None:
+        if self._peeks.cancel(uuid):
+            # While a step works, nobody can cancel anything.
+            self._introspection.record_cancellation(self._last_step)
+
+    # -- work -----------------------------------------------------------------------------------
+
+    def attach_watcher(self, watcher: StoreWatcher) -> None:
+        """Take over a watcher whose thread calls `noticed`; closing the runtime stops it."""
+        self._watcher = watcher
+
+    def collect(self, policy: GcPolicy) -> None:
+        """Apply a garbage-collection policy to the process, until the runtime is closed."""
+        self._gc = policy
+
+    def noticed(self) -> None:
+        """Report that collections may have changed. Callable from any thread."""
+        self._news = True
+        self.wake()
+
+    def frontiers_moved(self) -> bool:
+        return self._turns.moved
+
+    def step(self, seconds: float) -> bool:
+        if self._watch.stopping:
+            return False
+        try:
+            with self._watch.looking():
+                return self._step(seconds)
+        except WorkStopped:
+            return False
+
+    def _step(self, seconds: float) -> bool:
+        began = self._timer()
+        until = began + seconds
+        self._stash.expire()
+        if self._news or not self._watched:
+            self._look()
+        while True:
+            worked = self._sliced_peeks.slice(PEEK_SLICE)
+            worked |= self._turns.slice()
+            worked |= self._turns.compact_slice()
+            if self._gc is not None:
+                self._gc.slice(worked)
+            now = self._timer()
+            if not worked or now > until:
+                break
+        self._last_step = now - began
+        self._responses += self._introspection.look((r for r, _ in self._exports.values()), len(self._peeks))
+        return worked
+
+    def _look(self) -> None:
+        self._feeds.forget_other_feeds(self._turns.collections | self._sliced_peeks.collections)
+        self._news = False
+        try:
+            self._turns.schedule_readers(self._feeds.update_uppers())
+        except StoreUnavailable:
+            self._news = True
+
+    def frontiers(self) -> Mapping[Id, ReachedFrontiers]:
+        self._turns.moved = False
+        return super().frontiers()
+
+    def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.stop()
+        if self._gc is not None:
+            self._gc.close()
+        self._peeks.drop_all()
+        self._stash.close()
+        self._store.close()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def broken_exports(self) -> Mapping[Id, bool]:
+        if self._news or not self._watched:
+            self._look()
+        return super().broken_exports()

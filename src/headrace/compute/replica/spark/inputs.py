@@ -1,0 +1,279 @@
+"""Inputs of a dataflow on Spark: collections and indexes, as snapshots and as changes of whole times."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from headrace.compute.collections.store import Collections
+from headrace.compute.errors import SinceViolation
+from headrace.compute.frontier import START, Frontier, meet
+from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.responses import Counted, Update
+from headrace.compute.replica.dataflow_run import weighted_rows
+from headrace.compute.replica.exports import Failed
+from headrace.compute.replica.feeds import check_not_back
+from headrace.compute.replica.spark.versions import Versions
+from headrace.expr.types import Schema
+from headrace.spark.external_ticks import Given
+
+_CHUNK = 10_000
+MOST_CHANGES = 200_000
+"""Limit on an input's changes per tick, exceeded only by the changes of a single time."""
+
+
+class ReadSummary(NamedTuple):
+    """Summary of the last read from an input.
+
+    It covers the changes from `lower` to before `upper`, or the rows just before `upper` if `lower` is None:
+    how many (`rows`), and their total `weight`.
+    """
+
+    lower: int | None
+    upper: int
+    rows: int
+    weight: int
+
+
+class GoesOn(Enum):
+    """Whether reading an input can be resumed at a time."""
+
+    YES = 1
+    NOT_YET = 2
+    """Not before the input has caught up with its earlier position."""
+    NO = 3
+    """The input was replaced, or the needed changes have been compacted."""
+
+
+class Import(ABC):
+    """Source of a flow with its input. Used by one thread at a time."""
+
+    def __init__(self, source: str, schema: Schema) -> None:
+        self.source = source
+        self.schema = schema
+
+    @abstractmethod
+    def upper(self, store: Collections) -> Frontier:
+        """Return the input's upper."""
+
+    @abstractmethod
+    def snapshot(self, store: Collections, at: int) -> Iterator[Sequence[Counted]]:
+        """Read the rows at a settled time, in parts."""
+
+    @abstractmethod
+    def changes(self, store: Collections, lower: int, upper: Frontier) -> Iterator[Sequence[Update]]:
+        """Read the changes with times from `lower` to before `upper`, ordered by time, in parts."""
+
+    @abstractmethod
+    def can_resume(self, store: Collections, upper: Frontier, seen: ReadSummary | None) -> GoesOn:
+        """Return whether a later process can resume reading at `upper`. seen: the last read before that."""
+
+    @property
+    def failed(self) -> Failed | None:
+        """Failure of the input, if any."""
+        return None
+
+    def release_before(self, upper: Frontier) -> None:
+        """Release times before `upper`, which have been computed."""
+        return
+
+    def close(self) -> None:
+        """Release the input."""
+        return
+
+
+class FromCollection(Import):
+    def __init__(self, source: str, schema: Schema, id: Id) -> None:
+        super().__init__(source, schema)
+        self.id = id
+        self._looked = START
+
+    def upper(self, store: Collections) -> Frontier:
+        (bounds,) = store.bounds([self.id])
+        check_not_back(self.id, self._looked, bounds.upper)
+        self._looked = bounds.upper
+        return bounds.upper
+
+    def snapshot(self, store: Collections, at: int) -> Iterator[Sequence[Counted]]:
+        return store.snapshot(self.id, at, _CHUNK)
+
+    def changes(self, store: Collections, lower: int, upper: Frontier) -> Iterator[Sequence[Update]]:
+        return store.changes(self.id, Frontier(lower), upper, _CHUNK)
+
+    def can_resume(self, store: Collections, upper: Frontier, seen: ReadSummary | None) -> GoesOn:
+        (bounds,) = store.bounds([self.id])
+        if bounds.upper < upper or bounds.since >= upper:
+            return GoesOn.NO
+        # A collection of the same id in a store that was made anew is another one.
+        return GoesOn.YES if seen is None or self._is_same(store, seen) else GoesOn.NO
+
+    def _is_same(self, store: Collections, seen: ReadSummary) -> bool:
+        count = weight = 0
+        try:
+            if seen.lower is None:
+                for rows in store.snapshot(self.id, seen.upper - 1, _CHUNK):
+                    count, weight = count + len(rows), weight + sum(times for _, times in rows)
+            else:
+                for updates in store.changes(self.id, Frontier(seen.lower), Frontier(seen.upper), _CHUNK):
+                    count, weight = count + len(updates), weight + sum(by for _, _, by in updates)
+        except SinceViolation:
+            # Its since is in the middle of what was read: one made anew would have nothing there.
+            return True
+        return (count, weight) == (seen.rows, seen.weight)
+
+
+class FromVersions(Import):
+    """Input from an index in files.
+
+    The index stays readable from the last computed time on; `at` is the first.
+    """
+
+    def __init__(self, source: str, schema: Schema, versions: Versions, at: int) -> None:
+        super().__init__(source, schema)
+        self.versions = versions
+        self._hold = versions.hold(at)
+
+    def upper(self, store: Collections) -> Frontier:
+        return self.versions.upper
+
+    def snapshot(self, store: Collections, at: int) -> Iterator[Sequence[Counted]]:
+        yield self.versions.scan(at)
+
+    def changes(self, store: Collections, lower: int, upper: Frontier) -> Iterator[Sequence[Update]]:
+        yield self.versions.changes(lower, upper)
+
+    def can_resume(self, store: Collections, upper: Frontier, seen: ReadSummary | None) -> GoesOn:
+        if not self.versions.restored or self.versions.merged_to >= (upper.time or 0):
+            return GoesOn.NO
+        # It may have advanced without a tick, which is not recorded.
+        return GoesOn.NOT_YET if self.versions.upper < upper else GoesOn.YES
+
+    @property
+    def failed(self) -> Failed | None:
+        return self.versions.failed
+
+    def release_before(self, upper: Frontier) -> None:
+        if upper.time:
+            self._hold.move(upper.time - 1)
+
+    def close(self) -> None:
+        self._hold.release()
+
+
+@dataclass(frozen=True, slots=True)
+class TimedChanges:
+    """Changes of one source at one time."""
+
+    source: str
+    time: int
+    changes: Sequence[Counted]
+
+
+class Inputs:
+    """Inputs of a dataflow. Used by one thread at a time.
+
+    seen: by source, the last non-empty read, by which the source is recognized after a restart.
+    """
+
+    def __init__(self, imports: Sequence[Import]) -> None:
+        self.imports = tuple(imports)
+        self.seen: dict[str, ReadSummary] = {}
+
+    def ready(self, store: Collections, at: int) -> bool:
+        """Return whether all snapshots at a time can be read."""
+        return all(one.upper(store).has_passed(at) for one in self.imports)
+
+    def earliest_upper(self, store: Collections) -> Frontier:
+        """Return the earliest upper of all inputs."""
+        return meet(one.upper(store) for one in self.imports)
+
+    @property
+    def failed(self) -> Failed | None:
+        """Earliest failure among the inputs, if any."""
+        failures = [one.failed for one in self.imports if one.failed is not None]
+        return min(failures, key=lambda failure: failure.time, default=None)
+
+    def release_before(self, upper: Frontier) -> None:
+        """Release times before `upper`, which have been computed."""
+        for one in self.imports:
+            one.release_before(upper)
+
+    def close(self) -> None:
+        for one in self.imports:
+            one.close()
+
+    # -- for ticks ------------------------------------------------------------------------------
+
+    def snapshot(self, store: Collections, at: int, append: Mapping[str, bool]) -> Iterator[Given]:
+        """Read all rows at a time. `seen` is valid once all have been taken. append: see `DrivenFlow`."""
+        for one in self.imports:
+            count = weight = 0
+            for part in one.snapshot(store, at):
+                count, weight = count + len(part), weight + sum(times for _, times in part)
+                yield one.source, 0, weighted_rows(part, append[one.source], one.source)
+            self.seen[one.source] = ReadSummary(None, at + 1, count, weight)
+
+    def read_new_changes(
+        self, store: Collections, lower: int, bound: Frontier, most_times: int
+    ) -> tuple[Frontier, list[TimedChanges]]:
+        """Read new changes from `lower` on, in whole times; return them with their upper."""
+        found: list[TimedChanges] = []
+        for one in self.imports:
+            versions, bound = _read(one, one.changes(store, lower, bound), bound)
+            found += versions
+        times = sorted({version.time for version in found})
+        if len(times) > most_times:
+            bound = min(bound, Frontier(times[most_times]))
+        return bound, [version for version in found if bound.has_passed(version.time)]
+
+    def rows_of_tick(
+        self, news: Iterable[TimedChanges], times: Sequence[int], append: Mapping[str, bool]
+    ) -> Iterator[Given]:
+        """Yield the rows given to a tick that covers these times."""
+        numbers = {time: number for number, time in enumerate(times)}
+        for version in news:
+            yield (
+                version.source,
+                numbers[version.time],
+                weighted_rows(version.changes, append[version.source], version.source),
+            )
+
+    def record_consumed(self, news: Iterable[TimedChanges]) -> None:
+        """Record the versions consumed by a tick."""
+        by_source: dict[str, list[TimedChanges]] = {}
+        for version in news:
+            by_source.setdefault(version.source, []).append(version)
+        for source, versions in by_source.items():
+            self.seen[source] = ReadSummary(
+                versions[0].time,
+                versions[-1].time + 1,
+                sum(len(version.changes) for version in versions),
+                sum(weight for version in versions for _, weight in version.changes),
+            )
+
+
+def group_by_time(source: str, updates: Iterable[Update]) -> list[TimedChanges]:
+    """Group updates, ordered by time, into versions."""
+    found: list[TimedChanges] = []
+    changes: list[Counted] = []
+    for row, time, weight in updates:
+        if not found or found[-1].time != time:
+            changes = []
+            found.append(TimedChanges(source, time, changes))
+        changes.append((row, weight))
+    return found
+
+
+def _read(
+    one: Import, parts: Iterable[Sequence[Update]], bound: Frontier
+) -> tuple[list[TimedChanges], Frontier]:
+    updates: list[Update] = []
+    for part in parts:
+        updates += part
+        if len(updates) > MOST_CHANGES and updates[0][1] < updates[-1][1]:
+            bound = Frontier(updates[-1][1])
+            break
+    return group_by_time(one.source, [update for update in updates if bound.has_passed(update[1])]), bound

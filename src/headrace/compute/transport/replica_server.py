@@ -1,0 +1,240 @@
+"""Server of a replica: one event loop that receives commands, steps the replica, and sends responses.
+
+A command that arrives while the replica is idle is received, processed and answered by the task that read
+it, without switching to another. While the replica is busy, one task works in time slices and yields between
+them, when arriving commands are received.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import grpc
+
+from headrace.compute.errors import ConnectionBroken, StaleEpoch
+from headrace.compute.protocol.commands import Command, CreateTimely, Epoch
+from headrace.compute.protocol.generated import compute_pb2 as pb
+from headrace.compute.protocol.message_codecs import STASH_TOKEN
+from headrace.compute.protocol.responses import Counted, Response
+from headrace.compute.protocol.row_batch import encode
+from headrace.compute.transport import channels
+from headrace.compute.transport.credentials import Security
+from headrace.compute.transport.grpc_errors import abort_call
+from headrace.compute.transport.handshake import Greeting, Welcome, check_version, metadata_mapping
+from headrace.compute.transport.limits import Limits
+from headrace.compute.transport.replica_session import ReplicaSession
+from headrace.compute.transport.wakeup import Wakeup
+from headrace.errors import HeadraceError
+
+_grpc: Any = grpc
+SLICE = 0.005
+"""Seconds of work before yielding to receive commands."""
+IDLE = 0.05
+"""Seconds after which an idle replica is stepped without a wakeup, for work that is due by its clock."""
+
+
+class ServedReplica(Protocol):
+    """Interface of the replica for the server, implemented by `headrace.compute.replica.replica.Replica`."""
+
+    @property
+    def greatest_epoch(self) -> Epoch | None: ...
+    def begin_connection(self, nonce: bytes, /) -> None: ...
+    def receive(self, command: Command, /) -> None: ...
+    def step(self, seconds: float, /) -> bool: ...
+    def responses(self) -> list[Response]: ...
+    def end_connection(self) -> None: ...
+    def fetch(self, token: bytes, /) -> Iterator[Sequence[Counted]]: ...
+    def close(self) -> None: ...
+
+
+async def serve_replica(
+    replica: ServedReplica,
+    address: str,
+    security: Security = Security(),
+    limits: Limits = Limits(),
+    *,
+    bell: Wakeup,
+    name: str | None = None,
+    ready: Callable[[str], object] | None = None,
+) -> None:
+    """Serve a replica until the task is cancelled. One controller at a time: a greater epoch takes over.
+
+    bell:  wakeup whose `ring` and `halt` were passed to the replica as `wake` and `halt`.
+    name:  of the replica; a controller that expects another name is refused. None: any name.
+    ready: called with the address once it listens, with the actual port in place of port 0.
+
+    Closes the replica. Raises `InsecureAddress`, `BadOption`, `ConnectionBroken` if it cannot listen, and
+    the error that the replica halts with.
+    """
+    serving = _Serving(replica, security, limits, bell, name)
+    server = channels.make_server(security, limits)
+    server.add_generic_rpc_handlers((serving,))
+    try:
+        bound = channels.listen(server, address, security)
+        await server.start()
+        if ready is not None:
+            ready(bound)
+        await serving.work()
+    finally:
+        serving.end(ConnectionBroken("the replica stops", address=address))
+        await server.stop(0.2)
+        replica.close()
+
+
+class _Serving(_grpc.GenericRpcHandler):
+    """Replica with its working task, and the stream of its current controller, if any."""
+
+    def __init__(
+        self, replica: ServedReplica, security: Security, limits: Limits, bell: Wakeup, name: str | None
+    ) -> None:
+        self._replica = replica
+        self._security = security
+        self._limits = limits
+        self._bell = bell
+        self._name = name
+        self._boot = uuid.uuid4().hex
+        self._runtime = ""
+        self._epoch: Epoch | None = None
+        self._session: ReplicaSession | None = None
+        self._busy = False
+
+    def service(self, handler_call_details: Any) -> Any:
+        """Return the handler of a method, or None. Messages are passed on as bytes."""
+        match handler_call_details.method:
+            case channels.STREAM:
+                return _grpc.stream_stream_rpc_method_handler(self._stream)
+            case channels.FETCH:
+                # As a stream of one message, so that an unauthorized caller is refused before it is read.
+                return _grpc.stream_stream_rpc_method_handler(self._fetch)
+            case _:
+                return None
+
+    async def work(self) -> None:
+        """Step the replica whenever it has work. Raises the error that it halts with."""
+        self._bell.attach_to_loop()
+        while True:
+            await self._bell.wait_for_ring(IDLE)
+            self._busy = True
+            while self._step():
+                await self._send()
+                await asyncio.sleep(0)
+            await self._send()
+            self._busy = False
+
+    def end(self, error: Exception) -> None:
+        """End the current stream, if any."""
+        if self._session is not None:
+            self._session.end(error)
+
+    def receive(self, command: Command) -> None:
+        if isinstance(command, CreateTimely):
+            self._runtime = command.config.runtime
+        try:
+            self._replica.receive(command)
+        except HeadraceError:
+            raise
+        except Exception as error:
+            # A bug in the middle of a command leaves a state that cannot be relied on.
+            self._bell.end_process(error)
+            raise
+
+    def _step(self) -> bool:
+        more = self._replica.step(SLICE)
+        if self._bell.error is not None:
+            self.end(self._bell.error)
+            raise self._bell.error
+        return more
+
+    async def _send(self) -> None:
+        try:
+            responses = self._replica.responses()
+        except HeadraceError as error:
+            self.end(error)  # a protocol error ends only the connection
+            return
+        if self._session is not None:
+            await self._session.send(responses)
+
+    async def _received(self) -> None:
+        if self._busy:
+            return
+        try:
+            more = self._step()
+        except Exception as error:
+            # The replica has failed, not the stream that woke it.
+            self._bell.end_process(error)
+            raise
+        await self._send()
+        if more:
+            self._bell.ring()
+
+    # --- calls -----------------------------------------------------------------------
+
+    async def _stream(self, _requests: Any, context: Any) -> None:
+        try:
+            greeting = self._greeted(context)
+        except Exception as error:
+            await abort_call(context, error)
+        welcome = Welcome(self._boot, self._runtime, self._greatest_epoch())
+        session = self._take_over(context, greeting)
+        try:
+            await session.run(self, self._received, welcome)
+        finally:
+            if self._session is session:
+                self._session = None
+                self._replica.end_connection()
+
+    def _greeted(self, context: Any) -> Greeting:
+        """Read and check the greeting of a call. Raises the error to refuse it with."""
+        metadata = self._admitted(context)
+        greeting = Greeting.read(metadata)
+        greeting.check_name(self._name)
+        greatest = self._greatest_epoch()
+        if greatest is not None and greeting.epoch <= greatest:
+            raise _stale(greeting.epoch, greatest)
+        return greeting
+
+    def _admitted(self, context: Any) -> dict[str, str | bytes]:
+        metadata = metadata_mapping(context.invocation_metadata())
+        self._security.admit(metadata, channels.names_of_peer(context))
+        check_version(metadata)
+        return metadata
+
+    def _greatest_epoch(self) -> Epoch | None:
+        known = [epoch for epoch in (self._epoch, self._replica.greatest_epoch) if epoch is not None]
+        return max(known, default=None)
+
+    def _take_over(self, context: Any, greeting: Greeting) -> ReplicaSession:
+        session = ReplicaSession(context, greeting, self._limits)
+        if self._session is not None:
+            self._session.end(_stale(self._session.greeting.epoch, greeting.epoch))
+        self._session, self._epoch = session, greeting.epoch
+        self._replica.begin_connection(greeting.nonce)
+        return session
+
+    async def _fetch(self, _requests: Any, context: Any) -> None:
+        try:
+            self._admitted(context)
+            asked = await context.read()
+            data = b"" if asked is _grpc.aio.EOF else asked
+            token = STASH_TOKEN.from_bytes(data).token
+            for part in self._replica.fetch(token):
+                for data in encode(part):
+                    await context.write(pb.RowsChunk(rows=data).SerializeToString())
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            await abort_call(context, error)
+
+
+def _stale(epoch: Epoch, current: Epoch) -> StaleEpoch:
+    older, newer = (f"{e.controller}.{e.replica}" for e in (epoch, current))
+    return StaleEpoch(
+        f"connection {older} is superseded by {newer}",
+        why="A replica follows the latest controller, and of that the latest connection.",
+        fix="nothing, if another controller has taken over; else connect with a greater epoch",
+        epoch=(epoch.controller, epoch.replica),
+        current=(current.controller, current.replica),
+    )

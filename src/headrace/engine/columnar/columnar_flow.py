@@ -1,0 +1,359 @@
+"""Large ticks of a whole flow, with generated code for the operators that stay row-wise."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import polars as pl
+
+from headrace.analysis import analyse
+from headrace.analysis.column_liveness import live_columns
+from headrace.arrangement.batch import own_copy
+from headrace.engine.columnar.aggregate import AggregatePlan, ColumnarAggregate
+from headrace.engine.columnar.arranged_slot import ArrangedSlots
+from headrace.engine.columnar.clocks import ColumnarPunctuality, PunctualityPlan
+from headrace.engine.columnar.columnar_intake import columns_of_frame, columns_of_values
+from headrace.engine.columnar.columnar_plan import (
+    ArrangedPlan,
+    ColumnarPlan,
+    plan_columnar,
+    takes_values,
+)
+from headrace.engine.columnar.columns import ColumnarDeclined, Columns
+from headrace.engine.columnar.distinct import (
+    ColumnarDistinct,
+    ColumnarFeedback,
+    DistinctPlan,
+    copies_form,
+)
+from headrace.engine.columnar.group_form import group_form
+from headrace.engine.columnar.history import ColumnarHistory, HistoryPlan, moments_form
+from headrace.engine.columnar.join import ColumnarJoin, join_forms
+from headrace.engine.columnar.join_plan import JoinPlan
+from headrace.engine.columnar.loop_rounds import RoundSlots
+from headrace.engine.columnar.matched_join import ColumnarMatchedJoin, matched_forms
+from headrace.engine.columnar.over import ColumnarOver, OverPlan, partition_form
+from headrace.engine.columnar.rest_code import LoopWriter, RestWriter, function_of, loop_function
+from headrace.engine.columnar.runner import ArrangedOperator, PartRunner, as_rows
+from headrace.engine.columnar.slot_form import SlotForm
+from headrace.engine.columnar.stream import build_stream, sum_weights
+from headrace.engine.columnar.temporal_filter import (
+    ColumnarTemporalFilter,
+    TemporalPlan,
+    held_form,
+)
+from headrace.engine.columnar.timed_join import (
+    ColumnarTimedJoin,
+    TimedJoinPlan,
+    timed_join_forms,
+)
+from headrace.engine.columnar.top_k import ColumnarTopK, TopPlan, top_form
+from headrace.engine.columnar.upsert import ColumnarUpsert, UpsertPlan, row_form
+from headrace.engine.generated_source import Constants, Purpose, SourceCode
+from headrace.engine.plan import live_consumers
+from headrace.engine.program import slot_variable
+from headrace.engine.runtime_library import RUNTIME, consolidate
+from headrace.engine.steps.joins import SIDES
+from headrace.expr.compile_python import runtime_names
+from headrace.expr.function_bases import bounded_code
+from headrace.expr.tree import columns_of
+from headrace.flow.operators.aggregate import Aggregate
+from headrace.flow.operators.join import How
+from headrace.flow.operators.select import Select
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.engine.plan import Consumers
+    from headrace.engine.program import Program
+    from headrace.engine.slot import SlotMapping
+    from headrace.engine.tick_budget import TickBudget
+    from headrace.graph.node import FlowGraph
+
+
+Rows = list[tuple[Any, ...]]
+PartFunction = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]
+
+
+class LargeTicksCode:
+    """Large ticks of a program, without state.
+
+    arranged: whether operators may keep their state in arrangements.
+
+    program: generated code of the parts' row-wise operators, to locate errors in it.
+    unread:  per source the columns that nobody reads. looked_over: per source node those that none of its
+        readers looks at or hands on.
+    delays:  nodes whose rows a delay keeps, each with its slot. of_values: sources whose bare values become
+        a column.
+    """
+
+    def __init__(self, program: Program, *, arranged: bool) -> None:
+        self.graph = graph = program.graph
+        self.analysis = analyse(graph)
+        self.consumers = live_consumers(graph)
+        self.shapes: tuple[ColumnarPlan, ...] = tuple(
+            plan_columnar(graph, self.analysis, self.consumers, part, arranged=arranged)
+            for part in program.parts
+        )
+        constants = Constants()
+        constants.values.update(program.constants)
+        lines: list[str] = []
+        purposes: list[Purpose] = []
+        # Large ticks are compiled when the first one comes, elsewhere than the program.
+        with nullcontext() if program.bounds is None else bounded_code(program.bounds):
+            for code in self._written(constants):
+                lines.extend(code.lines)
+                purposes.extend(code.purposes)
+        source_code = "\n".join(lines) + "\n"
+        file = f"<headrace {graph.name}, large ticks>"
+        self.bytecode = compile(source_code, file, "exec")
+        self.program = replace(
+            program, file=file, source_code=source_code, purposes=tuple(purposes), constants=constants.values
+        )
+        live = live_columns(graph)
+        self.unread = {
+            name: frozenset(graph.nodes[node].schema.names) - live[node]
+            for name, node in graph.sources.items()
+        }
+        self.looked_over = _unread(graph, self.consumers)
+        self.delays = [(delay.source, delay.slot.name) for delay in program.delayed]
+        self.arranged = arranged
+        self.of_values = frozenset(
+            name
+            for name, node in graph.sources.items()
+            if program.source_append[name] and takes_values(graph, self.shapes, node)
+        )
+
+    def _written(self, constants: Constants) -> Iterator[SourceCode]:
+        """Yield the code of what parts leave to rows."""
+        for shape in self.shapes:
+            if not (shape.uses_frames or shape.stored):
+                continue
+            writer = RestWriter(self.graph, self.analysis, shape, self.consumers, constants)
+            if shape.uses_frames:
+                writer.write()
+            writer.write_of_state()
+            yield from (writer.functions, writer.code)
+            for plan in shape.loops.values():
+                loop = LoopWriter(self.graph, self.analysis, shape, plan, self.consumers, constants)
+                loop.write()
+                yield from (loop.functions, loop.code)
+
+    @property
+    def uses_frames(self) -> bool:
+        """Return whether any operator runs on frames."""
+        return any(shape.uses_frames for shape in self.shapes)
+
+    def forms(self, slot: Callable[[str], SlotMapping]) -> dict[str, SlotForm]:
+        """Return the forms of slots that a store keeps as arrangements. slot: returns the mapping of one."""
+        names = {
+            **runtime_names(bounded=self.program.bounds is not None),
+            **RUNTIME,
+            **self.program.constants,
+        }
+        exec(self.bytecode, names)
+        plans = (plan for shape in self.shapes for plan in shape.stored.values())
+        return {name: form for plan in plans for name, form in _forms(plan, names, slot).items()}
+
+
+class LargeTicks:
+    """Large-tick form of a program's parts, over its state.
+
+    names: names in the generated code, of functions and slots. Code for large ticks is added to it.
+    least: below this number of rows, a part runs row by row.
+    always: run on frames even if all rows come as rows.
+    arrange: replaces the mapping of a slot by an arrangement.
+    """
+
+    def __init__(
+        self,
+        code: LargeTicksCode,
+        names: dict[str, Any],
+        arrange: Callable[[str, SlotMapping], None],
+        *,
+        least: int,
+        always: bool,
+    ) -> None:
+        self.code = code
+        graph, program = code.graph, code.program
+        names.update(program.constants)
+        exec(code.bytecode, names)
+        limit: TickBudget | None = names["x_made"] if program.bounds is not None else None
+        # Slots that others read, or that are stored, hold rows.
+        self._delayed_as_rows = frozenset(
+            source
+            for source, slot in code.delays
+            if not code.arranged or type(names[slot_variable(slot)]) is not dict
+        )
+        self.parts: list[PartFunction] = []
+        self._least = least
+        self._runners: list[PartRunner] = []
+        for shape in code.shapes:
+            part = shape.part
+            in_rows = _whole(program, names["tick"]) if "tick" in names else names[part.function]
+            run = _in_rows(in_rows)
+            if shape.uses_frames:
+                run = runner = PartRunner(
+                    graph,
+                    code.analysis,
+                    shape,
+                    in_rows,
+                    names[f"{part.function}_rest"],
+                    {
+                        n: _operator(plan, names, arrange, limit, in_loop=shape.is_in_loop(n))
+                        for n, plan in shape.arranged.items()
+                    },
+                    least=least,
+                    always=always,
+                    wanted_as_rows=self._delayed_as_rows,
+                    unread=code.looked_over,
+                    limit=limit,
+                    loops={first: names[loop_function(part.function, first)] for first in shape.loops},
+                    most_rounds=sys.maxsize if program.bounds is None else program.bounds.rounds,
+                )
+                for first, loop in runner.loops.items():
+                    names["x_loops"][first] = loop.go_on
+                self._runners.append(runner)
+            self.parts.append((run, part.inputs, part.outputs))
+
+    @property
+    def least(self) -> int:
+        """Number of rows of one source from which some part may run on frames."""
+        return min((runner.least for runner in self._runners), default=self._least)
+
+    def to_columns(self, name: str, given: object) -> Columns | None:
+        """Convert a source's frame to columns; None if its rows must be validated one by one.
+
+        A list of bare values is converted too if it `takes_values`. Other lists stay rows.
+        """
+        code = self.code
+        schema = code.graph.nodes[code.graph.sources[name]].schema
+        if isinstance(given, list):
+            return columns_of_values(schema, cast("list[Any]", given)) if name in code.of_values else None
+        append = code.program.source_append[name]
+        return columns_of_frame(schema, append, given, unread=code.unread[name])
+
+    def inputs(self, given: Mapping[str, Rows | Columns]) -> dict[str, Any]:
+        """Return a tick's input per source, as rows if a delay keeps rows of it."""
+        sources, delayed = self.code.graph.sources, self._delayed_as_rows
+        return {
+            name: rows.rows() if isinstance(rows, Columns) and sources[name] in delayed else rows
+            for name, rows in given.items()
+        }
+
+    def to_keep(self, columns: Columns) -> Columns | Rows:
+        """Return rows for a delay to keep, in memory of their own; changes without those that cancel out."""
+        schema, append, frame = columns.schema, columns.append, columns.frame
+        if not append:
+            try:
+                frame = sum_weights(build_stream(columns)).collected()
+            except (ColumnarDeclined, pl.exceptions.PolarsError):
+                return consolidate(columns.rows())
+        return Columns(schema, append, own_copy(frame), unread=columns.unread)
+
+
+def _unread(graph: FlowGraph, consumers: Consumers) -> dict[int, frozenset[str]]:
+    """Return for each source the columns that none of its readers looks at or hands on."""
+    found: dict[int, frozenset[str]] = {}
+    for node in graph.sources.values():
+        readers = [graph.nodes[edge.target].operator for edge in consumers[node]]
+        if all(isinstance(reader, Select | Aggregate) for reader in readers):
+            read = {
+                name for reader in readers for _, expr in reader.expressions() for name in columns_of(expr)
+            }
+            found[node] = frozenset(graph.nodes[node].schema.names) - read
+    return found
+
+
+def _forms(
+    plan: ArrangedPlan, names: Mapping[str, Any], slot: Callable[[str], SlotMapping]
+) -> dict[str, SlotForm]:
+    """Return the forms of a plan's slots. names: the generated code. slot: returns the mapping of one."""
+    match plan:
+        case JoinPlan(operator=operator) if operator.how is How.INNER:
+            return join_forms(plan)
+        case JoinPlan():
+            right = f"{plan.node}.{SIDES[1]}"
+            return matched_forms(plan, lambda key: slot(right).get(key), names[function_of(plan.node)])
+        case AggregatePlan():
+            return {plan.slot: group_form(plan, names[function_of(plan.node)])}
+        case TopPlan():
+            return {plan.slot: top_form(plan, names[function_of(plan.node)])}
+        case OverPlan():
+            return {plan.slot: partition_form(plan, names[function_of(plan.node)])}
+        case DistinctPlan():
+            return {plan.slot: copies_form(plan)}
+        case PunctualityPlan():
+            return {}
+        case TemporalPlan():
+            return {plan.slot: held_form(plan)}
+        case UpsertPlan():
+            return {plan.slot: row_form(plan)}
+        case HistoryPlan():
+            return {plan.slot: moments_form(plan)}
+        case TimedJoinPlan():
+            return timed_join_forms(plan)
+
+
+def _operator(
+    plan: ArrangedPlan,
+    names: dict[str, Any],
+    arrange: Callable[[str, SlotMapping], None],
+    limit: TickBudget | None,
+    *,
+    in_loop: bool,
+) -> ArrangedOperator:
+    """Return the operator of a plan. names: where the generated code finds slots, and these its answers."""
+
+    def slot(name: str) -> SlotMapping:
+        return names[slot_variable(name)]
+
+    forms = _forms(plan, names, slot)
+    alone = isinstance(plan, PunctualityPlan | TemporalPlan | TimedJoinPlan)
+    kind = RoundSlots if in_loop else ArrangedSlots
+    slots = kind(forms, slot, arrange, alone=alone, limit=limit)
+    match plan:
+        case JoinPlan(operator=operator) if operator.how is How.INNER:
+            return ColumnarJoin(plan, slots)
+        case JoinPlan():
+            return ColumnarMatchedJoin(plan, slots)
+        case AggregatePlan():
+            return ColumnarAggregate(plan, slots)
+        case TopPlan():
+            return ColumnarTopK(plan, slots)
+        case OverPlan():
+            return ColumnarOver(plan, slots)
+        case DistinctPlan():
+            return ColumnarFeedback(plan, slots) if plan.closes else ColumnarDistinct(plan, slots)
+        case PunctualityPlan():
+            return ColumnarPunctuality(plan, slots)
+        case TemporalPlan():
+            return ColumnarTemporalFilter(plan, slots)
+        case UpsertPlan():
+            return ColumnarUpsert(plan, slots)
+        case HistoryPlan():
+            return ColumnarHistory(plan, slots)
+        case TimedJoinPlan():
+            return ColumnarTimedJoin(plan, slots)
+
+
+def _in_rows(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a part that only takes rows."""
+    return lambda *inputs: function(*[as_rows(given) for given in inputs])
+
+
+def _whole(program: Program, tick: Callable[[dict[str, Rows]], dict[str, Rows]]) -> Callable[..., Any]:
+    """Wrap a single-part flow's generated tick to take its inputs, and return its outputs, by position."""
+    (part,) = program.parts
+    sources = {node: name for name, node in program.graph.sources.items()}
+    sinks = {node: name for name, node in program.graph.sinks.items()}
+
+    def run(*inputs: Rows) -> tuple[Rows, ...]:
+        made = tick({sources[node]: rows for node, rows in zip(part.inputs, inputs, strict=True)})
+        return tuple(made.get(sinks[node], []) for node in part.outputs)
+
+    return run

@@ -1,0 +1,350 @@
+"""Selection of the operators that run on frames in a large tick, with a reason for each exclusion.
+
+The selected operators are closed upwards: their inputs come from outside the part or from other selected
+operators. Their output for the rest of the part is passed as rows, or already reduced if the reader is an
+aggregate or a distinct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from headrace.engine.columnar.aggregate import AggregatePlan, plan_aggregate
+from headrace.engine.columnar.clocks import PunctualityPlan, plan_punctuality
+from headrace.engine.columnar.column_types import NotLowered
+from headrace.engine.columnar.distinct import DistinctPlan, plan_distinct
+from headrace.engine.columnar.history import HistoryPlan, plan_history
+from headrace.engine.columnar.join_plan import JoinPlan, plan_join
+from headrace.engine.columnar.loop_rounds import LoopPlan, plan_loop
+from headrace.engine.columnar.over import OverPlan, plan_over
+from headrace.engine.columnar.partial_groups import plan_merged
+from headrace.engine.columnar.pre_reduction import PreReduction, choose_reduction
+from headrace.engine.columnar.slices import SlicedRows as SlicedRows
+from headrace.engine.columnar.stream import Stream, apply_operator, empty_stream
+from headrace.engine.columnar.temporal_filter import TemporalPlan, plan_temporal
+from headrace.engine.columnar.timed_join import TimedJoinPlan, plan_timed_join
+from headrace.engine.columnar.top_k import TopPlan, plan_top
+from headrace.engine.columnar.upsert import UpsertPlan, plan_upsert
+from headrace.engine.partial_operators import MergedAggregate
+from headrace.flow.operators.aggregate import Aggregate
+from headrace.flow.operators.bag_feedback import BagFeedback
+from headrace.flow.operators.distinct import Distinct
+from headrace.flow.operators.expiring_join import JoinOnTime
+from headrace.flow.operators.feedback import Feedback
+from headrace.flow.operators.history import History
+from headrace.flow.operators.join import Join
+from headrace.flow.operators.late_rows import LateRows
+from headrace.flow.operators.on_time import OnTime
+from headrace.flow.operators.over import ComputeOver
+from headrace.flow.operators.sink import Sink
+from headrace.flow.operators.temporal_filter import TemporalFilter
+from headrace.flow.operators.top_k import TopK
+from headrace.flow.operators.unique import Unique
+from headrace.flow.operators.upsert import Upsert
+
+if TYPE_CHECKING:
+    from headrace.analysis import Analysis
+    from headrace.engine.plan import CompiledPart, Consumers
+    from headrace.graph.node import FlowGraph, Node
+
+
+@dataclass(frozen=True, slots=True)
+class PartInput:
+    """Input to a part's row-wise operators: the rows of `source`, reduced if there is a `reduction`."""
+
+    source: int
+    reduction: PreReduction | None
+
+
+ArrangedPlan: TypeAlias = (
+    JoinPlan
+    | AggregatePlan
+    | DistinctPlan
+    | TopPlan
+    | OverPlan
+    | PunctualityPlan
+    | TimedJoinPlan
+    | UpsertPlan
+    | HistoryPlan
+    | TemporalPlan
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarPlan:
+    """Division of a part into columnar and row-wise operators, for large ticks.
+
+    columnar: nodes that run on frames, in order. rest: the others, in order.
+    arranged: columnar nodes with state, which lies in arrangements, but for those `WITH_VALUES`.
+    stored:   nodes whose state a store keeps in arrangements. Unlike `columnar`, it depends on each node
+        alone: a flow that changes beside a node, or is divided otherwise, finds its state in the same form.
+    feeds:    outside input of the row-wise nodes.
+    reasons:  per row-wise node whose input is available in columns, why it stays row-wise.
+    loops:    those whose rounds run on frames, by their first node.
+    """
+
+    part: CompiledPart
+    columnar: tuple[int, ...]
+    rest: tuple[int, ...]
+    arranged: Mapping[int, ArrangedPlan]
+    stored: Mapping[int, ArrangedPlan]
+    feeds: tuple[PartInput, ...]
+    reasons: Mapping[int, str]
+    loops: Mapping[int, LoopPlan]
+
+    @property
+    def uses_frames(self) -> bool:
+        """Return whether any operator runs on frames."""
+        return bool(self.columnar) or any(feed.reduction is not None for feed in self.feeds)
+
+    def is_in_loop(self, node: int) -> bool:
+        """Return whether a node is in a loop that runs on frames."""
+        return any(node in loop.nodes for loop in self.loops.values())
+
+
+def takes_values(graph: FlowGraph, plans: Sequence[ColumnarPlan], source: int) -> bool:
+    """Return whether lists of an append-only source's bare values become a column in large ticks.
+
+    They do if all readers compute on it, or read it reduced: one column costs less to build than it saves.
+    """
+    if not graph.nodes[source].schema.scalar:
+        return False
+    reading = [plan for plan in plans if source in plan.part.inputs]
+    reduced = [feed.reduction is not None for plan in reading for feed in plan.feeds if feed.source == source]
+    columnar = [graph.nodes[n] for plan in reading for n in plan.columnar if source in graph.nodes[n].inputs]
+    computed = [not isinstance(reader.operator, Sink) for reader in columnar]
+    return any(computed + reduced) and all(computed + reduced)
+
+
+def plan_columnar(
+    graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: CompiledPart, *, arranged: bool = True
+) -> ColumnarPlan:
+    """Divide a part into columnar and row-wise nodes. arranged: whether those with state may be columnar."""
+    in_rows = set[int]() if arranged else {n.id for n in graph.nodes if isinstance(n.operator, _KEEPING)}
+    stored = dict(_arranged_plans(graph, analysis, part))
+    while True:
+        plan = _divided(graph, analysis, consumers, part, stored, in_rows)
+        joins = {node for node, of in plan.arranged.items() if isinstance(of, JoinPlan | TimedJoinPlan)}
+        refused = joins & _read_row_by_row(graph, plan)
+        if not refused:
+            return plan
+        in_rows |= refused
+
+
+def _read_row_by_row(graph: FlowGraph, plan: ColumnarPlan) -> set[int]:
+    """Return the columnar nodes of whose rows some reach a row-wise operator one by one."""
+    found = {feed.source for feed in plan.feeds if feed.reduction is None}
+    for node_id in reversed(plan.columnar):
+        # A set that goes round has fewer rows than what is found on the way.
+        if node_id in found and not isinstance(graph.nodes[node_id].operator, Feedback):
+            found.update(graph.nodes[node_id].inputs)
+    return found
+
+
+def _divided(
+    graph: FlowGraph,
+    analysis: Analysis,
+    consumers: Consumers,
+    part: CompiledPart,
+    stored: Mapping[int, ArrangedPlan | NotLowered],
+    in_rows: AbstractSet[int],
+) -> ColumnarPlan:
+    """Divide a part.
+
+    stored: plans of the nodes with state. in_rows: those that are row-wise although they have one.
+    """
+    reasons: dict[int, str] = {}
+    lowered = _Lowered(graph, analysis, consumers, stored, in_rows)
+    streams = lowered.streams
+    loop_of = {n: loop for loop in analysis.loops for n in loop}
+    for source in part.inputs if not part.signals else ():
+        try:
+            lowered.begin(source)
+        except NotLowered as reason:
+            reasons.update({e.target: str(reason) for e in consumers[source]})
+    for node_id in part.nodes:
+        loop = loop_of.get(node_id, ())
+        group = loop or (node_id,)
+        read = {source for n in group for source in graph.nodes[n].inputs if source not in loop}
+        if node_id != group[0] or not read or not all(source in streams for source in read):
+            continue
+        try:
+            if loop:
+                lowered.lower_loop(loop)
+            else:
+                lowered.lower(node_id)
+        except NotLowered as reason:
+            reasons[lowered.last] = str(reason)
+            lowered.forget(group)
+    columnar = tuple(n for n in part.nodes if n in streams)
+    rest = tuple(n for n in part.nodes if n not in streams)
+    feeds = _feeds(graph, analysis, streams, rest, reasons)
+    kept = {node: of for node, of in stored.items() if not isinstance(of, NotLowered | PunctualityPlan)}
+    return ColumnarPlan(part, columnar, rest, lowered.arranged, kept, feeds, reasons, lowered.loops)
+
+
+@dataclass
+class _Lowered:
+    """Nodes that run on frames, with their plans. last: the one that was looked at last."""
+
+    graph: FlowGraph
+    analysis: Analysis
+    consumers: Consumers
+    stored: Mapping[int, ArrangedPlan | NotLowered]
+    in_rows: AbstractSet[int]
+    streams: dict[int, Stream] = field(default_factory=dict["int", Stream])
+    arranged: dict[int, ArrangedPlan] = field(default_factory=dict["int", "ArrangedPlan"])
+    loops: dict[int, LoopPlan] = field(default_factory=dict["int", LoopPlan])
+    last: int = -1
+
+    def begin(self, node_id: int) -> None:
+        """Add a node whose rows are there already. Raises `NotLowered`."""
+        self.last = node_id
+        node = self.graph.nodes[node_id]
+        self.streams[node_id] = empty_stream(node.schema, self.analysis.facts[node_id].append)
+
+    def lower(self, node_id: int) -> None:
+        """Add a node whose inputs are there. Raises `NotLowered`."""
+        self.last = node_id
+        node = self.graph.nodes[node_id]
+        if node_id not in self.stored:
+            inputs = [self.streams[source] for source in node.inputs]
+            append = self.analysis.facts[node_id].append
+            self.streams[node_id] = apply_operator(node.operator, node.schema, append, inputs)
+            return
+        if node_id in self.in_rows:
+            # Of a join: its rows hold values of both sides, which would be made once per pair.
+            raise NotLowered(
+                "what it finds is read row by row" if isinstance(node.operator, Join | JoinOnTime) else ""
+            )
+        found = self.stored[node_id]
+        if isinstance(found, NotLowered):
+            raise found
+        self.arranged[node_id] = found
+        self.begin(node_id)
+
+    def lower_loop(self, loop: tuple[int, ...]) -> None:
+        """Add the nodes of a loop, all of them or none. Raises `NotLowered`."""
+        nodes = self.graph.nodes
+        self.last = loop[0]
+        if self.analysis.is_changing(loop):
+            raise NotLowered("a loop whose rows may be retracted keeps differences by round, in rows")
+        closing = [n for n in loop if isinstance(nodes[n].operator, Feedback | BagFeedback)]
+        for node_id in closing:
+            self.begin(node_id)
+        for node_id in loop:
+            self.last = node_id
+            if isinstance(nodes[node_id].operator, (*WITH_STATE, *WITH_VALUES)) and (
+                node_id not in self.stored
+            ):
+                raise NotLowered("in a loop it works on rows")
+            # The rows of a bag are those that closed it in the round before.
+            if not isinstance(nodes[node_id].operator, BagFeedback):
+                self.lower(node_id)
+        leaving = {n for n in loop if any(edge.target not in loop for edge in self.consumers[n])}
+        self.loops[loop[0]] = plan_loop(self.graph, loop, leaving)
+
+    def forget(self, group: tuple[int, ...]) -> None:
+        """Remove nodes of which one runs in rows after all."""
+        for node_id in group:
+            self.streams.pop(node_id, None)
+            self.arranged.pop(node_id, None)
+
+
+WITH_STATE = (
+    Join, JoinOnTime, Aggregate, MergedAggregate, Distinct, Unique, TopK, ComputeOver, Upsert, History,
+    TemporalFilter,
+)  # fmt: skip
+"""Operators whose state may lie in arrangements."""
+
+_IN_ROUNDS = (Join, Distinct, Unique)
+"""Those of `WITH_STATE` that may be in a loop on frames."""
+
+_KEEPING = (*WITH_STATE, Feedback)
+"""Operators with state; a feedback keeps it in arrangements only in a loop without retractions."""
+
+WITH_VALUES = (OnTime, LateRows)
+"""Operators with little state, which stays Python values."""
+
+
+def _arranged_plans(
+    graph: FlowGraph, analysis: Analysis, part: CompiledPart
+) -> Iterator[tuple[int, ArrangedPlan | NotLowered]]:
+    """Yield for each node with state or values its plan, or why it has none."""
+    looping = {n: analysis.is_changing(loop) for loop in analysis.loops for n in loop}
+    for node in map(graph.nodes.__getitem__, part.nodes if not part.signals else ()):
+        # Outside of a loop, a feedback is read after a delay.
+        in_rounds = (*_IN_ROUNDS, Feedback) if looping.get(node.id) is False else ()
+        keeping = in_rounds if node.id in looping else (*WITH_STATE, *WITH_VALUES)
+        if isinstance(node.operator, keeping):
+            appends = tuple(analysis.facts[source].append for source in node.inputs)
+            try:
+                yield node.id, _arranged_plan(graph, node, appends, analysis.facts[node.id].append)
+            except NotLowered as reason:
+                yield node.id, reason
+
+
+def _arranged_plan(graph: FlowGraph, node: Node, appends: tuple[bool, ...], append: bool) -> ArrangedPlan:
+    match node.operator:
+        case Join():
+            return plan_join(graph, node, appends, append)
+        case JoinOnTime():
+            return plan_timed_join(graph, node, appends, append)
+        case Aggregate():
+            return plan_aggregate(node, graph.nodes[node.inputs[0]].schema, appends[0], append)
+        case MergedAggregate():
+            return plan_merged(node, graph.nodes[node.inputs[0]].schema, append)
+        case OnTime() | LateRows():
+            return plan_punctuality(node, graph.nodes[node.inputs[0]].schema)
+        case TemporalFilter():
+            return plan_temporal(node, appends[0])
+        case Upsert():
+            return plan_upsert(node, graph.nodes[node.inputs[0]].schema)
+        case History():
+            return plan_history(node, graph.nodes[node.inputs[0]].schema)
+        case TopK():
+            return plan_top(node, appends[0], append)
+        case ComputeOver():
+            return plan_over(node, graph.nodes[node.inputs[0]].schema, appends[0], append)
+        case _:
+            return plan_distinct(node, appends[0], append)
+
+
+def _feeds(
+    graph: FlowGraph,
+    analysis: Analysis,
+    streams: Mapping[int, Stream],
+    rest: tuple[int, ...],
+    reasons: dict[int, str],
+) -> tuple[PartInput, ...]:
+    readers: dict[int, list[Node]] = {}
+    for node_id in rest:
+        for source in dict.fromkeys(graph.nodes[node_id].inputs):
+            if source not in rest:
+                readers.setdefault(source, []).append(graph.nodes[node_id])
+    feeds: list[PartInput] = []
+    in_loop = {n for loop in analysis.loops for n in loop}
+    for source, reading in readers.items():
+        reduction = None
+        # In a loop rows are read round by round. Of other inputs, such as watermarks, there is little.
+        alone = len(reading) == 1 and reading[0].inputs.index(source) == 0
+        if (
+            source in streams
+            and alone
+            and reading[0].inputs.count(source) == 1
+            and reading[0].id not in in_loop
+        ):
+            (reader,) = reading
+            try:
+                reduction = choose_reduction(reader.operator, streams[source].schema, streams[source].append)
+                reduction.reduce_lazily(streams[source])
+                reasons.pop(reader.id, None)
+            except NotLowered as reason:
+                reduction = None
+                if str(reason) and not reasons.get(reader.id):
+                    reasons[reader.id] = str(reason)
+        feeds.append(PartInput(source, reduction))
+    return tuple(feeds)

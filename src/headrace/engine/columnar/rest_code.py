@@ -1,0 +1,284 @@
+"""Generated code of large ticks: what is left to rows in a part, and how state in columns reads in rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headrace.engine.columnar.pre_reduction import GroupedRows
+from headrace.engine.loops.semi_naive import write_rounds
+from headrace.engine.partial_operators import MergedAggregate, PartialAggregate, PartialWindow
+from headrace.engine.region_writer import RegionWriter
+from headrace.engine.row_codegen import Row, key_columns, tuple_source
+from headrace.engine.steps.accumulator import Target
+from headrace.engine.steps.aggregate import AggregateStep, group_keys, group_writer
+from headrace.engine.steps.group_code import ROWS
+from headrace.engine.steps.joins import JoinConditionWriter
+from headrace.engine.steps.over import OverStep
+from headrace.engine.steps.partials import merged_group_writer
+from headrace.engine.steps.sessions import SessionStep
+from headrace.engine.steps.sort import TopKStep
+from headrace.engine.steps.step import Step
+from headrace.engine.steps.windows import (
+    ClosedWindowStep,
+    KeptGridStep,
+    UpdatedWindowStep,
+    WindowStep,
+)
+from headrace.flow.event_time_windows import Grid
+from headrace.flow.operators.aggregate import Aggregate
+from headrace.flow.operators.join import How, Join
+from headrace.flow.operators.over import ComputeOver
+from headrace.flow.operators.top_k import TopK
+from headrace.flow.operators.window import Emit, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.analysis import Analysis
+    from headrace.engine.columnar.columnar_plan import ColumnarPlan
+    from headrace.engine.columnar.loop_rounds import LoopPlan
+    from headrace.engine.generated_source import Constants
+    from headrace.engine.plan import Consumers
+    from headrace.engine.step_writer import StepWriter
+    from headrace.engine.steps.group_code import Group
+    from headrace.graph.node import FlowGraph, Node
+
+
+class ReducedAggregateStep(AggregateStep):
+    """Aggregate over reduced input: key, row count and partial values of each group."""
+
+    takes_rows = False
+
+    def __init__(self, node: Node, writer: StepWriter, operator: Aggregate, groups: GroupedRows) -> None:
+        group = group_writer(operator, node, writer)
+        super().__init__(node, writer, group_keys(operator), operator.lifetime, group)
+        self.groups = groups
+
+    def finish(self) -> None:
+        writer, code = self.writer, self.code
+        names = [writer.fresh("part") for _ in self.groups.types]
+        width = len(self.groups.keys)
+        keys, rows, values = names[:width], names[width], names[width + 1 :]
+        slot, get = writer.slot(self.node.id, "groups"), writer.slot_get(self.node.id, "groups")
+        key, group = writer.fresh("key"), writer.fresh("group")
+        with code.block(f"for {', '.join(names)}, in {writer.buffer(self.node.inputs[0])}:"):
+            code.line(f"{key} = {keys[0] if width == 1 else tuple_source(keys) if keys else '()'}")
+            code.line(f"{group} = {get}({key})")
+            with code.block(f"if {group} is None:"):
+                code.line(f"{group} = {slot}[{key}] = {self.group.empty}")
+            code.line(f"{self.touched}[{key}] = {group}")
+            merge_parts(writer, self.groups, self.group, group, (rows, *values))
+        super().finish()
+
+
+def merge_parts(
+    writer: StepWriter, groups: GroupedRows, of: Group, group: str, values: Sequence[str]
+) -> None:
+    """Write code that adds a row count and partial values to the list in the variable `group`."""
+    writer.code.line(f"{group}[{ROWS}] += {values[0]}")
+    taken = 1
+    for (_, partial), (_, at) in zip(groups.parts, of.accumulators(), strict=True):
+        count = len(partial.types)
+        partial.merge(Target(writer, group, at), tuple(values[taken : taken + count]))
+        taken += count
+
+
+class ReducedWindowStep(WindowStep):
+    """Windows over reduced input: key, times, row count and partial values."""
+
+    groups: GroupedRows
+
+    def consume_buffer(self, port: int) -> None:
+        if port:
+            super().consume_buffer(port)
+            return
+        writer = self.writer
+        names = tuple(writer.fresh("part") for _ in self.groups.types)
+        width, timed = len(self.groups.keys), len(self.groups.key_types)
+        with self.code.block(f"for {', '.join(names)}, in {writer.buffer(self.node.inputs[0])}:"):
+            key = writer.fresh("key")
+            keys = names[:width]
+            self.code.line(f"{key} = {keys[0] if width == 1 else tuple_source(keys) if keys else '()'}")
+            self.take_reduced(key, names[width:timed], names[timed:])
+
+    def take_reduced(self, key: str, times: Sequence[str], values: Sequence[str]) -> None:
+        """Write code that adds a reduced row."""
+        raise NotImplementedError
+
+
+class ReducedSessionStep(ReducedWindowStep, SessionStep):
+    """Sessions over reduced input, whose times are the first and the last one of rows in succession."""
+
+    def take_reduced(self, key: str, times: Sequence[str], values: Sequence[str]) -> None:
+        merge_parts(self.writer, self.groups, self.group, self.enter("enter_span", key, *times), values)
+
+
+class ReducedGridStep(ReducedWindowStep, KeptGridStep):
+    """Grid windows over reduced input, whose time is the start of a slice."""
+
+    def take_reduced(self, key: str, times: Sequence[str], values: Sequence[str]) -> None:
+        self.find_slice(times[0])
+        self.fold(key, times[0], Row(tuple(values)))
+
+    def add(self, group: str, row: Row) -> None:
+        merge_parts(self.writer, self.groups, self.group, group, row.columns)
+
+
+class ReducedClosedWindowStep(ReducedGridStep, ClosedWindowStep):
+    """Windows over reduced input that are emitted when they close."""
+
+
+class ReducedUpdatedWindowStep(ReducedGridStep, UpdatedWindowStep):
+    """Windows over reduced input that are emitted as they change."""
+
+
+class ReducedPartialStep(Step):
+    """Partial aggregate or window over reduced input, which is its output."""
+
+    takes_rows = False
+
+    def __init__(self, node: Node, writer: StepWriter, groups: GroupedRows) -> None:
+        super().__init__(node, writer)
+        self.groups = groups
+
+    def finish(self) -> None:
+        names = tuple(self.writer.fresh("part") for _ in self.groups.types)
+        with self.code.block(f"for {', '.join(names)}, in {self.writer.buffer(self.node.inputs[0])}:"):
+            self.emit(Row(names, None, "1"))
+
+
+def _reduced_window(node: Node, writer: StepWriter, operator: Window) -> ReducedWindowStep:
+    shape = operator.shape
+    if not isinstance(shape, Grid):
+        return ReducedSessionStep(node, writer, operator, shape)
+    step = ReducedClosedWindowStep if operator.emit is Emit.CLOSE else ReducedUpdatedWindowStep
+    return step(node, writer, operator, shape)
+
+
+class RestWriter(RegionWriter):
+    """Writer of a part's row-wise operators, as a function of their feeds."""
+
+    def __init__(
+        self,
+        graph: FlowGraph,
+        analysis: Analysis,
+        shape: ColumnarPlan,
+        consumers: Consumers,
+        constants: Constants,
+    ) -> None:
+        part = replace(
+            shape.part,
+            function=f"{shape.part.function}_rest",
+            nodes=shape.rest,
+            inputs=tuple(feed.source for feed in shape.feeds),
+            outputs=tuple(n for n in shape.part.outputs if n in shape.rest),
+        )
+        super().__init__(graph, analysis, part, consumers, constants)
+        for feed in shape.feeds:
+            if isinstance(feed.reduction, GroupedRows):
+                for node in (graph.nodes[n] for n in shape.rest):
+                    if feed.source not in node.inputs:
+                        continue
+                    if isinstance(node.operator, Aggregate):
+                        step = ReducedAggregateStep(node, self, node.operator, feed.reduction)
+                        self._steps[node.id] = step
+                    elif isinstance(node.operator, Window):
+                        reduced = _reduced_window(node, self, node.operator)
+                        reduced.groups = feed.reduction
+                        self._steps[node.id] = reduced
+                    elif isinstance(node.operator, PartialAggregate | PartialWindow):
+                        self._steps[node.id] = ReducedPartialStep(node, self, feed.reduction)
+        self._stored = [graph.nodes[node] for node in shape.stored]
+
+    def write_of_state(self) -> None:
+        """Write the functions that state which lies in columns is read with."""
+        for node in self._stored:
+            match node.operator:
+                case Aggregate() as operator:
+                    self._write_answer(node, len(operator.keys), group_writer(operator, node, self))
+                case MergedAggregate() as operator:
+                    self._write_answer(node, len(operator.keys), merged_group_writer(operator, self))
+                case TopK():
+                    self._write_top(node)
+                case ComputeOver():
+                    self._write_partition(node)
+                case Join(how=how) if how is not How.INNER:
+                    self._write_matches(node, node.operator)
+                case _:
+                    pass
+
+    def _write_answer(self, node: Node, keys: int, group: Group) -> None:
+        columns = (*key_columns("key", keys), *group.aggregate_sources("group"))
+        with self.code.block(f"def {function_of(node.id)}(key, group):"):
+            self.code.line(f"return {tuple_source(columns)}")
+
+    def _write_top(self, node: Node) -> None:
+        step = TopKStep(node, self)
+        count = step.operator.count
+        with self.code.block(f"def {function_of(node.id)}(copies):"):
+            self.code.line(f"rows = sorted((row for row, n in copies.items() if n > 0), key={step.order})")
+            if step.appends:
+                self.code.line("return [row for row in rows for _ in range(copies[row])]")
+            else:
+                self.code.line(f"return [rows, copies, {{}}, x_first_copies(rows, copies, {count})]")
+
+    def _write_partition(self, node: Node) -> None:
+        rule = OverStep(node, self).partition_rule()
+        with self.code.block(f"def {function_of(node.id)}(copies):"):
+            self.code.line("partition = [[], [], {}]")
+            self.code.line(f"{rule}.update(partition, copies)")
+            self.code.line("return partition")
+
+    def _write_matches(self, node: Node, operator: Join) -> None:
+        rows = JoinConditionWriter(node, self, operator)
+        with self.code.block(f"def {function_of(node.id)}(row, others):"):
+            self.code.line("matches = 0")
+            columns = self.unpack(rows.schemas[0], "row")
+            with self.code.block("for other, n in others.items():"):
+                pair = columns + self.unpack(rows.schemas[1], "other")
+                with rows.where_residual(pair):
+                    self.code.line("matches += n")
+            self.code.line("return matches")
+
+
+class LoopWriter(RegionWriter):
+    """Writer of a loop as a function of a round and of the rows that its feedbacks hand out in it."""
+
+    def __init__(
+        self,
+        graph: FlowGraph,
+        analysis: Analysis,
+        shape: ColumnarPlan,
+        loop: LoopPlan,
+        consumers: Consumers,
+        constants: Constants,
+    ) -> None:
+        part = replace(
+            shape.part,
+            function=loop_function(shape.part.function, loop.nodes[0]),
+            nodes=loop.nodes,
+            inputs=loop.entering,
+            outputs=loop.leaving,
+        )
+        super().__init__(graph, analysis, part, consumers, constants)
+        self._loop = loop
+
+    def write(self) -> None:
+        loop, code = self._loop, self.code
+        given = ", ".join(self.buffer(n) for n in loop.closing)
+        with code.block(f"def {self.part.function}({self.round_variable(loop.nodes[0])}, {given}):"):
+            for node in loop.entering:
+                code.line(f"{self.buffer(node)} = ()")
+            write_rounds(self, loop.nodes, self._steps, begun=True)
+            code.line(f"return {tuple_source([self.buffer(n) for n in loop.leaving])}")
+
+
+def loop_function(part: str, first: int) -> str:
+    """Return the name of the function of a loop in a part. first: its first node."""
+    return f"{part}_loop_{first}"
+
+
+def function_of(node: int) -> str:
+    """Return the name of what is computed of the state of a node in rows."""
+    return f"of_state_{node}"

@@ -1,0 +1,129 @@
+"""Reduction of the rows of windows in a large tick: to one per group and slice, or per run of a session.
+
+See `headrace.engine.window_slices` and `headrace.engine.session_runtime`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from headrace.engine.columnar.clocks import check_time, ticks_of
+from headrace.engine.columnar.column_types import NotLowered, dtype_of
+from headrace.engine.columnar.functions.time import count_of, moment
+from headrace.engine.columnar.lowered_expression import LoweredExpression, either_condition
+from headrace.engine.columnar.pre_reduction import GroupedRows, choose_reduction, group_parts
+from headrace.engine.partial_operators import PartialWindow
+from headrace.engine.window_runtime import EARLIEST, LATEST, window_origin
+from headrace.expr.check import check
+from headrace.expr.types import TIMESTAMP
+from headrace.flow.event_time_windows import Grid
+from headrace.flow.operators.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.engine.columnar.pre_reduction import PreReduction
+    from headrace.engine.columnar.stream import Stream
+    from headrace.expr.tree import Expr
+    from headrace.expr.types import DataType, Schema
+
+_LONGEST = timedelta(days=10_000) // timedelta(microseconds=1)
+"""Length of windows up to which the sums of times and spans stay in 64 bits."""
+
+
+@dataclass(frozen=True)
+class SlicedRows(GroupedRows):
+    """Reduction to one row per group and slice: key, start of the slice, row count, partial values."""
+
+    time: Expr
+    type: DataType
+    grid: Grid
+
+    def lowered_keys(self, stream: Stream) -> list[LoweredExpression]:
+        return [*super().lowered_keys(stream), self._start(stream.lower(self.time))]
+
+    def _start(self, time: LoweredExpression) -> LoweredExpression:
+        """Return the start of the slice of a time, as `slice_assigner` says."""
+        every, border = ticks_of(self.grid.every), ticks_of(self.grid.size % self.grid.every)  # type: ignore[operator]
+        count = count_of(time.value)
+        since = (count - ticks_of(window_origin(self.grid, self.type))) % every
+        start = count - since
+        if border:
+            start += pl.when(since < border).then(0).otherwise(border)
+        if self.type == TIMESTAMP:
+            # A window of a row that does not fit fails with the row.
+            size = ticks_of(self.grid.size)
+            outside = (count < ticks_of(EARLIEST) + size) | (count > ticks_of(LATEST) - size)
+            return LoweredExpression(
+                moment(start, TIMESTAMP).value, None, either_condition(time.fails, outside)
+            )
+        low = -(2**63) + 2 * _LONGEST
+        return LoweredExpression(
+            start, (-(2**63), 2**63 - 1), either_condition(time.fails, (count < low) | (count > -low))
+        )
+
+
+@dataclass(frozen=True)
+class SessionRows(GroupedRows):
+    """Reduction to one row per group and run of rows less than the gap apart.
+
+    It has the key, the first and the last time, the row count and partial values.
+    """
+
+    time: Expr
+    type: DataType
+    gap: int
+
+    def lowered_keys(self, stream: Stream) -> list[LoweredExpression]:
+        time = stream.lower(self.time)
+        count = count_of(time.value)
+        # Neither the difference of two times nor the end of a session may leave what there is.
+        least, most = ticks_of(EARLIEST), ticks_of(LATEST) - self.gap
+        if self.type != TIMESTAMP:
+            least, most = -(2**62), 2**62
+        fails = either_condition(time.fails, (count < least) | (count > most))
+        timed = LoweredExpression(time.value, time.bounds, fails)
+        return [*super().lowered_keys(stream), timed, timed]
+
+    def gathered(self, frame: pl.LazyFrame, named: Sequence[pl.Expr]) -> pl.LazyFrame:
+        *own, first, last = (f"g{at}" for at in range(len(self.key_types)))
+        times = count_of(pl.col(first))
+        apart = (times - times.shift(1)) >= self.gap
+        runs = (apart.over(own) if own else apart).fill_null(False).cum_sum()
+        by_time = frame.with_row_index(_ROW).sort(first, maintain_order=True)
+        by_time = by_time.with_columns((runs.over(own) if own else runs).alias(_RUN))
+        keys = [pl.col(name).alias(f"k{at}") for at, name in enumerate(own)]
+        spans = (pl.col(first).min(), pl.col(last).max())
+        spanned = [span.alias(f"k{len(own) + at}") for at, span in enumerate(spans)]
+        made = by_time.group_by(*keys, _RUN).agg(*spanned, *named, pl.col(_ROW).min())
+        return made.sort(_ROW).drop(_ROW, _RUN)
+
+
+_ROW, _RUN = "#", "@"
+
+
+@choose_reduction.register(PartialWindow)
+def _partial_window(operator: PartialWindow, schema: Schema, append: bool) -> PreReduction:
+    return choose_reduction(operator.of, schema, append)
+
+
+@choose_reduction.register(Window)
+def _window(operator: Window, schema: Schema, append: bool) -> PreReduction:
+    shape = operator.shape
+    type_ = check(operator.time, schema).type
+    check_time(type_)
+    spans = (shape.size, shape.offset or 0) if isinstance(shape, Grid) else (shape.gap,)
+    if any(abs(ticks_of(span)) > _LONGEST for span in spans):
+        raise NotLowered("a window of that length has no columnar form")
+    keys = tuple(expr for _, expr in operator.keys)
+    types = tuple(check(expr, schema).type for expr in keys)
+    for key in types:
+        dtype_of(key)
+    parts = group_parts(operator.aggregations, schema, append)
+    if isinstance(shape, Grid):
+        return SlicedRows(keys, (*types, type_), parts, operator.time, type_, shape)
+    return SessionRows(keys, (*types, type_, type_), parts, operator.time, type_, ticks_of(shape.gap))

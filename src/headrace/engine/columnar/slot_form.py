@@ -1,0 +1,195 @@
+"""Forms of slots: how entries under their keys correspond to rows of an arrangement."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import polars as pl
+
+from headrace.arrangement.batch import Layout, negated, select, stacked
+from headrace.engine.columnar.column_types import to_series
+from headrace.engine.columnar.columns import ColumnarDeclined
+from headrace.expr.tree import Column
+from headrace.expr.types import DataType
+from headrace.expr.widening import is_float
+
+if TYPE_CHECKING:
+    from headrace.expr.tree import Expr
+    from headrace.expr.types import Schema
+
+Values = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class SlotForm(ABC):
+    """Correspondence of a slot's entries, each under its key, with rows of an arrangement.
+
+    layout: of the arrangement.
+    keys:   types of the parts of a key, in the layout's order.
+    bare:   whether a key is the value of its one part, and no tuple.
+    read:   columns that an entry is made of, besides the key and the sums.
+    of_pair: a key is a pair of such a key and the last part.
+    group:  last part of the key, if its values can be deleted like keys, with all keys that have them.
+    aside:  columns of rows that are put aside (`DescribedRows`).
+    reused: how often a key that rows fetched is touched before columns take it back, about.
+    grows:  entries are lists of rows, to which rows are added at the end.
+    """
+
+    of_pair: ClassVar[bool] = False
+    group: ClassVar[str | None] = None
+    reused: ClassVar[int] = 1
+
+    @property
+    def aside(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def grows(self) -> bool:
+        return False
+
+    layout: Layout
+    keys: tuple[DataType, ...]
+    bare: bool
+    read: tuple[tuple[str, DataType], ...]
+
+    def parts(self, key: Any) -> Values:
+        """Return the parts of a key."""
+        if self.of_pair:
+            own, last = key
+            return (own, last) if self.bare else (*own, last)
+        return (key,) if self.bare else key
+
+    def key(self, parts: Values) -> Any:
+        """Return the key of some parts."""
+        if self.of_pair:
+            return (parts[0] if self.bare else parts[:-1], parts[-1])
+        return parts[0] if self.bare else parts
+
+    @property
+    def sections(self) -> tuple[int, ...]:
+        """Return the values of the layout's last key, if that is not in the key of an entry."""
+        return ()
+
+    @abstractmethod
+    def entry(self, key: Any, found: Sequence[Values]) -> Any:
+        """Return what rows of a key are as an entry; None if nothing. Each has `read`, then the sums."""
+
+    @abstractmethod
+    def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
+        """Return the rows of entries, with all columns of the layout. Raises `ColumnarDeclined`."""
+
+    def changes(self, before: Mapping[Any, Any], after: Mapping[Any, Any]) -> pl.DataFrame:
+        """Return rows that replace entries by others. Raises `ColumnarDeclined`."""
+        return stacked([negated(self.layout, self.present(before)), self.present(after)])
+
+    def present(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
+        """Return the rows of entries, none for None, with the columns as the layout has them."""
+        there = {key: entry for key, entry in entries.items() if entry is not None}
+        types = self.layout.types
+        return select(self.frame(there), types) if there else pl.DataFrame(schema=types)
+
+
+class BagForm(SlotForm):
+    """Form of a slot whose entries are rows, of which a tick changes few."""
+
+    @abstractmethod
+    def rows_of(self, entry: Any) -> Iterable[tuple[Values, int]]:
+        """Return the rows of an entry, with their copies."""
+
+    @abstractmethod
+    def weighted(self, rows: list[Values]) -> pl.DataFrame:
+        """Return rows, each with its copies, with all columns of the layout. Raises `ColumnarDeclined`."""
+
+    def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
+        return self.weighted([row for entry in entries.values() for row in self._weighted_rows(entry)])
+
+    def changes(self, before: Mapping[Any, Any], after: Mapping[Any, Any]) -> pl.DataFrame:
+        changed: list[Values] = []
+        for key in dict.fromkeys((*before, *after)):
+            old, new = self._weighted_rows(before.get(key)), self._weighted_rows(after.get(key))
+            if new[: len(old)] == old:
+                # Rows that are only added keep their -0.0, which equals 0.0 where copies are counted.
+                changed += new[len(old) :]
+                continue
+            was, is_now = consolidated(old), consolidated(new)
+            changed += [(*row, -n) for row, n in was.items() if row not in is_now]
+            changed += [(*row, n - was.get(row, 0)) for row, n in is_now.items() if was.get(row) != n]
+        types = self.layout.types
+        return select(self.weighted(changed), types) if changed else pl.DataFrame(schema=types)
+
+    def _weighted_rows(self, entry: Any) -> list[Values]:
+        return [] if entry is None else [(*row, n) for row, n in self.rows_of(entry)]
+
+
+def consolidated(found: Sequence[Values]) -> dict[Values, int]:
+    """Return the rows that are there, with their copies. found: rows of a key, the copies last."""
+    copies: dict[Values, int] = {}
+    for row in found:
+        copies[row[:-1]] = copies.get(row[:-1], 0) + row[-1]
+    return {row: count for row, count in copies.items() if count}
+
+
+@dataclass(frozen=True)
+class CountForm(SlotForm):
+    """Form of a slot of numbers: key -> number of rows, of which there are no other columns."""
+
+    def entry(self, key: Any, found: Sequence[Values]) -> Any:
+        return sum(count for (count,) in found) or None
+
+    def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
+        return keys_with_sums(self, list(entries), [list(entries.values())])
+
+
+def key_columns(form: SlotForm, keys: list[Any]) -> list[pl.Series]:
+    """Return the columns of some keys, as the arrangement is probed by them. Raises `ColumnarDeclined`."""
+    if not form.keys:
+        return [one_key(len(keys))]
+    parts = list(zip(*map(form.parts, keys), strict=True)) or [()] * len(form.keys)
+    try:
+        return [to_series(type, list(part)) for type, part in zip(form.keys, parts, strict=True)]
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        raise ColumnarDeclined from error
+
+
+def keys_with_sums(form: SlotForm, keys: list[Any], sums: Sequence[list[int]]) -> pl.DataFrame:
+    """Return the rows of some keys with their sums, of a layout without other columns.
+
+    Raises `ColumnarDeclined` for a number beyond 64 bits.
+    """
+    try:
+        columns = [pl.Series(values, dtype=pl.Int64) for values in sums]
+    except (OverflowError, TypeError) as error:
+        raise ColumnarDeclined from error
+    named = zip([*key_columns(form, keys), *columns], form.layout.types, strict=True)
+    return pl.DataFrame([column.alias(name) for column, name in named])
+
+
+def one_key(rows: int) -> pl.Series:
+    """Return the key of all rows, where they have no keys."""
+    return pl.Series(np.zeros(rows, np.int64))
+
+
+def column_of(expr: Expr, schema: Schema) -> str | None:
+    """Return the column of rows that an expression is; None if it is none, or has several zeros."""
+    if not isinstance(expr, Column):
+        return None
+    at = schema.position(expr.name)
+    return None if at is None or is_float(schema.fields[at].type) else str(at)
+
+
+def key_names(keys: Sequence[Expr], schema: Schema) -> tuple[str, ...]:
+    """Return the columns with keys: of the rows, or "k0", ... beside them if they are computed."""
+    names: list[str] = []
+    for at, expr in enumerate(keys):
+        name = column_of(expr, schema)
+        names.append(f"k{at}" if name is None or name in names else name)
+    return tuple(names) or names_of_keys(0)
+
+
+def names_of_keys(count: int) -> tuple[str, ...]:
+    """Return names for computed keys. Where there are none, all rows have one and the same."""
+    return tuple(f"k{at}" for at in range(max(count, 1)))

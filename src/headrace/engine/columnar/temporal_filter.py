@@ -1,0 +1,196 @@
+"""Temporal filters in large ticks: rows whose moment is to come lie in an arrangement, with their moments.
+
+As the clock rises, a comparison of a column finds the rows that are due. For the small ticks that follow, one
+entry of the calendar stands for all rows of the arrangement: it is there at the least of their moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from headrace.arrangement.batch import (
+    Batch,
+    Layout,
+    batch_of,
+    bounded,
+    merged,
+    negated,
+    select,
+    stacked,
+    take,
+)
+from headrace.engine.columnar.arranged_slot import ArrangedSlots
+from headrace.engine.columnar.clocks import ticks_in, ticks_of, time_of
+from headrace.engine.columnar.column_types import NotLowered, dtype_of, from_series
+from headrace.engine.columnar.columns import FAILS, WEIGHT, Columns, rows_to_columns
+from headrace.engine.columnar.expressions import reads_columns
+from headrace.engine.columnar.slot_form import CountForm
+from headrace.engine.columnar.stream import Stream, build_stream, empty_stream, with_one_zero
+from headrace.engine.window_runtime import ARRANGED_ROWS, CHUNK, closing, schedule_window
+from headrace.expr.check import check
+from headrace.flow.operators.temporal_filter import TemporalFilter
+
+if TYPE_CHECKING:
+    from headrace.arrangement.spine import Spine
+    from headrace.expr.types import DataType, Schema
+    from headrace.graph.node import Node
+
+MOMENT = "moment"
+"""Column with a row's moment, as columns hold times."""
+
+
+@dataclass(frozen=True)
+class TemporalPlan:
+    """Plan for a temporal filter over frames. append: of the rows that come."""
+
+    node: int
+    operator: TemporalFilter
+    schema: Schema
+    append: bool
+
+    @property
+    def slot(self) -> str:
+        return self.beside("held")
+
+    def beside(self, what: str) -> str:
+        """Return the name of one of the slots."""
+        return f"{self.node}.{what}"
+
+    @property
+    def type(self) -> DataType:
+        return check(self.operator.moment, self.schema).type
+
+    @cached_property
+    def layout(self) -> Layout:
+        rows = {str(at): dtype_of(field.type) for at, field in enumerate(self.schema.fields)}
+        nullable = any(field.nullable for field in self.schema.fields)
+        return Layout({**rows, MOMENT: pl.Int64(), WEIGHT: pl.Int64()}, tuple(rows), (WEIGHT,), nullable)
+
+    def with_moments(self, stream: Stream) -> pl.DataFrame:
+        """Return the rows that have a moment, with it and with weights. Raises `ColumnarDeclined`."""
+        moment = stream.lower(self.operator.moment)
+        noted = stream.noting(moment.fails)
+        columns = [moment.value.to_physical().cast(pl.Int64).alias(MOMENT)]
+        if stream.append:
+            columns.append(pl.lit(1, pl.Int64()).alias(WEIGHT))
+        known = pl.col(MOMENT).is_not_null()
+        if noted.checked:
+            known |= pl.col(FAILS)
+        return replace(noted, frame=noted.frame.with_columns(columns).filter(known)).collected()
+
+    def reached(self, moments: Any, now: Any) -> Any:
+        """Return which moments the clock has reached."""
+        if now is None:
+            return np.zeros(len(moments), np.bool_)
+        ticks = ticks_of(now)
+        return moments <= ticks if self.operator.presence.turns_at else moments < ticks
+
+
+def plan_temporal(node: Node, appends: bool) -> TemporalPlan:
+    """Plan a temporal filter on frames. Raises `NotLowered`."""
+    operator = node.operator
+    assert isinstance(operator, TemporalFilter)
+    if not reads_columns(operator.moment):
+        raise NotLowered("a constant moment stays in rows")
+    plan = TemporalPlan(node.id, operator, node.schema, appends)
+    if not plan.layout.keys:
+        raise NotLowered("rows without columns stay in rows")
+    empty_stream(node.schema, False).lower(operator.moment)
+    return plan
+
+
+@dataclass(frozen=True)
+class HeldForm(CountForm):
+    """Form of the slot of rows whose moment is to come: row -> its copies."""
+
+    plan: TemporalPlan
+
+    def frame(self, entries: Mapping[Any, Any]) -> pl.DataFrame:
+        rows = [(*row, copies) for row, copies in entries.items() if copies]
+        return self.plan.with_moments(build_stream(rows_to_columns(self.plan.schema, False, rows)))
+
+    def reached(self, spine: Spine, now: Any) -> tuple[list[Any], Any]:
+        """Return the rows whose moment the clock has reached, and the least moment that it has not."""
+        plan = self.plan
+        due = _due(plan, spine.batches, None, now)
+        columns = zip(plan.schema.fields, (due.frame[name] for name in plan.layout.keys), strict=True)
+        rows = zip(*(from_series(field.type, series) for field, series in columns), strict=True)
+        return list(dict.fromkeys(rows)), _next_moment(plan, spine.batches, now)
+
+
+def held_form(plan: TemporalPlan) -> HeldForm:
+    """Return the form of the slot of a temporal filter."""
+    return HeldForm(plan.layout, tuple(field.type for field in plan.schema.fields), False, (), plan)
+
+
+def _due(plan: TemporalPlan, batches: Sequence[Batch], before: Any, now: Any) -> Batch:
+    """Return the rows that are due. before: up to where the clock has taken rows out."""
+    layout = plan.layout
+    due: list[Batch] = []
+    for batch in batches:
+        moments = batch.frame[MOMENT].to_numpy()
+        at = np.flatnonzero(plan.reached(moments, now) & ~plan.reached(moments, before))
+        if len(at):
+            due.append(bounded(layout, batch.codes[at], take(batch.frame, at)))
+    return merged(layout, due) if due else batch_of(layout, pl.DataFrame(schema=layout.types))
+
+
+def _next_moment(plan: TemporalPlan, batches: Sequence[Batch], now: Any) -> Any:
+    """Return the least moment of rows that the clock has not reached; None without any."""
+    moments = [batch.frame[MOMENT].to_numpy() for batch in batches]
+    later = [int(each.min()) for of in moments if len(each := of[~plan.reached(of, now)])]
+    return time_of(min(later), plan.type) if later else None
+
+
+@dataclass(slots=True)
+class ColumnarTemporalFilter:
+    """Temporal filter in large ticks. slots: the rows, and beside them the clock and the calendar."""
+
+    plan: TemporalPlan
+    slots: ArrangedSlots
+
+    def answer(self, inputs: Sequence[Stream]) -> Stream:
+        """Return the rows that come or go, now that the clock shows what it shows."""
+        plan, layout = self.plan, self.plan.layout
+        before = self.slots.value(plan.beside("now"))
+        now = self._now(inputs[1].collected(), before)
+        rows = plan.with_moments(with_one_zero(inputs[0]))
+        reached = plan.reached(rows[MOMENT].to_numpy(), now)
+        at_once, pending = take(rows, np.flatnonzero(reached)), take(rows, np.flatnonzero(~reached))
+        due = _due(plan, self.slots.spine(plan.slot).batches, before, now)
+        gone = negated(layout, due.frame)
+        self.slots.prepare(plan.slot, stacked([select(pending, layout.types), gone]))
+        self.slots.prepare_effect("clock", partial(self._turn, before, now))
+        names = [*layout.keys, WEIGHT]
+        parts = (at_once, due.frame) if plan.operator.presence.begins else (pending, gone)
+        changes = stacked([select(part, names) for part in parts])
+        return build_stream(Columns(plan.schema, False, changes))
+
+    def _now(self, clock: pl.DataFrame, before: Any) -> Any:
+        """Return what the clock shows after a tick."""
+        times = clock["0"].drop_nulls()
+        if not len(times):
+            return before
+        latest = time_of(int(ticks_in(times).max()), self.plan.type)
+        return latest if before is None or latest > before else before
+
+    def _turn(self, before: Any, now: Any) -> None:
+        """Turn the clock, and have the calendar hold the next moment of the rows."""
+        plan, slots = self.plan, self.slots
+        calendar, counts, due = (slots.slot(plan.beside(what)) for what in ("calendar", "counts", "due"))
+        if now is not None:
+            if now != before:
+                slots.slot(plan.beside("now"))[()] = now
+            for _ in closing(calendar, counts, due, now, before=not plan.operator.presence.turns_at):
+                pass
+        later = _next_moment(plan, slots.spine(plan.slot).batches, now)
+        if later is not None:
+            last = due.get((later, ((counts.get(later) or 1) - 1) // CHUNK))
+            if last is None or ARRANGED_ROWS not in last:
+                schedule_window(calendar, counts, due, later, ARRANGED_ROWS)

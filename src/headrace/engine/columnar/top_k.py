@@ -1,0 +1,104 @@
+"""Top-k in large ticks, over an arrangement of each group's rows in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from headrace.arrangement.batch import Layout, batch_of, distinct_keys, negated, select, stacked
+from headrace.arrangement.first_rows import change_of_first_rows
+from headrace.arrangement.spine import Found
+from headrace.engine.columnar.arranged_slot import ArrangedSlots
+from headrace.engine.columnar.column_types import NotLowered
+from headrace.engine.columnar.columns import WEIGHT, Columns
+from headrace.engine.columnar.rows_in_order import OfCopies, RowsForm, RowsInOrder, rows_in_order
+from headrace.engine.columnar.stream import Stream, build_stream, each_copy
+from headrace.flow.lifetime import Lifetime
+from headrace.flow.operators.top_k import TopK
+
+if TYPE_CHECKING:
+    from headrace.graph.node import Node
+
+
+@dataclass(frozen=True)
+class TopPlan:
+    """Plan for a top-k over frames. append: of the input. output_append: of the output."""
+
+    node: int
+    rows: RowsInOrder
+    count: int
+    append: bool
+    output_append: bool
+
+    @property
+    def slot(self) -> str:
+        return f"{self.node}.groups"
+
+
+def plan_top(node: Node, appends: bool, append: bool) -> TopPlan:
+    """Plan a top-k on frames. appends: of the input. append: of the output. Raises `NotLowered`."""
+    operator = node.operator
+    assert isinstance(operator, TopK)
+    if operator.lifetime is Lifetime.TICK:
+        raise NotLowered("it answers each tick for itself")
+    rows = rows_in_order(operator.per, operator.by, node.schema, append=appends)
+    return TopPlan(node.id, rows, operator.count, appends, append)
+
+
+def top_form(plan: TopPlan, of_copies: OfCopies) -> RowsForm:
+    """Return the form of a top-k's slot. of_copies: makes an entry of the copies of a group's rows."""
+    return RowsForm.of(plan.rows, of_copies, Counter if plan.append else itemgetter(1))
+
+
+@dataclass(slots=True)
+class ColumnarTopK:
+    """Top-k in large ticks. Where rows are never retracted, only those that are answered are kept."""
+
+    plan: TopPlan
+    slots: ArrangedSlots
+
+    def answer(self, inputs: Sequence[Stream]) -> Stream:
+        """Return how the first rows of the groups change, group by group."""
+        plan, layout, schema = self.plan, self.plan.rows.layout, self.plan.rows.schema
+        spine = self.slots.spine(plan.slot)
+        given = plan.rows.given(inputs[0])
+        new = self.slots.prepare(plan.slot, given)
+        keys = distinct_keys(layout, given)
+        before, after = change_of_first_rows(layout, spine.batches, new, keys, plan.count)
+        if before is after:
+            changes = before.rows.clear()
+        else:
+            changes = _differences(layout, self._clipped(before), self._clipped(after))
+        if plan.append:
+            self.slots.prepare(plan.slot, changes)
+        rows = select(changes, [*(str(at) for at in range(len(schema.fields))), WEIGHT])
+        if plan.output_append:
+            rows = each_copy(rows)
+        return build_stream(Columns(schema, plan.output_append, rows))
+
+    def _clipped(self, found: Found) -> pl.DataFrame:
+        """Return the first rows of groups, with as many copies as are answered, and the groups' numbers."""
+        count, (asked, rows) = self.plan.count, found
+        copies = rows[WEIGHT].to_numpy()
+        before = np.cumsum(copies) - copies
+        starts = np.flatnonzero(np.diff(asked, prepend=-1))
+        before -= np.repeat(before[starts], np.diff(starts, append=len(asked)))
+        clipped = pl.Series(WEIGHT, np.minimum(copies, count - before))
+        columns = [clipped if name == WEIGHT else rows[name] for name in self.plan.rows.layout.types]
+        return pl.DataFrame([*columns, pl.Series(_ASKED, asked)])
+
+
+_ASKED = "#"
+
+
+def _differences(layout: Layout, before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
+    """Return which rows go and come, group by group."""
+    of_groups = Layout({**layout.types, _ASKED: pl.Int64()}, (_ASKED,), (WEIGHT,), nullable=False)
+    changes = batch_of(of_groups, stacked([negated(of_groups, before), after]))
+    return select(changes.frame, layout.types)

@@ -1,0 +1,185 @@
+"""Join state for the loop-invariant side of a join in a loop.
+
+Its layout is that of any join: key -> list of entries if the side is append-only, else key -> {entry:
+weight}.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from headrace.engine.dict_code import MappingCode
+from headrace.engine.loops.step import repeatable_weight
+from headrace.engine.row_codegen import Row, tuple_source
+from headrace.engine.slot import Slot, thaw_list
+from headrace.expr.tree import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from headrace.engine.step_writer import StepWriter
+    from headrace.expr.tree import Expr
+    from headrace.expr.types import Schema
+    from headrace.graph.node import Node
+
+
+class JoinSide:
+    """One side of join `node`, stored in the slot `what`."""
+
+    def __init__(self, node: Node, port: int, writer: StepWriter, what: str) -> None:
+        self.writer = writer
+        self.code = writer.code
+        self.schema: Schema = writer.input_schema(node, port)
+        self._name = f"{node.id}.{what}"
+        self._slot, self._get = writer.slot(node.id, what), writer.slot_get(node.id, what)
+        self._mapping = MappingCode(writer, self._slot, self._get)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(self._name),)
+
+
+class OutsideSide(JoinSide):
+    """A loop-invariant side. A row with a temporarily negative count is treated as absent.
+
+    Where the key is made of columns, a row's entry is its other columns; else it is the row.
+    """
+
+    def __init__(self, node: Node, port: int, writer: StepWriter, what: str, keys: Sequence[Expr]) -> None:
+        super().__init__(node, port, writer, what)
+        self._append = writer.is_append(node.inputs[port])
+        names = [key.name for key in keys if isinstance(key, Column)]
+        types = {field.name: field.type for field in self.schema.fields}
+        plain = len(names) == len(keys) and all(writer.is_own_key(types[name]) for name in names)
+        self._keys = names if plain else []
+        self._rest = [i for i, name in enumerate(self.schema.names) if name not in self._keys]
+        self._odd, self._get_odd = (
+            writer.slot(node.id, f"odd_{what}"),
+            writer.slot_get(node.id, f"odd_{what}"),
+        )
+        self.tells_odd = False
+
+    def slots(self) -> tuple[Slot, ...]:
+        if self._append:
+            return (Slot(self._name, thaw_list),)
+        odd = (Slot(self._name.replace(".", ".odd_")),) if self.tells_odd else ()
+        return (Slot(self._name), *odd)
+
+    def entry(self, row: Row) -> str:
+        """Return the variable with a row's stored entry, under its key."""
+        rest = tuple(row.columns[i] for i in self._rest)
+        if len(rest) == 1 and rest[0].isidentifier():
+            return rest[0]
+        if not self._keys and row.whole is not None:
+            return row.whole
+        name = self.writer.fresh("rest")
+        self.code.line(f"{name} = {rest[0] if len(rest) == 1 else tuple_source(rest) if rest else '()'}")
+        return name
+
+    def row_of(self, key: str, entry: str, weight: str | None) -> Row:
+        """Return the row of an entry under a key."""
+        if len(self._rest) == 1:
+            rest = (entry,)
+        else:
+            rest = tuple(self.writer.fresh(self.schema.names[i]) for i in self._rest)
+            if rest:
+                self.code.line(f"{', '.join(rest)} = {entry}")
+        of_rest = dict(zip(self._rest, rest, strict=True))
+        of_key = {n: key if len(self._keys) == 1 else f"{key}[{i}]" for i, n in enumerate(self._keys)}
+        columns = tuple(of_rest.get(i) or of_key[name] for i, name in enumerate(self.schema.names))
+        return Row(columns, None, weight)
+
+    def change(self, key: str, entry: str, row: Row) -> str | None:
+        """Write code that adds a row's weight.
+
+        Returns the variable with the change of its multiplicity; None for 1.
+        """
+        code, writer = self.code, self.writer
+        if self._append:
+            self._mapping.append(key, entry)
+            return None
+        own = writer.fresh("own")
+        code.line(f"{own} = {self._get}({key})")
+        change, old, new = writer.fresh("change"), writer.fresh("old"), writer.fresh("new")
+        weight = repeatable_weight(writer, row)
+        with code.block(f"if {own} is None:"):
+            code.line(f"{self._slot}[{key}] = {{{entry}: {weight}}}")
+            code.line(f"{change} = {weight} if {weight} > 0 else 0")
+            self._count_new_odd(key, weight)
+        with code.block("else:"):
+            code.line(f"{old} = {own}.get({entry})")
+            with code.block(f"if {old} is None:"):
+                code.line(f"{own}[{entry}] = {weight}")
+                code.line(f"{change} = {weight} if {weight} > 0 else 0")
+                self._count_new_odd(key, weight)
+            with code.block("else:"):
+                code.line(f"{new} = {old} + {weight}")
+                self._count_odd(key, f"({new} != 1 and {new} != 0) - ({old} != 1)")
+                with code.block(f"if {new}:"):
+                    code.line(f"{own}[{entry}] = {new}")
+                with code.block("else:"):
+                    self._mapping.delete(key, own, entry)
+                code.line(f"{change} = ({new} if {new} > 0 else 0) - ({old} if {old} > 0 else 0)")
+        return change
+
+    def _count_new_odd(self, key: str, weight: str) -> None:
+        if self.tells_odd:
+            with self.code.block(f"if {weight} != 1:"):
+                self._count_odd(key, "1")
+
+    def _count_odd(self, key: str, change: str) -> None:
+        """Write code that updates the number of a key's entries with a multiplicity other than one."""
+        if not self.tells_odd:
+            return
+        code, odd, n = self.code, self.writer.fresh("odd"), self.writer.fresh("n")
+        code.line(f"{odd} = {change}")
+        with code.block(f"if {odd}:"):
+            code.line(f"{n} = ({self._get_odd}({key}) or 0) + {odd}")
+            with code.block(f"if {n}:"):
+                code.line(f"{self._odd}[{key}] = {n}")
+            with code.block("else:"):
+                code.line(f"del {self._odd}[{key}]")
+
+    def multiplicity_test(self, key: str) -> str | None:
+        """Test for entries of a key with a multiplicity other than one; None if there can be none."""
+        return None if self._append else f"{self._get_odd}({key}) is not None"
+
+    @contextmanager
+    def open_if_found(self, key: str) -> Generator[str]:
+        """Open a block that runs if the key has entries, with the variable that holds them."""
+        found = self.writer.fresh("found")
+        self.code.line(f"{found} = {self._get}({key})")
+        with self.code.block(f"if {found} is not None:"):
+            yield found
+
+    @contextmanager
+    def each_of(self, key: str, found: str) -> Generator[Row]:
+        """Open a block that runs for each entry, with its row and multiplicity."""
+        code, entry = self.code, self.writer.fresh("entry")
+        if self._append:
+            with code.block(f"for {entry} in {found}:"):
+                yield self.row_of(key, entry, None)
+            return
+        n = self.writer.fresh("n")
+        with code.block(f"for {entry}, {n} in {found}.items():"), code.block(f"if {n} > 0:"):
+            yield self.row_of(key, entry, n)
+
+    @contextmanager
+    def each(self, key: str) -> Generator[Row]:
+        """Open a block that runs for each row of a key."""
+        with self.open_if_found(key) as found, self.each_of(key, found) as row:
+            yield row
+
+    def collect(self, key: str, found: str, into: str, columns: Sequence[str | int]) -> None:
+        """Write code that appends each entry's row (or only column), all of multiplicity one, to `into`.
+
+        columns: of that row, each a source, or a position in the rows of this side.
+        """
+        if list(columns) == self._rest:
+            self.code.line(f"{into}.extend({found})")
+            return
+        entry = self.writer.fresh("entry")
+        with self.code.block(f"for {entry} in {found}:"):
+            mine = self.row_of(key, entry, None).columns
+            row = tuple(mine[column] if isinstance(column, int) else column for column in columns)
+            self.code.line(f"{into}.append({row[0] if len(row) == 1 else tuple_source(row)})")

@@ -1,0 +1,233 @@
+"""Operators that an engine substitutes to aggregate rows before sending them, and to merge the results.
+
+They are never written by users: an engine whose rows are distributed puts a partial operator before an
+exchange. It aggregates each chunk of a tick on its own, without state. Its output is never a table, so
+`append` is its only fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from headrace.expr.tree import Column
+from headrace.flow.operators.sink import Sink
+from headrace.flow.operators.window import Window
+from headrace.graph.node import Operator, identity_lineage
+from headrace.graph.operator_declarations import (
+    ANYWHERE,
+    WHOLE,
+    Facts,
+    KeyedSlot,
+    Placement,
+    Port,
+    place_by_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.expr.tree import Expr
+    from headrace.expr.types import Schema
+    from headrace.flow.operators.aggregate import Aggregate
+    from headrace.flow.operators.top_k import TopK
+    from headrace.graph.check_context import CheckContext
+    from headrace.graph.monotone_columns import MonotoneColumns
+    from headrace.graph.node import Columns
+    from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
+
+
+class SubstitutedOperator(Operator):
+    """Base of operators that an engine substitutes for one of the user's."""
+
+    __slots__ = ()
+
+    def output(self, context: CheckContext) -> Columns:
+        raise context.unbuildable_error(f"{self.kind} is made by an engine, and not written")
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeSink(Sink):
+    """Sink whose rows go on to another stage of the flow, where equal ones need not be added up."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartialAggregate(SubstitutedOperator):
+    """Partial aggregate of a chunk of a tick, with one row per group: keys, row count, partial sums.
+
+    of:   the aggregate that this is a part of, over the columns of what this reads.
+    said: what that one describes itself as.
+    """
+
+    kind: ClassVar[str] = "partial aggregate"
+    nets: ClassVar[bool] = True
+    of: Aggregate
+    said: str
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input", blocking=True, why="a further row could belong to a group"),)
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(append=True, ordered=False, once=True)
+
+    @property
+    def keys(self) -> tuple[tuple[str, Expr], ...]:
+        """Keys under their output names, with their input columns."""
+        return tuple((expr.name, expr) for _, expr in self.of.keys if isinstance(expr, Column))
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (dict(self.keys),)
+
+    def placement(self) -> Placement:
+        return ANYWHERE
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        return self.of.expressions()
+
+    def describe(self) -> str:
+        return self.said
+
+
+@dataclass(frozen=True, slots=True)
+class MergedAggregate(SubstitutedOperator):
+    """Aggregate over the rows of partial aggregates, with the state of the original aggregate.
+
+    of:      the aggregate. rows: the schema of what that reads. appends: whether these are never retracted.
+    keys:    its keys, in the rows that come here.
+    said:    what it described itself as, before it was divided.
+    """
+
+    kind: ClassVar[str] = "aggregate"
+    of: Aggregate
+    keys: tuple[tuple[str, Expr], ...]
+    rows: Schema
+    appends: bool
+    said: str
+
+    def ports(self) -> tuple[Port, ...]:
+        return self.of.ports()
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        rows = inputs[0]
+        return rows.but(append=self.appends and rows.bounded, ordered=False, once=True)
+
+    def growth(self, inputs: Sequence[MonotoneColumns | None]) -> MonotoneColumns | None:
+        return self.of.growth(inputs)
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (dict(self.keys),)
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"groups": KeyedSlot()}
+
+    def placement(self) -> Placement:
+        return place_by_key(tuple(expr for _, expr in self.keys))
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        yield from self.keys
+
+    def describe(self) -> str:
+        return self.said
+
+
+@dataclass(frozen=True, slots=True)
+class PartialTopK(SubstitutedOperator):
+    """Top-k of each group over a chunk of a tick's rows, the only candidates for the final result.
+
+    Correct only for rows that are never retracted.
+    """
+
+    kind: ClassVar[str] = "candidates"
+    of: TopK
+
+    def ports(self) -> tuple[Port, ...]:
+        return self.of.ports()
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(ordered=False)
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (identity_lineage(inputs[0]),)
+
+    def placement(self) -> Placement:
+        return ANYWHERE
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        return self.of.expressions()
+
+    def describe(self) -> str:
+        return self.of.describe()
+
+
+# -- windows ------------------------------------------------------------------------------------------
+#
+# One row per group and slice replaces the rows in it: see `headrace.engine.window_slices`.
+
+SLICE = "slice"
+"""Column with the start of a slice."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartialWindow(SubstitutedOperator):
+    """Partial window aggregate of a chunk of a tick: one row per group and slice, with partial sums."""
+
+    kind: ClassVar[str] = "partial window"
+    of: Window
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("rows", blocking=True, why="a further row could belong to a group"),)
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(append=True, ordered=False, once=True)
+
+    def placement(self) -> Placement:
+        return ANYWHERE
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        return self.of.expressions()
+
+    def describe(self) -> str:
+        return self.of.describe()
+
+
+@dataclass(frozen=True, slots=True)
+class MergedWindow(SubstitutedOperator):
+    """Windowed aggregate over partial rows, with the state of the original window.
+
+    of:   the window. keys: its keys, in the rows that come here. rows: the schema of what `of` reads.
+    """
+
+    kind: ClassVar[str] = "window"
+    of: Window
+    keys: tuple[tuple[str, Expr], ...]
+    rows: Schema
+
+    @property
+    def over_slices(self) -> Window:
+        """Return the window over partial rows; its aggregates still refer to the original rows."""
+        return replace(self.of, keys=self.keys, time=Column(SLICE))
+
+    def ports(self) -> tuple[Port, ...]:
+        return self.of.ports()
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return self.of.gives(inputs)
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return dict(self.keys), {}
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return self.of.state(appends)
+
+    def placement(self) -> Placement:
+        return place_by_key(tuple(expr for _, expr in self.keys), None) if self.keys else WHOLE
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        yield from self.keys
+
+    def describe(self) -> str:
+        return self.of.describe()

@@ -1,0 +1,291 @@
+"""Frames of window functions, and aggregates of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import partial
+from math import isfinite, ulp
+from typing import Any
+
+from headrace.engine.partitions import Function, Key, Peers, Row, Rows, Stretch
+from headrace.errors import EvaluationError
+from headrace.expr.code_runtime import float32
+from headrace.expr.decimal_arithmetic import EXACT
+from headrace.expr.functions.time import add_months
+from headrace.expr.types import DataType, DateType, Float32Type
+from headrace.flow.window_functions import Frame, FrameUnit, Months
+
+
+class _Beyond(Enum):
+    """Places of values that their type does not have, such as the day after the last."""
+
+    THE_FIRST = "before all values"
+    THE_LAST = "behind all values"
+
+
+class Bounds(ABC):
+    """Bounds of the frames of rows."""
+
+    is_local = False
+
+    @abstractmethod
+    def affected(self, after: Stretch) -> tuple[int, int]:
+        """Return from where to where rows have a frame that is not what it was."""
+
+    @abstractmethod
+    def of(self, rows: Rows, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the frames of rows, from the first place to the one after the last."""
+
+
+@dataclass(slots=True)
+class RowBounds(Bounds):
+    """Bounds by the number of rows; None is no bound."""
+
+    start: int | None
+    end: int | None
+
+    @property
+    def is_local(self) -> bool:  # type: ignore[override]
+        return self.start is not None and self.end is not None
+
+    def affected(self, after: Stretch) -> tuple[int, int]:
+        first = 0 if self.end is None else after.low - self.end
+        last = after.size if self.start is None else after.high - self.start
+        return max(0, min(first, after.size)), max(0, min(last, after.size))
+
+    def of(self, rows: Rows, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        size = len(rows)
+        for at in range(start, stop):
+            first = 0 if self.start is None else min(size, max(0, at + self.start))
+            last = size if self.end is None else min(size, max(0, at + self.end + 1))
+            yield first, max(first, last)
+
+
+@dataclass(slots=True)
+class PeerBounds(Bounds):
+    """Bounds at the row's peers, or none."""
+
+    peers: Peers
+    from_peers: bool
+    to_peers: bool
+
+    def affected(self, after: Stretch) -> tuple[int, int]:
+        start, stop = self.peers.around(after)
+        return start if self.to_peers else 0, stop if self.from_peers else after.size
+
+    def of(self, rows: Rows, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        at = start
+        while at < stop:
+            end = self.peers.end(rows, at)
+            first = self.peers.first(rows, at) if self.from_peers else 0
+            yield from [(first, end if self.to_peers else len(rows))] * (min(end, stop) - at)
+            at = end
+
+
+@dataclass(slots=True)
+class RangeBounds(Bounds):
+    """Bounds by the distance of the value that is ordered by; None is no bound.
+
+    value: what is ordered by, of a row. key: makes values comparable. descending: the order is. short: floats
+    have 32 bits, and so have their sums with distances.
+    """
+
+    peers: Peers
+    start: Any
+    end: Any
+    value: Key
+    key: Key
+    descending: bool
+    short: bool
+
+    @property
+    def is_local(self) -> bool:  # type: ignore[override]
+        return self.start is not None and self.end is not None
+
+    def affected(self, after: Stretch) -> tuple[int, int]:
+        start, stop = self.peers.around(after)
+        values = [self.value(row) for row in after.changed]
+        if any(value is None for value in values):
+            return 0, after.size
+        low, high = self._known(after.rows)
+        least, most = (min, max) if not self.descending else (max, min)
+        first, last = least(values, key=self.key), most(values, key=self.key)
+        if self.end is None:
+            start = 0
+        else:
+            to = self._reached(first, self.end, ahead=False)
+            start = min(start, self._place(after.rows, low, high, to))
+        if self.start is None:
+            stop = after.size
+        else:
+            to = self._reached(last, self.start, ahead=True)
+            stop = max(stop, self._place(after.rows, low, high, to, after=True))
+        return start, stop
+
+    def of(self, rows: Rows, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        at, (low, high) = start, self._known(rows)
+        while at < stop:
+            end, value = self.peers.end(rows, at), self.value(rows[at])
+            if value is None:
+                first, last = self.peers.first(rows, at), end
+            else:
+                first = self._place(rows, low, high, self._shifted(value, self.start))
+                last = self._place(rows, low, high, self._shifted(value, self.end), after=True)
+            first = 0 if self.start is None else first
+            last = len(rows) if self.end is None else last
+            yield from [(first, max(first, last))] * (min(end, stop) - at)
+            at = end
+
+    def _known(self, rows: Rows) -> tuple[int, int]:
+        """Return from where to where rows have a value; nulls are at one end."""
+        if not rows or self.value(rows[0]) is not None:
+            return 0, bisect_left(rows, True, key=lambda row: self.value(row) is None)
+        return bisect_left(rows, True, key=lambda row: self.value(row) is not None), len(rows)
+
+    def _shifted(self, value: Any, offset: Any, *, back: bool = False) -> Any:
+        """Return a value at an offset along the order, or a `_Beyond`; None for no offset."""
+        if offset is None:
+            return None
+        if not offset:  # the row itself: 0 also where distances are of time
+            return value
+        falls = self.descending != back
+        try:
+            if isinstance(offset, Months):
+                return _months_later(value, -offset.count if falls else offset.count)
+            if isinstance(value, Decimal):
+                return EXACT.subtract(value, offset) if falls else EXACT.add(value, offset)
+            shifted = value - offset if falls else value + offset
+            return float32(shifted) if self.short else shifted
+        except (OverflowError, EvaluationError):
+            return _Beyond.THE_LAST if (offset > type(offset)()) != back else _Beyond.THE_FIRST
+
+    def _reached(self, value: Any, offset: Any, *, ahead: bool) -> Any:
+        """Return the farthest value whose frame has a value at this offset, or a bit more.
+
+        The sum that is a float's bound is rounded, and so is the difference from it. Of a month's last days,
+        several are as many months before one day.
+        """
+        reached = self._shifted(value, offset, back=True)
+        more: Any
+        if isinstance(reached, _Beyond):
+            return reached
+        if isinstance(offset, Months):
+            more = 4 * _DAY
+        elif isinstance(value, float) and isfinite(reached):
+            more = (2 << 29 if self.short else 2) * (ulp(value) + ulp(offset) + ulp(reached))
+        else:
+            return reached
+        try:
+            return reached + more if ahead != self.descending else reached - more
+        except OverflowError:
+            return _Beyond.THE_LAST if ahead else _Beyond.THE_FIRST
+
+    def _place(self, rows: Rows, low: int, high: int, value: Any, *, after: bool = False) -> int:
+        """Return the place of the first row with at least a value in the order, or with more."""
+        if value is None or value is _Beyond.THE_FIRST:
+            return low
+        if value is _Beyond.THE_LAST:
+            return high
+        key = self.key(value)
+        if self.descending:
+            return bisect_left(rows, True, lo=low, hi=high, key=partial(self._is_beyond, key, after))
+        search = bisect_right if after else bisect_left
+        return search(rows, key, lo=low, hi=high, key=lambda row: self.key(self.value(row)))
+
+    def _is_beyond(self, key: Any, after: bool, row: Row) -> bool:
+        own = self.key(self.value(row))
+        return own < key if after else own <= key
+
+
+def bounds_of(
+    frame: Frame, peers: Peers, value: Key, key: Key | None, *, of: DataType | None, descending: bool
+) -> Bounds:
+    """Build the bounds of a frame. value: what a range is of, of type `of` and comparable by `key`."""
+    start: Any = frame.start
+    end: Any = frame.end
+    if frame.unit is FrameUnit.ROWS:
+        return RowBounds(start, end)
+    if not frame.measures_values:
+        return PeerBounds(peers, start is not None, end is not None)
+    if isinstance(of, DateType):
+        start, end = (_days(start, up=True), _days(end, up=False))
+    short = isinstance(of, Float32Type)
+    if short:
+        start, end = (None if bound is None else float32(bound) for bound in (start, end))
+    return RangeBounds(peers, start, end, value, key or _same, descending, short)
+
+
+def _days(bound: Any, *, up: bool) -> Any:
+    """Return a distance between dates as whole days; beyond what spans hold it is the longest."""
+    if bound is None or isinstance(bound, Months):
+        return bound
+    days = bound if isinstance(bound, int) else -(-bound // _DAY) if up else bound // _DAY
+    return timedelta(days=max(timedelta.min.days, min(days, timedelta.max.days)))
+
+
+_DAY = timedelta(days=1)
+
+
+def _months_later(value: Any, count: int) -> Any:
+    """Return the date or time some months later. Raises `EvaluationError` beyond the last and the first."""
+    day = add_months(value, count)
+    return value.replace(year=day.year, month=day.month, day=day.day)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@dataclass(slots=True)
+class FramedFunction(Function):
+    """Window function of the rows of a frame."""
+
+    bounds: Bounds
+
+    @property
+    def is_local(self) -> bool:  # type: ignore[override]
+        return self.bounds.is_local
+
+    def affected(self, after: Stretch) -> tuple[int, int]:
+        return self.bounds.affected(after)
+
+
+@dataclass(slots=True)
+class Aggregates(FramedFunction):
+    """Aggregates of frames, which move with the row: rows that leave are taken out, unless none does.
+
+    empty: makes the state of no rows. add: adds a row with a weight. result: of a state.
+    nothing: the answer to no rows.
+    """
+
+    empty: Callable[[], list[Any]]
+    add: Callable[[list[Any], Row, int], None]
+    result: Callable[[list[Any]], Any]
+    nothing: Any
+
+    def answers(self, rows: Rows, start: int, stop: int, before: Any) -> Iterable[Any]:
+        add, group = self.add, self.empty()
+        first = last = 0
+        answer, known = None, False
+        for low, high in self.bounds.of(rows, start, stop):
+            if low >= last:
+                if first != last:
+                    group = self.empty()
+                first = last = low
+                known = False
+            known = known and low == first and high == last
+            for at in range(last, high):
+                add(group, rows[at], 1)
+            for at in range(first, low):
+                add(group, rows[at], -1)
+            first, last = low, max(high, low)
+            if not known:
+                answer = self.result(group) if high > low else self.nothing
+                known = True
+            yield answer

@@ -1,0 +1,155 @@
+"""Progress display of a run: a bar in notebooks, an updating block on a terminal, lines elsewhere.
+
+Outside of notebooks it is written to standard error, because standard output belongs to the sinks.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TextIO
+
+from headrace.engine.progress_text import (
+    RunTotals,
+    format_bytes,
+    format_cost,
+    format_duration,
+    format_exchanges,
+    format_lag,
+    format_timestamp,
+    status_parts,
+)
+from headrace.errors import SourceLocation
+from headrace.notebook_cells import in_notebook
+from headrace.requirements import require_package
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from headrace.engine.progress import Progress
+
+SECONDS_BETWEEN_LINES = 30.0
+"""Interval between lines in a log, unless a line per tick is requested."""
+SECONDS_WITHOUT_BAR = 0.5
+"""Duration of a run that shows no bar in a notebook, unless one is requested."""
+
+
+@contextmanager
+def run_display(wanted: bool | None, flow: str) -> Generator[Callable[[Progress], object] | None]:
+    """Return a callback that shows the progress of `headrace.run`, or None if nothing is shown.
+
+    wanted: None shows a bar in a notebook with tqdm, once a run takes long, and nothing elsewhere; True shows
+            the bar from the start, and elsewhere what `progress_reporter` shows; False shows nothing.
+
+    Raises `BadInput` if it is wanted and a package is missing.
+    """
+    if wanted is False or (wanted is None and not (in_notebook() and find_spec("tqdm"))):
+        yield None
+    elif in_notebook():
+        with _bar(flow, 0.0 if wanted else SECONDS_WITHOUT_BAR) as on_tick:
+            yield on_tick
+    else:
+        if sys.stderr.isatty():
+            require_package("progress=True", "rich", "cli", SourceLocation.of_caller())
+        with progress_reporter(True) as on_tick:
+            yield on_tick
+
+
+@contextmanager
+def _bar(flow: str, delay: float) -> Generator[Callable[[Progress], object]]:
+    require_package("progress=True", "tqdm", "notebook", SourceLocation.of_caller())
+    from tqdm.auto import tqdm
+
+    made: Any = tqdm(desc=flow, unit=" rows", unit_scale=True, delay=delay)
+    with made as bar:
+
+        def on_tick(done: Progress) -> None:
+            bar.set_postfix_str(", ".join([f"tick {done.tick:,}", *status_parts(done)]), refresh=False)
+            bar.update(done.rows_in)
+
+        yield on_tick
+
+
+@contextmanager
+def progress_reporter(wanted: bool | None = None) -> Generator[Callable[[Any], None]]:
+    """Return a callback that shows progress after each tick.
+
+    wanted: None shows a block on a terminal, and occasional lines elsewhere; True shows a line per tick
+            elsewhere; False shows nothing.
+    """
+    if wanted is False:
+        yield lambda _done: None
+    elif not sys.stderr.isatty():
+        yield ThrottledLinePrinter(sys.stderr, 0.0 if wanted else SECONDS_BETWEEN_LINES)
+    else:
+        with _on_terminal() as on_tick:
+            yield on_tick
+
+
+class ThrottledLinePrinter:
+    """Printer of a line after a tick, at most once every `between` seconds."""
+
+    def __init__(self, out: TextIO, between: float, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._out = out
+        self._between = between
+        self._clock = clock
+        self._pace = RunTotals()
+        self._last = clock()
+
+    def __call__(self, done: Progress) -> None:
+        self._pace.add(done)
+        now = self._clock()
+        if now - self._last >= self._between:
+            self._last = now
+            parts = (self._pace.format_line(done), *status_parts(done))
+            self._out.write("   ".join(parts) + "\n")
+            self._out.flush()
+
+
+@contextmanager
+def _on_terminal() -> Generator[Callable[[Any], None]]:
+    from rich.console import Console
+    from rich.live import Live
+
+    pace = RunTotals()
+    # Redirection would send printed rows to standard error, so redirect only if both are the same terminal.
+    with Live(
+        # Source names may hold brackets and colons, which are not markup.
+        console=Console(stderr=True, markup=False, emoji=False),
+        redirect_stdout=sys.stdout.isatty(),
+        refresh_per_second=8,
+    ) as live:
+
+        def on_tick(done: Progress) -> None:
+            pace.add(done)
+            live.update(format_progress_block(pace, done))
+
+        yield on_tick
+
+
+def format_progress_block(pace: RunTotals, done: Progress) -> Group:
+    """Format the block: a line with the speed, then one per source, one of watermarks and one of state."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    if len(done.sources) > 1 or any(map(format_lag, done.sources.values())):
+        for name, source in done.sources.items():
+            table.add_row(f"  {name}", f"{source.rows:,} rows", format_lag(source))
+    for name, mark in done.watermarks.items():
+        late = done.late.get(name, 0)
+        table.add_row(f"  {name}", format_timestamp(mark), f"{late:,} late" if late else "")
+    if done.state_bytes is not None:
+        table.add_row(
+            "  state",
+            format_bytes(done.state_bytes),
+            f"running for {format_duration(time.perf_counter() - pace.began)}",
+        )
+    line = Text(pace.format_line(done), no_wrap=True, overflow="ellipsis")
+    cost = [] if done.cost is None else [format_cost(done.cost), *format_exchanges(done.cost)]
+    lines = [Text(f"  {text}", no_wrap=True, overflow="ellipsis") for text in cost]
+    return Group(line, *([table] if table.row_count else []), *lines)

@@ -1,0 +1,207 @@
+"""Signal parts: conversion between rows and signal values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from headrace.engine.signals.durable import DurableVariables
+from headrace.engine.signals.signal_machine import EmittedValues, SignalMachine
+from headrace.engine.signals.tick_loops import Loops
+from headrace.errors import BadInput, Step
+from headrace.expr.row_classes import from_user, to_user
+from headrace.expr.types import AnyType
+from headrace.flow.operators.signals.last_row import LastRow
+from headrace.flow.operators.signals.signal_operator import SignalOperator
+from headrace.flow.operators.signals.signal_source import SignalSource
+from headrace.flow.operators.signals.value_rows import ValueRows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from headrace.engine.plan import CompiledPart
+    from headrace.engine.slot import SlotMapping
+    from headrace.graph.node import FlowGraph, Node
+
+
+Rows = list[tuple[Any, ...]]
+
+
+class ValueCheck:
+    """Validation of one signal's values, with conversion to its type.
+
+    exact: the class whose instances are taken as they are; `object` where all are.
+
+    Raises `BadRow` for a value of another type.
+    """
+
+    def __init__(self, source: SignalSource) -> None:
+        schema = source.schema
+        field = schema.fields[0]
+        self.exact: type | None = schema.row_class
+        self._takes_all = schema.scalar and isinstance(field.type, AnyType)
+        if self._takes_all:
+            self.exact = object
+        elif schema.scalar and field.nullable:
+            self.exact = None
+        self._source = source
+
+    def __call__(self, values: Iterable[Any]) -> list[Any]:
+        given = list(values)
+        if self._takes_all or (self.exact is not None and set(map(type, given)) <= {self.exact}):
+            return given
+        row, user = self._made_right
+        return [user(made) for made in row(given)]
+
+    @cached_property
+    def _made_right(self) -> tuple[Callable[[Iterable[Any]], Rows], Callable[[tuple[Any, ...]], Any]]:
+        # Compiled when it is first needed: a flow may have thousands of signals, given what they declare.
+        schema = self._source.schema
+        return from_user(schema, what=f"signal {self._source.name!r}"), to_user(schema)
+
+
+def rows_of_signal(source: SignalSource) -> Callable[[Iterable[Any]], Rows]:
+    """Return the function from a signal's values to rows: one value, or the columns of its row class."""
+    if not source.schema.scalar:
+        return from_user(source.schema, what=f"signal {source.name!r}")
+    check = ValueCheck(source)
+    return lambda values: [(value,) for value in check(values)]
+
+
+@dataclass(slots=True)
+class TickContext:
+    """State shared by all signal parts of a tick. tick: the running tick's number."""
+
+    tick: int = 0
+
+
+class SignalPart:
+    """A running signal part, callable as a part: rows of its inputs to rows of its outputs.
+
+    left: output of the last tick in which the part ran.
+    """
+
+    def __init__(
+        self, graph: FlowGraph, part: CompiledPart, machine: SignalMachine, context: TickContext
+    ) -> None:
+        self.machine = machine
+        self.left: Mapping[int, EmittedValues] = {}
+        self.loops = Loops(machine)
+        self._context = context
+        self._durable: DurableVariables | None = None
+        self._entering: list[list[tuple[int, Callable[[tuple[Any, ...]], Any]]]] = [
+            _entering(graph, part, node) for node in part.inputs
+        ]
+        self._graph = graph
+        self._readers: dict[tuple[int, int, int], Node | None] = {}
+        self._outputs = part.outputs
+        self._rows = {n: _leaving(graph.nodes[n]) for n in part.outputs}
+
+    def keep_in(self, state: Mapping[str, SlotMapping]) -> None:
+        """Restore the state from slots, and write each tick's changes to them."""
+        self._durable = DurableVariables(self.machine, state)
+
+    def save_all(self) -> None:
+        """Write the whole state, if the part is durable."""
+        if self._durable is not None:
+            self._durable.save(self.machine.nodes)
+
+    def __call__(self, *inputs: Rows) -> tuple[Rows, ...]:
+        for rows, entering in zip(inputs, self._entering, strict=True):
+            if len(rows) > 1:
+                self._refuse_missed(len(rows), [node for node, _ in entering])
+        values = {
+            node: value(rows[-1])
+            for rows, entering in zip(inputs, self._entering, strict=True)
+            if rows
+            for node, value in entering
+        }
+        if self._durable is None:
+            self.machine.run_tick(values, self._context.tick)
+        else:
+            ran: list[int] = []
+            self.machine.run_tick(values, self._context.tick, ran)
+            self._durable.save(ran)
+        left = self.left = self.machine.take_emitted()
+        return tuple(self._rows[n](left[n].values) if n in left else [] for n in self._outputs)
+
+    def _refuse_missed(self, rows: int, entered: Sequence[int]) -> None:
+        """Raise `BadInput` if an operator would miss all but the last of the tick's rows."""
+        for source in entered:
+            latest, reader = self.machine.nodes[source], self._reader_of_every_value(source)
+            if reader is not None:
+                raise BadInput(
+                    f"a tick brings {rows} rows to latest(), and all but the last would be missed",
+                    where=[
+                        Step(latest.location, "a value per tick"),
+                        Step(reader.location, "reads every value"),
+                    ],
+                    fix="let each tick bring one row: feed() with tick_rows=1; "
+                    'or say why the last is enough: latest(nondet="...")',
+                    operator=reader.name,
+                    tick=self._context.tick,
+                )
+
+    def _reader_of_every_value(self, source: int) -> Node | None:
+        """Return the operator of the current graph that may not miss a source's rows, if any."""
+        operator = self.machine.nodes[source].operator
+        if not isinstance(operator, LastRow) or operator.nondet:
+            return None
+        known = source, len(self.machine.nodes), next(reversed(self.machine.nodes))
+        if known not in self._readers:
+            nodes = {node.id: node for node in self._graph.nodes} | self.machine.nodes
+            self._readers[known] = _reader_of_every_value(nodes, source)
+        return self._readers[known]
+
+
+def _reader_of_every_value(nodes: Mapping[int, Node], source: int) -> Node | None:
+    """Return the first operator whose output would differ if a source fired more often."""
+    fires = {source}
+    for number in sorted(nodes):
+        node = nodes[number]
+        ports = [port for port, read in enumerate(node.inputs) if read in fires]
+        if isinstance(node.operator, ValueRows) and ports:
+            return node
+        if not isinstance(node.operator, SignalOperator):
+            continue
+        if any(port in node.operator.reads_every_value() for port in ports):
+            return node
+        if any(port in node.operator.triggers() for port in ports):
+            fires.add(number)
+    return None
+
+
+def _entering(
+    graph: FlowGraph, part: CompiledPart, node: int
+) -> list[tuple[int, Callable[[tuple[Any, ...]], Any]]]:
+    """Signal sources fed by a node's rows, with each one's function from row to value."""
+    operator = graph.nodes[node].operator
+    if isinstance(operator, SignalOperator):
+        rows = isinstance(operator, SignalSource) and not operator.schema.scalar
+        return [(node, to_user(graph.nodes[node].schema) if rows else _only)]
+    reading = (n for n in part.nodes if isinstance(graph.nodes[n].operator, LastRow))
+    value = to_user(graph.nodes[node].schema)
+    return [(n, value) for n in reading if node in graph.nodes[n].inputs]
+
+
+def _only(row: tuple[Any, ...]) -> Any:
+    return row[0]
+
+
+def _leaving(node: Node) -> Callable[[list[Any]], Rows]:
+    """Return the function from values to rows. Values of a stream are fitted to its row type."""
+    if isinstance(node.operator, ValueRows) and not isinstance(node.schema.fields[0].type, AnyType):
+        return from_user(node.schema, what=f"a row made by {node.name!r}")
+    return lambda values: [(value,) for value in values]
+
+
+def signal_part_of(graph: FlowGraph, part: CompiledPart, context: TickContext, **options: Any) -> SignalPart:
+    """Create a signal part with its machine. Signals of other parts become its sources."""
+    inside = set(part.nodes)
+    outside = [n for n in part.inputs if isinstance(graph.nodes[n].operator, SignalOperator)]
+    rows_to = [n for n in inside if isinstance(graph.nodes[n].operator, LastRow)]
+    nodes = {n: graph.nodes[n] for n in sorted((*inside, *outside))}
+    machine = SignalMachine(nodes, (*outside, *rows_to), part.outputs, name=graph.name, **options)
+    return SignalPart(graph, part, machine, context)

@@ -1,0 +1,90 @@
+"""Checks of what users give a source, and its conversion to internal rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from types import GeneratorType
+from typing import Any, TypeAlias
+
+from headrace.engine.change import Change, KeyDeletion, Update
+from headrace.engine.signals.row_values import rows_of_signal
+from headrace.errors import BadInput, SourceLocation
+from headrace.expr.row_classes import from_user
+from headrace.expr.row_conversion import from_trusted
+from headrace.flow.operators.keyed_source import KeyedSource
+from headrace.flow.operators.signals.signal_source import SignalSource
+from headrace.flow.operators.source import Source
+from headrace.near_names import did_you_mean
+
+Rows: TypeAlias = "list[tuple[Any, ...]]"
+Intake: TypeAlias = "Callable[[Iterable[Any]], Rows]"
+
+
+def source_intake(operator: object, append: bool, trusted: bool) -> Intake:
+    """Create the function from user input to internal rows. It raises `BadRow`."""
+    if isinstance(operator, SignalSource):
+        return rows_of_signal(operator)
+    assert isinstance(operator, Source)
+    what = f"source {operator.name!r}"
+    if isinstance(operator, KeyedSource):
+        # Imported here, so that flows without such tables need not load it.
+        from headrace.engine.keyed_intake import KeyedIntake
+
+        return KeyedIntake(operator.keyed, what, trusted)
+    make = from_trusted if trusted else partial(from_user, what=what, elsewhere=_elsewhere(append))
+    return make(operator.schema, change=None if append else Change)
+
+
+def _elsewhere(append: bool) -> Mapping[type, str]:
+    """Ways out by the classes of items that are no rows of a source."""
+    keyed = 'flow.table("name", RowClass, key="...") takes updates and deletions by key'
+    table = 'flow.table("name", RowClass) takes changes; a source without changes takes rows alone'
+    return {Update: keyed, KeyDeletion: keyed} | ({Change: table} if append else {})
+
+
+def unknown_source(name: str, sources: Collection[str]) -> BadInput:
+    """Build the error for a name that no source has."""
+    return BadInput(
+        f"the flow has no source {name!r}",
+        where=[SourceLocation.of_caller()],
+        why=f"Its sources are {', '.join(map(repr, sources)) or 'none'}.",
+        fix=did_you_mean(name, sources) or "use the name that was given to flow.source(...)",
+        source=name,
+    )
+
+
+def unnamed_rows(method: str, sources: Iterable[str]) -> BadInput:
+    """Build the error for rows given without a source name."""
+    named = ", ".join(f"{name}=[...]" for name in sources)
+    return BadInput(
+        f"{method}() takes rows by source name",
+        where=[SourceLocation.of_caller()],
+        fix=f"{method}({named}); for a dict, {method}(**rows)",
+    )
+
+
+def check_iterable(name: str, rows: object) -> None:
+    """Raise `BadInput` unless given a collection of rows: no text, no row, no generator that has ended."""
+    is_row = hasattr(rows, "_fields")
+    if is_row or isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
+        got = f"one row, {rows!r}" if is_row else type(rows).__name__
+        fix = f"give a list of rows; in a tick, leave {name}= out to give it nothing"
+        if is_row:
+            fix = f"put it into a list: [{type(rows).__name__}(...)]"
+        elif hasattr(rows, "collect"):  # a LazyFrame of Polars, a DataFrame of Spark
+            fix = f"call .collect() on it, which reads it: {name}=frame.collect()"
+        raise BadInput(
+            f"source {name!r} takes an iterable of rows, got {got}",
+            where=[SourceLocation.of_caller()],
+            fix=fix,
+            source=name,
+        )
+    if isinstance(rows, GeneratorType) and rows.gi_frame is None:
+        raise BadInput(
+            f"source {name!r} is given a generator that has been read to its end",
+            where=[SourceLocation.of_caller()],
+            why="A generator yields its rows only once.",
+            fix="create a new one for each tick, or pass a list",
+            source=name,
+        )

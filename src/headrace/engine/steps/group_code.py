@@ -1,0 +1,142 @@
+"""Code over a group's list, `[rows, last answer, fields...]`: updates by rows, and reading of results."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from headrace.engine.row_codegen import item_sources
+from headrace.engine.slot import Thaw, as_it_is
+from headrace.engine.steps.accumulator import Accumulator, Target, accumulator_for, null_skips
+from headrace.expr.check import check
+from headrace.expr.compile_python import key_of
+from headrace.expr.tree import Column
+from headrace.expr.types import BytesType, ListType, MapType, StrType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from headrace.engine.row_codegen import Row
+    from headrace.engine.step_writer import StepWriter
+    from headrace.expr.types import Schema
+    from headrace.flow.aggregates import Aggregation
+
+ROWS, ANSWER, FIRST_FIELD = 0, 1, 2
+
+
+class Group:
+    """Writer of code for one group's list, for aggregates over rows of `schema`.
+
+    appends: rows are never retracted.
+    """
+
+    def __init__(
+        self, writer: StepWriter, schema: Schema, aggregations: Sequence[Aggregation], *, appends: bool
+    ) -> None:
+        self.appends = appends
+        self._writer = writer
+        self._schema = schema
+        self._parts: list[tuple[Aggregation, Accumulator, int]] = []
+        at = FIRST_FIELD
+        for aggregation in aggregations:
+            accumulator = accumulator_for(aggregation, schema, appends)
+            self._parts.append((aggregation, accumulator, at))
+            at += len(accumulator.fields())
+
+    @property
+    def thaw(self) -> Thaw:
+        """Thaw a stored list field by field."""
+        thaws: list[Thaw] = [as_it_is, as_it_is]
+        for _, accumulator, _ in self._parts:
+            thaws.extend(field.thaw for field in accumulator.fields())
+
+        def thaw(group: Any) -> list[Any]:
+            return [thaw_field(value) for thaw_field, value in zip(thaws, group, strict=True)]
+
+        return thaw
+
+    @property
+    def empty(self) -> str:
+        """Source of the list of an empty group."""
+        fields = [f.initial for _, accumulator, _ in self._parts for f in accumulator.fields()]
+        return f"[0, None, {', '.join(fields)}]" if fields else "[0, None]"
+
+    def add(self, group: str, row: Row) -> None:
+        """Write code that updates the list in the variable `group` by one row."""
+        self._writer.code.line(f"{group}[{ROWS}] += {row.copies}")
+        for aggregation, accumulator, at in self._parts:
+            self._add(aggregation, accumulator, Target(self._writer, group, at), row)
+
+    def _add(self, aggregation: Aggregation, accumulator: Accumulator, to: Target, row: Row) -> None:
+        values: list[str] = []
+        guards: list[str] = []
+        for expr, skips in zip(aggregation.arguments(), null_skips(aggregation), strict=True):
+            typed = check(expr, self._schema)
+            source = value = self._writer.value(expr, self._schema, row.columns)
+            if accumulator.merges:
+                source = key_of(typed.type, typed.nullable, value)
+            if not isinstance(expr, Column) or source != value:
+                variable = self._writer.fresh("value")
+                to.code.line(f"{variable} = {source}")
+                source = variable
+            if skips and typed.nullable:
+                guards.append(f"{source} is not None")
+            values.append(source)
+        if guards:
+            with to.code.block(f"if {' and '.join(guards)}:"):
+                accumulator.update(to, tuple(values), row.weight)
+        else:
+            accumulator.update(to, tuple(values), row.weight)
+
+    def merge(self, group: str, columns: Sequence[str]) -> None:
+        """Write code that merges a list's parts `columns` into the list in the variable `group`."""
+        for accumulator, to, own in self._divided(group, columns, lambda each: len(each.fields())):
+            accumulator.merge(to, own)
+
+    def part_columns(self, group: str) -> tuple[str, ...]:
+        """Return the sources of a list's parts, as taken by `merge`."""
+        count = sum(len(accumulator.fields()) for _, accumulator, _ in self._parts)
+        return (f"{group}[{ROWS}]", *item_sources(group, FIRST_FIELD + count)[FIRST_FIELD:])
+
+    def merge_partial(self, group: str, columns: Sequence[str]) -> None:
+        """Write code that merges the columns of a partial aggregate into the list in the variable `group`."""
+        for accumulator, to, own in self._divided(group, columns, lambda a: len(a.partial_columns() or ())):
+            accumulator.merge_partial(to, own)
+
+    def partial_columns(self, group: str) -> tuple[str, ...]:
+        """Return the sources of a list's columns in a partial aggregate."""
+        values = (a.partial_values(Target(self._writer, group, at)) for _, a, at in self._parts)
+        return (f"{group}[{ROWS}]", *chain.from_iterable(values))
+
+    def _divided(
+        self, group: str, columns: Sequence[str], width: Callable[[Accumulator], int]
+    ) -> Iterator[tuple[Accumulator, Target, Sequence[str]]]:
+        """Write code that adds a group's rows; yield each accumulator with the columns that are its own."""
+        self._writer.code.line(f"{group}[{ROWS}] += {columns[0]}")
+        first = 1
+        for _, accumulator, at in self._parts:
+            end = first + width(accumulator)
+            yield accumulator, Target(self._writer, group, at), columns[first:end]
+            first = end
+
+    def settle(self, group: str) -> None:
+        """Write the code for a touched list before its result is read."""
+        for _, accumulator, at in self._parts:
+            accumulator.settle(Target(self._writer, group, at))
+
+    def aggregate_sources(self, group: str) -> list[str]:
+        """Return the sources of the aggregates of a non-empty group."""
+        return [
+            self._sized(aggregation, accumulator.result(Target(self._writer, group, at)))
+            for aggregation, accumulator, at in self._parts
+        ]
+
+    def _sized(self, aggregation: Aggregation, source: str) -> str:
+        """Return source that checks the size of a result that grows with its rows, in bounded code."""
+        grows = isinstance(aggregation.field("", self._schema).type, ListType | MapType | StrType | BytesType)
+        return f"x_sized({source})" if grows and self._writer.bounds is not None else source
+
+    def accumulators(self) -> Iterator[tuple[Accumulator, int]]:
+        """Yield the accumulators with the index of their first field."""
+        for _, accumulator, at in self._parts:
+            yield accumulator, at

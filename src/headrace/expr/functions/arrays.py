@@ -1,0 +1,373 @@
+"""Functions of lists, under Spark's names.
+
+Elements are equal where Spark groups them as one: NaN equals itself, and the zeros are equal. Positions count
+from 1, other than those of `get`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from itertools import chain, zip_longest
+from typing import Any, cast
+
+from headrace.errors import EvaluationError
+from headrace.expr.function_bases import (
+    Emitter,
+    GuardedSource,
+    LazyFunction,
+    StrictFunction,
+)
+from headrace.expr.functions.maps import value_of_key
+from headrace.expr.functions.part_types import (
+    ELEMENT,
+    LIST,
+    also_of_maps,
+    always,
+    list_type,
+    of_parts,
+    part_types,
+)
+from headrace.expr.types import (
+    BOOL,
+    DATE,
+    INT32,
+    INT64,
+    STR,
+    DataType,
+    Field,
+    ListType,
+    StructType,
+)
+from headrace.expr.typing_rules import (
+    NULL,
+    Arguments,
+    CallTerm,
+    Function,
+    Mismatch,
+    Signature,
+    Term,
+)
+from headrace.expr.widening import common_type, is_integer
+
+MAX_ELEMENTS = 2**31 - 16
+"""Limit on the elements of a list, as in Spark."""
+
+
+def _nullable_elements(arguments: Arguments) -> bool:
+    return any(isinstance(a.type, ListType) and a.type.nullable for a in arguments)
+
+
+def _or_elements(arguments: Arguments) -> bool:
+    return any(a.nullable for a in arguments) or _nullable_elements(arguments)
+
+
+def _with_nulls_of_any(types: tuple[DataType, ...]) -> DataType:
+    lists = [type for type in types if isinstance(type, ListType)]
+    return ListType(lists[0].element, any(each.nullable for each in lists))
+
+
+def _with_nulls_of_all(types: tuple[DataType, ...]) -> DataType:
+    lists = [type for type in types if isinstance(type, ListType)]
+    return ListType(lists[0].element, all(each.nullable for each in lists))
+
+
+def joined_lists(name: str, arguments: Arguments) -> Signature:
+    """Typing rule of lists that are joined to one."""
+    types = part_types(name, arguments, (LIST,) * len(arguments))
+    return Signature(types, _with_nulls_of_any(types))
+
+
+# -- elements ----------------------------------------------------------------------------------
+
+
+def get(values: tuple[Any, ...], at: int) -> Any:
+    return values[at] if 0 <= at < len(values) else None
+
+
+def _at(values: tuple[Any, ...], number: int) -> int:
+    """Return where element `number` is, counted from the end if negative. Raises for 0."""
+    if number == 0:
+        raise EvaluationError("positions in a list count from 1, or from -1 backwards: there is no element 0")
+    return number - 1 if number > 0 else len(values) + number
+
+
+def element_at(values: tuple[Any, ...], number: int) -> Any:
+    at = _at(values, number)
+    if not 0 <= at < len(values):
+        raise EvaluationError(f"there is no element {number} in a list of {len(values)} elements")
+    return values[at]
+
+
+def try_element_at(values: tuple[Any, ...], number: int) -> Any:
+    return get(values, _at(values, number))
+
+
+def array_contains(values: tuple[Any, ...], value: Any) -> bool | None:
+    return True if value in values else None if None in values else False
+
+
+def array_position(values: tuple[Any, ...], value: Any) -> int:
+    return values.index(value) + 1 if value in values else 0
+
+
+def array_remove(values: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+    return tuple(each for each in values if each is not value and each != value)
+
+
+def array_min(values: tuple[Any, ...], key: Any) -> Any:
+    return min((each for each in values if each is not None), key=key, default=None)
+
+
+def array_max(values: tuple[Any, ...], key: Any) -> Any:
+    return max((each for each in values if each is not None), key=key, default=None)
+
+
+def array_join(values: tuple[str | None, ...], separator: str, instead: str | None = None) -> str:
+    if instead is None:
+        return separator.join(each for each in values if each is not None)
+    return separator.join(instead if each is None else each for each in values)
+
+
+# -- lists -------------------------------------------------------------------------------------
+
+
+def slice_of(values: tuple[Any, ...], start: int, length: int) -> tuple[Any, ...]:
+    """Return a part of a list, from a place on, which counts from the end if negative."""
+    if length < 0:
+        raise EvaluationError(f"a slice of a list has a length of {length}")
+    at = _at(values, start)
+    return values[at : at + length] if at >= 0 else ()
+
+
+def array_except(values: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
+    gone = set(others)
+    return tuple(each for each in dict.fromkeys(values) if each not in gone)
+
+
+def array_intersect(values: tuple[Any, ...], others: tuple[Any, ...]) -> tuple[Any, ...]:
+    kept = set(others)
+    return tuple(each for each in dict.fromkeys(values) if each in kept)
+
+
+def arrays_overlap(values: tuple[Any, ...], others: tuple[Any, ...]) -> bool | None:
+    common = set(values) & set(others)
+    if common - {None}:
+        return True
+    return None if values and others and (None in values or None in others) else False
+
+
+def flatten(lists: tuple[tuple[Any, ...] | None, ...]) -> tuple[Any, ...] | None:
+    return None if None in lists else tuple(chain.from_iterable(cast("tuple[tuple[Any, ...], ...]", lists)))
+
+
+def array_compact(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(each for each in values if each is not None)
+
+
+def _check_size(count: int) -> None:
+    if count > MAX_ELEMENTS:
+        raise EvaluationError(f"a list of {count} elements is too long")
+
+
+def sequence(start: int, stop: int, step: int | None = None) -> tuple[int, ...]:
+    """Return the numbers from a first one to a last one, by steps. Raises for steps away from the last."""
+    step = (1 if start <= stop else -1) if step is None else step
+    if (step == 0 and start != stop) or (stop - start) * step < 0:
+        raise EvaluationError(f"a sequence from {start} to {stop} cannot have steps of {step}")
+    if step == 0:
+        return (start,)
+    _check_size(abs(stop - start) // abs(step) + 1)
+    return tuple(range(start, stop + (1 if step > 0 else -1), step))
+
+
+def sequence_of_days(start: date, stop: date, step: int | None = None) -> tuple[date, ...]:
+    numbers = sequence(start.toordinal(), stop.toordinal(), step)
+    return tuple(map(date.fromordinal, numbers))
+
+
+def array_insert(values: tuple[Any, ...] | None, number: int | None, value: Any) -> tuple[Any, ...] | None:
+    """Return a list with one more element, after nulls if it would not reach so far."""
+    if values is None or number is None:
+        return None
+    at = _at(values, number)
+    if number > 0:
+        _check_size(max(at, len(values)) + 1)
+        return (*values[:at], *(None,) * (at - len(values)), value, *values[at:])
+    if at < -1:
+        _check_size(-number)
+        return (value, *(None,) * (-1 - at), *values)
+    return (*values[: at + 1], value, *values[at + 1 :])
+
+
+def _insert_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    types = part_types("array_insert", arguments, (LIST, INT32, ELEMENT))
+    made = types[0]
+    assert isinstance(made, ListType)
+    return Signature(types, ListType(made.element, True), arguments[0].nullable or arguments[1].nullable)
+
+
+def _called(name: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
+    """Return the code of a call of a function that handles nulls."""
+
+    def python(emitter: Emitter, call: CallTerm) -> GuardedSource:
+        return GuardedSource(f"{name}({', '.join(map(emitter.value, call.arguments))})")
+
+    return python
+
+
+def _zip_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    names = cast("tuple[str, ...]", options[0])
+    if len(names) != len(arguments) or len(set(names)) != len(names):
+        raise Mismatch("arrays_zip needs a name of its own for each list")
+    lists = [list_type("arrays_zip", each) for each in arguments]
+    fields = tuple(Field(name, each.element, True) for name, each in zip(names, lists, strict=True))
+    return Signature(tuple(lists), ListType(StructType(fields), False))
+
+
+def _join_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    values = list_type("array_join", arguments[0])
+    for text in (Term(values.element, True), *arguments[1:]):
+        if text.type not in (STR, NULL):
+            raise Mismatch(f"array_join needs texts, got {text.type}", fix="cast them: .cast(str)")
+    return Signature((values, *(STR for _ in arguments[1:])), STR)
+
+
+def _flatten_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    outer = list_type("flatten", arguments[0])
+    inner = list_type("flatten", Term(outer.element, outer.nullable))
+    return Signature((outer,), inner, arguments[0].nullable or outer.nullable)
+
+
+def _sequence_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    common, step = common_type(arguments[:2]), arguments[2:]
+    if common == DATE and all(is_integer(each.type) for each in step):
+        return Signature((DATE, DATE, *(INT32 for _ in step)), ListType(DATE, False))
+    common = common_type(arguments)
+    if not is_integer(common):
+        raise Mismatch(f"sequence needs integers, or dates and a number of days, got {common}")
+    return Signature((common,) * len(arguments), ListType(common, False))
+
+
+def _sequence(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    name = "x_sequence_of_days" if call.arguments[0].type == DATE else "x_sequence"
+    return f"{name}({', '.join(operands)})"
+
+
+def _strict(source: str) -> Callable[[Emitter, CallTerm, tuple[str, ...]], str]:
+    return lambda emitter, call, operands: source.format(all=", ".join(operands))
+
+
+NAMES: dict[str, Any] = {
+    "x_array_compact": array_compact,
+    "x_array_contains": array_contains,
+    "x_array_except": array_except,
+    "x_array_insert": array_insert,
+    "x_array_intersect": array_intersect,
+    "x_array_join": array_join,
+    "x_array_max": array_max,
+    "x_array_min": array_min,
+    "x_array_position": array_position,
+    "x_array_remove": array_remove,
+    "x_arrays_overlap": arrays_overlap,
+    "x_element_at": element_at,
+    "x_flatten": flatten,
+    "x_get": get,
+    "x_sequence": sequence,
+    "x_sequence_of_days": sequence_of_days,
+    "x_slice": slice_of,
+    "x_try_element_at": try_element_at,
+    "x_zip_longest": zip_longest,
+}
+
+
+FUNCTIONS: tuple[Function, ...] = (
+    of_parts(
+        "get", "Element at a position from 0; null outside.", (LIST, INT32), ELEMENT, "x_get({all})",
+        nullable=always, compares=False,
+    ),
+    also_of_maps(
+        of_parts(
+            "element_at", "The element at a position from 1, or from the end.", (LIST, INT32), ELEMENT,
+            "x_element_at({all})", nullable=_or_elements, fallible=True, compares=False,
+        ),
+        value_of_key("element_at"),
+    ),
+    also_of_maps(
+        of_parts(
+            "try_element_at", "The element at a position from 1; null outside.", (LIST, INT32), ELEMENT,
+            "x_try_element_at({all})", nullable=always, fallible=True, compares=False,
+        ),
+        value_of_key("try_element_at"),
+    ),
+    of_parts(
+        "array_contains", "Whether the list contains the value; null if only nulls might.", (LIST, ELEMENT),
+        BOOL, "x_array_contains({all})", nullable=_or_elements,
+    ),
+    of_parts(
+        "array_position", "Position of the first equal element, from 1; 0 if there is none.", (LIST, ELEMENT),
+        INT64, "x_array_position({all})",
+    ),
+    of_parts(
+        "array_remove", "The list without the elements equal to the value.", (LIST, ELEMENT), LIST,
+        "x_array_remove({all})",
+    ),
+    of_parts(
+        "array_distinct", "The distinct elements, in order of first occurrence.", (LIST,), LIST,
+        "tuple(dict.fromkeys({0}))", one_zero=True,
+    ),
+    of_parts(
+        "array_union", "The distinct elements of both lists.", (LIST, LIST), _with_nulls_of_any,
+        "tuple(dict.fromkeys({0} + {1}))", one_zero=True,
+    ),
+    of_parts(
+        "array_intersect", "The distinct elements that both lists contain.", (LIST, LIST), _with_nulls_of_all,
+        "x_array_intersect({all})", one_zero=True,
+    ),
+    of_parts(
+        "array_except", "The distinct elements that the second list doesn't contain.", (LIST, LIST), LIST,
+        "x_array_except({all})", one_zero=True,
+    ),
+    of_parts(
+        "arrays_overlap", "Whether the lists share an element; null if they don't but have nulls.",
+        (LIST, LIST), BOOL, "x_arrays_overlap({all})", nullable=_or_elements,
+    ),
+    of_parts(
+        "array_min", "The least non-null element.", (LIST,), ELEMENT, "x_array_min({0}, {key})",
+        nullable=always,
+    ),
+    of_parts(
+        "array_max", "The greatest non-null element.", (LIST,), ELEMENT, "x_array_max({0}, {key})",
+        nullable=always,
+    ),
+    of_parts(
+        "sort_array", "The list, ascending (nulls first) or descending (nulls last).", (LIST, BOOL), LIST,
+        "tuple(sorted({0}, key={key}, reverse=not {1}))", constant=(1,),
+    ),
+    of_parts(
+        "slice", "Part of the list, from a position and of a length.", (LIST, INT32, INT32), LIST,
+        "x_slice({all})", fallible=True, compares=False,
+    ),
+    of_parts(
+        "array_compact", "The list without nulls.", (LIST,),
+        lambda types: ListType(cast("ListType", types[0]).element, False),
+        "x_array_compact({0})", compares=False,
+    ),
+    StrictFunction(
+        "array_join", _join_rule, _strict("x_array_join({all})"), arity=(2, 3),
+        meaning="The elements joined by a separator; nulls are skipped, or replaced by `null_text`.",
+    ),
+    StrictFunction(
+        "flatten", _flatten_rule, _strict("x_flatten({all})"), nullable=True, arity=(1, 1),
+        meaning="The elements of the inner lists; null if one of these is null.",
+    ),
+    StrictFunction(
+        "sequence", _sequence_rule, _sequence, fallible=True, arity=(2, 3),
+        meaning="Integers from first to last by steps, or dates by days.",
+    ),
+    StrictFunction("arrays_zip", _zip_rule, _strict("tuple(x_zip_longest({all}))")),
+    LazyFunction(
+        "array_insert", _insert_rule, _called("x_array_insert"), fallible=True, arity=(3, 3),
+        meaning="The list with an element, or null, inserted at a position from 1.",
+    ),
+)  # fmt: skip

@@ -1,0 +1,478 @@
+"""Spark's `from_json`: values of a type from the text of a JSON object or array.
+
+Fields are found by name, the last one of repeated names. What has another type than its field is null, and
+so is a list or map with one such value; a struct with such a field keeps its others. Of a text that is not
+JSON, all fields of a struct are null, and a list or map is null itself. In the mode FAILFAST all of these
+raise. After an error within a field, reading goes on from where the parser stands: see
+`headrace.expr.json_reader`. A name that is repeated in a map raises: a map has each key once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from functools import partial
+from typing import Any, NoReturn, TypeAlias, TypeVar
+
+from headrace.errors import EvaluationError
+from headrace.expr.code_runtime import NAN, float32
+from headrace.expr.decimal_arithmetic import DecimalSpec, round_to_scale
+from headrace.expr.function_bases import Emitter, StrictFunction, fitting_type
+from headrace.expr.functions.json_times import (
+    date_of,
+    timestamp_ntz_of,
+    timestamp_of,
+    timestamp_of_seconds,
+)
+from headrace.expr.functions.maps import map_of
+from headrace.expr.json_reader import SURROGATE, JsonReader, MalformedJson, Token
+from headrace.expr.json_writer import JsonWriter, float_of, quoted_in_bytes
+from headrace.expr.types import (
+    BOOL,
+    DATE,
+    FLOAT32,
+    FLOAT64,
+    INTEGERS,
+    STR,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    StructType,
+    holds_maps,
+    parts_of,
+)
+from headrace.expr.typing_rules import Arguments, CallTerm, Function, Mismatch, Signature
+
+T = TypeVar("T")
+
+CORRUPT_RECORD = "_corrupt_record"
+"""Field at the top that gets the whole text if something in it does not fit."""
+
+
+class ParseMode(Enum):
+    """Treatment of a text that does not fit its type: nulls, or an error."""
+
+    PERMISSIVE = "PERMISSIVE"
+    FAILFAST = "FAILFAST"
+
+
+class _Unfit(Exception):
+    """Raised for a value that does not fit its type."""
+
+
+class _Partial(Exception):
+    """Raised for a struct, list or map in which something does not fit: `value` is the rest of it."""
+
+    def __init__(self, value: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.value = value
+
+
+class _Reader(JsonReader):
+    """Reader that keeps the error of the first time that Spark alone can hold.
+
+    It is raised at the end: if the text turns out malformed, the time is no part of the answer.
+    """
+
+    __slots__ = ("error",)
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, controls=False, non_numbers=True)
+        self.error: EvaluationError | None = None
+
+
+_Convert: TypeAlias = Callable[[_Reader], Any]
+"""Reads the value whose first token was read, or is that of its name."""
+
+_Fields: TypeAlias = dict[str | None, tuple[int, _Convert]]
+"""Position of each field, and the reader of its values."""
+
+
+def json_parser(type: DataType, mode: ParseMode) -> Callable[[str], Any]:
+    """Return the function from a text to its value of a type, a struct, list or map."""
+    parse = _parser(type, mode)
+    check = _key_check(type)
+    if check is None:
+        return parse
+
+    def checked(text: str) -> Any:
+        value = parse(text)
+        if value is not None:
+            check(value)
+        return value
+
+    return checked
+
+
+def _parser(type: DataType, mode: ParseMode) -> Callable[[str], Any]:
+    if isinstance(type, ListType | MapType):
+        read = _list_at_top(type) if isinstance(type, ListType) else _converter(type)
+        return partial(_parsed, read, None, lambda value, text: value, mode)
+    assert isinstance(type, StructType)
+    names = tuple(field.name for field in type.fields)
+    corrupt = names.index(CORRUPT_RECORD) if CORRUPT_RECORD in names else None
+
+    def with_text(value: tuple[Any, ...], text: str) -> tuple[Any, ...]:
+        return value if corrupt is None else (*value[:corrupt], text, *value[corrupt + 1 :])
+
+    fields = _fields_of(type)
+    fields.pop(CORRUPT_RECORD, None)
+    read = _checked(partial(_object, fields, len(names)), Token.START_OBJECT)
+    return partial(_parsed, read, (None,) * len(names), with_text, mode)
+
+
+def _parsed(
+    read: _Convert,
+    nothing: tuple[Any, ...] | None,
+    with_text: Callable[[Any, str], Any],
+    mode: ParseMode,
+    text: str,
+) -> Any:
+    """Read a text. nothing: the value of one that does not fit. with_text: puts the text into a bad value."""
+    reader = _Reader(text)
+    found, fits = nothing, False
+    try:
+        if reader.advance() is None:
+            return None
+        value = read(reader)
+        if value is not None:
+            found, fits = value, True
+    except _Partial as rest:
+        found = rest.value
+    except (_Unfit, MalformedJson):
+        pass
+    if reader.error is not None and found is not nothing:
+        raise reader.error
+    if fits:
+        return found
+    if mode is ParseMode.FAILFAST:
+        shown = text if len(text) <= 60 else text[:57] + "..."
+        raise EvaluationError(
+            f"{shown!r} is no JSON of its type", fix="in the mode PERMISSIVE, what does not fit becomes null"
+        )
+    return with_text(found, text)
+
+
+# -- structs, lists and maps --------------------------------------------------------------
+
+
+def _fields_of(struct: StructType) -> _Fields:
+    return {field.name: (at, _converter(field.type)) for at, field in enumerate(struct.fields)}
+
+
+def _object(fields: _Fields, width: int, reader: _Reader) -> tuple[Any, ...]:
+    row: list[Any] = [None] * width
+    unfit = False
+    while reader.advance() not in (None, Token.END_OBJECT):
+        known = fields.get(reader.name)
+        if known is None:
+            reader.skip_children()
+            continue
+        at, convert = known
+        try:
+            row[at] = convert(reader)
+        except _Partial as found:
+            unfit = True
+            row[at] = found.value
+        except (_Unfit, MalformedJson):
+            unfit = True
+            reader.skip_children()
+    if unfit:
+        raise _Partial(tuple(row))
+    return tuple(row)
+
+
+def _array(element: _Convert, reader: _Reader) -> tuple[Any, ...]:
+    values: list[Any] = []
+    unfit = False
+    while reader.advance() not in (None, Token.END_ARRAY):
+        try:
+            values.append(element(reader))
+        except _Partial as found:
+            unfit = True
+            values.append(found.value)
+    if unfit:
+        raise _Partial(tuple(values))
+    return tuple(values)
+
+
+def _map(convert: _Convert, reader: _Reader) -> tuple[tuple[str, Any], ...]:
+    entries: list[tuple[str, Any]] = []
+    unfit = lost = False
+    while reader.advance() not in (None, Token.END_OBJECT):
+        name = SURROGATE.sub("?", reader.name or "")
+        try:
+            entries.append((name, convert(reader)))
+        except _Partial as found:
+            unfit = True
+            entries.append((name, found.value))
+        except (_Unfit, MalformedJson):
+            lost = True
+            reader.skip_children()
+    if lost:
+        raise _Unfit
+    if unfit:
+        raise _Partial(tuple(entries))
+    return tuple(entries)
+
+
+def _key_check(type: DataType) -> Callable[[Any], None] | None:
+    """Return the function that raises for a map in which a key comes twice; None for types without maps."""
+    match type:
+        case StructType(fields):
+            checks = [(at, check) for at, field in enumerate(fields) if (check := _key_check(field.type))]
+            return partial(_check_fields, checks) if checks else None
+        case ListType(element):
+            check = _key_check(element)
+            return None if check is None else partial(_check_elements, check)
+        case MapType():
+            return partial(_check_entries, _key_check(type.value))
+        case _:
+            return None
+
+
+def _check_fields(checks: list[tuple[int, Callable[[Any], None]]], value: tuple[Any, ...]) -> None:
+    for at, check in checks:
+        if value[at] is not None:
+            check(value[at])
+
+
+def _check_elements(check: Callable[[Any], None], value: tuple[Any, ...]) -> None:
+    for each in value:
+        if each is not None:
+            check(each)
+
+
+def _check_entries(check: Callable[[Any], None] | None, value: tuple[tuple[str, Any], ...]) -> None:
+    map_of(value)
+    if check is not None:
+        _check_elements(check, tuple(part for _, part in value))
+
+
+def _list_at_top(type: ListType) -> _Convert:
+    """Return the reader of a list; an object is one of a single struct."""
+    element = _converter(type.element)
+
+    def convert(reader: _Reader) -> Any:
+        if reader.token is Token.START_OBJECT and isinstance(type.element, StructType):
+            try:
+                return (element(reader),)
+            except _Partial as found:
+                raise _Partial((found.value,)) from None
+        return read(reader)
+
+    read = _checked(partial(_array, element), Token.START_ARRAY)
+    return convert
+
+
+def _checked(convert: _Convert, *tokens: Token) -> _Convert:
+    """Return the reader of values that start with one of some tokens; null for null."""
+
+    def checked(reader: _Reader) -> Any:
+        token = reader.token
+        while token is Token.NAME:
+            token = reader.advance()
+        if token is None or token is Token.NULL:
+            return None
+        if token not in tokens:
+            _refuse(reader)
+        return convert(reader)
+
+    return checked
+
+
+def _refuse(reader: _Reader) -> NoReturn:
+    if reader.token is Token.STRING:
+        # The reader moves to its end, or finds it malformed.
+        reader.string()
+    raise _Unfit
+
+
+# -- values -------------------------------------------------------------------------------
+
+_NUMBERS = (Token.INTEGER, Token.FLOAT)
+_SPECIAL = {
+    "NaN": NAN,
+    **dict.fromkeys(("Infinity", "+Infinity", "+INF"), float("inf")),
+    **dict.fromkeys(("-Infinity", "-INF"), float("-inf")),
+}
+_DECIMAL = re.compile(r"[+-]?(?:\d+(?:\.(\d*))?|\.(\d+))(?:[eE]([+-]?\d+))?")
+_MAX_SCALE = 2**31 - 1
+_MAX_EXPONENT = 10
+_LEAST_SIZE = 100
+_BASIC_PLANE = "\uffff"
+
+
+def _converter(type: DataType) -> _Convert:
+    """Return the reader of values of a type."""
+    match type:
+        case StructType(fields):
+            return _checked(partial(_object, _fields_of(type), len(fields)), Token.START_OBJECT)
+        case ListType(element):
+            return _checked(partial(_array, _converter(element)), Token.START_ARRAY)
+        case MapType():
+            return _checked(partial(_map, _converter(type.value)), Token.START_OBJECT)
+        case DecimalType():
+            return _checked(partial(_decimal, DecimalSpec.of(type)), *_NUMBERS, Token.STRING)
+        case _:
+            convert, *tokens = _CONVERTERS[type]
+            return _checked(convert, *tokens)
+
+
+def _bool(reader: _Reader) -> bool:
+    return reader.token is Token.TRUE
+
+
+def _int(bits: int, reader: _Reader) -> int:
+    value = int(reader.number)
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise _Unfit
+    return value
+
+
+def _float(reader: _Reader) -> float:
+    if reader.token is Token.STRING:
+        special = _SPECIAL.get(reader.string())
+        if special is None:
+            raise _Unfit
+        return special
+    value = float_of(reader.number) if reader.number != "-0" else 0.0
+    return value if value == value else NAN
+
+
+def _decimal(spec: DecimalSpec, reader: _Reader) -> Decimal:
+    text = reader.string().replace(",", "") if reader.token is Token.STRING else reader.number
+    match = _DECIMAL.fullmatch(text)
+    if match is None or max(text) > _BASIC_PLANE:
+        raise _Unfit
+    exponent = match[3] or "0"
+    size = exponent.lstrip("+-").lstrip("0")
+    if len(size) > _MAX_EXPONENT:
+        raise _Unfit
+    power = -int(size or 0) if exponent.startswith("-") else int(size or 0)
+    if abs(len(match[1] or match[2] or "") - power) > _MAX_SCALE:
+        raise _Unfit
+    value = Decimal(text)
+    if not value or value.adjusted() < -_LEAST_SIZE:
+        return round_to_scale(Decimal(0), spec)
+    if value.adjusted() >= spec.type.precision:
+        raise _Unfit
+    try:
+        return round_to_scale(value, spec)
+    except EvaluationError:
+        raise _Unfit from None
+
+
+def _str(reader: _Reader) -> str:
+    if reader.token is Token.STRING:
+        return SURROGATE.sub("?", reader.string())
+    writer = JsonWriter(quoted_in_bytes)
+    writer.copy(reader)
+    return writer.text()
+
+
+# -- times --------------------------------------------------------------------------------
+
+
+def _date(reader: _Reader) -> date | None:
+    return _kept(partial(date_of, reader.string()), reader)
+
+
+def _timestamp(reader: _Reader) -> datetime | None:
+    if reader.token is Token.INTEGER:
+        return _kept(partial(timestamp_of_seconds, _int(64, reader)), reader)
+    return _kept(partial(timestamp_of, reader.string()), reader)
+
+
+def _timestamp_ntz(reader: _Reader) -> datetime | None:
+    return _kept(partial(timestamp_ntz_of, reader.string()), reader)
+
+
+def _kept(read: Callable[[], T | None], reader: _Reader) -> T | None:
+    """Return a time, or keep the error for the end. Raises `_Unfit` if it is none."""
+    try:
+        found = read()
+    except EvaluationError as error:
+        reader.error = reader.error or error
+        return None
+    if found is None:
+        raise _Unfit
+    return found
+
+
+def _float32(reader: _Reader) -> float:
+    return float32(_float(reader))
+
+
+_CONVERTERS: dict[DataType, tuple[Any, ...]] = {
+    BOOL: (_bool, Token.TRUE, Token.FALSE),
+    **{each: (partial(_int, each.bits), Token.INTEGER) for each in INTEGERS},
+    FLOAT64: (_float, *_NUMBERS, Token.STRING),
+    FLOAT32: (_float32, *_NUMBERS, Token.STRING),
+    STR: (_str, *_NUMBERS, Token.STRING, Token.TRUE, Token.FALSE, Token.START_OBJECT, Token.START_ARRAY),
+    DATE: (_date, Token.STRING),
+    TIMESTAMP: (_timestamp, Token.STRING, Token.INTEGER),
+    TIMESTAMP_NTZ: (_timestamp_ntz, Token.STRING),
+}
+
+# -- the function -------------------------------------------------------------------------
+
+
+def _nullable(type: DataType) -> DataType:
+    """Allow nulls at any depth of a type. Raises `Mismatch` for types that are not read from JSON."""
+    match type:
+        case StructType(fields):
+            named = tuple(Field(field.name, _nullable(field.type), nullable=True) for field in fields)
+            return StructType(named, type.row_class)
+        case ListType(element):
+            return ListType(_nullable(element), nullable=True)
+        case MapType():
+            if type.key != STR:
+                raise Mismatch(f"from_json reads maps with keys of type str, not {type}")
+            return MapType(STR, _nullable(type.value), nullable=True)
+        case DecimalType():
+            return type
+        case _ if type in _CONVERTERS:
+            return type
+        case _:
+            raise Mismatch(f"from_json does not read {type}", fix="read a str, and convert it")
+
+
+def _rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    type, mode = options
+    if not isinstance(type, StructType | ListType | MapType):
+        raise Mismatch(f"from_json makes a struct, a list or a map, not {type}")
+    if mode not in ParseMode.__members__:
+        raise Mismatch(f"from_json has no mode {mode!r}", fix=f"one of {', '.join(ParseMode.__members__)}")
+    result = _nullable(type)
+    corrupt = [f for f in type.fields if f.name == CORRUPT_RECORD] if isinstance(type, StructType) else []
+    if any(field.type != STR for field in corrupt):
+        raise Mismatch(f"the field {CORRUPT_RECORD} gets the text: it is a str")
+    text = fitting_type("from_json", arguments[0].type, STR)
+    return Signature((text,), result, nullable=True)
+
+
+def _python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    mode = ParseMode(call.options[1])
+    return f"{emitter.constant(json_parser(call.type, mode))}({operands[0]})"
+
+
+def _fallible(call: CallTerm) -> bool:
+    return call.options[1] == ParseMode.FAILFAST.value or _holds_times(call.type) or holds_maps(call.type)
+
+
+def _holds_times(type: DataType) -> bool:
+    """Return whether a type has dates or timestamps, some of which Spark alone can hold."""
+    return type in (DATE, TIMESTAMP, TIMESTAMP_NTZ) or any(map(_holds_times, parts_of(type)))
+
+
+FUNCTIONS: tuple[Function, ...] = (
+    StrictFunction("from_json", _rule, _python, fallible=_fallible, nullable=True),
+)

@@ -1,0 +1,489 @@
+"""Functions that apply functions to elements of lists and entries of maps, and these functions themselves.
+
+A function is the term of a call of "lambda": its argument is the body, its options are the names of its
+variables in generated code. A variable is a call of "variable" with such a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import cmp_to_key, reduce
+from typing import Any
+
+from headrace.errors import EvaluationError
+from headrace.expr.function_bases import Emitter, GuardedSource, HigherOrderFunction, LazyFunction
+from headrace.expr.functions.maps import Entries, map_source
+from headrace.expr.functions.part_types import key_type, list_type, map_type, refuse_maps
+from headrace.expr.sort_keys import order_key
+from headrace.expr.types import BOOL, INT32, DataType, ListType, MapType
+from headrace.expr.typing_rules import (
+    NULL,
+    Arguments,
+    CallTerm,
+    Function,
+    Mismatch,
+    Signature,
+    Term,
+    TypeAndNullability,
+)
+from headrace.expr.widening import nullable_within, wider_type
+
+Parameters = tuple[TypeAndNullability, ...]
+
+
+def is_function(term: Term) -> bool:
+    """Return whether a term is a function."""
+    return isinstance(term, CallTerm) and term.function is LAMBDA
+
+
+def _element(name: str, argument: Term) -> TypeAndNullability:
+    values = list_type(name, argument)
+    return TypeAndNullability(values.element, values.nullable)
+
+
+def _element_and_position(name: str) -> Callable[[Arguments], Parameters]:
+    def parameters(before: Arguments) -> Parameters:
+        _check_place(name, before, 1)
+        return (_element(name, before[0]), TypeAndNullability(INT32, False))
+
+    return parameters
+
+
+def _check_place(name: str, before: Arguments, *places: int) -> None:
+    if len(before) not in places:
+        raise Mismatch(f"argument {len(before) + 1} of {name} is a value, got a function")
+
+
+def _function(name: str, arguments: Arguments, at: int) -> CallTerm:
+    """Return an argument that must be a function."""
+    found = arguments[at]
+    if not isinstance(found, CallTerm) or not is_function(found):
+        raise Mismatch(f"{name} needs a function, got {found.type}", fix=f"{name}(col.xs, lambda x: ...)")
+    if found.type == NULL:
+        raise Mismatch(f"the function of {name} gives null of no type", fix="give it one: lit(None, int)")
+    return found
+
+
+def _transform_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    function = _function("transform", arguments, 1)
+    return Signature(
+        (arguments[0].type, function.type), ListType(function.type, function.nullable), arguments[0].nullable
+    )
+
+
+def _entry(name: str) -> Callable[[Arguments], Parameters]:
+    def parameters(before: Arguments) -> Parameters:
+        _check_place(name, before, 1)
+        entries = map_type(name, before[0])
+        return (TypeAndNullability(entries.key, False), TypeAndNullability(entries.value, entries.nullable))
+
+    return parameters
+
+
+def _transform_keys_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    entries = map_type("transform_keys", arguments[0])
+    function = _variables("transform_keys", arguments, 1, 2)
+    made = MapType(key_type("transform_keys", [function]), entries.value, entries.nullable)
+    return Signature((entries, function.type), made, arguments[0].nullable)
+
+
+def _transform_values_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    entries = map_type("transform_values", arguments[0])
+    function = _variables("transform_values", arguments, 1, 2)
+    made = MapType(entries.key, function.type, function.nullable)
+    return Signature((entries, function.type), made, arguments[0].nullable)
+
+
+def _map_filter_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    _condition("map_filter", arguments)
+    _variables("map_filter", arguments, 1, 2)
+    return Signature((arguments[0].type, BOOL), arguments[0].type, arguments[0].nullable)
+
+
+def _condition(name: str, arguments: Arguments) -> CallTerm:
+    function = _function(name, arguments, 1)
+    if function.type != BOOL:
+        raise Mismatch(f"the function of {name} gives {function.type}, not bool")
+    return function
+
+
+def _filter_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    _condition("filter", arguments)
+    values = arguments[0].type
+    return Signature((values, BOOL), values, arguments[0].nullable)
+
+
+def _quantifier_rule(name: str) -> Callable[[Arguments, tuple[object, ...]], Signature]:
+    def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+        condition = _condition(name, arguments)
+        return Signature((arguments[0].type, BOOL), BOOL, arguments[0].nullable or condition.nullable)
+
+    return rule
+
+
+def _loop(emitter: Emitter, call: CallTerm) -> tuple[str, str, str, CallTerm]:
+    """Return sources of the list or map (its guard, its name) and of the loop over it, and the function."""
+    values, function = call.arguments
+    assert isinstance(function, CallTerm)
+    first, again = emitter.name_value(emitter.value(values))
+    names = [str(name) for name in function.options]
+    if isinstance(values.type, MapType):
+        return first, again, f"for {names[0]}, {names[1]} in {again}", function
+    if len(names) == 1:
+        return first, again, f"for {names[0]} in {again}", function
+    return first, again, f"for {names[1]}, {names[0]} in enumerate({again})", function
+
+
+def _guarded(source: str, first: str, again: str, nullable: bool) -> GuardedSource:
+    """Return the code of a value that uses a list, which `first` binds."""
+    return GuardedSource(source, (first,) if nullable or first != again else ())
+
+
+def _comprehension(template: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
+    """Return the code of a loop.
+
+    template: its source, with {body}, {true}: whether it is, the variables {each} and {other}, and {loop}.
+    """
+
+    def python(emitter: Emitter, call: CallTerm) -> GuardedSource:
+        first, again, loop, function = _loop(emitter, call)
+        (body,) = function.arguments
+        source = template.format(
+            body=emitter.value(body) if "{body}" in template else "",
+            true=emitter.truth_test(body) if "{true}" in template else "",
+            each=function.options[0],
+            other=function.options[-1],
+            loop=loop,
+        )
+        if call.type != BOOL or not function.nullable:
+            return _guarded(source, first, again, call.arguments[0].nullable)
+        # The value may be null although the list is not.
+        name = emitter.fresh()
+        guards = (first,) if call.arguments[0].nullable or first != again else ()
+        return GuardedSource(name, (*guards, f"({name} := {source})"))
+
+    return python
+
+
+def _with_keys(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    assert isinstance(call.type, MapType)
+    template = map_source("[({body}, {other}) {loop}]", call.type.key)
+    return _comprehension(template)(emitter, call)
+
+
+def any_true(values: Iterable[bool | None]) -> bool | None:
+    """Return whether a value is true; null if none is and one is null."""
+    found: bool | None = False
+    for value in values:
+        if value:
+            return True
+        if value is None:
+            found = None
+    return found
+
+
+def all_true(values: Iterable[bool | None]) -> bool | None:
+    """Return whether all values are true; null if none is false and one is null."""
+    found: bool | None = True
+    for value in values:
+        if value is False:
+            return False
+        if value is None:
+            found = None
+    return found
+
+
+# -- folds ---------------------------------------------------------------------------------------
+
+
+def _aggregate_parameters(before: Arguments) -> Parameters:
+    _check_place("aggregate", before, 2, 3)
+    if before[1].type == NULL:
+        raise Mismatch("the first value of aggregate has no type", fix="give it one: lit(0, int)")
+    total = TypeAndNullability(nullable_within(before[1].type), True)
+    return (total,) if len(before) == 3 else (total, _element("aggregate", before[0]))
+
+
+def _aggregate_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    values, first = arguments[:2]
+    merge = _variables("aggregate", arguments, 2, 2)
+    total = nullable_within(first.type)
+    if wider_type(total, merge.type) != total:
+        raise Mismatch(
+            f"aggregate starts with {first.type}, and its function gives {merge.type}",
+            fix=f"start with {merge.type}, or cast what the function gives",
+        )
+    types = (values.type, total, total)
+    if len(arguments) == 3:
+        return Signature(types, total, True)
+    finish = _variables("aggregate", arguments, 3, 1)
+    return Signature((*types, finish.type), finish.type, values.nullable or finish.nullable)
+
+
+def _aggregate(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    values, start, *functions = call.arguments
+    first, again = emitter.name_value(emitter.value(values))
+    merge, *finish = (_python_function(emitter, each) for each in functions)
+    source = f"x_reduce({merge}, {again}, {emitter.value(start)})"
+    if finish:
+        source = f"({finish[0]})({source})"
+    return GuardedSource(
+        f"(None if {first} is None else {source})" if values.nullable or first != again else source
+    )
+
+
+def _python_function(emitter: Emitter, function: Term) -> str:
+    assert isinstance(function, CallTerm)
+    return f"lambda {', '.join(map(str, function.options))}: {emitter.value(function.arguments[0])}"
+
+
+# -- of two --------------------------------------------------------------------------------------
+
+
+def _zip_parameters(before: Arguments) -> Parameters:
+    _check_place("zip_with", before, 2)
+    return tuple(TypeAndNullability(list_type("zip_with", each).element, True) for each in before)
+
+
+def _zip_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    one, other, _ = arguments
+    function = _variables("zip_with", arguments, 2, 2)
+    made = ListType(function.type, function.nullable)
+    return Signature((one.type, other.type, function.type), made, one.nullable or other.nullable)
+
+
+def _variables(name: str, arguments: Arguments, at: int, number: int) -> CallTerm:
+    """Return an argument that must be a function of so many arguments."""
+    function = _function(name, arguments, at)
+    if len(function.options) != number:
+        raise Mismatch(f"{name} needs a function of {number} arguments, got one of {len(function.options)}")
+    return function
+
+
+def _zip(template: str) -> Callable[[Emitter, CallTerm], GuardedSource]:
+    """Return the code of a loop over two lists or maps.
+
+    template: its source, with {body}, {variables}, the {first} of them, and {both} lists or maps.
+    """
+
+    def python(emitter: Emitter, call: CallTerm) -> GuardedSource:
+        one, other, function = call.arguments
+        assert isinstance(function, CallTerm)
+        names = [emitter.name_value(emitter.value(each)) for each in (one, other)]
+        guards = tuple(first for first, again in names if first != again) + tuple(
+            again
+            for each, (first, again) in zip((one, other), names, strict=True)
+            if each.nullable and first == again
+        )
+        source = template.format(
+            body=emitter.value(function.arguments[0]),
+            first=function.options[0],
+            variables=", ".join(map(str, function.options)),
+            both=", ".join(again for _, again in names),
+        )
+        return GuardedSource(source, guards)
+
+    return python
+
+
+def _zipped_maps(before: Arguments) -> tuple[DataType, MapType, MapType]:
+    """Return the type of the keys of two maps, and those of the maps with such keys."""
+    one, other = (map_type("map_zip_with", each) for each in before[:2])
+    key = key_type("map_zip_with", [Term(one.key, False), Term(other.key, False)])
+    return key, replace(one, key=key), replace(other, key=key)
+
+
+def _map_zip_parameters(before: Arguments) -> Parameters:
+    _check_place("map_zip_with", before, 2)
+    key, one, other = _zipped_maps(before)
+    values = (TypeAndNullability(each.value, True) for each in (one, other))
+    return (TypeAndNullability(key, False), *values)
+
+
+def _map_zip_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    function = _variables("map_zip_with", arguments, 2, 3)
+    key, one, other = _zipped_maps(arguments)
+    made = MapType(key, function.type, function.nullable)
+    return Signature((one, other, function.type), made, any(each.nullable for each in arguments[:2]))
+
+
+def zip_maps(one: Entries, other: Entries) -> Iterable[tuple[Any, Any, Any]]:
+    """Yield the keys of two maps, those of the first before those of the second alone, with both values."""
+    first, second = dict(one), dict(other)
+    return ((key, first.get(key), second.get(key)) for key in first | second)
+
+
+def _order_parameters(before: Arguments) -> Parameters:
+    _check_place("array_sort", before, 1)
+    return (_element("array_sort", before[0]),) * 2
+
+
+def _order_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    values = list_type("array_sort", arguments[0])
+    if len(arguments) == 1:
+        refuse_maps("array_sort", values)
+        return Signature((values,), values)
+    function = _variables("array_sort", arguments, 1, 2)
+    if function.type != INT32:
+        raise Mismatch(
+            f"the function of array_sort gives {function.type}, not int32", fix="cast it: .cast(Int32)"
+        )
+    return Signature((values, INT32), values, arguments[0].nullable)
+
+
+def _order(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    values = call.arguments[0]
+    first, again = emitter.name_value(emitter.value(values))
+    if len(call.arguments) == 1:
+        assert isinstance(values.type, ListType)
+        key = emitter.constant(order_key(values.type.element, values.type.nullable))
+        source = f"x_array_sort({again}, {key})"
+    else:
+        source = f"x_array_sort_by({again}, {_python_function(emitter, call.arguments[1])})"
+    return _guarded(source, first, again, values.nullable)
+
+
+def array_sort(values: tuple[Any, ...], key: Any) -> tuple[Any, ...]:
+    """Return a list in ascending order, nulls last."""
+    present = sorted((each for each in values if each is not None), key=key)
+    return (*present, *(None,) * (len(values) - len(present)))
+
+
+def array_sort_by(values: tuple[Any, ...], compare: Callable[[Any, Any], int | None]) -> tuple[Any, ...]:
+    """Return a list in the order of a comparison, which is negative, zero or positive. Raises for null."""
+
+    def compared(one: Any, other: Any) -> int:
+        found = compare(one, other)
+        if found is None:
+            raise EvaluationError("the function of array_sort gave null for two elements")
+        return found
+
+    return tuple(sorted(values, key=cmp_to_key(compared)))
+
+
+# -- functions themselves --------------------------------------------------------------------------
+
+
+def _no_value(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    raise Mismatch("a lambda is not a value")
+
+
+def _body(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    return emitter.code(call.arguments[0])
+
+
+def _variable(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    name = str(call.options[0])
+    return GuardedSource(name, (name,) if call.nullable else ())
+
+
+LAMBDA = LazyFunction("lambda", _no_value, _body)
+VARIABLE = LazyFunction("variable", _no_value, _variable)
+
+NAMES: dict[str, Any] = {
+    "x_all_true": all_true,
+    "x_any_true": any_true,
+    "x_array_sort": array_sort,
+    "x_array_sort_by": array_sort_by,
+    "x_reduce": reduce,
+    "x_zip_maps": zip_maps,
+}
+
+FUNCTIONS: tuple[Function, ...] = (
+    LAMBDA,
+    VARIABLE,
+    HigherOrderFunction(
+        "transform",
+        _transform_rule,
+        _comprehension("tuple([{body} {loop}])"),
+        parameters=_element_and_position("transform"),
+        arity=(2, 2),
+        meaning="Results of a function of each element, or of element and position from 0.",
+    ),
+    HigherOrderFunction(
+        "filter",
+        _filter_rule,
+        _comprehension("tuple([{each} {loop} if {true}])"),
+        parameters=_element_and_position("filter"),
+        arity=(2, 2),
+        meaning="The elements for which a function of element, or element and position from 0, is true.",
+    ),
+    HigherOrderFunction(
+        "exists",
+        _quantifier_rule("exists"),
+        _comprehension("x_any_true({body} {loop})"),
+        parameters=lambda before: _element_and_position("exists")(before)[:1],
+        arity=(2, 2),
+        meaning="Whether the function is true for an element; null if it isn't but is null for one.",
+        most_variables=1,
+    ),
+    HigherOrderFunction(
+        "forall",
+        _quantifier_rule("forall"),
+        _comprehension("x_all_true({body} {loop})"),
+        parameters=lambda before: _element_and_position("forall")(before)[:1],
+        arity=(2, 2),
+        meaning="Whether the function is true for all elements; null if null for one and false for none.",
+        most_variables=1,
+    ),
+    HigherOrderFunction(
+        "aggregate",
+        _aggregate_rule,
+        _aggregate,
+        parameters=_aggregate_parameters,
+        arity=(3, 4),
+        meaning="The elements folded by a function; an optional last function maps the result.",
+    ),
+    HigherOrderFunction(
+        "zip_with",
+        _zip_rule,
+        _zip("tuple([{body} for {variables} in x_zip_longest({both})])"),
+        parameters=_zip_parameters,
+        arity=(3, 3),
+        meaning="Results of a function of the elements at equal positions, null where a list is shorter.",
+    ),
+    HigherOrderFunction(
+        "transform_keys",
+        _transform_keys_rule,
+        _with_keys,
+        fallible=True,
+        parameters=_entry("transform_keys"),
+        arity=(2, 2),
+        meaning="The map with keys computed from key and value.",
+    ),
+    HigherOrderFunction(
+        "transform_values",
+        _transform_values_rule,
+        _comprehension("tuple([({each}, {body}) {loop}])"),
+        parameters=_entry("transform_values"),
+        arity=(2, 2),
+        meaning="The map with values computed from key and value.",
+    ),
+    HigherOrderFunction(
+        "map_filter",
+        _map_filter_rule,
+        _comprehension("tuple([({each}, {other}) {loop} if {true}])"),
+        parameters=_entry("map_filter"),
+        arity=(2, 2),
+        meaning="The entries for which a function of key and value is true.",
+    ),
+    HigherOrderFunction(
+        "map_zip_with",
+        _map_zip_rule,
+        _zip("tuple([({first}, {body}) for {variables} in x_zip_maps({both})])"),
+        parameters=_map_zip_parameters,
+        arity=(3, 3),
+        meaning="Results of a function of each key and its two values, null where a map lacks the key.",
+        most_variables=3,
+    ),
+    HigherOrderFunction(
+        "array_sort",
+        _order_rule,
+        _order,
+        fallible=True,
+        parameters=_order_parameters,
+        arity=(1, 2),
+        meaning="The list in ascending order with nulls last, or ordered by a comparison of two elements.",
+    ),
+)

@@ -1,0 +1,191 @@
+"""Nested values: structs and lists of given values, their fields, elements, and the values of keys."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+from headrace.errors import EvaluationError
+from headrace.expr.function_bases import Emitter, GuardedSource, LazyFunction
+from headrace.expr.functions.maps import value_of
+from headrace.expr.functions.part_types import KEY, MAP, part_types
+from headrace.expr.types import INT32, INT64, STR, DataType, Field, ListType, MapType, StructType
+from headrace.expr.typing_rules import NULL, Arguments, CallTerm, Function, Mismatch, Signature
+from headrace.expr.widening import common_type, is_integer
+
+
+def _struct_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    names = cast("tuple[str, ...]", options[0])
+    if len(set(names)) != len(arguments):
+        raise Mismatch("a struct needs a name of its own for each field")
+    for argument in arguments:
+        if argument.type == NULL:
+            raise Mismatch("a field of a struct has no type", fix="give the null one: lit(None, int)")
+    fields = tuple(
+        Field(name, argument.type, argument.nullable) for name, argument in zip(names, arguments, strict=True)
+    )
+    return Signature(tuple(a.type for a in arguments), StructType(fields), nullable=False)
+
+
+def _array_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    common = common_type(arguments)
+    if common == NULL:
+        raise Mismatch("a list of nulls has no type", fix="give one of them a type: lit(None, int)")
+    nullable = any(a.nullable for a in arguments)
+    return Signature((common,) * len(arguments), ListType(common, nullable), nullable=False)
+
+
+def _values(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    values = "".join(f"{emitter.value(a)}, " for a in call.arguments)
+    return GuardedSource(f"({values})")
+
+
+def _position(struct: StructType, name: object) -> int | None:
+    return next((at for at, f in enumerate(struct.fields) if f.name == name), None)
+
+
+def _field_of(arguments: Arguments, name: object) -> tuple[StructType, Field]:
+    (argument,) = arguments
+    if not isinstance(argument.type, StructType):
+        raise Mismatch(f"a field needs a struct, got {argument.type}")
+    at = _position(argument.type, name)
+    if at is None:
+        names = ", ".join(f.name for f in argument.type.fields)
+        raise Mismatch(f"no field {name!r}", why=f"The fields are {names}.")
+    return argument.type, argument.type.fields[at]
+
+
+def _field_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    mapping = arguments[0].type
+    if isinstance(mapping, MapType) and mapping.key == STR:
+        return Signature((mapping,), mapping.value, nullable=True)
+    struct, field = _field_of(arguments, options[0])
+    return Signature((struct,), field.type, arguments[0].nullable or field.nullable)
+
+
+def _field(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    struct = call.arguments[0].type
+    if isinstance(struct, MapType):
+        return GuardedSource(f"x_value_or_null({emitter.value(call.arguments[0])}, {call.options[0]!r})")
+    assert isinstance(struct, StructType)
+    at = _position(struct, call.options[0])
+    code = emitter.code(call.arguments[0])
+    if code.source == "None":  # of the side of an outer join that lacks a row
+        return GuardedSource("None")
+    source = f"{code.source}[{at}]"
+    if not call.type or not code.guards:
+        return GuardedSource(source)
+    nulls = " or ".join(f"{g} is None" for g in code.guards)
+    return GuardedSource(f"(None if {nulls} else {source})")
+
+
+def _element_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    values, at = arguments
+    if isinstance(values.type, MapType):
+        return Signature(part_types("[]", arguments, (MAP, KEY)), values.type.value, nullable=True)
+    if not isinstance(values.type, ListType):
+        raise Mismatch(
+            f"a position needs a list, got {values.type}", fix='a field is x["name"] or x.field("name")'
+        )
+    if not is_integer(at.type):
+        raise Mismatch(f"a position is an integer, got {at.type}")
+    nullable = values.nullable or at.nullable or values.type.nullable
+    return Signature((values.type, INT32), values.type.element, nullable)
+
+
+def _element(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    # A null is not looked into: what comes after it is not evaluated.
+    named = [emitter.name_value(emitter.value(each)) for each in call.arguments]
+    tests = [
+        f"{first} is None"
+        for each, (first, again) in zip(call.arguments, named, strict=True)
+        if each.nullable or first != again
+    ]
+    name = "x_value_of" if isinstance(call.arguments[0].type, MapType) else "x_element"
+    source = f"{name}({', '.join(again for _, again in named)})"
+    return GuardedSource(f"(None if {' or '.join(tests)} else {source})" if tests else source)
+
+
+def value_or_null(entries: tuple[tuple[Any, Any], ...] | None, key: str) -> Any:
+    """Return the value of a key of a map; null for a null map, or without the key."""
+    return None if entries is None else value_of(entries, key)
+
+
+def element(values: tuple[Any, ...], at: int) -> Any:
+    """Return element `at`, counted from 0. Raises if out of range."""
+    if not 0 <= at < len(values):
+        raise EvaluationError(f"position {at} is outside a list of {len(values)} elements")
+    return values[at]
+
+
+def _repeat_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    value, count = arguments
+    if value.type == NULL or not (is_integer(count.type) or count.type == NULL):
+        raise Mismatch(f"array_repeat needs a value and a count, got {value.type} and {count.type}")
+    return Signature((value.type, INT32), ListType(value.type, value.nullable), count.nullable)
+
+
+def _repeat(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    value, count = (emitter.value(a) for a in call.arguments)
+    return GuardedSource(f"x_array_repeat({value}, {count})")
+
+
+def array_repeat(value: Any, count: int | None) -> tuple[Any, ...] | None:
+    """Return a list of copies of a value, which may be null; null for no number of copies."""
+    return None if count is None else (value,) * count
+
+
+def _only_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    value, count = arguments
+    if not is_integer(count.type) and count.type != NULL:
+        raise Mismatch(f"only_row needs the number of rows, got {count.type}")
+    return Signature((value.type, INT64), value.type, value.nullable)
+
+
+def _only(emitter: Emitter, call: CallTerm) -> GuardedSource:
+    value, count = (emitter.value(a) for a in call.arguments)
+    return GuardedSource(f"x_only_row({value}, {count})")
+
+
+def only_row(value: Any, count: int | None) -> Any:
+    """Return a value, which is the one of at most one row. Raises if there are more rows."""
+    if count is not None and count > 1:
+        raise EvaluationError("a subquery used as a value has more than one row")
+    return value
+
+
+def _by_position_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    (argument,) = arguments
+    return Signature((argument.type,), _numbered(argument.type), argument.nullable)
+
+
+def _numbered(type: DataType) -> DataType:
+    """Return a type whose structs have fields named by their places."""
+    match type:
+        case ListType():
+            return replace(type, element=_numbered(type.element))
+        case MapType():
+            return replace(type, key=_numbered(type.key), value=_numbered(type.value))
+        case StructType():
+            fields = enumerate(type.fields, 1)
+            return StructType(tuple(replace(f, name=f"col{at}", type=_numbered(f.type)) for at, f in fields))
+        case _:
+            return type
+
+
+NAMES: dict[str, Any] = {
+    "x_array_repeat": array_repeat,
+    "x_element": element,
+    "x_only_row": only_row,
+    "x_value_or_null": value_or_null,
+}
+
+FUNCTIONS: tuple[Function, ...] = (
+    LazyFunction("struct", _struct_rule, _values),
+    LazyFunction("array", _array_rule, _values),
+    LazyFunction("field", _field_rule, _field),
+    LazyFunction("element", _element_rule, _element, fallible=True),
+    LazyFunction("array_repeat", _repeat_rule, _repeat),
+    LazyFunction("by_position", _by_position_rule, lambda emitter, call: emitter.code(call.arguments[0])),
+    LazyFunction("only_row", _only_rule, _only, fallible=True),
+)

@@ -1,0 +1,206 @@
+"""Operator declarations: stream properties, ports, placement, and state layout.
+
+The analysis derives the facts of every edge. It never depends on the kind of an operator: operators declare,
+as data and small functions, the facts that they need of their inputs and those that they give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from headrace.expr.tree import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Five facts of an edge. True is the stronger value; the facts of several inputs are combined by `and`.
+
+    bounded: all rows arrive in the first tick.
+    append:  no row is ever retracted; weights are +1.
+    ordered: the order of rows is meaningful and is kept.
+    once:    no row is delivered twice.
+    det:     the accumulated rows depend only on the accumulated input.
+    """
+
+    bounded: bool = False
+    append: bool = True
+    ordered: bool = False
+    once: bool = True
+    det: bool = True
+
+    def but(self, **facts: bool) -> Facts:
+        """Return these facts with some of them replaced."""
+        return replace(self, **facts)
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """Names of the facts that hold, in the order of their declaration."""
+        return tuple(name for name in FACT_NAMES if getattr(self, name))
+
+
+FACT_NAMES = ("bounded", "append", "ordered", "once", "det")
+
+
+def meet(facts: Iterable[Facts]) -> Facts:
+    """Return the facts that all of `facts` share; every fact if there are none."""
+    result = Facts(bounded=True, append=True, ordered=True, once=True, det=True)
+    for f in facts:
+        result = Facts(*(getattr(result, n) and getattr(f, n) for n in FACT_NAMES))
+    return result
+
+
+class Delay(Enum):
+    """Time at which the rows of a port are seen."""
+
+    NONE = "same tick"
+    TICK = "next tick"
+    LAZY = "next tick, which does not start for it"
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """Input of an operator.
+
+    `blocking`: a further row could retract output, so the input is complete for the tick before the operator
+    emits anything. `why` is the reason, a clause that completes "waits for it because ...".
+    `completeness`: the input only determines which rows of the other inputs are complete. If all input is
+    present at once, the operator can do without it.
+    """
+
+    name: str
+    blocking: bool = False
+    delay: Delay = Delay.NONE
+    why: str = ""
+    completeness: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Fact that an operator requires of an input, with the reason and a fix.
+
+    `why` completes "it is needed because ...". `only_in_loop`: required only of operators in a cycle; if
+    every path around the cycle contains a delay, the user's reason for that (`Operator.guard`) is enough.
+    `across_ticks`: required only in cycles that contain a delay.
+    """
+
+    port: int
+    fact: str
+    why: str
+    fix: str
+    only_in_loop: bool = False
+    across_ticks: bool = False
+
+
+class EqualRows(Enum):
+    """Marker for a key that consists of all columns of a port."""
+
+    ALL_COLUMNS = "all columns"
+
+
+EQUAL_ROWS = EqualRows.ALL_COLUMNS
+PortKey: TypeAlias = "tuple[Expr, ...] | EqualRows | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Rule for which rows must meet on one shard, in terms of the keys of an operator's inputs.
+
+    Build with `ANYWHERE`, `WHOLE` or `place_by_key(...)`.
+    whole: whether all rows must meet.
+    keys:  per port, the expressions over that port's columns whose equal values must meet, `EQUAL_ROWS` for
+           all its columns, or None to broadcast every row of the port; None as a whole if either all rows or
+           none must meet.
+    """
+
+    whole: bool = False
+    keys: tuple[PortKey, ...] | None = None
+
+
+ANYWHERE = Placement()
+WHOLE = Placement(whole=True)
+
+
+def place_by_key(*keys: PortKey) -> Placement:
+    """Place rows with equal keys together. A port with the key None is broadcast.
+
+    Without any key expression, all rows have the same key: then the placement is `WHOLE`.
+    """
+    return Placement(keys=keys) if any(keys) else WHOLE
+
+
+Lineage: TypeAlias = "Mapping[str, Expr]"
+"""Output columns, each with the expression over a port's columns that equals it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unservable:
+    """Reason why an operator's output is not determined by its input rows at a time, with a fix.
+
+    A flow on replicas starts from the rows at some time, each with its count, in any order and cut into any
+    ticks. why: a sentence. fix: an alternative for the user.
+    """
+
+    why: str
+    fix: str
+
+
+# -- state -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedSlot:
+    """Layout of a slot keyed by the operator's keys for the input `port`.
+
+    bare:    whether a single value is not wrapped in a tuple.
+    of_pair: whether the operator's key is the first part of each key.
+    """
+
+    port: int = 0
+    bare: bool = True
+    of_pair: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSlot:
+    """Layout of a slot that holds input rows for the next tick, under the key `()`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarSlots:
+    """Layout of the slots `<prefix>calendar`, `counts` and `due`: expiry times of the keys in `keys`."""
+
+    prefix: str
+    keys: KeyedSlot
+
+
+@dataclass(frozen=True, slots=True)
+class SliceSlots:
+    """Layout of the slots `calendar`, `counts` and `due` of overlapping windows, merged from slices."""
+
+    keys: KeyedSlot
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSlots:
+    """Layout of the three slots of numbered sessions."""
+
+    keys: KeyedSlot
+
+
+@dataclass(frozen=True, slots=True)
+class EverywhereSlot:
+    """Layout of a slot with one value under the key `()`, the same on every shard."""
+
+
+SlotLayout: TypeAlias = EverywhereSlot | KeyedSlot | PendingSlot | CalendarSlots | SliceSlots | SessionSlots
+
+
+def calendar_slots(prefix: str, keys: KeyedSlot) -> dict[str, SlotLayout]:
+    """Return the slots of a calendar with their layout."""
+    layout = CalendarSlots(prefix, keys)
+    return dict.fromkeys((f"{prefix}calendar", f"{prefix}counts", f"{prefix}due"), layout)

@@ -1,0 +1,218 @@
+"""Delta tables as sources and sinks, through the `deltalake` package.
+
+Each tick is one version of the table. The table's log also records the tick number (as a transaction id of
+`app`), so a repeated tick is recognised and skipped. The package supports local folders and object stores.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from headrace.errors import BadInput
+from headrace.expr.types import FloatingType, ListType, MapType, Schema, StructType, holds_intervals
+from headrace.io.declared_types import refuse_untyped
+from headrace.io.delivery.guarantee import Guarantee
+from headrace.io.delivery.outbox import DeliveredSink, DeliveryWriter
+from headrace.io.delivery.table_keys import TableKey, validate_key
+from headrace.io.files.changelog import check_columns
+from headrace.io.sink import SinkRequest, Writer, column_names, open_sink
+from headrace.io.source import Feed, Reader, Source, open_source, set_fields
+from headrace.path_or_url import path_text, scheme_of, unsupported_scheme_error
+from headrace.requirements import require_package
+from headrace.source_location import SourceLocation
+
+_GUARANTEE = Guarantee(
+    "exactly once", "a version of the table holds the rows of a tick together with its number"
+)
+
+
+def require_deltalake(what: str) -> None:
+    """Raise `BadInput` if the package is missing. what: who needs it, as in "sink 'totals'"."""
+    require_package(what, "deltalake", "delta")
+
+
+def check_location(path: str, options: Mapping[str, str], what: str) -> None:
+    """Raise `BadUri` for a URI scheme that `deltalake` does not support, rather than in the first tick."""
+    if not scheme_of(path):
+        return
+    from deltalake.exceptions import DeltaError
+    from deltalake.fs import DeltaStorageHandler
+
+    try:
+        DeltaStorageHandler(path, dict(options))
+    except DeltaError as error:
+        if not str(error).startswith(("Unknown scheme", "Generic error: Unable to recognise URL")):
+            return  # For example a missing option, which reading or writing the table reports.
+        raise unsupported_scheme_error(
+            path,
+            what,
+            why=f"The deltalake package says: {str(error).partition('. Known')[0]}.",
+            fix="give a folder, or a URL that it knows, such as s3://BUCKET/TABLE, gs://... or abfss://...",
+        ) from error
+    except OSError:
+        return
+
+
+@dataclass(frozen=True, init=False)
+class DeltaTable(DeliveredSink):
+    """Sink with the current rows of a stream, inserted, updated and deleted by key.
+
+    path:    a folder or a URI; a missing table is created.
+    key:     columns that identify a row; not nullable, and not floats, lists or nested rows.
+    app:     name under which the table's log records ticks.
+    feed:    create the table with a change data feed, which `DeltaRows` can follow.
+    options: storage options of `deltalake`; they may hold secrets and are never shown.
+    """
+
+    guarantee: ClassVar[Guarantee] = _GUARANTEE
+    path: str
+    app: str
+    feed: bool
+    options: Mapping[str, str] = field(repr=False, compare=False)
+    key: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        key: Iterable[str] | str,
+        *,
+        app: str = "headrace",
+        feed: bool = True,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        set_fields(
+            self,
+            path=path_text(path, "DeltaTable"),
+            key=column_names(key),
+            app=app,
+            feed=feed,
+            options=dict(options or {}),
+        )
+
+    @property
+    def destination(self) -> Hashable:
+        return "delta", self.path, self.app
+
+
+@dataclass(frozen=True, init=False)
+class DeltaChangelog(DeliveredSink):
+    """Sink with every change: the columns, then `weight` and `tick`. See `DeltaTable` for path, app and
+    options.
+    """
+
+    guarantee: ClassVar[Guarantee] = _GUARANTEE
+    path: str
+    app: str
+    options: Mapping[str, str] = field(repr=False, compare=False)
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        app: str = "headrace",
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        set_fields(self, path=path_text(path, "DeltaChangelog"), app=app, options=dict(options or {}))
+
+    @property
+    def destination(self) -> Hashable:
+        return "delta", self.path, self.app
+
+
+@dataclass(frozen=True, init=False)
+class DeltaRows(Source):
+    """Source of a Delta table's rows, then of the changes in each later version.
+
+    path:    a folder or a URI.
+    version: first version to read; by default the newest.
+    versions_per_tick: number of versions per tick, however many rows they have.
+    options: storage options of `deltalake`; they may hold secrets and are never shown.
+
+    Versions are read whole. A bounded source reads the rows of one version. Others read those, and then the
+    table's change data feed (`delta.enableChangeDataFeed`) up to the newest version or, when following,
+    forever. An append source may read a table that only grows.
+    """
+
+    path: str
+    version: int | None
+    versions_per_tick: int | None
+    options: Mapping[str, str] = field(repr=False, compare=False)
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        version: int | None = None,
+        versions_per_tick: int | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        if versions_per_tick is not None and versions_per_tick < 1:
+            raise BadInput(f"versions_per_tick is {versions_per_tick}", fix="give 1 or more, or leave it out")
+        set_fields(
+            self,
+            path=path_text(path, "DeltaRows"),
+            version=version,
+            versions_per_tick=versions_per_tick,
+            options=dict(options or {}),
+        )
+
+
+def check_delta(table: DeltaTable | DeltaChangelog | DeltaRows, what: str, schema: Schema) -> None:
+    """Check a Delta table's package, location and column types. Raises `BadInput`, `BadUri`."""
+    require_deltalake(what)
+    check_location(table.path, table.options, what)
+    refuse_untyped(schema, f"{what}, a Delta table")
+    for f in schema.fields:
+        if holds_intervals(f.type):
+            raise BadInput(
+                f"{what}, a Delta table: column {f.name!r} is {f.type}, and Delta tables have no intervals",
+                where=[SourceLocation.of_caller()],
+                fix=f"make a number of it in a select: `{f.name}=col.{f.name} // timedelta(microseconds=1)`",
+                column=f.name,
+            )
+
+
+def _comparable(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, ...]:
+    for f in schema.fields:
+        if f.name in key and isinstance(f.type, FloatingType | ListType | MapType | StructType):
+            raise BadInput(
+                f"sink {sink!r}: the key's column {f.name!r} is {f.type}, "
+                "which Delta tables cannot have in a key",
+                fix="give other columns as key, or cast it in a select before the sink",
+                sink=sink,
+                column=f.name,
+            )
+    return validate_key(sink, schema, key)
+
+
+@open_sink.register
+def _(sink: DeltaTable, request: SinkRequest) -> Writer:
+    check_delta(sink, f"sink {request.name!r}", request.schema)
+    key = _comparable(request.name, request.schema, sink.key)
+    keys = TableKey(request.name, request.schema, key, request.sources)
+    from headrace.io.delta.delivery import TableDelivery
+
+    where: Any = (request.name, sink.path, sink.app, sink.options, request.schema)
+    return DeliveryWriter(request, TableDelivery(*where, keys=keys, feed=sink.feed), keys)
+
+
+@open_sink.register
+def _(sink: DeltaChangelog, request: SinkRequest) -> Writer:
+    check_delta(sink, f"sink {request.name!r}", request.schema)
+    check_columns(request.name, request.schema)
+    from headrace.io.delta.delivery import ChangelogDelivery
+
+    return DeliveryWriter(
+        request, ChangelogDelivery(request.name, sink.path, sink.app, sink.options, request.schema), None
+    )
+
+
+@open_source.register
+def _(source: DeltaRows, feed: Feed) -> Reader:
+    check_delta(source, f"source {feed.name!r}", feed.schema)
+    from headrace.io.delta.version_reader import DeltaReader
+
+    return DeltaReader(source, feed)

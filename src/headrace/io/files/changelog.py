@@ -1,0 +1,290 @@
+"""Changelog sink: every change of every tick, as Parquet.
+
+    <path>/tick=1/part-*.parquet             columns of the stream, then `weight` (int64)
+    <path>/tick=2/part-*.parquet
+    <path>/_staging/...                      unpublished ticks
+
+A tick's folder appears atomically, by a rename. Ticks without changes have none. The tick is only in the
+folder's name (a column of that name in the files would clash): Spark, DuckDB, Polars and pyarrow all convert
+it to an integer column `tick` ("hive partitioning"):
+
+    duckdb   select * from read_parquet('out/tick=*/*.parquet', hive_partitioning = true)
+    Polars   pl.scan_parquet("out/tick=*/*.parquet", hive_partitioning=True)
+    Spark    spark.read.parquet("out")
+
+The current rows are those whose weights add up to more than 0. With `compact_after`, the folders of old ticks
+are merged (`headrace.io.files.compaction`).
+
+**For tasks that write in parallel**: each calls `stage_part(...)` with a unique name (such as the numbers of
+shard and attempt) and reports the name; then one process calls `assemble(path, tick, names)` before the
+commit and `publish` after it. `recover` discards staged parts that were not assembled.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from headrace.errors import BadInput, SourceLocation
+from headrace.expr.call_errors import explains_calls
+from headrace.expr.types import Schema
+from headrace.io.declared_types import refuse_untyped
+from headrace.io.delivery.atomic_files import (
+    STAGING,
+    TICK,
+    move_folder,
+    published_ticks,
+    remove_empty,
+    remove_folder,
+    sync_folder,
+    tick_folder,
+)
+from headrace.io.delivery.folder_lock import FolderLock
+from headrace.io.delivery.guarantee import Guarantee
+from headrace.io.files.compaction import Compactor, aside, check_can_compact
+from headrace.io.sink import (
+    Contents,
+    ReadableWriter,
+    SinkRequest,
+    SinkTarget,
+    Writer,
+    open_sink,
+    other_rows,
+    refuse_later_ticks,
+    refuse_mid_run_start,
+)
+from headrace.io.source import WEIGHT, set_fields
+from headrace.path_or_url import local_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Changelog(SinkTarget):
+    """Sink with all changes, one folder per tick, exactly once with a checkpoint.
+
+    path:          created if missing.
+    compact_after: number of the latest ticks whose folders stay as they are. Older ones are merged now and
+                   then into a few folders with the rows that they add up to. None: all ticks stay.
+    """
+
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "exactly once",
+        "a tick's folder appears by one rename, and a run that resumes skips existing ones",
+    )
+    ending: ClassVar[str] = ".parquet"
+    """Ending of the names of its files."""
+    path: str
+    compact_after: int | None = None
+
+    @explains_calls()
+    def __init__(self, path: str | os.PathLike[str], compact_after: int | None = None) -> None:
+        if compact_after is not None and compact_after < 1:
+            raise BadInput(
+                f"compact_after is {compact_after}",
+                where=[SourceLocation.of_caller()],
+                why="The last tick has a folder of its own.",
+                fix="give 1 or more, or leave it out to keep the folders of all ticks",
+            )
+        set_fields(self, path=local_path(path, type(self).__name__), compact_after=compact_after)
+
+    @property
+    def destination(self) -> Hashable:
+        return "files", os.path.realpath(self.path)
+
+    def write(
+        self, file: Path, rows: Sequence[tuple[Any, ...]] | pa.Table, schema: Schema, *, durable: bool
+    ) -> None:
+        """Write changes, weight last, to a new file."""
+        _write_parquet(file, rows, schema, durable=durable)
+
+    def read(self, file: Path, schema: Schema) -> list[tuple[Any, ...]]:
+        """Read a file that `write` made. Raises `ValueError` unless its rows are of this schema."""
+        from headrace.io.arrow import read_known_part
+
+        return read_known_part(file, schema)
+
+
+def _write_parquet(
+    file: Path, rows: Sequence[tuple[Any, ...]] | pa.Table, schema: Schema, *, durable: bool
+) -> None:
+    from headrace.io.arrow import write_part
+
+    write_part(file, rows, schema, weighted=True, durable=durable)
+
+
+def check_columns(sink: str, schema: Schema) -> None:
+    """Raise `BadInput` if a stream column has the name of a column that the changelog adds."""
+    for name in (WEIGHT, TICK):
+        if schema.position(name) is not None:
+            raise BadInput(
+                f"sink {sink!r}: column {name!r} is reserved in a changelog",
+                why="the changelog adds it itself: each row's weight and tick",
+                fix=f"rename the column in a select before the sink: `.select(..., other_name=col.{name})`",
+                sink=sink,
+                column=name,
+            )
+
+
+# --- in parallel tasks ---------------------------------------------------------------
+
+
+def stage_part(
+    path: str | os.PathLike[str],
+    tick: int,
+    name: str,
+    rows: Sequence[tuple[Any, ...]] | pa.Table,
+    schema: Schema,
+    *,
+    durable: bool = True,
+    write: Callable[..., None] = _write_parquet,
+) -> str:
+    """Write changes, weight last, where readers do not look, and return the part's name for `assemble`.
+
+    `name` is unique among the tasks and attempts of this tick, and has the ending of the files of `write`.
+    """
+    folder = Path(path, STAGING, "parts")
+    folder.mkdir(parents=True, exist_ok=True)
+    staged = f"part-{tick}-{name}"
+    write(folder / staged, rows, schema, durable=durable)
+    return staged
+
+
+def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, durable: bool = True) -> None:
+    """Assemble the unpublished folder of a tick from exactly these parts. Idempotent.
+
+    Raises `FileNotFoundError` if a part is missing.
+    """
+    staging = Path(path, STAGING)
+    folder = staging / tick_folder(tick)
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = set(names)
+    present = set(os.listdir(folder))
+    # Check first, because a superseded driver finds its parts gone, and must not touch its successor's files.
+    for name in wanted - present:
+        os.rename(staging / "parts" / name, folder / name)
+    for name in present - wanted:  # left by a failed attempt
+        (folder / name).unlink()
+    if durable:
+        sync_folder(folder)
+        sync_folder(staging)
+
+
+def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
+    """Publish an assembled tick. Does nothing if the tick is already published or had no changes."""
+    assembled = Path(path, STAGING, tick_folder(tick))
+    if not assembled.is_dir():
+        return
+    target = Path(path, tick_folder(tick))
+    if target.is_dir():
+        remove_folder(assembled)
+    else:
+        move_folder(assembled, target, durable=durable)
+
+
+def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
+    """Publish the committed `tick` if a crash left it assembled, and delete everything else unpublished."""
+    publish(path, tick, durable=durable)
+    remove_folder(Path(path, STAGING))
+    remove_folder(aside(Path(path)))
+
+
+# --- in one process ------------------------------------------------------------------
+
+
+class ChangelogWriter(ReadableWriter):
+    """Sink writer of a changelog in a single process."""
+
+    def __init__(self, target: Changelog, request: SinkRequest) -> None:
+        check_columns(request.name, request.schema)
+        self._target = target
+        self._path = Path(target.path)
+        self._compact_after = target.compact_after
+        self._request = request
+        self._lock: FolderLock | None = None
+        self._compactor: Compactor | None = None
+        self._prepared = 0
+
+    def recover(self, tick: int) -> None:
+        name, durable = self._request.name, self._request.durable
+        refuse_mid_run_start(name, self._path, tick, self._path.is_dir())
+        self._path.mkdir(parents=True, exist_ok=True)
+        self._lock = FolderLock.take(Path(os.path.realpath(self._path)))
+        if self._lock is None:
+            raise BadInput(
+                f"sink {name!r}: {self._path} is being compacted",
+                why="A compaction replaces the folder, and a tick written now would be lost.",
+                fix="wait until it ends",
+                sink=name,
+                path=str(self._path),
+            )
+        refuse_later_ticks(name, self._path, max(published_ticks(self._path), default=0), tick)
+        recover(self._path, tick, durable=durable)
+        if self._compact_after is not None:
+            check_can_compact(self._lock)
+            # A rewind returns to a tick between two folders.
+            keep = max(self._compact_after, self._request.keep_ticks - 1)
+            self._compactor = Compactor(self._lock, keep, durable=durable)
+
+    def prepare(self, tick: int, rows: list[tuple[Any, ...]]) -> None:
+        if rows:
+            part = stage_part(
+                self._path,
+                tick,
+                f"0{self._target.ending}",
+                rows,
+                self._request.schema,
+                durable=self._request.durable,
+                write=self._target.write,
+            )
+            self.assemble(tick, [part])
+
+    def assemble(self, tick: int, names: Iterable[str]) -> None:
+        if Path(self._path, tick_folder(tick)).is_dir():
+            # Another run has begun to write there since. Its tick would be taken for this one, which is lost.
+            refuse_later_ticks(self._request.name, self._path, tick, tick - 1)
+        assemble(self._path, tick, names, durable=self._request.durable)
+        self._prepared = tick
+
+    def publish(self, tick: int) -> None:
+        publish(self._path, tick, durable=self._request.durable)
+        if self._compactor is not None:
+            if self._prepared == tick:
+                self._compactor.published(tick)
+            self._compactor.compact_if_due(tick)
+
+    def contents(self) -> Contents | None:
+        ticks = published_ticks(self._path)
+        return Contents(max(ticks, default=0), self._rows(ticks)) if self._path.is_dir() else None
+
+    def _rows(self, ticks: Iterable[int]) -> Iterator[tuple[Any, ...]]:
+        for file in (f for tick in ticks for f in sorted(Path(self._path, tick_folder(tick)).iterdir())):
+            if file.name.startswith((".", "_")):
+                continue
+            try:
+                if file.suffix != self._target.ending:
+                    raise ValueError(f"It is no {self._target.ending} file.")
+                yield from self._target.read(file, self._request.schema)
+            except ValueError as error:
+                raise other_rows(self._request.name, file, str(error)) from error
+
+    def close(self) -> None:
+        # With a checkpoint, a committed but unpublished tick stays there for `recover`.
+        if self._request.durable:
+            remove_empty(self._path / STAGING / "parts", self._path / STAGING)
+        else:
+            remove_folder(self._path / STAGING)
+        if self._compactor is not None:
+            self._compactor.close()
+        if self._lock is not None:
+            self._lock.release()
+
+
+@open_sink.register
+def _(sink: Changelog, request: SinkRequest) -> Writer:
+    refuse_untyped(request.schema, f"sink {request.name!r}, a changelog")
+    return ChangelogWriter(sink, request)

@@ -1,0 +1,49 @@
+"""Parquet source: files with columns matched by name.
+
+Extra columns are ignored. A column may have any type that converts without loss: narrower or unsigned
+integers and floats, integers for floats (up to 2**53) and decimals, other timestamp units and zones (no zone
+means UTC; fractions of a microsecond are dropped), other decimal precisions if the digits fit, dictionaries,
+large and view types. A log line tells of widened columns (`headrace.io.files.widening`). Anything else is an
+error naming the file and column; as in Spark's own reader, a date is not a timestamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.io.declared_types import refuse_untyped
+from headrace.io.files.file_reader import Block, FileFormat, open_format
+from headrace.io.files.file_source import Files
+from headrace.io.files.text_blocks import WHOLE, Part
+from headrace.io.source import Feed
+
+
+@dataclass(frozen=True, init=False)
+class ParquetFiles(Files):
+    __doc__ = "Parquet files. " + (Files.__doc__ or "")
+
+
+class ParquetFormat(FileFormat):
+    def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
+        # Not at the top, because Arrow is expensive to import, and tasks that read JSON do not need it.
+        from headrace.io.files.parquet_rows import blocks
+
+        return blocks(self, path, part)
+
+    def parts(self, path: Path, size: int) -> list[Part]:
+        from headrace.io.files.parquet_rows import parts
+
+        return parts(path, size)
+
+    def count(self, path: Path, part: Part = WHOLE) -> int | None:
+        from headrace.io.files.parquet_rows import count
+
+        return count(path, part)
+
+
+@open_format.register
+def _(source: ParquetFiles, feed: Feed) -> FileFormat:
+    refuse_untyped(feed.schema, f"source {feed.name!r}, Parquet files")
+    return ParquetFormat(feed, source.max_value_bytes)

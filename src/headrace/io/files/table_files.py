@@ -1,0 +1,387 @@
+"""TableFiles sink: the current rows as Parquet files, replaced atomically each tick.
+
+    <path>/current                                       a symbolic link to the newest version
+    <path>/versions/tick=12/bucket-0003.parquet          columns of the stream, nothing else
+    <path>/versions/tick=12/_bucket-0003.held            rows held back, if any, with a column `weight`
+    <path>/_staging/...                                  buckets of unpublished versions
+
+Read `<path>/current/*.parquet`. The link is switched by a rename, so a reader that resolves it once sees a
+consistent tick. The previous version is kept for active readers; older ones are removed.
+
+Rows are divided into a fixed number of buckets by the hash of their key. A tick rewrites the buckets that
+have changed, and takes over the others by hard link (by copy on a file system without links). So its cost
+depends on the buckets it touches; choose `buckets` for about 10,000 rows in each.
+
+**For tasks that write in parallel**: each calls `stage(...)` with all changes of some buckets (assigned by
+`bucketing(...)`) and reports the names it receives; then one process calls `assemble(path, tick, names)`
+before the commit and `publish` after it. Begin with `create` or `recover`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from headrace.errors import BadInput
+from headrace.expr.call_errors import explains_calls
+from headrace.expr.dict_keys import with_representatives
+from headrace.expr.types import Schema
+from headrace.io.declared_types import refuse_untyped
+from headrace.io.delivery.atomic_files import (
+    STAGING,
+    move_folder,
+    published_ticks,
+    remove_empty,
+    remove_folder,
+    sync_folder,
+    take_over,
+    tick_folder,
+    write_file,
+)
+from headrace.io.delivery.guarantee import Guarantee
+from headrace.io.delivery.negative_rows import HeldBack
+from headrace.io.delivery.table_keys import Bucketing, TableKey, build_bucketing, duplicate_key_error
+from headrace.io.sink import (
+    Contents,
+    ReadableWriter,
+    SinkRequest,
+    SinkTarget,
+    Writer,
+    column_names,
+    held_back_of,
+    open_sink,
+    other_rows,
+    refuse_later_ticks,
+    refuse_mid_run_start,
+)
+from headrace.io.source import set_fields
+from headrace.path_or_url import local_path
+
+VERSIONS = "versions"
+CURRENT = "current"
+Row = tuple[Any, ...]
+Rows = Sequence[Row]
+
+
+def erase_earlier(path: str | os.PathLike[str]) -> int:
+    """Remove all versions of a table but the current one, and return how many. No run may be at work."""
+    current = os.path.realpath(Path(path, "current"))
+    others = [each for each in Path(path, "versions").iterdir() if os.path.realpath(each) != current]
+    for each in others:
+        remove_folder(each)
+    remove_folder(Path(path, STAGING))
+    return len(others)
+
+
+@dataclass(frozen=True)
+class TableFiles(SinkTarget):
+    """Sink with the current rows of a stream, exactly once with a checkpoint.
+
+    path:    a folder, created if missing.
+    key:     columns that identify a row; None: rows may be duplicated.
+             A row that is retracted before it is inserted is held back, and appears in no file.
+    buckets: number of files that the rows are divided into, fixed for the lifetime of the table.
+    """
+
+    guarantee: ClassVar[Guarantee] = Guarantee("exactly once", "a tick's version appears by switching a link")
+    path: str
+    key: tuple[str, ...] | None = None
+    buckets: int = 16
+
+    @explains_calls()
+    def __init__(
+        self, path: str | os.PathLike[str], key: Iterable[str] | str | None = None, buckets: int = 16
+    ) -> None:
+        if buckets < 1:
+            raise BadInput(f"a table has {buckets} buckets", fix="give 1 or more, or leave it out")
+        path = local_path(path, type(self).__name__)
+        set_fields(self, path=path, key=None if key is None else column_names(key), buckets=buckets)
+
+    @property
+    def destination(self) -> Hashable:
+        return "files", os.path.realpath(self.path)
+
+
+def bucket_file(bucket: int) -> str:
+    return f"bucket-{bucket:04d}.parquet"
+
+
+def held_file(bucket: int) -> str:
+    # Hidden from readers of all Parquet files of a version, by name or by folder.
+    return f"_bucket-{bucket:04d}.held"
+
+
+def version(path: str | os.PathLike[str], tick: int) -> Path:
+    return Path(path, VERSIONS, tick_folder(tick))
+
+
+def newest(path: str | os.PathLike[str]) -> int | None:
+    """Return the tick of the newest version, published or not, or None."""
+    return max(published_ticks(Path(path, VERSIONS)), default=None)
+
+
+def base_of(path: str | os.PathLike[str], tick: int) -> Path:
+    """Return the version a tick builds on: the newest before it, ignoring earlier attempts at the tick."""
+    before = [t for t in published_ticks(Path(path, VERSIONS)) if t < tick]
+    assert before, "create() comes first"
+    return version(path, before[-1])
+
+
+# --- in parallel tasks ---------------------------------------------------------------
+
+
+def create(sink: str, target: TableFiles, schema: Schema) -> None:
+    """Create an empty table unless it exists. Raises `BadInput` for one with other buckets."""
+    from headrace.io.arrow import write_part
+
+    number = Path(target.path, "buckets")
+    if newest(target.path) is None:
+        Path(target.path, VERSIONS).mkdir(parents=True, exist_ok=True)
+        write_file(number, f"{target.buckets}\n".encode(), durable=True)
+        staged = Path(target.path, STAGING, tick_folder(0))
+        remove_folder(staged)
+        staged.mkdir(parents=True)
+        # Bucket 0 has a file even if it is empty, so that readers find the columns.
+        write_part(staged / bucket_file(0), [], schema, weighted=False, durable=True)
+        move_folder(staged, version(target.path, 0), durable=True)
+        publish(target.path, 0)
+    found = int(number.read_text())
+    if found != target.buckets:
+        raise BadInput(
+            f"sink {sink!r}: the table at {target.path} has {found} buckets, not {target.buckets}",
+            why="rows would be looked up in the wrong bucket",
+            fix=f"give buckets={found}, or another path",
+            sink=sink,
+        )
+
+
+def stage(
+    sink: str,
+    target: TableFiles,
+    tick: int,
+    name: str,
+    changes: Rows,
+    schema: Schema,
+    *,
+    durable: bool = True,
+    sources: tuple[str, ...] = (),
+) -> Iterator[tuple[str, int]]:
+    """Apply a tick's changes (weight last) to the buckets they touch, and write those.
+
+    Yields per bucket its name for `assemble`, and its number of changes. `name` is unique among the tasks
+    and attempts of this tick. `changes` are all changes of their buckets.
+    sources: of the rows, for errors. Raises `DuplicateKey` if a key has two rows.
+    """
+    from headrace.io.arrow import write_part
+
+    by = build_bucketing(sink, schema, target.key, target.buckets)
+    buckets: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    for row in with_representatives(changes, schema):
+        buckets[by.bucket(row)].append(row)
+    base, folder = base_of(target.path, tick), Path(target.path, STAGING)
+    folder.mkdir(parents=True, exist_ok=True)
+    for bucket, part in sorted(buckets.items()):
+        rows, held = _changed(base, bucket, part, schema)
+        twice = None if target.key is None else _two_of_a_key(by, rows)
+        if twice is not None:
+            assert target.key is not None
+            less = _held_of_changed_keys(by, base, buckets, schema)
+            raise duplicate_key_error(
+                TableKey(sink, schema, target.key, sources), *twice, held=less, fix=_FIX
+            )
+        staged = f"{bucket:04d}-{tick:08d}-{name}.parquet"
+        write_part(folder / staged, rows, schema, weighted=False, durable=durable)
+        if held:
+            write_part(_held_beside(folder / staged), held, schema, durable=durable)
+        yield staged, len(part)
+
+
+_FIX = "give a key that is unique, or none to keep all rows"
+
+
+def _changed(base: Path, bucket: int, changes: Rows, schema: Schema) -> tuple[list[Row], list[Row]]:
+    """Apply changes to a bucket of a version. Returns its rows and its held-back rows, weight last."""
+    from headrace.io.arrow import read_part
+
+    file, held_before = base / bucket_file(bucket), base / held_file(bucket)
+    rows = read_part(file, schema, weighted=False) if file.exists() else []
+    if held_before.exists():
+        changes = [*read_part(held_before, schema), *changes]
+    return apply_changes(with_representatives(rows, schema), with_representatives(changes, schema))
+
+
+def _held_of_changed_keys(
+    by: Bucketing, base: Path, buckets: Mapping[int, Rows], schema: Schema
+) -> list[Row]:
+    """List held-back rows of the keys changed by a tick, weight last."""
+    changed = {by.key(row) for part in buckets.values() for row in part}
+    held = (_changed(base, bucket, part, schema)[1] for bucket, part in buckets.items())
+    return [row for part in held for row in part if by.key(row) in changed]
+
+
+def _held_beside(staged: Path) -> Path:
+    return staged.with_suffix(".held")
+
+
+def apply_changes(rows: Rows, changes: Rows) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """Apply changes to rows, keeping their order. Returns the rows and the held-back rows, weight last."""
+    counts: dict[tuple[Any, ...], int] = defaultdict(int)
+    for row in rows:
+        counts[row] += 1
+    for *values, weight in changes:
+        counts[tuple(values)] += weight
+    shown = [row for row, count in counts.items() for _ in range(count)]
+    return shown, [(*row, count) for row, count in counts.items() if count < 0]
+
+
+def _two_of_a_key(by: Bucketing, rows: Rows) -> tuple[Row, Row] | None:
+    seen: dict[Row, Row] = {}
+    for row in rows:
+        key = by.key(row)
+        if key in seen:
+            return seen[key], row
+        seen[key] = row
+    return None
+
+
+def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, durable: bool = True) -> None:
+    """Assemble the unpublished version of a tick from staged buckets, taking over all others unchanged."""
+    folder = Path(path, STAGING, tick_folder(tick))
+    remove_folder(folder)
+    folder.mkdir(parents=True)
+    made: set[str] = set()
+    for name in names:
+        bucket, staged = int(name.partition("-")[0]), Path(path, STAGING, name)
+        os.rename(staged, folder / bucket_file(bucket))
+        if _held_beside(staged).exists():
+            os.rename(_held_beside(staged), folder / held_file(bucket))
+        made |= {bucket_file(bucket), held_file(bucket)}
+    for file in base_of(path, tick).iterdir():
+        if file.name not in made:
+            take_over(file, folder / file.name)
+    remove_folder(version(path, tick))  # left by a failed attempt
+    move_folder(folder, version(path, tick), durable=durable)
+
+
+def published_tick(current: Path) -> int:
+    """Return the tick of the version to which the link `current` points."""
+    return int(os.readlink(current).rpartition("=")[2])
+
+
+def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
+    """Point `current` at the version of `tick`, if it exists. Idempotent.
+
+    The link never moves to an older version, even if a superseded driver calls this late.
+    """
+    link = Path(path, CURRENT)
+    if not version(path, tick).is_dir() or (link.is_symlink() and published_tick(link) > tick):
+        return
+    aside = Path(path, f".{CURRENT}.tmp")
+    aside.unlink(missing_ok=True)
+    aside.symlink_to(Path(VERSIONS, tick_folder(tick)), target_is_directory=True)
+    os.replace(aside, link)
+    if durable:
+        sync_folder(Path(path))
+    for old in published_ticks(Path(path, VERSIONS))[:-2]:
+        remove_folder(version(path, old))
+
+
+def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
+    """Publish the newest version up to the committed `tick` after a crash, and delete later ones."""
+    ticks = published_ticks(Path(path, VERSIONS))
+    for later in ticks:
+        if later > tick:
+            remove_folder(version(path, later))
+    kept = [t for t in ticks if t <= tick]
+    if kept:
+        publish(path, kept[-1], durable=durable)
+    remove_folder(Path(path, STAGING))
+
+
+# --- in one process ------------------------------------------------------------------
+
+
+class TableWriter(ReadableWriter):
+    """Sink writer of a table in a single process."""
+
+    def __init__(self, target: TableFiles, request: SinkRequest) -> None:
+        self._target = target
+        self._request = request
+        build_bucketing(request.name, request.schema, target.key, target.buckets)
+
+    def recover(self, tick: int) -> None:
+        path = Path(self._target.path)
+        refuse_mid_run_start(self._request.name, path, tick, newest(path) is not None)
+        self._refuse_ticks_after(tick)
+        recover(path, tick, durable=self._request.durable)
+        create(self._request.name, self._target, self._request.schema)
+
+    def prepare(self, tick: int, rows: list[tuple[Any, ...]]) -> None:
+        if not rows:
+            return
+        request = self._request
+        staged = stage(
+            request.name,
+            self._target,
+            tick,
+            "0",
+            rows,
+            request.schema,
+            durable=request.durable,
+            sources=request.sources,
+        )
+        self.assemble(tick, [name for name, _ in staged])
+
+    def _refuse_ticks_after(self, tick: int) -> None:
+        current = Path(self._target.path, CURRENT)
+        if current.is_symlink():
+            refuse_later_ticks(self._request.name, self._target.path, published_tick(current), tick)
+
+    def assemble(self, tick: int, names: Iterable[str]) -> None:
+        self._refuse_ticks_after(tick - 1)  # another run may have begun to write there since
+        assemble(self._target.path, tick, names, durable=self._request.durable)
+
+    def publish(self, tick: int) -> None:
+        publish(self._target.path, tick, durable=self._request.durable)
+
+    def held_back(self) -> HeldBack | None:
+        from headrace.io.arrow import read_part
+
+        held = [row for file in self._files(held_file(0)) for row in read_part(file, self._request.schema)]
+        return held_back_of(held, self._request)
+
+    def contents(self) -> Contents | None:
+        link = Path(self._target.path, CURRENT)
+        return Contents(published_tick(link), self._rows()) if link.is_symlink() else None
+
+    def _rows(self) -> Iterator[Row]:
+        from headrace.io.arrow import read_known_part
+
+        name, schema, target = self._request.name, self._request.schema, self._target
+        by = build_bucketing(name, schema, target.key, target.buckets)
+        for like, weighted in ((bucket_file(0), False), (held_file(0), True)):
+            for file in self._files(like):
+                try:
+                    rows = read_known_part(file, schema, weighted=weighted)
+                except ValueError as error:
+                    raise other_rows(name, file, str(error)) from error
+                if any(bucket_file(by.bucket(row)) != f"{file.stem.lstrip('_')}.parquet" for row in rows):
+                    raise other_rows(name, file, "Its rows are divided by another key.")
+                yield from rows if weighted else ((*row, 1) for row in rows)
+
+    def _files(self, like: str) -> list[Path]:
+        """List the files of the current version, of all buckets, with names like that of bucket 0."""
+        return sorted(Path(self._target.path, CURRENT).glob(like.replace("0000", "*")))
+
+    def close(self) -> None:
+        remove_empty(Path(self._target.path, STAGING))
+
+
+@open_sink.register
+def _(sink: TableFiles, request: SinkRequest) -> Writer:
+    refuse_untyped(request.schema, f"sink {request.name!r}, table files")
+    return TableWriter(sink, request)

@@ -1,0 +1,1 @@
+"""Row classes inferred from files: `headrace infer`."""

@@ -1,0 +1,171 @@
+"""Shapes of columns: what values of a column have in common, merged value by value.
+
+A shape knows less than a type: nothing of a column that was always null, and of a column of texts and numbers
+that it has no type. `columns` decides at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from keyword import iskeyword
+from typing import Any
+
+from headrace.expr.types import (
+    BOOL,
+    DATE,
+    FLOAT64,
+    INT64,
+    STR,
+    TIMESTAMP,
+    DataType,
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    StructType,
+)
+from headrace.io.inference.texts import LONGEST_INT, kind_of_text
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Type evidence for one column.
+
+    type:    of plain values. fields: of nested rows, by name. element: of lists. key: of maps, whose values
+             are the elements. All are None if only null was seen.
+    problem: why no type holds all values.
+    """
+
+    type: DataType | None = None
+    fields: Mapping[str, Shape] | None = None
+    element: Shape | None = None
+    key: Shape | None = None
+    nullable: bool = False
+    problem: str = ""
+
+    @property
+    def is_unknown(self) -> bool:
+        return self.type is None and self.fields is None and self.element is None
+
+    @property
+    def kind(self) -> str:
+        if self.type is not None:
+            return str(self.type)
+        return "nested rows" if self.fields is not None else "maps" if self.key is not None else "lists"
+
+
+NULL = Shape(nullable=True)
+_TEXTS = {"date": Shape(DATE), "timestamp": Shape(TIMESTAMP)}
+
+
+def shape_of_json(value: Any) -> Shape:
+    """Return the shape of a value of JSON. Numbers with a point are floats."""
+    match value:
+        case None:
+            return NULL
+        case bool():
+            return Shape(BOOL)
+        case int():
+            return Shape(INT64 if -LONGEST_INT <= value < LONGEST_INT else DecimalType(38, 0))
+        case float():
+            return Shape(FLOAT64)
+        case str():
+            return _TEXTS.get(kind_of_text(value), Shape(STR))
+        case list():
+            return Shape(element=merge_all(map(shape_of_json, value)))  # pyright: ignore[reportUnknownArgumentType]
+        case _:
+            return Shape(fields={name: shape_of_json(part) for name, part in value.items()})
+
+
+def merge_all(shapes: Iterable[Shape]) -> Shape:
+    found = Shape()
+    for shape in shapes:
+        found = merge(found, shape)
+    return found
+
+
+def merge(a: Shape, b: Shape) -> Shape:
+    """Return the shape of values that have either shape."""
+    if a == b:
+        return a
+    nullable, problem = a.nullable or b.nullable, a.problem or b.problem
+    if b.is_unknown or a.is_unknown:
+        return replace(a if b.is_unknown else b, nullable=nullable, problem=problem)
+    if a.fields is not None and b.fields is not None:
+        return Shape(fields=merge_fields(a.fields, b.fields), nullable=nullable, problem=problem)
+    if a.element is not None and b.element is not None and (a.key is None) == (b.key is None):
+        key = None if a.key is None or b.key is None else merge(a.key, b.key)
+        return Shape(element=merge(a.element, b.element), key=key, nullable=nullable, problem=problem)
+    wider = None if a.type is None or b.type is None else _wider(a.type, b.type)
+    if wider is None:
+        return replace(a, nullable=nullable, problem=problem or f"it holds {a.kind} and {b.kind}")
+    return Shape(wider, nullable=nullable, problem=problem)
+
+
+def merge_fields(a: Mapping[str, Shape], b: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Merge rows: a column that one of them lacks is nullable."""
+    names = a if a.keys() == b.keys() else dict.fromkeys([*a, *b])
+    return {name: merge(a.get(name, NULL), b.get(name, NULL)) for name in names}
+
+
+def _wider(a: DataType, b: DataType) -> DataType | None:
+    if a == b:
+        return a
+    both = {a, b}
+    if isinstance(a, DecimalType) and isinstance(b, DecimalType):
+        scale = max(a.scale, b.scale)
+        return DecimalType(min(38, max(a.precision - a.scale, b.precision - b.scale) + scale), scale)
+    if both == {INT64, FLOAT64}:
+        return FLOAT64
+    if INT64 in both and DecimalType(38, 0) in both:
+        return DecimalType(38, 0)
+    if both == {DATE, TIMESTAMP}:
+        return TIMESTAMP
+    return STR if both <= {DATE, TIMESTAMP, STR} else None
+
+
+# --- columns -----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Columns:
+    """Columns that a row class can declare. left_out: the others, with the reason."""
+
+    fields: list[Field] = field(default_factory=list[Field])
+    left_out: dict[str, str] = field(default_factory=dict[str, str])
+
+    @classmethod
+    def of(cls, shapes: Mapping[str, Shape]) -> Columns:
+        found = cls()
+        found.fields = found._declare(shapes, "")
+        return found
+
+    def _declare(self, shapes: Mapping[str, Shape], path: str) -> list[Field]:
+        fields: list[Field] = []
+        for name, shape in shapes.items():
+            at = f"{path}{name}"
+            if not name.isidentifier() or iskeyword(name) or name.startswith("_"):
+                self.left_out[at] = "its name cannot be an attribute of a NamedTuple"
+            elif (type := self._type(shape, at)) is not None:
+                fields.append(Field(name, type, nullable=shape.nullable))
+        return fields
+
+    def _type(self, shape: Shape, at: str) -> DataType | None:
+        problem, type = shape.problem, shape.type
+        if shape.fields is not None and not problem:
+            fields = self._declare(shape.fields, f"{at}.")
+            type, problem = StructType(tuple(fields)), "" if fields else "its rows have no columns"
+        elif shape.element is not None and not problem:
+            if shape.element.is_unknown:
+                problem = "its lists are empty"
+            elif (element := self._type(shape.element, f"{at}[]")) is None:
+                return None
+            elif shape.key is None or (key := self._type(shape.key, f"{at}[key]")) is None:
+                type = ListType(element, nullable=shape.element.nullable)
+            else:
+                type = MapType(key, element, nullable=shape.element.nullable)
+        if problem:
+            self.left_out[at] = problem
+            return None
+        return STR if type is None else type

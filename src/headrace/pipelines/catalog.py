@@ -1,0 +1,364 @@
+"""The catalogue of a pipeline's tables, which outlasts its runs.
+
+    <storage>/catalog/current                   link to the catalogue of the last run that ended
+    <storage>/catalog/unpublished.json          the tables of a run that has not ended, as far as it came
+    <storage>/catalog/id                        what tells this catalogue from one that is made anew
+    <storage>/catalog/<run>/catalog.json        each table: version, state, how far its inputs were read
+    <storage>/catalog/<run>/<database>/<table>  link to the rows of the table, a folder of files
+    <storage>/tables/<database>/<table>/<version>   the rows of a version
+    <storage>/changes/<database>/<table>/<version>  what changed from the version before, with weights
+    <storage>/state/<database>/<table>/<generation> state of an incremental table
+    <storage>/inputs                            contents of input files (`input_files`)
+    <storage>/delta/<database>/<table>          Delta table to which versions are delivered
+    <storage>/changelog/<database>/<table>      changelog to which versions are delivered
+
+Nothing that a catalogue names is changed afterwards. A run makes versions beside those that are there, and a
+catalogue that names them; `current` then moves by one rename, and with it all tables. A run that dies before
+has changed nothing but the state of tables, which is ahead then: the next run takes up its changes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+from headrace.errors import CheckpointDamaged, CheckpointInUse
+from headrace.io.delivery.atomic_files import (
+    move_folder,
+    remove_empty,
+    remove_folder,
+    subfolder_for,
+    sync_folder,
+    write_file,
+)
+from headrace.pipelines.definitions import TableName
+from headrace.pipelines.errors import CatalogDamaged, PipelineInUse
+from headrace.state.commit import read_checked, write_checked
+from headrace.state.lease import Lease
+
+Position: TypeAlias = "int | str | dict[str, list[int]]"
+"""How far an input was read: the version of a table, the files of a folder, the text of constants."""
+
+_FILE = "catalog.json"
+SINK = "sink"
+"""Layout of what has no rows of its own."""
+
+_CURRENT = "current"
+_UNPUBLISHED = "unpublished.json"
+_KEPT = 2
+"""Catalogues whose rows are kept: that of the last run, and the one before, for readers at work."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableEntry:
+    """A table in the catalogue.
+
+    version:     of its rows. rows: their number.
+    schema:      JSON of its columns. layout: format of its files, and what they are partitioned by.
+    fingerprint: of what was computed.
+    generation:  of its state; 0 without one. tick: of the state, whose changes are in the version.
+    positions:   of its flows, by name: how far each input was read, by its key.
+    costs:       what its last updates took (`costs.Costs`).
+    parts:       of what the fingerprint was made (`table_fingerprints`).
+    """
+
+    version: int
+    rows: int
+    schema: str
+    layout: str
+    fingerprint: str
+    generation: int = 0
+    tick: int = 0
+    positions: Mapping[str, Mapping[str, Position]] = field(default_factory=dict[str, Mapping[str, Position]])
+    costs: Mapping[str, list[float]] = field(default_factory=dict[str, list[float]])
+    parts: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Catalog:
+    """The tables of a storage, for a run.
+
+    published: as the last run that ended left them. entries: as far as any run has come. A run that died may
+    have committed state that has read a version which it could not publish, so its versions are gone on with.
+    """
+
+    def __init__(self, storage: Path, lease: Lease) -> None:
+        self.storage = storage
+        self._lease = lease
+        self._folder = storage / "catalog"
+        self._current, self.published, ahead = self._read()
+        self.entries = self._unpublished(ahead)
+        self._clean()
+
+    @classmethod
+    @contextmanager
+    def open(cls, storage: Path) -> Iterator[Catalog]:
+        """Open the catalogue of a storage for a run. Raises `PipelineInUse` and `CatalogDamaged`."""
+        folder = storage / "catalog"
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lease = Lease.take(folder)
+        except CheckpointInUse as error:
+            raise PipelineInUse(
+                f"another run of the pipeline uses {storage}",
+                why=error.why,
+                fix="wait until it ends",
+                storage=str(storage),
+            ) from None
+        try:
+            yield cls(storage, lease)
+        finally:
+            lease.release()
+
+    @property
+    def identity(self) -> str:
+        """Id under which others know its versions: those of a catalogue made anew begin at 1 again."""
+        file = self._folder / "id"
+        if not file.is_file():
+            aside = self._folder / ".id.tmp"
+            write_file(aside, uuid4().hex.encode(), durable=True)
+            os.replace(aside, file)
+            sync_folder(self._folder)
+        return file.read_text()
+
+    @staticmethod
+    def delivery_folder(storage: Path, delivery: str, name: TableName) -> Path:
+        """Folder of the Delta table, or changelog, to which versions of a table are delivered."""
+        return storage / delivery / _escaped(name)
+
+    def rows(self, name: TableName, version: int) -> Path:
+        """Folder of the rows of a version."""
+        return self._of("tables", name) / str(version)
+
+    def changes(self, name: TableName, version: int) -> Path:
+        """Folder of what changed from the version before; missing where that is not known."""
+        return self._of("changes", name) / str(version)
+
+    def state(self, name: TableName, generation: int) -> Path:
+        return self.state_folder(self.storage, name, generation)
+
+    @staticmethod
+    def state_folder(storage: Path, name: TableName, generation: int) -> Path:
+        return storage / "state" / _escaped(name) / str(generation)
+
+    @staticmethod
+    def last_entries(storage: Path) -> Mapping[TableName, TableEntry]:
+        """Return the tables of a storage as the last run left them. Raises `CatalogDamaged`."""
+        link = storage / "catalog" / _CURRENT
+        return _entries_in(link / _FILE)[0] if link.is_symlink() else {}
+
+    def versions_there(self, name: TableName) -> list[int]:
+        """Return the versions whose rows are there, ascending."""
+        return sorted(int(folder.name) for folder in _numbered(self._of("tables", name)))
+
+    def is_read(self, name: TableName) -> bool:
+        """Return whether a table in the catalogue, perhaps of an earlier project, reads this one."""
+        return not self._versions_to_read().keys().isdisjoint(name.keys)
+
+    def new_version(self, name: TableName) -> int:
+        """Return the next version of a table; what a run that died has left of it is removed."""
+        entry = self.entries.get(name)
+        version = entry.version + 1 if entry else 1
+        remove_folder(self.rows(name, version))
+        remove_folder(self.changes(name, version))
+        return version
+
+    def record(self, entries: Mapping[TableName, TableEntry]) -> None:
+        """Keep how far a run has come, before a table reads what it has made of another one."""
+        self._check_lease()
+        aside = self._folder / f".{_UNPUBLISHED}.tmp"
+        write_checked(aside, {"after": self._current, **_body(entries)}, durable=True)
+        os.replace(aside, self._folder / _UNPUBLISHED)
+
+    def commit(
+        self, published: Mapping[TableName, TableEntry], entries: Mapping[TableName, TableEntry]
+    ) -> None:
+        """Publish tables, all at once.
+
+        entries: as far as the run has come, also with tables that it does not publish.
+
+        Raises `PipelineInUse` if another run has taken over.
+        """
+        run = max([self._current, *self._runs()]) + 1
+        aside, final = self._folder / f".{run}.tmp", self._folder / str(run)
+        remove_folder(aside)
+        aside.mkdir()
+        ahead = {name: entry for name, entry in entries.items() if published.get(name) != entry}
+        write_checked(aside / _FILE, _body(published, ahead), durable=True)
+        for name, entry in published.items():
+            if entry.layout == SINK:
+                continue
+            link = aside / _escaped(name)
+            link.parent.mkdir(exist_ok=True)
+            link.symlink_to(os.path.relpath(self.rows(name, entry.version), final / _escaped(name).parent))
+        move_folder(aside, final, durable=True)
+        self._check_lease()
+        self._link(run)
+        self._current, self.published, self.entries = run, dict(published), dict(entries)
+        (self._folder / _UNPUBLISHED).unlink(missing_ok=True)
+        self._clean()
+
+    def drop(self, names: Collection[TableName]) -> None:
+        """Remove tables, with all that is kept of them. Raises `PipelineInUse` like `commit`."""
+        published, entries = (
+            {name: entry for name, entry in of.items() if name not in names}
+            for of in (self.published, self.entries)
+        )
+        self.commit(published, entries)
+        for name in names:
+            for kind in ("tables", "changes", "state", "delta", "changelog"):
+                remove_folder(self._of(kind, name))
+                remove_empty(self._of(kind, name).parent)
+
+    def forget_earlier(self) -> None:
+        """Remove what only the catalogue before names. Readers of its tables lose their files."""
+        for run in self._runs():
+            if run != self._current:
+                remove_folder(self._folder / str(run))
+        self._clean()
+
+    def forget_changes(self) -> None:
+        """Remove the changes between versions, which no table has to read any more."""
+        for name in self.entries:
+            remove_folder(self._of("changes", name))
+
+    def _link(self, run: int) -> None:
+        """Make the catalogue of a run the one that readers find."""
+        link = self._folder / f".{_CURRENT}.tmp"
+        link.unlink(missing_ok=True)
+        link.symlink_to(str(run))
+        os.replace(link, self._folder / _CURRENT)
+        sync_folder(self._folder)
+
+    def _check_lease(self) -> None:
+        try:
+            self._lease.check()
+        except CheckpointInUse as error:
+            raise PipelineInUse(
+                f"another run of the pipeline has taken over {self.storage}",
+                why=error.why,
+                fix="let the other run finish",
+                storage=str(self.storage),
+            ) from None
+
+    def _read(self) -> tuple[int, dict[TableName, TableEntry], dict[TableName, TableEntry]]:
+        """Return the number of the last run that ended, what it published, and what it left ahead of that."""
+        link = self._folder / _CURRENT
+        if link.exists() and not link.is_symlink():
+            raise _damaged(link, "it is not the link to the catalogue of a run.")
+        if not link.is_symlink():
+            if not (runs := self._runs()):
+                return 0, {}, {}
+            # The first run died just before the link was there; or somebody has removed it.
+            self._link(runs[-1])
+        run = os.readlink(link)
+        if not run.isdigit():
+            raise _damaged(link, f"It links to {run!r}.")
+        file = self._folder / run / _FILE
+        return int(run), *_entries_in(file)
+
+    def _unpublished(self, ahead: Mapping[TableName, TableEntry]) -> dict[TableName, TableEntry]:
+        file = self._folder / _UNPUBLISHED
+        if file.is_file() and _checked(file).get("after") == self._current:
+            return _entries_in(file)[0]
+        return {**self.published, **ahead}
+
+    def _runs(self) -> list[int]:
+        return sorted(int(each.name) for each in self._folder.iterdir() if each.name.isdigit())
+
+    def _clean(self) -> None:
+        """Remove what neither the last catalogues nor a table's readers need."""
+        kept = [run for run in self._runs() if run <= self._current][-_KEPT:]
+        for run in self._runs():
+            if run not in kept:
+                remove_folder(self._folder / str(run))
+        others = (run for run in kept if run != self._current)
+        catalogues = [self.entries, self.published]
+        catalogues += (_entries_in(self._folder / str(run) / _FILE)[0] for run in others)
+        versions = {(name, entry.version) for catalogue in catalogues for name, entry in catalogue.items()}
+        needed = self._versions_to_read()
+        for name in self.entries:
+            for folder in _numbered(self._of("tables", name)):
+                # Rows for a sink stay until they are delivered.
+                if self.entries[name].layout != SINK and (name, int(folder.name)) not in versions:
+                    remove_folder(folder)
+            for folder in _numbered(self._of("changes", name)):
+                least = min(needed.get(key, 1 << 62) for key in name.keys)
+                if not least < int(folder.name) <= self.entries[name].version:
+                    remove_folder(folder)
+            for folder in _numbered(self._of("state", name)):
+                if int(folder.name) != self.entries[name].generation:
+                    remove_folder(folder)
+            remove_empty(self._of("state", name), self._of("changes", name))
+
+    def _versions_to_read(self) -> dict[str, int]:
+        """Return the least version, by the key of a table, up to which one of its readers has read it."""
+        least: dict[str, int] = {}
+        for entry in self.entries.values():
+            for positions in entry.positions.values():
+                for key, position in positions.items():
+                    if isinstance(position, int):
+                        least[key] = min(position, least.get(key, position))
+        return least
+
+    def files_read(self) -> Iterator[tuple[str, list[int]]]:
+        """Yield the input files that tables were made from, with their marks."""
+        for entries in (self.published, self.entries):
+            for entry in entries.values():
+                for positions in entry.positions.values():
+                    for position in positions.values():
+                        if isinstance(position, dict):
+                            yield from position.items()
+
+    def _of(self, kind: str, name: TableName) -> Path:
+        return self.storage / kind / _escaped(name)
+
+
+def _body(
+    entries: Mapping[TableName, TableEntry], ahead: Mapping[TableName, TableEntry] | None = None
+) -> dict[str, Any]:
+    def listed(entries: Mapping[TableName, TableEntry]) -> list[Any]:
+        return [[name.database, name.table, asdict(each)] for name, each in entries.items()]
+
+    return {"tables": listed(entries), "ahead": listed(ahead or {})}
+
+
+def _entries_in(file: Path) -> tuple[dict[TableName, TableEntry], dict[TableName, TableEntry]]:
+    """Return the tables of a file, and those that a run has left ahead of them."""
+
+    def entries(listed: list[Any]) -> dict[TableName, TableEntry]:
+        return {TableName(database, table): TableEntry(**entry) for database, table, entry in listed}
+
+    try:
+        body = _checked(file)
+        return entries(body["tables"]), entries(body.get("ahead", []))
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(file, f"{error!r}.") from None
+
+
+def _checked(file: Path) -> dict[str, Any]:
+    try:
+        return read_checked(file)
+    except CheckpointDamaged as error:
+        raise _damaged(file, error.why) from None
+
+
+def _damaged(file: Path, why: str) -> CatalogDamaged:
+    return CatalogDamaged(
+        f"the catalogue {file} cannot be read",
+        why=why,
+        fix="restore the storage from a backup, or remove it to recompute all tables",
+        file=str(file),
+    )
+
+
+def _escaped(name: TableName) -> Path:
+    return subfolder_for(subfolder_for(Path(), name.database), name.table)
+
+
+def _numbered(folder: Path) -> list[Path]:
+    return [each for each in folder.iterdir() if each.name.isdigit()] if folder.is_dir() else []

@@ -1,0 +1,238 @@
+"""What the files of a pipeline define: datasets, and the queries that fill them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from headrace.errors import SourceLocation
+from headrace.pipelines.auto_cdc import AutoCdc
+from headrace.pipelines.errors import BadDefinition, Report, UnknownDataset, reporting
+from headrace.queries.query_positions import QueryText
+from headrace.spark.lowering.types import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+CATALOG = "spark_catalog"
+
+RESERVED = "__headrace_"
+"""What names of our own columns begin with."""
+
+SNAPSHOTS = f"{RESERVED}snapshots"
+"""Database of kept snapshots."""
+
+DELTA = "delta"
+CHANGELOG = "changelog"
+
+_FORMATS = ("parquet", "orc")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableName:
+    """Name of a dataset in its database. Names that differ in case only are the same to Spark."""
+
+    database: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{CATALOG}.{self.database}.{self.table}"
+
+    @property
+    def quoted(self) -> str:
+        """The name in SQL."""
+        return f"{quoted(self.database)}.{quoted(self.table)}"
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """Names of the table as an input in positions: read whole, and as a stream."""
+        return f"table {self}", f"stream {self}"
+
+    @property
+    def folded(self) -> TableName:
+        """The name as Spark compares it."""
+        return TableName(self.database.lower(), self.table.lower())
+
+
+class Kind(Enum):
+    """Kind of a dataset. The value is what messages call it."""
+
+    MATERIALIZED_VIEW = "materialized view"
+    STREAMING_TABLE = "streaming table"
+    TEMPORARY_VIEW = "temporary view"
+    SINK = "sink"
+    SNAPSHOT = "snapshot"
+
+    @property
+    def is_stored(self) -> bool:
+        return self is not Kind.TEMPORARY_VIEW
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A table, view or sink, or a kept snapshot of an input.
+
+    schema:     declared columns, as Spark's type or DDL; None where the query decides.
+    format:     of the files of its versions; of a sink, where the rows go.
+    properties: of a table; the options of a sink.
+    input:      what a snapshot is of.
+    delivery:   format in which each version is delivered besides; empty: in none.
+    """
+
+    name: TableName
+    kind: Kind
+    location: SourceLocation
+    schema: StructType | str | None = None
+    partitioned_by: tuple[str, ...] = ()
+    format: str = "parquet"
+    properties: Mapping[str, str] = field(default_factory=dict[str, str])
+    delivery: str = ""
+    input: str = ""
+
+    @property
+    def title(self) -> str:
+        """What users are shown."""
+        return f"{self.kind.value} of {self.input}" if self.input else str(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query whose rows go to a dataset.
+
+    name:     of the flow; that of its dataset where it has no other.
+    frame:    makes the DataFrame; a dataset that is not there yet is Spark's error of a missing table.
+    text:     of a query in SQL.
+    cdc:      what is made of the rows of an AUTO CDC flow, which are records.
+    settings: of the session while it is analysed and runs.
+    """
+
+    name: str
+    target: TableName
+    frame: Callable[[], DataFrame]
+    location: SourceLocation
+    text: QueryText | None = None
+    cdc: AutoCdc | None = None
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def places(dataset: Dataset, queries: Iterable[Query]) -> list[SourceLocation]:
+    """Return the lines that define a dataset and its queries, each once."""
+    return list(dict.fromkeys([dataset.location, *(query.location for query in queries)]))
+
+
+def name_of_text(text: str, database: str) -> TableName:
+    """Return the table that a name on the command line means. database: of a name without one."""
+    *before, table = (part.strip("`") for part in text.split("."))
+    if len(before) > 1 and before[0].lower() == CATALOG:
+        del before[0]
+    return TableName(".".join(before) or database, table)
+
+
+@dataclass(slots=True)
+class Definitions:
+    """Datasets and queries of a pipeline, as its files bring them. database: of names without one."""
+
+    database: str
+    datasets: dict[TableName, Dataset] = field(default_factory=dict[TableName, Dataset])
+    queries: dict[TableName, list[Query]] = field(default_factory=dict[TableName, list[Query]])
+
+    def add_dataset(self, dataset: Dataset) -> None:
+        """Add a dataset. Raises `BadDefinition` if there is one of this name, in whatever case."""
+        other = self.datasets.get(dataset.name.folded)
+        if other is not None:
+            raise BadDefinition(
+                f"{dataset.name} is defined twice"
+                + ("" if other.name == dataset.name else f", once as {other.name}"),
+                where=[other.location, dataset.location],
+                why="" if other.name == dataset.name else "To Spark these are one name, and were one table.",
+                fix="give one of them another name",
+                dataset=str(dataset.name),
+            )
+        if dataset.kind is not Kind.SINK and dataset.format in (DELTA, CHANGELOG):
+            dataset = replace(dataset, format="parquet", delivery=dataset.format)
+        self.datasets[dataset.name.folded] = dataset
+
+    def add_query(self, query: Query) -> None:
+        """Add a query. Raises `BadDefinition` for a second one of its name."""
+        others = self.queries.setdefault(query.target.folded, [])
+        for other in others:
+            if other.name == query.name:
+                raise BadDefinition(
+                    f"{query.target} has two flows {query.name!r}",
+                    where=[other.location, query.location],
+                    fix="give one of them another name",
+                    dataset=str(query.target),
+                )
+        others.append(query)
+
+    def name(self, parts: list[str], location: SourceLocation) -> TableName:
+        """Return the full name of one in parts. Raises `BadDefinition` for another catalogue."""
+        if len(parts) > 3 or (len(parts) == 3 and parts[0].lower() != CATALOG):
+            raise BadDefinition(
+                f"{'.'.join(parts)} is not in {CATALOG}",
+                where=[location],
+                why="Tables of a pipeline lie under its storage, in one catalogue.",
+                fix="name it database.table, or table",
+                dataset=".".join(parts),
+            )
+        *before, table = parts
+        return TableName(before[-1] if before else self.database, table)
+
+    def find(self, text: str) -> Dataset:
+        """Return the dataset of a name on the command line. Raises `UnknownDataset`."""
+        found = self.datasets.get(name_of_text(text, self.database).folded)
+        if found is None or not found.kind.is_stored:
+            known = ", ".join(sorted(str(d.name) for d in self.datasets.values() if d.kind.is_stored))
+            raise UnknownDataset(
+                f"the pipeline has no table {text!r}",
+                fix=f"give one of: {known or 'none is defined'}",
+                dataset=text,
+            )
+        return found
+
+    def check(self, report: Report | None = None) -> None:
+        """Raise or report `BadDefinition` for queries without a dataset, and for what `checked` refuses."""
+        for name, queries in self.queries.items():
+            with reporting(report):
+                if name not in self.datasets:
+                    raise BadDefinition(
+                        f"flow {queries[0].name!r} goes to {queries[0].target}, which nothing defines",
+                        where=[queries[0].location],
+                        fix="define it: dp.create_streaming_table(...), or CREATE STREAMING TABLE",
+                        dataset=str(queries[0].target),
+                    )
+        for name in self.datasets:
+            with reporting(report):
+                self.checked(name)
+
+    def checked(self, name: TableName) -> Dataset:
+        """Return a dataset by its folded name. Raises `BadDefinition` if it has not the right queries."""
+        dataset, queries = self.datasets[name], self.queries.get(name, [])
+        if dataset.format not in _FORMATS and dataset.kind is not Kind.SINK:
+            raise BadDefinition(
+                f"{dataset.name} has the format {dataset.format!r}",
+                where=[dataset.location],
+                fix=f"one of: {', '.join((*_FORMATS, DELTA))}",
+                dataset=str(dataset.name),
+            )
+        several = dataset.kind in (Kind.STREAMING_TABLE, Kind.SINK)
+        if not queries or (len(queries) > 1 and not several):
+            raise BadDefinition(
+                f"{dataset.kind.value} {dataset.name} has {len(queries) or 'no'} queries",
+                where=places(dataset, queries),
+                fix="give a streaming table or sink one flow at least, a view exactly one query",
+                dataset=str(dataset.name),
+            )
+        records = [query for query in queries if query.cdc is not None]
+        if records and (len(queries) > 1 or dataset.kind is not Kind.STREAMING_TABLE):
+            raise BadDefinition(
+                f"{dataset.kind.value} {dataset.name} has an AUTO CDC flow and "
+                + ("another one" if len(queries) > 1 else "is no streaming table"),
+                where=places(dataset, queries),
+                fix="give the AUTO CDC flow a streaming table of its own",
+                dataset=str(dataset.name),
+            )
+        return dataset

@@ -1,0 +1,99 @@
+"""What a pipeline does, as text: how each table is brought up to date, from what, and what it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from headrace.pipelines.catalog import Catalog, TableEntry
+from headrace.pipelines.definitions import CHANGELOG, DELTA, Kind, TableName
+from headrace.pipelines.delta_inputs import how_changes_are_known
+from headrace.pipelines.graph import Graph, Table
+from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, FilesLeaf, Leaf, TableLeaf
+from headrace.pipelines.plans import Method, TablePlan
+from headrace.pipelines.table_state import TableState
+from headrace.state.commit import CommitLog
+
+_METHOD_TEXTS = {
+    Method.INCREMENTAL: "incremental: by the changes of its inputs",
+    Method.STATELESS: "incremental: row by row, without state",
+    Method.APPEND: "append: the rows that its streams have not read",
+    Method.RECOMPUTE: "recomputed by Spark; what follows gets the difference",
+}
+
+_DELIVERIES = {DELTA: "the Delta table", CHANGELOG: "the changelog"}
+
+_SNAPSHOT = "read once in each run; what reads it gets the difference to the run before"
+
+
+def explain_pipeline(graph: Graph, plans: Mapping[TableName, TablePlan], storage: Path) -> str:
+    """Explain the tables of a pipeline, in the order in which they are brought up to date."""
+    known = Catalog.last_entries(storage)
+    blocks = [
+        "\n".join(_lines(table, graph, plans[table.name], known.get(table.name), storage))
+        for table in graph.tables
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _lines(
+    table: Table, graph: Graph, plan: TablePlan, entry: TableEntry | None, storage: Path
+) -> Iterator[str]:
+    kept = table.dataset.kind is Kind.SNAPSHOT
+    kind = "" if kept else f"   {table.dataset.kind.value}"
+    yield f"{table.dataset.title}{kind}   {table.dataset.location}"
+    if table.failure is None:
+        yield f"  {_SNAPSHOT if kept else _METHOD_TEXTS[plan.method]}"
+    if plan.why:
+        yield f"  why: {plan.why}"
+    for step in plan.where:
+        yield f"  at: {step.line().strip()}"
+    if not plan.stable:
+        yield "  at each run: its query answers otherwise each time"
+    for leaf in {leaf.key: leaf for query in table.queries for leaf in query.leaves}.values():
+        yield f"  reads {_input(leaf, graph)}{_position(leaf, entry)}"
+    if table.dataset.delivery:
+        folder = Catalog.delivery_folder(storage, table.dataset.delivery, table.name)
+        yield f"  delivered to {_DELIVERIES[table.dataset.delivery]} {folder}"
+    if entry is None:
+        yield "  not there yet"
+        return
+    yield f"  {entry.rows:,} rows, version {entry.version}{_state(table, entry, storage)}"
+    if table.failure is None and entry.fingerprint != plan.fingerprint:
+        yield "  " + (
+            "changed since the last run: the new query gets the rows that come from now on"
+            if plan.method is Method.APPEND
+            else "changed since the last run: it is made anew"
+        )
+
+
+def _input(leaf: Leaf, graph: Graph) -> str:
+    how = " as a stream" if leaf.streaming else ""
+    match leaf:
+        case TableLeaf():
+            return f"{graph.table(leaf.name).dataset.title}{how}"
+        case FilesLeaf():
+            return f"{', '.join(leaf.roots)}{how}"
+        case DeltaLeaf():
+            version = "" if leaf.version is None else f", version {leaf.version}"
+            return f"the Delta table {leaf.path}{version}{how}"
+        case ConstantLeaf():
+            return "constants"
+        case _:
+            return leaf.key
+
+
+def _position(leaf: Leaf, entry: TableEntry | None) -> str:
+    """Return how far a Delta table was read, and by which files the rest is known."""
+    if not isinstance(leaf, DeltaLeaf) or leaf.version is not None or entry is None:
+        return ""
+    read = [each[leaf.key] for each in entry.positions.values() if leaf.key in each]
+    return f", {how_changes_are_known(leaf, str(read[0]))}" if read else ""
+
+
+def _state(table: Table, entry: TableEntry, storage: Path) -> str:
+    if not entry.generation:
+        return ""
+    state = TableState(Catalog.state_folder(storage, table.name, entry.generation))
+    last = CommitLog(state.checkpoint).last()
+    return f", {last.state_bytes:,} bytes of state" if last is not None else ", its state is missing"

@@ -1,0 +1,495 @@
+"""The graph of a pipeline: its queries analysed by Spark, in the order of what they read.
+
+A query is analysed when its datasets are known. Which these are, Spark tells: a query that reads a dataset
+that is not there yet fails with the name of it, this one is analysed first, and the query again. What is
+there is an empty table of the dataset's columns, whatever the table held before; so nothing is read.
+"""
+
+from __future__ import annotations
+
+import json
+import linecache
+from collections.abc import Generator, Iterator, Mapping, Set
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from headrace.errors import HeadraceError, Step
+from headrace.io.delivery.atomic_files import subfolder_for
+from headrace.pipelines.catalog import SINK, TableEntry
+from headrace.pipelines.definitions import RESERVED, Dataset, Definitions, Kind, Query, TableName, places
+from headrace.pipelines.delta_source import with_delta_relations
+from headrace.pipelines.errors import BadDefinition, QueryRefused, Report, reporting
+from headrace.pipelines.leaves import Leaf, TableLeaf, UnversionedLeaf, leaves_of, with_leaves
+from headrace.pipelines.python_files import import_python_file, name_parts
+from headrace.pipelines.session_guard import queries_only
+from headrace.pipelines.snapshots import columns_of_snapshot, is_kept, name_of_snapshot
+from headrace.pipelines.spec import PipelineSpec
+from headrace.pipelines.sql_files import read_sql_file
+from headrace.pipelines.unreachable import words_of_source
+from headrace.pipelines.unversioned import without_secrets
+from headrace.queries.plan_details import frame_of_plan
+from headrace.spark.lowering.types import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysedQuery:
+    """A query with its plan. leaves: the relations that it reads, those of temporary views included."""
+
+    query: Query
+    frame: DataFrame
+    leaves: tuple[Leaf, ...]
+
+    @property
+    def plan(self) -> Any:
+        return self.frame._jdf.queryExecution().analyzed()  # pyright: ignore
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A dataset of the graph that is stored.
+
+    schema:  its columns, those it is partitioned by last.
+    failure: why it cannot be brought up to date in this run; it has no queries then.
+    """
+
+    dataset: Dataset
+    queries: tuple[AnalysedQuery, ...]
+    schema: StructType
+    failure: QueryRefused | None = None
+
+    @property
+    def name(self) -> TableName:
+        return self.dataset.name
+
+    @property
+    def layout(self) -> str:
+        """Format of its files, and what they are partitioned by; of a sink, that it is one."""
+        if self.dataset.kind is Kind.SINK:
+            return SINK
+        return " ".join((self.dataset.format, *map(quoted, self.dataset.partitioned_by)))
+
+    @property
+    def reads(self) -> frozenset[TableName]:
+        """Tables of the pipeline that it reads."""
+        leaves = (leaf for query in self.queries for leaf in query.leaves)
+        return frozenset(leaf.name for leaf in leaves if isinstance(leaf, TableLeaf))
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Stored tables, each after those that it reads. names: of all datasets, by their folded names."""
+
+    definitions: Definitions
+    tables: tuple[Table, ...]
+    names: Mapping[TableName, TableName]
+
+    def table(self, name: TableName) -> Table:
+        return next(table for table in self.tables if table.name == name)
+
+    def readers_of(self, name: TableName) -> list[Table]:
+        return [table for table in self.tables if name in table.reads]
+
+    def snapshots_of(self, names: Set[TableName]) -> frozenset[TableName]:
+        """Return the kept snapshots that some tables read."""
+        read = (name for table in self.tables if table.name in names for name in table.reads)
+        return frozenset(name for name in read if self.table(name).dataset.kind is Kind.SNAPSHOT)
+
+
+def read_definitions(spec: PipelineSpec, spark: SparkSession, report: Report | None = None) -> Definitions:
+    """Read the files of a project. Raises `BadSpec` and `BadDefinition`, or reports them (see `analysed`)."""
+    linecache.checkcache()  # Errors quote the files as they are now.
+    definitions = Definitions(spec.database)
+    for file, _ in spec.files():
+        with reporting(report):
+            if file.suffix == ".py":
+                import_python_file(file, spec.root, definitions, spark)
+            else:
+                read_sql_file(file, definitions, spark, report)
+    definitions.check(report)
+    return definitions
+
+
+@contextmanager
+def analysed(
+    definitions: Definitions,
+    spark: SparkSession,
+    empty: Path,
+    entries: Mapping[TableName, TableEntry],
+    report: Report | None = None,
+) -> Generator[Graph]:
+    """Provide the graph of a pipeline, whose datasets are in the session's catalogue meanwhile.
+
+    empty: folder for the empty tables. entries: of the last run.
+
+    Raises `BadDefinition` and `QueryRefused`, or reports them and leaves out their datasets.
+    """
+    analyser = _Analyser(definitions, spark, empty, entries, report)
+    try:
+        yield analyser.graph()
+    finally:
+        analyser.close()
+
+
+@dataclass(slots=True)
+class _Analyser:
+    definitions: Definitions
+    spark: SparkSession
+    empty: Path
+    entries: Mapping[TableName, TableEntry]
+    report: Report | None = None
+    tables: dict[TableName, Table] = field(default_factory=dict[TableName, Table])
+    done: set[TableName] = field(default_factory=set[TableName])
+    path: list[TableName] = field(default_factory=list[TableName])
+    created: list[TableName] = field(default_factory=list[TableName])
+    snapshots: dict[str, TableName] = field(default_factory=dict[str, TableName])
+
+    def graph(self) -> Graph:
+        datasets = self.definitions.datasets
+        databases = {self.definitions.database, *(each.name.database for each in datasets.values())}
+        for database in sorted(databases):
+            self._create_database(database)
+        self.spark.catalog.setCurrentDatabase(self.definitions.database)
+        for name in sorted(datasets):
+            with reporting(self.report):
+                self._analyse(name)
+        return Graph(self.definitions, tuple(self.tables.values()), self._names())
+
+    def _create_database(self, database: str) -> None:
+        try:
+            self.spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
+        except PySparkException as error:
+            named = [d.location for d in self.definitions.datasets.values() if d.name.database == database]
+            raise BadDefinition(
+                f"Spark has no database {database!r}",
+                where=named[:1],
+                why=message_of(error),
+                fix="name it by letters, digits and underscores",
+                dataset=database,
+            ) from None
+
+    def close(self) -> None:
+        for name in self.created:
+            self.spark.sql(f"DROP TABLE IF EXISTS {name.quoted}")
+
+    def _names(self) -> Mapping[TableName, TableName]:
+        defined = {folded: each.name for folded, each in self.definitions.datasets.items()}
+        return defined | {name: name for name in self.snapshots.values()}
+
+    def _analyse(self, name: TableName) -> None:
+        if name in self.done:
+            return
+        dataset = self.definitions.checked(name)
+        if dataset.kind.is_stored:
+            table = self._table(dataset)
+            self.tables[name] = table
+            if dataset.kind is not Kind.SINK:
+                self._create_empty(table)
+        elif not self._create_view(dataset):
+            return
+        self.done.add(name)
+
+    def _create_view(self, dataset: Dataset) -> bool:
+        """Create a temporary view; return whether its sources can be reached, which its readers need."""
+        try:
+            (query,) = self._queries(dataset)
+        except QueryRefused as refused:
+            if self.path or not refused.unreachable:
+                raise
+            return False
+        query.frame.createOrReplaceTempView(quoted(dataset.name.table))
+        return True
+
+    def _queries(self, dataset: Dataset) -> tuple[AnalysedQuery, ...]:
+        self.path.append(dataset.name.folded)
+        try:
+            queries = tuple(map(self._query, self.definitions.queries[dataset.name.folded]))
+        finally:
+            self.path.pop()
+        self._check_kinds(dataset, queries)
+        return queries
+
+    def _table(self, dataset: Dataset) -> Table:
+        """Return a stored table: as the last run left it, if a source cannot be reached."""
+        from pyspark.sql.types import StructType
+
+        try:
+            queries = self._queries(dataset)
+        except QueryRefused as refused:
+            entry = self.entries.get(dataset.name)
+            if entry is None or not refused.unreachable:
+                raise
+            return Table(dataset, (), StructType.fromJson(json.loads(entry.schema)), refused)
+        return Table(dataset, queries, _schema(dataset, queries))
+
+    def _query(self, query: Query) -> AnalysedQuery:
+        while True:
+            try:
+                with settings(self.spark, query.settings), queries_only():
+                    frame = query.frame()
+                break
+            except Exception as error:
+                missing = self._missing(error)
+                if missing is None:
+                    raise _refusal(query, error) from None
+                self._analyse_first(missing, query)
+        if not hasattr(frame, "_jdf"):
+            raise QueryRefused(
+                f"the query of {query.target} returns {type(frame).__name__}, not a DataFrame",
+                where=[query.location],
+                fix="return the DataFrame",
+                dataset=str(query.target),
+            )
+        return self._over_snapshots(self._analysed(query, with_delta_relations(frame, self.spark)))
+
+    def _analysed(self, query: Query, frame: DataFrame) -> AnalysedQuery:
+        without_leaves = AnalysedQuery(query, frame, ())
+        return replace(
+            without_leaves, leaves=tuple(leaves_of(without_leaves.plan, self._names(), self.spark))
+        )
+
+    def _over_snapshots(self, query: AnalysedQuery) -> AnalysedQuery:
+        """Return a query that reads kept snapshots of what cannot be asked for its changes."""
+        kept = {leaf.exact: self._snapshot(leaf, query.query) for leaf in query.leaves if is_kept(leaf)}
+        if not kept:
+            return query
+        read = {exact: partial(self.spark.table, name.quoted) for exact, name in kept.items()}
+        frame = with_leaves(query.plan, read, self._names(), self.spark, streams=True)
+        return self._analysed(query.query, frame)
+
+    def _snapshot(self, leaf: UnversionedLeaf, query: Query) -> TableName:
+        """Return the kept snapshot of an input, one for all that read it. query: that read it first."""
+        if leaf.exact not in self.snapshots:
+            name = name_of_snapshot(leaf, self.tables)
+            frame = frame_of_plan(leaf.node, self.spark)
+            own = Query(name.table, name, lambda: frame, query.location, settings=query.settings)
+            dataset = Dataset(name, Kind.SNAPSHOT, query.location, input=leaf.key)
+            columns = as_stored(columns_of_snapshot(frame.schema))
+            table = Table(dataset, (AnalysedQuery(own, frame, (leaf,)),), columns)
+            self._create_database(name.database)
+            self._create_empty(table)
+            self.tables[name], self.snapshots[leaf.exact] = table, name
+        return self.snapshots[leaf.exact]
+
+    def _missing(self, error: Exception) -> TableName | None:
+        """Return the dataset that a query has not found; None for another error."""
+        from pyspark.errors import AnalysisException
+
+        if not isinstance(error, AnalysisException) or error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
+            return None
+        parts = name_parts((error.getMessageParameters() or {})["relationName"], self.spark)
+        if len(parts) > 3:
+            return None
+        *before, table = parts
+        name = TableName(before[-1] if before else self.definitions.database, table).folded
+        return name if name in self.definitions.datasets and name not in self.done else None
+
+    def _analyse_first(self, missing: TableName, query: Query) -> None:
+        if missing in self.path:
+            cycle = [self.definitions.datasets[each] for each in self.path[self.path.index(missing) :]]
+            raise BadDefinition(
+                "datasets read each other: " + " <- ".join(str(each.name) for each in (*cycle, cycle[0])),
+                where=[Step(each.location, str(each.name)) for each in cycle],
+                fix="let one of them read what the other reads instead",
+                dataset=str(query.target),
+            )
+        self._analyse(missing)
+
+    def _check_kinds(self, dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> None:
+        for each in queries:
+            streaming: bool = each.frame.isStreaming
+            if dataset.kind in (Kind.STREAMING_TABLE, Kind.SINK) and not streaming:
+                what, fix = (
+                    "reads no stream",
+                    "spark.readStream, STREAM(table); or make it a materialized view",
+                )
+            elif dataset.kind is Kind.MATERIALIZED_VIEW and streaming:
+                what, fix = "reads a stream", "spark.read, or make it a streaming table: @dp.table"
+            else:
+                continue
+            raise BadDefinition(
+                f"{dataset.kind.value} {dataset.name} {what}",
+                where=[each.query.location],
+                fix=fix,
+                dataset=str(dataset.name),
+            )
+
+    def _create_empty(self, table: Table) -> None:
+        name = table.name
+        try:
+            self._create(table)
+        except (PySparkException, OSError) as error:
+            raise BadDefinition(
+                f"Spark has no table {name}",
+                where=[table.dataset.location],
+                why=message_of(error),
+                fix="correct its name and columns",
+                dataset=str(name),
+            ) from None
+
+    def _create(self, table: Table) -> None:
+        name = table.name
+        if self.spark.catalog.tableExists(name.quoted):
+            raise BadDefinition(
+                f"the session has a table {name} already",
+                where=[table.dataset.location],
+                fix="run the pipeline in a session of its own, or name the table otherwise",
+                dataset=str(name),
+            )
+        folder = subfolder_for(subfolder_for(self.empty, name.database), name.table)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.spark.catalog.createTable(name.quoted, str(folder), "parquet", table.schema)
+        self.created.append(name)
+
+
+def as_stored(schema: StructType) -> StructType:
+    """Return columns as files have them: null may be in each."""
+    from pyspark.sql.types import StructType
+
+    text = schema.json()
+    for flag in ("nullable", "containsNull", "valueContainsNull"):
+        text = text.replace(f'"{flag}":false', f'"{flag}":true')
+    return StructType.fromJson(json.loads(text))
+
+
+def no_rows(schema: StructType, spark: SparkSession) -> DataFrame:
+    """Return a frame without rows, of columns as files have them."""
+    return spark.createDataFrame(spark.sparkContext.emptyRDD(), as_stored(schema))
+
+
+def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
+    """Return the columns of a table. Raises `BadDefinition` where queries and declaration do not agree."""
+    from pyspark.sql.types import StructType
+
+    declared: Any = dataset.schema
+    if isinstance(declared, str):
+        declared = StructType.fromDDL(declared)
+    whole: StructType = declared if declared is not None else _made(queries[0])
+    names = {field.name for field in whole.fields}
+    for each in queries:
+        other = {field.name for field in _made(each).fields}
+        if other != names:
+            difference = ", ".join(sorted(names ^ other))
+            raise BadDefinition(
+                f"the columns of {dataset.name} are not those of its query: {difference}",
+                where=places(dataset, [each.query]),
+                fix="select exactly the columns of the table",
+                dataset=str(dataset.name),
+            )
+    for column in dataset.partitioned_by:
+        if column not in names:
+            raise BadDefinition(
+                f"{dataset.name} is partitioned by {column!r}, which it does not have",
+                where=[dataset.location],
+                fix=f"one of: {', '.join(sorted(names))}",
+                dataset=str(dataset.name),
+            )
+    for each in whole.fields:
+        if each.dataType.simpleString() in ("void", "array<void>"):
+            raise BadDefinition(
+                f"column {each.name!r} of {dataset.name} has no type",
+                where=places(dataset, [query.query for query in queries]),
+                fix=f"cast it: CAST(NULL AS STRING) AS {each.name}",
+                dataset=str(dataset.name),
+            )
+    if 0 < len(dataset.partitioned_by) == len(whole.fields):
+        raise BadDefinition(
+            f"{dataset.name} is partitioned by all its columns",
+            where=[dataset.location],
+            fix="leave one out",
+            dataset=str(dataset.name),
+        )
+    if len({name.lower() for name in whole.fieldNames()}) < len(whole.fields):
+        raise BadDefinition(
+            f"{dataset.name} has two columns of one name: {', '.join(whole.fieldNames())}",
+            where=places(dataset, [each.query for each in queries]),
+            fix="name one of them otherwise; names have no case",
+            dataset=str(dataset.name),
+        )
+    for column in names:
+        if column.lower().startswith(RESERVED):
+            raise BadDefinition(
+                f"{dataset.name} has a column {column!r}",
+                where=places(dataset, [each.query for each in queries]),
+                why=f"Names that begin with {RESERVED} are for what a run adds itself.",
+                fix="name it otherwise",
+                dataset=str(dataset.name),
+            )
+    last = [whole[column] for column in dataset.partitioned_by]
+    first = [each for each in whole.fields if each.name not in dataset.partitioned_by]
+    return as_stored(StructType([*first, *last]))
+
+
+def _made(analysed: AnalysedQuery) -> StructType:
+    """Return the columns that a query brings to its table."""
+    query = analysed.query
+    frame = analysed.frame
+    return frame.schema if query.cdc is None else query.cdc.schema(frame, query.location)
+
+
+@contextmanager
+def settings(spark: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
+    """Set what a query is to be analysed and run with, and set it back."""
+    before = {key: spark.conf.get(key, None) for key in given}
+    try:
+        for key, value in given.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+
+
+def message_of(error: Exception) -> str:
+    """Return what an error says, without secrets: one of Spark without its plans and stacks."""
+    return without_secrets(_message_of(error))
+
+
+def _message_of(error: Exception) -> str:
+    if isinstance(error, HeadraceError):
+        return str(error)
+    if isinstance(error, Py4JJavaError):
+        cause: Any = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        return str(cause.toString()).partition("\n")[0]
+    if isinstance(error, PySparkException) and error.getCondition() == "PYTHON_DATA_SOURCE_ERROR":
+        last = (error.getMessageParameters() or {})["msg"].rstrip().rpartition("\n")[2]
+        return last.partition(": ")[2] or last
+    message = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n")[0].strip()
+    if isinstance(error, PySparkException) and message:
+        return message
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def _refusal(query: Query, error: Exception) -> HeadraceError:
+    if isinstance(error, HeadraceError):
+        return error
+    from headrace.pipelines.python_files import location_in
+
+    said, unreachable = words_of_source(error)
+    message, said = message_of(error), without_secrets(said)
+    if said not in message:
+        message = f"{message} {said}"
+    own = Path(query.location.file)
+    where = [query.location] if query.text is not None else [location_in(own, error)]
+    if where[0].line == 1:
+        where = [query.location]
+    fix = "run again when the source can be reached" if unreachable else "correct the query"
+    return QueryRefused(
+        f"the query of {query.target} cannot be analysed",
+        where=where,
+        why=message,
+        fix="create the folder, or correct its path" if "PATH_NOT_FOUND" in message else fix,
+        dataset=str(query.target),
+        unreachable=unreachable,
+    )

@@ -1,0 +1,468 @@
+"""What the queries of a pipeline read: tables of the pipeline, files, constants, and anything else.
+
+The leaves of an analysed plan say it. A leaf can be replaced by other rows of the same columns: by one
+version of a table, or by some of the files of a folder, which Spark reads with the options of the query.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import BadUri
+from headrace.path_or_url import local_path
+from headrace.pipelines.definitions import TableName
+from headrace.pipelines.delta_source import DeltaTable, index_of_files, table_of_relation, table_of_stream
+from headrace.pipelines.input_files import FileMark, mark_of
+from headrace.pipelines.unversioned import (
+    Identity,
+    identity_of,
+    place_of,
+    without_secret_options,
+    without_secrets,
+)
+from headrace.queries.plan_copier import PlanCopier
+from headrace.queries.plan_details import (
+    frame_of_plan,
+    items,
+    java_class,
+    java_session,
+    pairs,
+    with_subqueries,
+)
+from headrace.spark.lowering.types import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A relation that a query reads.
+
+    node: of the plan. streaming: read as a stream.
+    exact: the same wherever the same is read in the same way.
+    key:   names the input in positions, from run to run; differs between the inputs of a query.
+    """
+
+    node: Any
+    streaming: bool
+    exact: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableLeaf(Leaf):
+    """A table of the pipeline."""
+
+    name: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class FilesLeaf(Leaf):
+    """Files of this machine.
+
+    relation: of the JVM, over all that there are. roots: folders, and files, such as a pattern has found.
+    reading:  format, options and columns.
+    """
+
+    relation: Any
+    roots: tuple[str, ...]
+    reading: str
+
+    @property
+    def _form(self) -> str:
+        return self.reading.partition(" ")[0].lower()
+
+    @property
+    def knows_its_rows(self) -> bool:
+        """Whether the files tell how many rows they hold."""
+        return self._form == "parquet"
+
+    @property
+    def has_named_columns(self) -> bool:
+        """Whether a column of a file is found by its name, whichever others there are."""
+        return self._form in ("json", "parquet", "xml")
+
+    @property
+    def incomparable(self) -> str:
+        """Why a content cannot be compared with one that lies elsewhere; empty if it can."""
+        if "_metadata#" in self.node.output().toString():
+            return "the query reads _metadata"
+        if self._form == "binaryfile":
+            return "the rows of the format binaryFile tell the time of the file"
+        if self.relation.partitionSchema().size() and self.relation.options().contains("basePath"):
+            return "it is read with the option basePath"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLeaf(Leaf):
+    """A Delta table. version: the one that the query names; None: the newest of a run."""
+
+    path: str
+    version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantLeaf(Leaf):
+    """Rows that the query's text holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnversionedLeaf(Leaf):
+    """What cannot be asked for its changes, such as a table of another database.
+
+    identity: None where it is not a relation that can be read, and kept, on its own.
+    """
+
+    identity: Identity | None
+
+
+def leaves_of(plan: Any, datasets: Mapping[TableName, TableName], session: SparkSession) -> list[Leaf]:
+    """Return the relations in an analysed plan, each once. datasets: names of tables by folded names."""
+    found: dict[str, Leaf] = {}
+    for node in _leaf_nodes(plan):
+        leaf = _leaf(node, datasets, session)
+        if leaf is not None and leaf.exact not in found:
+            number = sum(other.key.partition(" (")[0] == leaf.key for other in found.values())
+            found[leaf.exact] = replace(leaf, key=f"{leaf.key} ({number + 1})") if number else leaf
+    return list(found.values())
+
+
+def text_of(
+    plan: Any, datasets: Mapping[TableName, TableName], session: SparkSession
+) -> list[tuple[int, str, str]]:
+    """Return a plan as lines of depth, name and text. A relation is what it reads, wherever that lies.
+
+    Columns of files that the query does not read are left out where they have names: in other formats, such
+    as CSV, they say where the others are.
+    """
+    read = _numbers_read(plan)
+    return [line for each in with_subqueries(plan) for line in _lines(each, datasets, session, read, depth=0)]
+
+
+def _lines(
+    node: Any,
+    datasets: Mapping[TableName, TableName],
+    session: SparkSession,
+    read: Set[str] | None,
+    depth: int,
+) -> Iterator[tuple[int, str, str]]:
+    leaf = None if node.children().size() else _leaf(node, datasets, session)
+    kind: str = node.nodeName()
+    if kind == "LocalRelation":
+        yield depth, kind, f"{_digest_of_rows(node)} {node.output().toString()}"
+    elif kind == "Project":
+        yield depth, kind, f"{[text for text in _texts(node.projectList()) if _is_read(text, read)]}"
+    elif leaf is None:
+        yield depth, kind, node.simpleString(_MOST_FIELDS)
+    elif isinstance(leaf, FilesLeaf):
+        form = leaf.reading.removesuffix(leaf.relation.schema().json())
+        columns = _columns_read(node, read if leaf.has_named_columns else None)
+        yield depth, f"input {leaf.key}", f"{leaf.key} {form} {columns}"
+    else:
+        yield depth, f"input {leaf.key}", f"{leaf.key} {node.output().toString()}"
+    for child in items(node.children()):
+        yield from _lines(child, datasets, session, read, depth + 1)
+
+
+_BY_REFERENCE = frozenset(
+    {"Filter", "Aggregate", "Join", "Window", "Sort", "SubqueryAlias", "View", "GlobalLimit"}
+    | {"LocalLimit", "Deduplicate", "ResolvedHint", "Repartition", "RepartitionByExpression"}
+    | {"EventTimeWatermark"}
+)
+"""Operators that read no columns of their inputs but those that their expressions name."""
+
+_ID = re.compile(r"#(\d+)")
+
+
+def _numbers_read(plan: Any) -> Set[str] | None:
+    """Return the numbers of the attributes that a query reads; None for all."""
+    if plan.subqueriesAll().size():
+        return None
+    found = set(_ID.findall(plan.output().toString()))
+    # A parent comes before its children: what it reads of them is known then.
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        children = items(node.children())
+        waiting += children
+        if node.nodeName() == "Project":
+            made = [text for text in _texts(node.projectList()) if _is_read(text, found)]
+            found.update(*map(_ID.findall, made))
+        elif node.nodeName() in _BY_REFERENCE:
+            found.update(_ID.findall(node.references().toSeq().toString()))
+        else:
+            found.update(*(_ID.findall(child.output().toString()) for child in children))
+    return found
+
+
+def _texts(expressions: Any) -> list[str]:
+    return [str(each.toString()) for each in items(expressions)]
+
+
+def _is_read(text: str, read: Set[str] | None) -> bool:
+    """Return whether what a named expression makes, whose number is its last one, is read."""
+    return read is None or not (numbers := _ID.findall(text)) or numbers[-1] in read
+
+
+def _columns_read(node: Any, read: Set[str] | None) -> list[str]:
+    """Return the columns of a relation that a query reads, with their types."""
+    columns = _texts(node.output())
+    types = [field["type"] for field in json.loads(node.schema().json())["fields"]]
+    return [
+        f"{column} {json.dumps(type)}"
+        for column, type in zip(columns, types, strict=True)
+        if _is_read(column, read)
+    ]
+
+
+_MOST_FIELDS = 100_000
+"""Columns that the text of an operator may show: all."""
+
+
+def _leaf_nodes(plan: Any) -> Iterator[Any]:
+    for each in with_subqueries(plan):
+        yield from items(each.collectLeaves())
+
+
+def _leaf(node: Any, datasets: Mapping[TableName, TableName], session: SparkSession) -> Leaf | None:
+    kind, streaming = node.nodeName(), node.isStreaming()
+    match kind:
+        case "OneRowRelation" | "CTERelationRef" | "UnionLoopRef":
+            return None
+        case "LocalRelation":
+            if node.data().size() <= _FEW:
+                return None
+            rows = _digest_of_rows(node)
+            return ConstantLeaf(node, False, rows, rows)
+        case "Range":
+            bounds = f"range {node.start()} {node.end()} {node.step()}"
+            return ConstantLeaf(node, False, bounds, bounds)
+        case "LogicalRelation":
+            name = _table(node.catalogTable(), datasets)
+            if name is not None:
+                return _table_leaf(node, name)
+            table = table_of_relation(node.relation()) if _is_of_files(node.relation(), session) else None
+            return _delta(node, table) if table else _files(node, node.relation(), streaming, session)
+        case "StreamingRelation":
+            source = node.dataSource()
+            name = _table(source.catalogTable(), datasets)
+            if name is not None:
+                return _table_leaf(node, name)
+            if not _is(source.providingInstance(), f"{_DATASOURCES}.FileFormat", session):
+                return _unversioned(node, streaming, f"a stream of {source.className()}")
+            return _files(node, source.resolveRelation(False, False, False), streaming, session)
+        case "StreamingRelationV2":
+            table = table_of_stream(node)
+            return (
+                _delta(node, table)
+                if table
+                else _unversioned(node, streaming, f"a stream of {node.sourceName()}")
+            )
+        case _:
+            return _unversioned(node, streaming, node.simpleString(25))
+
+
+_FEW = 1_000
+"""Constant rows up to which they are part of a query."""
+
+
+_DATASOURCES = "org.apache.spark.sql.execution.datasources"
+
+
+def _digest_of_rows(node: Any) -> str:
+    text: str = node.data().toString()
+    return "rows " + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _unversioned(node: Any, streaming: bool, what: str, identity: Identity | None = None) -> UnversionedLeaf:
+    """Return a leaf of some kind. identity: of files; that of others the node tells."""
+    found = identity or identity_of(node)
+    if found is not None and not streaming:
+        return UnversionedLeaf(node, streaming, found.exact, found.title, found)
+    named = re.sub(r"#\d+L?|@[0-9a-f]+\b", "", without_secrets(what))
+    return UnversionedLeaf(node, streaming, what, named, None)
+
+
+def _table(catalogued: Any, datasets: Mapping[TableName, TableName]) -> TableName | None:
+    if catalogued.isEmpty():
+        return None
+    name = catalogued.get().identifier()
+    database = name.database().get() if name.database().isDefined() else "default"
+    return datasets.get(TableName(database, name.table()).folded)
+
+
+def _table_leaf(node: Any, name: TableName) -> TableLeaf:
+    streaming = node.isStreaming()
+    key = name.keys[streaming]
+    return TableLeaf(node, streaming, key, key, name)
+
+
+def _delta(node: Any, table: DeltaTable) -> DeltaLeaf:
+    named = table.path if table.version is None else f"{table.path}, version {table.version}"
+    key = f"{'stream of ' if node.isStreaming() else ''}Delta table {named}"
+    return DeltaLeaf(node, node.isStreaming(), key, key, table.path, table.version)
+
+
+_DELTA_KEY = re.compile(r"(?:stream of )?Delta table (.*?)(, version \d+)?(?: \(\d+\))?")
+
+
+def delta_path_of(key: str) -> str | None:
+    """Return the path of the Delta table of whose newest version a key is; None for any other key."""
+    found = _DELTA_KEY.fullmatch(key)
+    return None if found is None or found[2] else found[1]
+
+
+def _is_of_files(relation: Any, session: SparkSession) -> bool:
+    """Return whether a relation is one of files, and these are as Spark itself lists them.
+
+    What else lists files, such as Delta's own reader in its jar, knows of rows in them that do not count.
+    """
+    return _is(relation, f"{_DATASOURCES}.HadoopFsRelation", session) and bool(
+        relation.location().getClass().getName().startswith("org.apache.spark.sql.execution.")
+    )
+
+
+def _files(node: Any, relation: Any, streaming: bool, session: SparkSession) -> Leaf:
+    if not _is_of_files(relation, session):
+        return _unversioned(node, streaming, node.simpleString(25))
+    uris = [path.toUri().toString() for path in items(relation.location().rootPaths())]
+    options = sorted(without_secret_options(list(pairs(relation.options()))))
+    form, schema = relation.fileFormat().toString(), relation.schema().json()
+    reading = f"{form} {options} {schema}"
+    described = f"{sorted(map(place_of, uris))} {form} {schema}"
+    exact = f"{sorted(uris)} {sorted(pairs(relation.options()))} {form} {schema}"
+    try:
+        roots = tuple(sorted(local_path(uri, "files") for uri in uris))
+    except BadUri:
+        what = f"files of {place_of(uris[0])}"
+        return _unversioned(node, streaming, what, Identity(what, described, exact))
+    if relation.partitionSchema().size() and not (len(roots) == 1 and all(map(os.path.isdir, roots))):
+        what = f"partitioned files of {', '.join(roots)}"
+        return _unversioned(node, streaming, what, Identity(what, described, exact))
+    kind = "stream of files" if streaming else "files"
+    # A pattern is told as what it finds, which differs from run to run.
+    places = sorted(
+        {root if os.path.isdir(root) else os.path.join(os.path.dirname(root), "*") for root in roots}
+    )
+    exact, key = f"{kind} {roots} {reading}", f"{kind} {', '.join(places)}"
+    return FilesLeaf(node, streaming, exact, key, relation, roots, reading)
+
+
+def _is(value: Any, name: str, session: SparkSession) -> bool:
+    return java_class(session, "java.lang.Class").forName(name).isInstance(value)
+
+
+def files_there(leaf: FilesLeaf) -> dict[str, FileMark]:
+    """List the files of a leaf as they are, by path: what Spark would read."""
+    found: dict[str, FileMark] = {}
+    for uri in leaf.relation.location().inputFiles():
+        path = local_path(uri, "files")
+        found[path] = mark_of(os.stat(path))
+    return found
+
+
+def rows_of_files(paths: Iterable[str]) -> int | None:
+    """Return the number of rows in files of Parquet; None if one of them does not tell."""
+    import pyarrow.parquet as pq
+
+    try:
+        return sum(pq.read_metadata(path).num_rows for path in paths)
+    except (OSError, ValueError):  # pyarrow's own errors are of these kinds; an encrypted file is one
+        return None
+
+
+# -- other rows for a leaf -------------------------------------------------------------------------
+
+
+def relation_of_files(
+    leaf: FilesLeaf, paths: Iterable[str], session: SparkSession, base: str | None = None
+) -> Any:
+    """Return a leaf over some of the files, with the columns, options and attributes of `leaf`.
+
+    base: folder of partitions; that of `leaf`, if None.
+    """
+    package = java_class(session, "org.apache.hadoop.fs")
+    datasources = java_class(session, "org.apache.spark.sql.execution.datasources")
+    relation, java = leaf.relation, java_session(session)
+    listed = [package.Path(f"file:{path}") for path in paths]
+    index = index_of_files(
+        listed, _with_base_path(relation, base or leaf.roots[0]), relation.schema(), session
+    )
+    made = relation.copy(
+        index,
+        relation.partitionSchema(),
+        relation.dataSchema(),
+        relation.bucketSpec(),
+        relation.fileFormat(),
+        relation.options(),
+        java,
+    )
+    none = java_class(session, "scala.Option").empty()
+    return datasources.LogicalRelation(made, leaf.node.output(), none, False, none)
+
+
+def _with_base_path(relation: Any, base: str) -> Any:
+    """Return the options by which some files of a relation have the columns of its partitions."""
+    options = relation.options()
+    if options.contains("basePath") or not relation.partitionSchema().size():
+        return options
+    return options.updated("basePath", base)
+
+
+def relation_like(node: Any, frame: DataFrame, session: SparkSession) -> Any:
+    """Return the plan of a frame, with the columns and attributes of a leaf's node."""
+    attributes = items(node.output())
+    columns = [quoted(each.name()) for each in attributes]
+    plan: Any = frame.select(*columns)._jdf.queryExecution().analyzed()  # pyright: ignore
+    expressions = java_class(session, "org.apache.spark.sql.catalyst.expressions")
+    none = java_class(session, "scala.Option").empty()
+    seq = java_class(session, "org.apache.spark.api.python.PythonUtils").toSeq
+    nil = seq([])
+    named = [
+        expressions.Alias(given, wanted.name(), wanted.exprId(), nil, none, nil)
+        for given, wanted in zip(items(plan.output()), attributes, strict=True)
+    ]
+    return java_class(session, "org.apache.spark.sql.catalyst.plans.logical").Project(seq(named), plan)
+
+
+def _in_a_batch(node: Any, session: SparkSession) -> Any:
+    """Return a reference to a common table expression that is not a stream any more."""
+    gateway: Any = session.sparkContext._gateway
+    names = [node.productElementName(at) for at in range(node.productArity())]
+    given = gateway.new_array(java_class(session, "java.lang.Object"), len(names))
+    for at, name in enumerate(names):
+        given[at] = False if name in ("isStreaming", "_isStreaming") else node.productElement(at)
+    return node.makeCopy(given)
+
+
+def with_leaves(
+    plan: Any,
+    replaced: Mapping[str, Callable[[], DataFrame]],
+    datasets: Mapping[TableName, TableName],
+    session: SparkSession,
+    *,
+    streams: bool = False,
+) -> DataFrame:
+    """Return a query over other rows.
+
+    replaced: what gives the rows for each leaf, by `exact`. streams: whether those that it reads stay
+    streams; else the query becomes one of a batch.
+    """
+
+    def other(node: Any) -> Any:
+        if node.nodeName() == "CTERelationRef" and node.isStreaming() and not streams:
+            return _in_a_batch(node, session)
+        leaf = _leaf(node, datasets, session)
+        if leaf is None or leaf.exact not in replaced:
+            return None
+        return relation_like(node, replaced[leaf.exact](), session)
+
+    return frame_of_plan(PlanCopier(session, relations=other).plan(plan), session)

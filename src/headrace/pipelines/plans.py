@@ -1,0 +1,309 @@
+"""How each table of a pipeline is brought up to date: decided before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from headrace.analysis import analyse
+from headrace.errors import HeadraceError, Step, UnsupportedQuery
+from headrace.io.source import WEIGHT
+from headrace.pipelines.auto_cdc import TOMBSTONES
+from headrace.pipelines.definitions import Dataset, Kind, TableName
+from headrace.pipelines.errors import BadDefinition, NotIncremental, Report, reporting
+from headrace.pipelines.event_order import why_refused
+from headrace.pipelines.graph import AnalysedQuery, Graph, Table
+from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, UnversionedLeaf
+from headrace.pipelines.policy import POLICY, Policy, parse_policy
+from headrace.pipelines.sinks import check_sink
+from headrace.pipelines.table_fingerprints import digest_of, parts_of
+from headrace.queries.current_time import reads_current_time
+from headrace.queries.plan_details import items, with_subqueries
+from headrace.queries.query import flow_over_leaves
+from headrace.queries.session_settings import TIME_ZONE, UTC_NAMES, refuse_other_settings, refused_setting
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.flow.flow import Flow
+
+ANSWER = "rows"
+"""Name of the sink of a table's flow."""
+
+
+class Method(Enum):
+    """How a table is brought up to date. The value is what is shown.
+
+    INCREMENTAL: a flow with state gets the changes of its inputs.
+    STATELESS:   Spark runs the query on the rows that came and on those that went: its rows are computed one
+                 by one, so that is what came to the table, and what went.
+    APPEND:      Spark runs the query of a stream on the rows that it has not read.
+    RECOMPUTE:   Spark runs the query on all rows, and the difference to the rows before is handed on.
+    """
+
+    INCREMENTAL = "incremental"
+    STATELESS = "incremental, stateless"
+    APPEND = "append"
+    RECOMPUTE = "recompute"
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """The plan of a table.
+
+    why:     of what cannot be incremental; empty if it is, or is not meant to be.
+    flow:    of an incremental table, over `inputs`: its leaves by the names of the flow's sources.
+    fingerprint: of what is computed. stable: whether the same inputs give the same rows.
+    chooses: whether it may be made from all rows where that is estimated to cost less.
+    parts: of what the fingerprint is made.
+    """
+
+    table: Table
+    method: Method
+    fingerprint: str
+    stable: bool
+    why: str = ""
+    where: tuple[Step, ...] = ()
+    flow: Flow | None = None
+    inputs: Mapping[str, Leaf] | None = None
+    chooses: bool = False
+    parts: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def compared_files(self) -> Iterator[str]:
+        """Folders and files whose changes are read, rather than all of their rows."""
+        if self.method in (Method.STATELESS, Method.INCREMENTAL):
+            for query in self.table.queries:
+                for leaf in query.leaves:
+                    if isinstance(leaf, FilesLeaf) and not leaf.streaming:
+                        yield from leaf.roots
+
+
+def plan_tables(
+    graph: Graph, default: Policy, spark: SparkSession, report: Report | None = None
+) -> dict[TableName, TablePlan]:
+    """Plan all tables of a graph, in its order.
+
+    default: policy of tables that have none.
+
+    Raises `BadDefinition`, and `NotIncremental` where `incremental_strict` cannot be kept, or reports them
+    and leaves out their tables.
+    """
+    plans: dict[TableName, TablePlan] = {}
+    for table in graph.tables:
+        with reporting(report):
+            plans[table.name] = _plan(table, policy_of(table.dataset, default), graph.names, spark)
+    return plans
+
+
+def policy_of(dataset: Dataset, default: Policy) -> Policy:
+    """Return the policy of a table. Raises `BadDefinition` for an unknown one."""
+    given = dataset.properties.get(POLICY)
+    return default if given is None else parse_policy(given, str(dataset.name), [dataset.location])
+
+
+def _plan(
+    table: Table, policy: Policy, names: Mapping[TableName, TableName], spark: SparkSession
+) -> TablePlan:
+    if table.failure is not None:
+        return TablePlan(table, Method.RECOMPUTE, "", True, table.failure.what)
+    tombstones = table.dataset.properties.get(TOMBSTONES)
+    if tombstones is not None and not any(query.query.cdc for query in table.queries):
+        raise BadDefinition(
+            f"{table.name} has the property {TOMBSTONES}, and no AUTO CDC flow",
+            where=[table.dataset.location],
+            why="Only a table of SCD type 1 keeps deleted keys.",
+            fix="leave the property out",
+            dataset=str(table.name),
+        )
+    parts = parts_of(table, names, spark)
+    return replace(_planned(table, policy, digest_of(parts), spark), parts=parts)
+
+
+def _planned(table: Table, policy: Policy, fingerprint: str, spark: SparkSession) -> TablePlan:
+    stable = all(_is_stable(query, spark) for query in table.queries)
+    check_sink(table)
+    if table.dataset.kind in (Kind.STREAMING_TABLE, Kind.SINK):
+        return _plan_of_streams(table, fingerprint, stable, spark)
+    if table.dataset.kind is Kind.SNAPSHOT:
+        return TablePlan(table, Method.RECOMPUTE, fingerprint, stable)
+    (query,) = table.queries
+    if policy is Policy.FULL:
+        return TablePlan(table, Method.RECOMPUTE, fingerprint, stable, "the policy is full")
+    chooses = policy is Policy.AUTO
+    if stable and _is_linear(query):
+        return TablePlan(table, Method.STATELESS, fingerprint, stable, chooses=chooses)
+    inputs = _named(query.leaves)
+    try:
+        _check_can_change(table, query, spark)
+        flow = _flow_of(table, query, inputs)
+    except HeadraceError as error:
+        if policy is Policy.INCREMENTAL_STRICT:
+            raise NotIncremental(
+                f"{table.name} cannot be kept up to date incrementally: {error.what}",
+                where=error.where or [query.query.location],
+                why=error.why,
+                fix=f"{error.fix}; or give it the refresh policy 'auto', and Spark recomputes it",
+                dataset=str(table.name),
+            ) from None
+        return TablePlan(table, Method.RECOMPUTE, fingerprint, stable, error.what, error.where)
+    return TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs, chooses)
+
+
+_LINEAR = frozenset(
+    {"Project", "Filter", "Union", "Generate", "SubqueryAlias", "View", "ResolvedHint"}
+    | {"WithCTE", "CTERelationDef", "CTERelationRef", "LogicalRelation"}
+)
+"""Operators that make of more rows more rows, each of one."""
+
+
+def _is_linear(query: AnalysedQuery) -> bool:
+    """Return whether the changes of a query's rows are what it makes of the changes of its inputs."""
+    if not all(isinstance(leaf, (TableLeaf, FilesLeaf, DeltaLeaf)) for leaf in query.leaves):
+        return False
+    plan: Any = query.plan
+    if plan.subqueriesAll().size() or not query.leaves:
+        return False
+    return all(
+        node.nodeName() in _LINEAR and not (node.nodeName() == "Generate" and _is_python_generator(node))
+        for node in _nodes(plan)
+    )
+
+
+def _plan_of_streams(table: Table, fingerprint: str, stable: bool, spark: SparkSession) -> TablePlan:
+    """Plan a streaming table. Raises `BadDefinition` for streams that cannot be run."""
+    records = any(query.query.cdc for query in table.queries)
+    states = [state for query in table.queries for state in _nodes_with_state(query)]
+    state = next(iter(states), None)
+    if state is None and not records:
+        return TablePlan(table, Method.APPEND, fingerprint, stable)
+    query = table.queries[0]
+    if table.dataset.kind is Kind.SINK:
+        raise _refused_stream(query, f"{state or 'AUTO CDC'} keeps state, and a sink has none")
+    if len(table.queries) > 1:
+        raise _refused_stream(query, f"{state} keeps state, and there are several flows")
+    for name in (*query.frame.columns, *table.schema.fieldNames()):
+        if name in (WEIGHT, "tick"):
+            raise _refused_stream(query, f"a column is called {name!r}, as one of changes is")
+    if refused := why_refused(query, states, spark):
+        raise _refused_stream(query, *refused)
+    inputs = _named(query.leaves)
+    try:
+        flow = _flow_of(table, query, inputs, closes=True)
+    except HeadraceError as error:
+        raise _refused_stream(query, error.what, error.fix) from None
+    graph = flow.graph()
+    if not records and not analyse(graph).facts[graph.sinks[ANSWER]].append:
+        raise _refused_stream(query, f"{state} takes rows back")
+    return TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs)
+
+
+def _flow_of(table: Table, query: AnalysedQuery, inputs: Mapping[str, Leaf], *, closes: bool = False) -> Flow:
+    cdc, location = query.query.cdc, query.query.location
+    tombstones = table.dataset.properties.get(TOMBSTONES)
+    return flow_over_leaves(
+        query.frame,
+        {name: leaf.node for name, leaf in inputs.items()},
+        ANSWER,
+        location,
+        text=query.query.text,
+        append=frozenset(name for name, leaf in inputs.items() if leaf.streaming),
+        closes=closes,
+        then=cdc.table(query.frame, tombstones, location) if cdc is not None else lambda rows: rows,
+    )
+
+
+def _refused_stream(query: AnalysedQuery, why: str, fix: str = "") -> BadDefinition:
+    target = query.query.target
+    return BadDefinition(
+        f"the stream into {target} cannot be run: {why}",
+        where=[query.query.location],
+        fix=fix or "make it a materialized view over the table that the stream reads",
+        dataset=str(target),
+    )
+
+
+def _named(leaves: tuple[Leaf, ...]) -> dict[str, Leaf]:
+    """Name the leaves of a query, which it reads in the same order each time."""
+    named: dict[str, Leaf] = {}
+    for leaf in leaves:
+        wanted = leaf.name.table if isinstance(leaf, TableLeaf) else "input"
+        name, number = wanted, 1
+        while name in named:
+            number += 1
+            name = f"{wanted}_{number}"
+        named[name] = leaf
+    return named
+
+
+def _check_can_change(table: Table, query: AnalysedQuery, spark: SparkSession) -> None:
+    """Raise `UnsupportedQuery` for inputs without changes, and for what is not computed as Spark would."""
+    for leaf in query.leaves:
+        if isinstance(leaf, UnversionedLeaf):
+            raise UnsupportedQuery(
+                f"it reads {leaf.key}, which does not tell its changes",
+                fix="read files or tables of the pipeline",
+            )
+        if WEIGHT in [each.name() for each in items(leaf.node.output())]:
+            raise UnsupportedQuery(
+                f"an input has a column {WEIGHT!r}", fix="rename it in a table that the view reads"
+            )
+    if WEIGHT in table.schema.fieldNames() or "tick" in table.schema.fieldNames():
+        raise UnsupportedQuery(f"it has a column {WEIGHT!r} or 'tick'", fix="give the column another name")
+    own = query.query.settings
+    refuse_other_settings(lambda name, assumed: own.get(name, spark.conf.get(name, assumed)))
+    zone = own.get(TIME_ZONE, spark.conf.get(TIME_ZONE))
+    if zone not in UTC_NAMES:
+        raise refused_setting(TIME_ZONE, f"{zone}")
+
+
+def _nodes_with_state(query: AnalysedQuery) -> list[str]:
+    """Return the operators of a stream that do not compute rows one by one.
+
+    Raises `BadDefinition` for a source that does not tell which of its rows are new.
+    """
+    for leaf in query.leaves:
+        if isinstance(leaf, UnversionedLeaf) and leaf.streaming:
+            raise _refused_stream(query, f"it reads {leaf.key}", "read files or tables of the pipeline")
+    plan: Any = query.plan
+    nodes = (*_nodes(plan), *(each for each in items(plan.subqueriesAll()) if each.isStreaming()))
+    return [str(n.nodeName()) for n in nodes if n.isStreaming() and not _is_row_by_row(n)]
+
+
+def _is_row_by_row(node: Any) -> bool:
+    """Return whether the new rows of a stream are made of new rows of its input alone."""
+    streaming = [each.isStreaming() for each in items(node.children())]
+    kind = node.nodeName()
+    if kind == "Union":
+        return all(streaming)
+    if kind == "Join":
+        return (node.joinType().toString(), *streaming) in _JOINS
+    if kind == "Generate":
+        return not _is_python_generator(node)
+    return kind in _LINEAR or kind in ("StreamingRelation", "StreamingRelationV2", "EventTimeWatermark")
+
+
+_JOINS = frozenset(
+    [(kind, True, False) for kind in ("Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti")]
+    + [(kind, False, True) for kind in ("Inner", "Cross", "RightOuter")]
+)
+"""Joins of a stream with a table, by kind, and on which side the stream is."""
+
+
+def _is_python_generator(node: Any) -> bool:
+    return node.generator().getClass().getSimpleName().endswith("PythonUDTF")
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for child in items(plan.children()):
+        yield from _nodes(child)
+
+
+def _is_stable(query: AnalysedQuery, spark: SparkSession) -> bool:
+    """Return whether a query gives the same rows as long as its inputs are the same."""
+    plan: Any = query.plan
+    known = all(each.deterministic() for each in with_subqueries(plan))
+    return known and not reads_current_time(plan, spark)

@@ -1,0 +1,181 @@
+"""Composition: `pull(source, *transformers, sink)`, every partial pipeline, and `together`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce, singledispatch
+from typing import Any, NoReturn, TypeVar, overload
+
+from headrace.errors import SourceLocation
+from headrace.pull.errors import NotComposable
+from headrace.pull.modules import AnyModule, Duplex, Sink, Source, Transformer
+from headrace.pull.pipeline import Pipeline, Segment
+
+
+@overload
+def pull(first: Source, /, *then: Transformer) -> Source: ...
+@overload
+def pull(first: Transformer, /, *then: Transformer) -> Transformer: ...
+@overload
+def pull(*modules: AnyModule) -> Any: ...
+def pull(*modules: AnyModule) -> Source | Transformer | Sink | Duplex | Pipeline:
+    """Compose modules in the order in which values flow. Nothing runs yet: the result is a module itself.
+
+    source, transformers...         a source
+    transformers...                 a transformer
+    transformers..., sink           a sink
+    source, transformers..., sink   a `Pipeline`: call `run()`, `start()`, or await it
+
+    A duplex acts as its sink and then its source. `pull(a, b, a)` connects two duplexes
+    both ways; a duplex at one end only leaves its other half open.
+
+    Raises `NotComposable`, naming module and position, for any other order and for anything but modules.
+    """
+    location = SourceLocation.of_caller()
+    if not modules:
+        raise NotComposable(
+            "pull() got no modules", where=[location], fix="give at least one source, transformer or sink"
+        )
+    for at, module in enumerate(modules, 1):
+        if not isinstance(module, Source | Transformer | Sink | Duplex):  # pyright: ignore[reportUnnecessaryIsInstance]
+            _not_a_module(module, at, location)
+    for at in range(1, len(modules)):
+        before, module = modules[at - 1], modules[at]
+        if isinstance(before, Sink):
+            _misplaced(before, at, "A sink ends a pipeline, and something follows it.", location)
+        if isinstance(module, Source):
+            _misplaced(
+                module, at + 1, "A source begins a pipeline, and something stands before it.", location
+            )
+    if len(modules) > 1 and isinstance(modules[0], Duplex) and modules[0] is modules[-1]:
+        return reduce(_join, (*modules[1:-1], modules[0].sink), modules[0].source)  # type: ignore[return-value]
+    return reduce(_join, modules)  # type: ignore[return-value]
+
+
+def _join(left: Any, right: Any) -> Any:
+    return connect_modules(right, left)
+
+
+@singledispatch
+def connect_modules(right: Any, left: Any) -> Any:
+    """Connect `left` to `right`."""
+    raise AssertionError("checked by pull")
+
+
+@connect_modules.register
+def _(right: Transformer, left: Any) -> Any:
+    beside = left.beside + right.beside if not isinstance(left, Duplex) else right.beside
+    if isinstance(left, Source):
+        return Source(left.part, left.then + right.then, beside)
+    if isinstance(left, Transformer):
+        return Transformer(left.then + right.then, beside)
+    assert isinstance(left, Duplex)
+    return Duplex(connect_modules(right, left.source), left.sink, left.name, left.location)
+
+
+@connect_modules.register
+def _(right: Sink, left: Any) -> Any:
+    if isinstance(left, Source):
+        return Pipeline((Segment(left, right),))
+    if isinstance(left, Transformer):
+        return Sink(right.part, left.then + right.before, left.beside + right.beside, right.behind)
+    assert isinstance(left, Duplex)
+    along = Pipeline((Segment(left.source, right),))
+    into = left.sink
+    beside = into.beside if into.behind is None else (*into.beside, into.behind)
+    return Sink(into.part, into.before, beside, along)
+
+
+@connect_modules.register
+def _(right: Duplex, left: Any) -> Any:
+    into = connect_modules(right.sink, left)
+    if isinstance(into, Pipeline):
+        return Source(right.source.part, right.source.then, (*right.source.beside, into))
+    if isinstance(left, Duplex):
+        along = Pipeline((Segment(left.source, right.sink),))
+        source = Source(right.source.part, right.source.then, (*right.source.beside, along))
+        return Duplex(source, left.sink, f"{left.name}+{right.name}", right.location)
+    return Duplex(right.source, into, right.name, right.location)
+
+
+def describe(module: object) -> str:
+    """Describe a module for an error message."""
+    if isinstance(module, Source | Sink):
+        return f"the {type(module).__name__.lower()} {module.part.name!r}"
+    if isinstance(module, Transformer):
+        return f"the transformer {module.then[0].name if module.then else 'of nothing'!r}"
+    return f"the duplex {module.name!r}" if isinstance(module, Duplex) else type(module).__name__
+
+
+def _misplaced(module: AnyModule, at: int, why: str, location: SourceLocation) -> NoReturn:
+    raise NotComposable(
+        f"{describe(module)} cannot stand at position {at}",
+        where=[location],
+        why=why,
+        fix="pull(source, transformers..., sink); a source within a stream of sources: flatten(), cat()",
+        position=at,
+    )
+
+
+def _not_a_module(module: object, at: int, location: SourceLocation) -> NoReturn:
+    if isinstance(module, Pipeline):
+        why, fix = "It is complete: it has its source and its sink.", "run() it, or compose its parts"
+    elif callable(module):
+        why = "A function does not say which kind of module it is."
+        fix = "wrap it: source(f), transformer(f) or sink(f); or map(f)"
+    else:
+        why = "Pieces are sources, transformers, sinks and duplexes."
+        fix = "values([...]) or iterate(...) make a source of what can be iterated"
+    raise NotComposable(
+        f"position {at} of pull() is {type(module).__name__}, which is not a module",
+        where=[location],
+        why=why,
+        fix=fix,
+        position=at,
+    )
+
+
+K = TypeVar("K", Source, Duplex, Pipeline)
+
+_WANTED: dict[type[Any], tuple[str, str]] = {
+    Source: ("source", "values([...]) or iterate(...) make a source of what can be iterated"),
+    Duplex: ("duplex", "Duplex(source, sink) makes one of its halves"),
+    Pipeline: ("complete pipeline", "pull(source, transformers..., sink) makes one"),
+}
+
+
+def require_one_kind(kind: type[K], constructor: str, given: Iterable[object]) -> tuple[K, ...]:
+    """Return the given modules if all are of one kind. Raises `NotComposable` otherwise.
+
+    constructor: the function that it was given to.
+    """
+    found: list[K] = []
+    for at, each in enumerate(given, 1):
+        if not isinstance(each, kind):
+            wanted, fix = _WANTED[kind]
+            what = "a complete pipeline" if isinstance(each, Pipeline) else describe(each)
+            is_module = isinstance(each, Source | Transformer | Sink | Duplex | Pipeline)
+            raise NotComposable(
+                f"{constructor}() was given {what if is_module else type(each).__name__}, not a {wanted}",
+                where=[SourceLocation.of_caller()],
+                why=f"It is made of {wanted}s.",
+                fix=fix,
+                position=at,
+            )
+        found.append(each)
+    return tuple(found)
+
+
+def together(*pipelines: Pipeline) -> Pipeline:
+    """Combine pipelines to run as one, such as the branches of `tee` and `fork` or the halves of a `pair`.
+
+    The result is the tuple of their results. The run finishes when all have. If one fails, the others
+    continue; its error is raised when all are finished, with later errors attached.
+
+    >>> from headrace.pull import collect, pull, values
+    >>> together(pull(values("ab"), collect()), pull(values([1]), collect())).run()
+    (['a', 'b'], [1])
+    """
+    complete = require_one_kind(Pipeline, "together", pipelines)
+    segments = (segment for pipeline in complete for segment in pipeline.segments)
+    return Pipeline(tuple(segments), results_of_all=True)

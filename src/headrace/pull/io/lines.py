@@ -1,0 +1,147 @@
+"""`lines`, `join_lines`: decode chunks of bytes into lines of text, and encode lines as bytes."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from headrace.errors import BadOption, SourceLocation
+from headrace.pull.argument_checks import check_integer
+from headrace.pull.edge import Edge
+from headrace.pull.errors import UndecodableText, WrongValue
+from headrace.pull.fusion import Expansion, Kernel
+from headrace.pull.io.octets import check_octets
+from headrace.pull.io.split import LONGEST, SeparatorSplitter
+from headrace.pull.module_context import Module
+from headrace.pull.modules import Transformer
+from headrace.pull.protocol import BatchRead
+
+
+def lines(encoding: str = "utf-8", *, longest: int = LONGEST) -> Transformer:
+    r"""Decode chunks of bytes into lines of text, without their ends (`\n` or `\r\n`).
+
+    longest: limit on the characters of a line; a longer one fails the stream with `LineTooLong` after the
+             lines before it.
+
+    Bytes that are invalid in this encoding fail the stream with `UndecodableText`, also after the lines
+    before them. Otherwise it works like `split`.
+
+    >>> from headrace.pull import collect, pull, values
+    >>> pull(values([b"caf\xc3", b"\xa9\r\nand\n", b"tea"]), lines(), collect()).run()
+    ['café', 'and', 'tea']
+    """
+    check_integer("lines", "longest", longest, least=1)
+    check_encoding("lines", encoding)
+
+    def open(module: Module, edge: Edge) -> BatchRead:
+        decoding = _Decoding(module, encoding, longest)
+        return Expansion(edge, decoding.feed, decoding.rest, by_one=True).read
+
+    return Transformer.of("lines", open, batches=True)
+
+
+class _Decoding:
+    """Incremental decoder of chunks, which may end within a character, into lines."""
+
+    def __init__(self, module: Module, encoding: str, longest: int) -> None:
+        self._module = module
+        self._encoding = encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._divider = SeparatorSplitter(module, "\n", longest)
+
+    def feed(self, chunks: Iterable[Any]) -> Iterator[str]:
+        for chunk in chunks:
+            yield from self._decode(bytes(check_octets(self._module, chunk)))
+
+    def rest(self) -> Iterator[str]:
+        yield from self._decode(b"", final=True)
+        yield from self._divider.rest()
+
+    def _decode(self, chunk: bytes, *, final: bool = False) -> Iterator[str]:
+        try:
+            text = self._decoder.decode(chunk, final)
+        except UnicodeDecodeError as error:
+            self._decoder.setstate((b"", self._decoder.getstate()[1]))
+            yield from self._lines(self._decoder.decode(error.object[: error.start]))
+            raise self._undecodable(error) from None
+        yield from self._lines(text)
+
+    def _lines(self, text: str) -> Iterator[str]:
+        return (line.removesuffix("\r") for line in self._divider.feed(text))
+
+    def _undecodable(self, error: UnicodeDecodeError) -> UndecodableText:
+        bad = error.object[error.start : error.end]
+        return UndecodableText(
+            f"{self._module.name}(): line {self._divider.count + 1} is not valid {self._encoding}",
+            where=[self._module.location],
+            why=f"Bytes {bad!r}: {error.reason}.",
+            fix="give the encoding it was written in; 'latin-1' decodes any bytes",
+            line=self._divider.count + 1,
+            encoding=self._encoding,
+        )
+
+
+def join_lines(encoding: str = "utf-8", *, end: str = "\n") -> Transformer:
+    r"""Encode each line of text, followed by `end`. Fused with its neighbours.
+
+    >>> from headrace.pull import collect, pull, values
+    >>> pull(values(["a", "b"]), join_lines(), collect()).run()
+    [b'a\n', b'b\n']
+    """
+    check_encoding("join_lines", encoding)
+    location = SourceLocation.of_caller()
+
+    def kernel() -> Kernel:
+        encode = encoder("join_lines", location, encoding, end)
+
+        def run(values: Iterable[Any]) -> Iterator[bytes]:
+            return (encode(value) for value in values)
+
+        return run
+
+    return Transformer.of_kernel("join_lines", kernel)
+
+
+def encoder(name: str, location: SourceLocation, encoding: str, end: str) -> Callable[[Any], bytes]:
+    """Create a function that encodes lines, and raises `WrongValue` for values that it cannot encode.
+
+    If the encoding has a byte order mark, it is written once.
+    """
+    encoding_one = codecs.getincrementalencoder(encoding)()
+
+    def encode(line: object) -> bytes:
+        if not isinstance(line, str):
+            raise WrongValue(
+                f"{name}() takes text, got {type(line).__name__}",
+                where=[location],
+                why=f"The value is {line!r:.60}.",
+                fix="convert the values to text first: map(str), or map(json.dumps)",
+                value_type=type(line).__name__,
+            )
+        try:
+            return encoding_one.encode(line + end)
+        except UnicodeEncodeError as error:
+            raise WrongValue(
+                f"{name}(): {encoding} cannot write {error.object[error.start : error.end]!r}",
+                where=[location],
+                why=f"The line is {line!r:.60}: {error.reason}.",
+                fix="use 'utf-8', which can encode any text",
+                value_type="str",
+            ) from None
+
+    return encode
+
+
+def check_encoding(name: str, encoding: str) -> None:
+    """Raise `BadOption` unless Python knows a text encoding of this name."""
+    try:
+        known = codecs.lookup(encoding)
+        "".encode(known.name)
+    except LookupError:
+        raise BadOption(
+            f"{name}() cannot work with encoding={encoding!r}",
+            where=[SourceLocation.of_caller()],
+            why="Python has no text encoding of that name.",
+            fix="use one listed for Python's codecs module, such as 'utf-8', 'latin-1' or 'utf-16'",
+        ) from None

@@ -1,0 +1,247 @@
+"""Modules as values: sources, transformers, sinks and duplexes, from which pipelines are composed.
+
+Nothing runs before `Pipeline.run`. Each run opens the modules anew, so a module may be used repeatedly and in
+several pipelines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.errors import SourceLocation
+from headrace.pull.argument_checks import SPAWN, refuse_async
+from headrace.pull.edge import Edge
+from headrace.pull.fusion import Kernel, open_kernels
+from headrace.pull.module_context import Module
+from headrace.pull.module_opening import open_module
+from headrace.pull.protocol import BatchRead, Layer, Read
+
+if TYPE_CHECKING:
+    from headrace.pull.pipeline_run import Run
+
+_FIX = f"a plain function; {SPAWN}. Threads: Source.of and the like of headrace.pull.dataflow"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Primitive:
+    """Primitive module: its name, and the user's source line that created it."""
+
+    name: str
+    location: SourceLocation
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SourcePart(Primitive):
+    """Primitive source.
+
+    open:    creates the `read` of a running module.
+    batches: `read` is a `BatchRead`.
+    linear:  it must be asked again only after it has answered; an abort may come at any time.
+    layer:   requests it understands, see `Layer`; the edge handles all others for it.
+    width:   requests it works on at once; 0 if it answers immediately.
+    """
+
+    open: Callable[[Module], Read | BatchRead]
+    batches: bool = False
+    linear: bool = False
+    width: int = 0
+    layer: Layer = 3
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TransformerPart(Primitive):
+    """Primitive transformer; see `SourcePart`. `open` takes the edge to read from."""
+
+    open: Callable[[Module, Edge], Read | BatchRead]
+    batches: bool = False
+    linear: bool = False
+    width: int = 0
+    layer: Layer = 3
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class KernelPart(Primitive):
+    """Synchronous transformer without timing of its own, fused with neighbours of its kind.
+
+    kernel: creates the function for a new run.
+    """
+
+    kernel: Callable[[], Kernel]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MarkPart(Primitive):
+    """Marker without a module of its own: acts on the edge at its position, and returns the next edge."""
+
+    mark: Callable[[Edge], object]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SinkPart(Primitive):
+    """Primitive sink.
+
+    open: starts reading from the edge, now or later; ends with `module.done` or `module.fail`.
+    """
+
+    open: Callable[[Module, Edge], object]
+
+
+Through = TransformerPart | KernelPart | MarkPart
+
+
+class Complete(Protocol):
+    """Interface of a complete pipeline from sources to sinks; see `headrace.pull.pipeline.Pipeline`."""
+
+    def open_in(self, run: Run) -> tuple[Module, ...]:
+        """Open all modules in a run, and return those of the sinks."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Source:
+    """Source module, optionally followed by transformers.
+
+    beside: complete pipelines to run together with it.
+    """
+
+    part: SourcePart
+    then: tuple[Through, ...] = ()
+    beside: tuple[Complete, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        open: Callable[[Module], Read | BatchRead],
+        *,
+        batches: bool = False,
+        linear: bool = False,
+        width: int = 0,
+        layer: Layer = 3,
+    ) -> Source:
+        """Create a primitive source, located at the caller's line. Parameters: see `SourcePart`."""
+        refuse_async("Source.of", open, fix=_FIX)
+        return cls(SourcePart(name, SourceLocation.of_caller(), open, batches, linear, width, layer))
+
+    def open_in(self, run: Run) -> Edge:
+        """Open the modules in a run, and return the edge to read from."""
+        for pipeline in self.beside:
+            pipeline.open_in(run)
+        module = Module(run, self.part.name, self.part.location)
+        read = open_module(module, self.part.open, module)
+        behind = max((edge.depth for edge in module.inputs), default=0)
+        edge = Edge(
+            module,
+            read,
+            batches=self.part.batches,
+            linear=self.part.linear,
+            layer=self.part.layer,
+            depth=self.part.width or behind,
+        )
+        return open_through(run, edge, self.then)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Transformer:
+    """Transformer module, or several in sequence."""
+
+    then: tuple[Through, ...]
+    beside: tuple[Complete, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        open: Callable[[Module, Edge], Read | BatchRead],
+        *,
+        batches: bool = False,
+        linear: bool = False,
+        width: int = 0,
+        layer: Layer = 3,
+    ) -> Transformer:
+        """Create a primitive transformer, located at the caller's line. Parameters: see `SourcePart`."""
+        refuse_async("Transformer.of", open, fix=_FIX)
+        return cls((TransformerPart(name, SourceLocation.of_caller(), open, batches, linear, width, layer),))
+
+    @classmethod
+    def of_kernel(cls, name: str, kernel: Callable[[], Kernel]) -> Transformer:
+        """Create a synchronous transformer that can be fused with its neighbours. See `KernelPart`."""
+        return cls((KernelPart(name, SourceLocation.of_caller(), kernel),))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Sink:
+    """Sink module, optionally preceded by transformers.
+
+    behind: for a duplex with further modules, the duplex's source up to the last sink, whose result is that
+            of the whole.
+    """
+
+    part: SinkPart
+    before: tuple[Through, ...] = ()
+    beside: tuple[Complete, ...] = ()
+    behind: Complete | None = None
+
+    @classmethod
+    def of(cls, name: str, open: Callable[[Module, Edge], object]) -> Sink:
+        """Create a primitive sink, located at the caller's line. See `SinkPart`."""
+        refuse_async("Sink.of", open, fix=_FIX)
+        return cls(SinkPart(name, SourceLocation.of_caller(), open))
+
+    def open_in(self, run: Run, edge: Edge) -> Module:
+        """Open the modules in a run, reading from an edge, and return the module that holds the result."""
+        for pipeline in self.beside:
+            pipeline.open_in(run)
+        edge = open_through(run, edge, self.before)
+        module = Module(run, self.part.name, self.part.location)
+        module.connect(edge)
+        run.add_sink(module)
+        run.runtime.enter(module.guard, self.part.open, module, edge)
+        return module if self.behind is None else self.behind.open_in(run)[-1]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Duplex:
+    """Source and sink of one resource: a connection, a process, a pair."""
+
+    source: Source
+    sink: Sink
+    name: str = "duplex"
+    location: SourceLocation = field(default_factory=SourceLocation.of_caller)
+
+
+AnyModule = Source | Transformer | Sink | Duplex
+
+
+def open_through(run: Run, edge: Edge, parts: Sequence[Through]) -> Edge:
+    """Open transformers in sequence after an edge, and return the edge to read from."""
+    for is_kernel, group in groupby(parts, lambda part: isinstance(part, KernelPart)):
+        found = list(group)
+        if is_kernel:
+            kernels = [part for part in found if isinstance(part, KernelPart)]
+            for together in [kernels] if run.fuse else [[kernel] for kernel in kernels]:
+                edge = open_kernels(run, edge, together)
+            continue
+        for part in found:
+            if isinstance(part, MarkPart):
+                part.mark(edge)
+            else:
+                assert isinstance(part, TransformerPart)
+                edge = open_transformer(run, edge, part)
+    return edge
+
+
+def open_transformer(run: Run, edge: Edge, part: TransformerPart) -> Edge:
+    module = Module(run, part.name, part.location)
+    module.connect(edge)
+    return Edge(
+        module,
+        open_module(module, part.open, module, edge),
+        batches=part.batches,
+        linear=part.linear,
+        layer=part.layer,
+        depth=part.width + (min(edge.depth, 1) if part.linear else edge.depth),
+    )

@@ -1,0 +1,269 @@
+"""Traces: the events at an edge, or at both edges of a transformer, in chronological order.
+
+An event is a request, which goes upstream, or an answer, which comes back. A trace is a sequence of events.
+Both have a textual notation, in which traces are stored and discussed:
+
+    D:ask1 U:ans1=value(7) D:abort2 U:ans2=done
+
+The port before the colon names the module that made the event: `D` downstream and `U` upstream of an edge;
+`TI` and `TO` for the input and the output of a transformer, whose own upstream is then `U` and answers
+`U:ansT1=...`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from headrace.pull.errors import BadTrace
+from headrace.pull.rules.trace_values import (
+    closing_bracket,
+    message_text,
+    read_message,
+    read_value,
+    read_values,
+    value_text,
+    values_text,
+)
+
+RequestKind = Literal["ask", "abort", "error", "done", "errorInd"]
+"""Kinds of requests. The last two are indications, which expect no answer."""
+
+AnswerKind = Literal["value", "done", "error"]
+RequestPort = Literal["D", "TI"]
+AnswerPort = Literal["U", "TO"]
+Layer = Literal[1, 2, 3]
+
+LARGEST_INDEX = 999_999_999
+"""Largest number that a request can have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Event sent upstream: `D:ask1`, `TI:abort2`, `D:error2(E)`, `D:done3`, `D:errorInd3(E)`.
+
+    index: the number of the request on its port, from 1; indications are numbered with them.
+    message: text of an error; None if missing.
+    most: limit on the values of an ask for a batch, written `D:ask1*512`.
+    """
+
+    port: RequestPort
+    kind: RequestKind
+    index: int
+    message: str | None = None
+    most: int | None = None
+
+    @property
+    def expects_answer(self) -> bool:
+        """Whether the request expects an answer, unlike an indication."""
+        return self.kind not in ("done", "errorInd")
+
+    @property
+    def terminates(self) -> bool:
+        """Whether the request ends the stream: anything but an ask."""
+        return self.kind != "ask"
+
+    def __str__(self) -> str:
+        batch = "" if self.most is None else f"*{self.most}"
+        message = "" if self.message is None else f"({message_text(self.message)})"
+        return f"{self.port}:{self.kind}{self.index}{batch}{message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Event sent downstream: `U:ans1=value(x)`, `TO:ans2=done`, `U:ans3=error(E)`.
+
+    index: number of the answered request. value: the value of a `value`.
+    values: values of a batch, written `U:ans1=values(a, b)`; None if it is not a batch.
+    message: text of an error; None if missing.
+    """
+
+    port: AnswerPort
+    index: int
+    kind: AnswerKind
+    value: object = None
+    message: str | None = None
+    values: tuple[object, ...] | None = None
+
+    @property
+    def carried(self) -> int:
+        """Number of values carried by this answer."""
+        if self.kind != "value":
+            return 0
+        return 1 if self.values is None else len(self.values)
+
+    @property
+    def terminates(self) -> bool:
+        """Whether the answer ends the stream."""
+        return self.kind != "value"
+
+    def __str__(self) -> str:
+        return f"{self.port}:ans{self.index}={self._what()}"
+
+    def _what(self) -> str:
+        if self.kind == "value":
+            if self.values is None:
+                return f"value({value_text(self.value)})"
+            return f"values({values_text(self.values)})"
+        return self.kind if self.message is None else f"{self.kind}({message_text(self.message)})"
+
+
+Event = Request | Answer
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Events of an edge or of a transformer, in chronological order.
+
+    layer: supported requests: 1 asks, 2 also aborts, 3 also errors.
+    complete: whether no further event will occur; False for a truncated trace.
+    of_transformer: whether these are both edges of a transformer; always so if it has events of one.
+    """
+
+    events: tuple[Event, ...]
+    layer: Layer = 3
+    complete: bool = True
+    of_transformer: bool = False
+
+    def __post_init__(self) -> None:
+        if any(event.port in ("TI", "TO") for event in self.events):
+            object.__setattr__(self, "of_transformer", True)
+
+    def texts(self) -> tuple[str, ...]:
+        """Format the events; in a trace of a transformer, upstream answers `ansT1`."""
+        texts = map(str, self.events)
+        if not self.of_transformer:
+            return tuple(texts)
+        return tuple(text.replace("U:ans", _TO_TRANSFORMER, 1) if text[0] == "U" else text for text in texts)
+
+    def __str__(self) -> str:
+        return " ".join(self.texts())
+
+
+def parse(trace: str | Sequence[str], *, layer: Layer = 3, complete: bool = True) -> Trace:
+    """Parse a trace from a text, or from one text per event.
+
+    In a text, events are separated by white space, and `#` begins a comment until the end of the line. Raises
+    `BadTrace` for an invalid event, with its position.
+    """
+    if isinstance(trace, str):
+        found = list(_events(trace))
+    else:
+        found = [_single(text, number) for number, text in enumerate(trace, 1)]
+    of_transformer = any(upstream for _, upstream in found)
+    return Trace(tuple(event for event, _ in found), layer, complete, of_transformer)
+
+
+_EVENT = re.compile(
+    r"(?:(?P<asker>D|TI):(?P<request>ask|abort|errorInd|error|done)(?P<r>[0-9]+)(?:\*(?P<most>[0-9]+))?"
+    r"|(?P<answerer>U|TO):ans(?:(?<=U:ans)T)?(?P<a>[0-9]+)=(?P<answer>values?|done|error))(?P<open>\()?"
+)
+_TO_TRANSFORMER = "U:ansT"
+_BLANK = re.compile(r"(?:\s|#[^\n]*)*")
+
+
+def _events(text: str) -> Iterator[tuple[Event, bool]]:
+    """Parse the events of a text. Yields each with whether it is written as an answer to a transformer."""
+    at = _skip(text, 0)
+    while at < len(text):
+        event, end = _event(text, at)
+        if end < len(text) and not text[end].isspace():
+            raise _bad(text, at, "runs into what follows it", "separate events by white space")
+        yield event, text.startswith(_TO_TRANSFORMER, at)
+        at = _skip(text, end)
+
+
+def _skip(text: str, at: int) -> int:
+    blank = _BLANK.match(text, at)
+    assert blank is not None
+    return blank.end()
+
+
+def _single(text: str, number: int) -> tuple[Event, bool]:
+    """Parse a text with exactly one event, which is event `number`."""
+    try:
+        events = list(_events(text))
+    except BadTrace as error:
+        raise BadTrace(f"event {number}, {error.what}", why=error.why, fix=error.fix, **error.facts) from None
+    if len(events) != 1:
+        raise BadTrace(
+            f"event {number} is {len(events)} events: {_shown(text)}",
+            fix="write one event per text",
+            line=1,
+            column=1,
+        )
+    return events[0]
+
+
+def _event(text: str, at: int) -> tuple[Event, int]:
+    """Parse the event at a position, and return where it ends."""
+    found = _EVENT.match(text, at)
+    if found is None:
+        raise _bad(text, at, "is no event", "write events like D:ask1, U:ans1=value(7), D:error2(text)")
+    carried, end = _carried(text, at, found)
+    if found["asker"]:
+        return _request(text, at, found, carried), end
+    return _answer(text, at, found, carried), end
+
+
+def _carried(text: str, at: int, found: re.Match[str]) -> tuple[str | None, int]:
+    """Parse the bracketed content of an event (None without one), and return where the event ends."""
+    if not found["open"]:
+        return None, found.end()
+    begin = found.end()
+    # A message is prose: apostrophes are not quotes, unless the whole message is quoted.
+    quotes = found["answer"] in ("value", "values") or text[begin : begin + 1] in ("'", '"')
+    end = closing_bracket(text, begin - 1, quotes=quotes)
+    if end < 0:
+        raise _bad(text, at, "has a bracket that its line does not close", "close it, or quote the text")
+    return text[begin:end], end + 1
+
+
+def _request(text: str, at: int, found: re.Match[str], carried: str | None) -> Request:
+    kind = cast(RequestKind, found["request"])
+    if carried is not None and kind not in ("error", "errorInd"):
+        raise _bad(text, at, f"carries something, and {kind} carries nothing", "leave out the brackets")
+    if found["most"] and kind != "ask":
+        raise _bad(text, at, f"is a batch, and only asks can be: not {kind}", "leave out the *")
+    return Request(
+        port=cast(RequestPort, found["asker"]),
+        kind=kind,
+        index=_number(text, at, found["r"]),
+        message=None if carried is None else read_message(carried),
+        most=_number(text, at, found["most"]) if found["most"] else None,
+    )
+
+
+def _answer(text: str, at: int, found: re.Match[str], carried: str | None) -> Answer:
+    port, index, kind = cast(AnswerPort, found["answerer"]), _number(text, at, found["a"]), found["answer"]
+    if kind in ("value", "values"):
+        if carried is None:
+            raise _bad(text, at, "does not say which value", f"write {kind}(...)")
+        if kind == "value":
+            return Answer(port, index, "value", value=read_value(carried))
+        return Answer(port, index, "value", values=read_values(carried))
+    if kind == "done" and carried is not None:
+        raise _bad(text, at, "carries something, and done carries nothing", "leave out the brackets")
+    message = None if carried is None else read_message(carried)
+    return Answer(port, index, cast(AnswerKind, kind), message=message)
+
+
+def _number(text: str, at: int, digits: str) -> int:
+    if len(digits) > len(str(LARGEST_INDEX)) or digits[0] == "0":
+        raise _bad(text, at, f"has a number that is not from 1 to {LARGEST_INDEX}", "number requests from 1")
+    return int(digits)
+
+
+def _bad(text: str, at: int, what: str, fix: str) -> BadTrace:
+    line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    word = text[at : at + 200].split(maxsplit=1)[0]
+    return BadTrace(
+        f"line {line}, column {column}: {_shown(word)} {what}", fix=fix, line=line, column=column, text=word
+    )
+
+
+def _shown(text: str, width: int = 60) -> str:
+    shown = ascii(text)
+    return shown if len(shown) <= width else f"{shown[: width - 3]}..."

@@ -1,0 +1,384 @@
+"""Details of a plan that its JSON omits, fetched from the JVM.
+
+The JSON says neither which relation is which, nor the rows of VALUES, functions of Python, values of a pivot
+and nested constants, nor what a session window is. Catalyst's class of `try_add` is that of `+`, and neither
+the JSON of a plan nor its text tells them apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from headrace.errors import UnsupportedQuery
+from headrace.expr.code_runtime import EPOCH
+from headrace.expr.types import (
+    DateType,
+    DecimalType,
+    IntervalType,
+    ListType,
+    MapType,
+    StrType,
+    StructType,
+    TimestampNtzType,
+    TimestampType,
+)
+from headrace.queries.catalyst_plan import (
+    CONSTANT,
+    DELAY,
+    ESCAPE,
+    FUNCTION,
+    INPUT,
+    KIND,
+    OPTIONS,
+    PATTERNS,
+    PIVOT,
+    RANGE,
+    ROWS,
+    SESSION,
+    TABLE,
+    UNREAD,
+    has_counterpart,
+    parse_schema,
+    parse_type,
+)
+from headrace.queries.plan_nodes import Fields, PlanNode, UnpairedNode, plan_nodes
+from headrace.queries.query_positions import located
+from headrace.queries.session_settings import ANSI, PRECISION, TIME_ZONE, UTC_NAMES, refused_setting
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.errors import SourceLocation
+    from headrace.queries.query_positions import QueryText
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInputs:
+    """Context of planning.
+
+    relations: the plan of each relation, by its name. text: of the query, if it has one. location: of the
+    caller. zone: the time zone of the user's session.
+    """
+
+    relations: Mapping[str, Any]
+    session: SparkSession
+    text: QueryText | None
+    location: SourceLocation
+    zone: str
+
+
+def complete(listed: list[Fields], plan: Any, inputs: PlanInputs) -> None:
+    """Add the details to the nodes in the JSON of a plan.
+
+    Tables lose columns of types that flows do not support.
+    Raises `UnsupportedQuery` for relations that are no inputs, and functions that are null where they fail.
+    """
+    tables: list[Fields] = []
+    for node in plan_nodes(listed, plan):
+        try:
+            for name, value in _details(node, inputs):
+                node.fields[name] = value
+        except UnsupportedQuery as error:
+            raise located(error, inputs.text, inputs.location, [node]) from None
+        except UnpairedNode as error:
+            raise UnsupportedQuery(
+                "the plan of the query cannot be read", where=[inputs.location], why=f"{error}."
+            ) from None
+        if TABLE in node.fields:
+            tables.append(node.fields)
+    for table in tables:  # whose nodes are paired with the attributes that the JVM has until here
+        table["output"] = [each for each in table["output"] if has_counterpart(each[0]["dataType"])]
+
+
+def _details(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    detail = _DETAILS.get(node.kind)
+    if detail is not None:
+        yield from detail(node, inputs)
+    _refuse_other_settings(node, inputs)
+    if _mode(node) == "TRY" or _reads_time_or_null(node):
+        if node.kind not in _TRIED:
+            raise UnsupportedQuery(
+                f"the query uses {node.tree.toString()}, which has no incremental form yet",
+                why="It is null where it fails.",
+                fix="test for what would fail, by CASE WHEN",
+            )
+        yield KIND, f"Try{node.kind}"
+
+
+_TRIED = frozenset({"Add", "Subtract", "Multiply", "Divide", "Remainder", "Cast", "Sum", "Average"})
+
+
+def _mode(node: PlanNode) -> str:
+    """Return how an expression treats errors; empty if there is one way."""
+    if "evalMode" in node.fields:
+        return node.tree.evalMode().toString()
+    return node.tree.evalContext().evalMode().toString() if "evalContext" in node.fields else ""
+
+
+def _refuse_other_settings(node: PlanNode, inputs: PlanInputs) -> None:
+    """Raise `UnsupportedQuery` for an expression that was made under another setting, which it keeps."""
+    precise = "evalContext" in node.fields and not node.tree.evalContext().allowDecimalPrecisionLoss()
+    lenient = _mode(node) == "LEGACY" and not (
+        node.kind == "Cast" and (_cannot_fail(node, inputs) or _reads_time_or_null(node))
+    )
+    for name, other in ((ANSI, lenient), (PRECISION, precise)):
+        if other:
+            raise refused_setting(name, "false", f"{node.tree.sql()} was made under it.")
+    zone = inputs.zone if node.kind.startswith("PythonUD") else node.fields.get("timeZoneId")
+    if isinstance(zone, str) and zone not in UTC_NAMES and (node.kind != "Cast" or _needs_zone(node, inputs)):
+        raise refused_setting(TIME_ZONE, zone, f"{node.tree.sql()} is computed in that time zone.")
+
+
+def _needs_zone(cast: PlanNode, inputs: PlanInputs) -> bool:
+    return _casts(inputs).needsTimeZone(cast.tree.child().dataType(), cast.tree.dataType())
+
+
+def _cannot_fail(cast: PlanNode, inputs: PlanInputs) -> bool:
+    """Return whether a cast is the same in each mode. Spark makes some of these itself."""
+    source, target = cast.tree.child().dataType(), cast.tree.dataType()
+    of_time = (source.simpleString(), target.simpleString()) == ("timestamp", "date")
+    return of_time or _casts(inputs).canUpCast(source, target)
+
+
+def _reads_time_or_null(node: PlanNode) -> bool:
+    """Return whether an expression is what Spark makes of `try_to_timestamp` or `try_to_date` of one text."""
+    if node.kind != "Cast" or _mode(node) != "LEGACY":
+        return False
+    source, target = node.tree.child().dataType(), node.tree.dataType()
+    return source.typeName() == "string" and target.typeName() in ("date", "timestamp", "timestamp_ntz")
+
+
+def _casts(inputs: PlanInputs) -> Any:
+    return getattr(java_class(inputs.session, "org.apache.spark.sql.catalyst.expressions.Cast$"), "MODULE$")
+
+
+# -- relations ---------------------------------------------------------------------------------
+
+RELATIONS: Mapping[str, Callable[[Any], Any]] = {
+    "LogicalRDD": lambda leaf: leaf.rdd(),
+    "LogicalRelation": lambda leaf: leaf.relation(),
+    "HiveTableRelation": lambda leaf: leaf.tableMeta(),
+    "LocalRelation": lambda leaf: leaf.data(),
+    "Range": lambda leaf: f"{leaf.start()} {leaf.end()} {leaf.step()}",
+    "StreamingRelation": lambda leaf: leaf.dataSource(),
+    "StreamingRelationV2": lambda leaf: leaf.table(),
+}
+"""What makes relations of a kind the same: Spark makes a new one where a table is joined with itself."""
+
+
+def _relation(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield what a relation is: a table's name, or constant rows."""
+    same, leaf = RELATIONS[node.kind], node.tree
+    if node.kind == "HiveTableRelation":
+        yield "output", node.fields["dataCols"] + node.fields["partitionCols"]
+    for name, given in inputs.relations.items():
+        if given.nodeName() == node.kind and _equal(same(leaf), same(given)):
+            yield TABLE, name
+            return
+    if node.kind == "Range":
+        yield RANGE, (leaf.start(), leaf.end(), leaf.step())
+        return
+    if node.kind != "LocalRelation":
+        raise UnsupportedQuery(
+            f"the query reads {leaf.simpleString(25)}, which is none of its inputs",
+            fix="give the DataFrame that it comes from, in tables={...} or sources={...}",
+        )
+    yield ROWS, _constant_rows(leaf, inputs.session)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return one == other if isinstance(one, str) else one.equals(other)
+
+
+def _constant_rows(leaf: Any, session: SparkSession) -> list[tuple[Any, ...]]:
+    """Return the rows that a query holds itself, by VALUES."""
+    from headrace.io.arrow import table_to_rows
+
+    named = frame_of_plan(leaf, session)
+    frame = named.toDF(*(f"column {at}" for at in range(len(named.columns))))
+    schema = parse_schema(frame.schema.jsonValue())  # which refuses what Arrow has no type for, too
+    return table_to_rows(frame.toArrow(), schema)
+
+
+# -- operators and expressions --------------------------------------------------------------------
+
+
+def _projections(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield the rows of an `Expand`, which the JSON leaves out where they are vectors."""
+    if node.fields["projections"] is None:
+        rows = map(items, items(node.tree.projections()))
+        yield "projections", [[json.loads(value.toJSON()) for value in row] for row in rows]
+
+
+def _unread_columns(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield the positions of the columns that a `Generate` drops, among those that a flow has."""
+    unread = {*items(node.tree.unrequiredChildIndex())}
+    columns = enumerate(items(node.tree.child().output()))
+    there = [at for at, each in columns if has_counterpart(json.loads(each.dataType().json()))]
+    yield UNREAD, [place for place, at in enumerate(there) if at in unread]
+
+
+def _nested_constant(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    type, value = node.fields["dataType"], node.fields["value"]
+    if (isinstance(type, dict) or type == "binary") and value is not None:
+        yield CONSTANT, _internal(node.tree.value(), node.tree.dataType())
+
+
+def _session_window(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield that an attribute is a session window, a struct as any other in the JSON."""
+    if isinstance(node.fields["dataType"], dict) and node.tree.metadata().contains("spark.sessionWindow"):
+        yield SESSION, True
+
+
+def _function(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield the pickled function of a Python UDF, with its type."""
+    byte = java_class(inputs.session, "scala.reflect.ClassTag").Byte()
+    yield FUNCTION, node.tree.func().command().toArray(byte)
+
+
+def _pivot_values(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield the internal values of a pivot's column that have a column of their own."""
+    type = node.tree.pivotColumn().dataType()
+    yield PIVOT, [_internal(value, type) for value in items(node.tree.pivotColumnValues())]
+
+
+def _delay(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield how much later than others a row may come, in milliseconds."""
+    watermarks = java_class(inputs.session, "org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark")
+    yield DELAY, watermarks.getDelayMs(node.tree.delay())
+
+
+def _patterns(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield the constant patterns that a text is compared with."""
+    yield PATTERNS, [None if each is None else each.toString() for each in items(node.tree.patterns())]
+
+
+def _options(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield the options of a function of JSON or CSV."""
+    pairs = node.tree.options().iterator()
+    found: dict[str, str] = {}
+    while pairs.hasNext():
+        pair = pairs.next()
+        found[pair._1()] = pair._2()
+    yield OPTIONS, found
+
+
+def _input_type(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    yield INPUT, node.tree.left().dataType().typeName()
+
+
+def _uncast_type(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield the type of what is given to a function of UTF-8, before a cast of it."""
+    if node.fields["functionName"].lower().endswith(("valid", "validateutf8string")):
+        text = node.tree.children().head()
+        is_cast = text.getClass().getSimpleName() == "Cast"
+        yield INPUT, text.child().dataType().typeName() if is_cast else "string"
+
+
+Detail: TypeAlias = Callable[[PlanNode, PlanInputs], Iterator[tuple[str, Any]]]
+
+
+def _depth(node: PlanNode, inputs: PlanInputs) -> Iterator[tuple[str, Any]]:
+    """Yield the most rounds of a recursion: the session's limit, if the query has none."""
+    if node.fields.get("maxDepth") is None:
+        yield "maxDepth", int(inputs.session.conf.get("spark.sql.cteRecursionLevelLimit") or "100")
+
+
+_DETAILS: dict[str, Detail] = {
+    **dict.fromkeys(RELATIONS, _relation),
+    "Expand": _projections,
+    "Generate": _unread_columns,
+    "Literal": _nested_constant,
+    "AttributeReference": _session_window,
+    "EventTimeWatermark": _delay,
+    "PythonUDF": _function,
+    "PythonUDAF": _function,
+    "PivotFirst": _pivot_values,
+    "UnionLoop": _depth,
+    "Like": lambda node, inputs: iter([(ESCAPE, node.tree.escapeChar())]),
+    **dict.fromkeys(("JsonToStructs", "StructsToCsv"), _options),
+    **dict.fromkeys(("UnixTimestamp", "ToUnixTimestamp"), _input_type),
+    **dict.fromkeys(("Invoke", "StaticInvoke"), _uncast_type),
+    **dict.fromkeys(("LikeAll", "LikeAny", "NotLikeAll", "NotLikeAny"), _patterns),
+}
+
+
+def items(seq: Any) -> list[Any]:
+    return [seq.apply(at) for at in range(seq.size())]
+
+
+def pairs(mapping: Any) -> Iterator[tuple[str, str]]:
+    each = mapping.iterator()
+    while each.hasNext():
+        pair = each.next()
+        yield pair._1(), pair._2()
+
+
+def with_subqueries(plan: Any) -> list[Any]:
+    """Return a plan and the plans of all its subqueries."""
+    return [plan, *items(plan.subqueriesAll())]
+
+
+def frame_of_plan(plan: Any, session: SparkSession) -> DataFrame:
+    """Return the DataFrame of a plan of the JVM."""
+    from pyspark.sql import DataFrame
+
+    dataset = java_class(session, "org.apache.spark.sql.classic.Dataset")
+    return DataFrame(dataset.ofRows(java_session(session), plan), session)
+
+
+def java_session(session: Any) -> Any:
+    return session._jsparkSession
+
+
+def java_class(session: Any, name: str) -> Any:
+    """Find a class of the JVM by its full name."""
+    found: Any = session.sparkContext._jvm
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _internal(value: Any, catalyst_type: Any) -> Any:
+    """Convert an internal value of Catalyst."""
+    match parse_type(json.loads(catalyst_type.json())):
+        case _ if value is None:
+            return None
+        case StructType(fields):
+            types = [catalyst_type.apply(at).dataType() for at in range(len(fields))]
+            return tuple(
+                _internal(None if value.isNullAt(at) else value.get(at, each), each)
+                for at, each in enumerate(types)
+            )
+        case ListType():
+            return _elements(value, catalyst_type.elementType())
+        case MapType():
+            keys = _elements(value.keyArray(), catalyst_type.keyType())
+            return tuple(zip(keys, _elements(value.valueArray(), catalyst_type.valueType()), strict=True))
+        case DateType():
+            return EPOCH.date() + timedelta(days=value)
+        case TimestampType():
+            return EPOCH + timedelta(microseconds=value)
+        case TimestampNtzType():
+            return EPOCH.replace(tzinfo=None) + timedelta(microseconds=value)
+        case IntervalType():
+            return timedelta(microseconds=value)
+        case DecimalType():
+            return Decimal(value.toString())
+        case StrType():
+            return value.toString()
+        case _:
+            return value
+
+
+def _elements(values: Any, each: Any) -> tuple[Any, ...]:
+    """Convert an array of Catalyst whose elements have a type."""
+    count = values.numElements()
+    return tuple(
+        _internal(None if values.isNullAt(at) else values.get(at, each), each) for at in range(count)
+    )

@@ -1,0 +1,222 @@
+"""Stages: a flow cut where rows must move between shards.
+
+A stage is a flow of its own that every shard runs on its part of the rows. Rows that cross a cut leave one
+stage through a sink and enter a later one through a source, both named after the *exchange*. Stage 0 runs
+wherever rows enter the flow and has no state; later stages run on the shards. Each operator is in the
+earliest stage in which its rows can be together, so consecutive operators share a stage whenever the spread
+of their rows allows it (`earliest_stages`). A whole loop runs on one shard, unless it is partitioned by key,
+too (`rounds`). This module is pure data and does not need Spark.
+
+Pure data; nothing here needs Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from headrace.analysis import analyse
+from headrace.engine.partial_operators import ExchangeSink
+from headrace.engine.plan import live_consumers
+from headrace.flow.operators.sink import Sink
+from headrace.flow.operators.source import Source
+from headrace.graph.node import FlowGraph, Node
+from headrace.spark.placing.earliest_stages import Levels
+from headrace.spark.placing.loop_levels import RoundsLevels
+from headrace.spark.placing.round_plan import LoopStages, StageSpan, loops_in_stage_order
+from headrace.spark.placing.row_placement import ByBucket, Route
+from headrace.spark.refusals import check_runs_on_spark
+
+if TYPE_CHECKING:
+    from headrace.expr.types import Schema
+    from headrace.graph.operator_declarations import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Transfer of one node's rows to a later stage.
+
+    name:    of the sink by which they leave and of the source by which they enter.
+    schema:  of the rows, which have their weight last unless `append`.
+    ordered: the order of the rows is read, so it is sent along.
+    """
+
+    name: str
+    node: int
+    from_stage: int
+    to_stage: int
+    route: Route
+    schema: Schema
+    append: bool
+    ordered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage of a flow. graph: the part run by each shard. arriving, leaving: its exchanges.
+
+    origins: per node of `graph` its id in the whole flow; None for the borders.
+    sources and sinks: those of the flow that the stage has.
+    """
+
+    number: int
+    graph: FlowGraph
+    origins: tuple[int | None, ...]
+    arriving: tuple[Exchange, ...]
+    leaving: tuple[Exchange, ...]
+    sources: tuple[str, ...]
+    sinks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """Stages in order, stage 0 first. loops: those partitioned by key, which run in rounds."""
+
+    stages: tuple[Stage, ...]
+    shards: int
+    exchanges: tuple[Exchange, ...] = ()
+    loops: tuple[LoopStages, ...] = ()
+
+    @property
+    def depth(self) -> int:
+        return len(self.stages)
+
+    def spans(self) -> Iterator[StageSpan]:
+        """Yield the spans of the stages after stage 0, in order: each loop, and the stages between loops."""
+        at = 1
+        for loop in self.loops:
+            if at < loop.first:
+                yield StageSpan(at, loop.first - 1, None)
+            yield StageSpan(loop.first, loop.last, loop)
+            at = loop.last + 1
+        if at < len(self.stages):
+            yield StageSpan(at, len(self.stages) - 1, None)
+
+
+def cut_stages(
+    graph: FlowGraph, shards: int, tables: Mapping[str, ByBucket] | None = None, *, rounds: bool = False
+) -> StagePlan:
+    """Cut a flow into stages for `shards` shards.
+
+    tables: per sink that keeps a table in buckets, how its rows get to the owner of their bucket.
+    rounds: whether loops are cut by key where they can be; else each runs on one shard.
+
+    Raises the errors of the flow's analysis, and `NotOnSpark` for unsupported operators.
+    """
+    check_runs_on_spark(graph, travelling=())
+    facts = analyse(graph).facts
+    if rounds:
+        levels = RoundsLevels(graph, shards, tables or {}, facts)
+        plan = _Cutter(graph, shards, facts, levels, frozenset(range(len(graph.nodes)))).plan()
+        plan = replace(plan, loops=loops_in_stage_order(graph, levels, plan.exchanges))
+    else:
+        plan = _Cutter(graph, shards, facts, Levels(graph, shards, tables or {}, facts), _live(graph)).plan()
+    check_runs_on_spark(graph, travelling={e.node for e in plan.exchanges})
+    return plan
+
+
+def _live(graph: FlowGraph) -> frozenset[int]:
+    """Return the nodes that bring in rows or lead to a sink; the rest of a flow has no effect."""
+    read = {edge.source for edges in live_consumers(graph) for edge in edges}
+    ends = (n.id for n in graph.nodes if n.id in graph.sinks.values() or n.operator.ends_streams)
+    return frozenset({*read, *ends, *(n.id for n in graph.nodes if not n.inputs)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Cutter:
+    """Assembly of the stages. live: the nodes to assign to stages."""
+
+    graph: FlowGraph
+    shards: int
+    facts: tuple[Facts, ...]
+    levels: Levels
+    live: frozenset[int]
+
+    def plan(self) -> StagePlan:
+        exchanges = self._exchanges()
+        depth = max(self.levels.level[node] for node in self.live) + 1
+        stages = tuple(self._stage(number, exchanges) for number in range(depth))
+        return StagePlan(stages, self.shards, tuple(exchanges.values()))
+
+    def _exchanges(self) -> dict[tuple[int, int, str], Exchange]:
+        """Return the exchanges by node, later stage and route; consumers that agree on these share one."""
+        exchanges: dict[tuple[int, int, str], Exchange] = {}
+        level, facts = self.levels.level, self.facts
+        # What depends on the cut into ticks may show the order in which rows came, too.
+        shown = any(node.operator.depends_on_cut() for node in self.graph.nodes)
+        for key, port, route in self._crossings():
+            node = self.graph.nodes[key]
+            source, to_stage = node.inputs[port], level[node.id]
+            name = f"exchange {source} to {to_stage} {route}"
+            exchanges.setdefault(
+                (source, to_stage, str(route)),
+                Exchange(
+                    name, source, level[source], to_stage, route,
+                    self.graph.nodes[source].schema, facts[source].append,
+                    source in self.levels.order_read or (shown and facts[source].ordered),
+                ),
+            )  # fmt: skip
+        return exchanges
+
+    def _crossings(self) -> Iterable[tuple[int, int, Route]]:
+        routes = sorted(self.levels.routes.items(), key=lambda item: item[0])
+        return ((node, port, route) for (node, port), route in routes if node in self.live)
+
+    def _stage(self, number: int, exchanges: Mapping[tuple[int, int, str], Exchange]) -> Stage:
+        arriving = tuple(e for e in exchanges.values() if e.to_stage == number)
+        leaving = tuple(e for e in exchanges.values() if e.from_stage == number)
+        here = (node for node in self.graph.nodes if self.levels.level[node.id] == number)
+        own = [node for node in here if node.id in self.live]
+        ids = {("exchange", e.name): at for at, e in enumerate(arriving)}
+        ids |= {("node", str(node.id)): len(arriving) + at for at, node in enumerate(own)}
+        nodes: list[Node] = []
+        for e in arriving:
+            origin = self.graph.nodes[e.node]
+            source = Source(e.name, e.schema, self.facts[e.node].bounded, e.append)
+            nodes.append(Node(len(nodes), f"{origin.name} ({e.name})", source, (), e.schema, origin.location))
+        for node in own:
+            inputs = tuple(ids[self._origin(node, port, exchanges)] for port in range(len(node.inputs)))
+            nodes.append(Node(len(nodes), node.name, node.operator, inputs, node.schema, node.location))
+        for e in leaving:
+            origin = self.graph.nodes[e.node]
+            inputs = (ids["node", str(e.node)],)
+            nodes.append(
+                Node(
+                    len(nodes),
+                    f"{origin.name} ({e.name})",
+                    ExchangeSink(e.name),
+                    inputs,
+                    e.schema,
+                    origin.location,
+                )
+            )
+        origins = (*(None for _ in arriving), *(node.id for node in own), *(None for _ in leaving))
+        return _finished(number, self.graph, tuple(nodes), origins, arriving, leaving)
+
+    def _origin(
+        self, node: Node, port: int, exchanges: Mapping[tuple[int, int, str], Exchange]
+    ) -> tuple[str, str]:
+        route = self.levels.routes.get((node.id, port))
+        if route is None:
+            return "node", str(node.inputs[port])
+        return "exchange", exchanges[node.inputs[port], self.levels.level[node.id], str(route)].name
+
+
+def _finished(
+    number: int,
+    whole: FlowGraph,
+    nodes: tuple[Node, ...],
+    origins: tuple[int | None, ...],
+    arriving: tuple[Exchange, ...],
+    leaving: tuple[Exchange, ...],
+) -> Stage:
+    sources = {n.operator.name: n.id for n in nodes if isinstance(n.operator, Source)}
+    sinks = {n.operator.name: n.id for n in nodes if isinstance(n.operator, Sink)}
+    # The whole flow has passed the checks of guards; a part of it must not fail them again.
+    graph = FlowGraph(f"{whole.name}, stage {number}", nodes, sources, sinks, given_ticks=True)
+    inside = {e.name for e in (*arriving, *leaving)}
+    return Stage(
+        number, graph, origins, arriving, leaving,
+        tuple(n for n in sources if n not in inside), tuple(n for n in sinks if n not in inside),
+    )  # fmt: skip

@@ -1,0 +1,244 @@
+"""Local Spark sessions that start in seconds, print nothing, and need no Java on the machine."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from headrace.errors import SparkUnavailable
+from headrace.spark.local.class_archive import options_to_use
+from headrace.spark.local.cluster import Executors, environment, executor_settings
+from headrace.spark.local.java import Java, find_java
+from headrace.spark.local.jvm import LOGGING, environment_variables_set, last_lines, start_jvm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PREFIX = "headrace-spark-"
+
+# A path of a Unix domain socket has 108 bytes; Spark appends a name of about 45 to the folder.
+_LONGEST_SOCKET_FOLDER = 60
+
+_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
+def session(
+    *,
+    master: str = "local[2]",
+    app_name: str = "headrace",
+    memory: str = "1g",
+    partitions: int | None = None,
+    jit: Literal["quick", "full"] = "quick",
+    python: str | None = None,
+    class_archive: bool = True,
+    jvm_options: Iterable[str] = (),
+    config: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Return the existing Spark session unchanged, or start a local one.
+
+    master:      `local[n]`: n tasks at a time, in this machine's one JVM. `local-cluster[e,c,m]`: e executors
+                 on this machine, each a JVM of its own with c tasks at a time and m megabytes of heap.
+    memory:      heap of the JVM; at least "512m".
+    partitions:  partitions of a shuffle; by default the number of concurrent tasks.
+    jit:         "quick" compiles little, which suits short starts and small ticks. "full" lets the JVM
+                 optimise, which suits batches that run for minutes.
+    python:      interpreter of the workers; by default this one.
+    class_archive: use the archive built by `python -m headrace.spark`, if it exists.
+    jvm_options: further options of the JVM.
+    config:      further settings of Spark, which override Headrace's.
+
+    The new session uses UTC and ANSI rules, has no user interface, and logs to a file. Its files are removed
+    at exit. Raises `SparkUnavailable` if PySpark or Java is missing, or if the JVM does not start.
+    """
+    need_pyspark()
+    there = _session_that_is_there()
+    if there is not None:
+        return there
+    folder = _new_folder()
+    quick = _QUICK if jit == "quick" else ()
+    common = (*quick, f"-Djava.io.tmpdir={folder}")
+    settings = _settings(master, app_name, partitions, folder)
+    executors = Executors.of(master)
+    if python is None and not executors:  # Another interpreter may not have this package.
+        settings["spark.python.daemon.module"] = "headrace.spark.local.worker_daemon"
+    if executors:
+        logging = f"-Dlog4j2.configurationFile={(folder / LOGGING).as_uri()}"
+        settings |= executor_settings(executors, (*common, logging))
+    settings |= dict(config or {})
+    options = (f"-Xmx{memory}", *common, *jvm_options)
+    return _start(options, settings, folder, python or sys.executable, class_archive)
+
+
+def need_pyspark() -> None:
+    try:
+        import pyspark.sql  # noqa: F401
+    except ImportError as error:
+        raise SparkUnavailable(
+            "PySpark is not installed",
+            why=str(error),
+            fix="pip install 'headrace[spark]'; a Java comes with it",
+        ) from error
+
+
+def _session_that_is_there() -> SparkSession | None:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None) if gateway is not None else None
+    if process is not None and process.poll() is not None:
+        _forget_dead_jvm()
+        return None
+    # The first one: what `newSession` makes is active from then on, and meant for who made it.
+    there = SparkSession._instantiatedSession or SparkSession.getActiveSession()
+    if there is None or (hasattr(there, "_sc") and there._sc._jsc is None):
+        return None
+    return there
+
+
+def _forget_dead_jvm() -> None:
+    """Make PySpark start a new JVM instead of reusing the gateway to a dead one."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+
+
+def _start(
+    options: tuple[str, ...], settings: Mapping[str, str], folder: Path, python: str, class_archive: bool
+) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        java = find_java()
+        archived = options_to_use(java) if class_archive else ()
+        gateway = start_jvm(
+            java, (*archived, *options), settings, folder, python, _variables(java, settings, folder)
+        )
+    conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm).setAll(list(settings.items()))
+    # PySpark reads the workers' interpreter from the environment, and takes `python3` of the PATH else.
+    with (
+        environment_variables_set({"PYSPARK_PYTHON": python}),
+        _start_failure(settings["spark.master"], folder),
+    ):
+        return SparkSession(SparkContext(conf=conf, gateway=gateway))
+
+
+@contextmanager
+def _start_failure(master: str, folder: Path) -> Iterator[None]:
+    """Raise `SparkUnavailable` with Spark's own message if it cannot start with this master."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        logs = [folder / "jvm.log", *sorted(folder.glob("home/work/*/*/std*"))[:2]]
+        said = "\n".join(f"{log.name}:\n{last_lines(log, 5)}" for log in logs if log.exists())
+        raise SparkUnavailable(
+            f"Spark does not start on master {master!r}",
+            why=f"{error.java_exception.toString()}\n{said}",
+            fix="the first line gives the reason: often a master or a setting that Spark does not know, "
+            "or too little memory (an executor needs 450 megabytes)",
+            log=str(logs[0]),
+        ) from error
+
+
+def _variables(java: Java, settings: Mapping[str, str], folder: Path) -> dict[str, str]:
+    import pyspark
+
+    if Executors.of(settings["spark.master"]) is None:
+        return {}
+    return environment(java, Path(pyspark.__file__).parent, folder)
+
+
+def _settings(master: str, app_name: str, partitions: int | None, folder: Path) -> dict[str, str]:
+    sockets = os.name == "posix" and len(str(folder)) <= _LONGEST_SOCKET_FOLDER
+    width = str(partitions or _tasks_at_a_time(master))
+    return {
+        "spark.master": master,
+        "spark.app.name": app_name,
+        "spark.default.parallelism": width,
+        "spark.sql.shuffle.partitions": width,
+        # Nothing is shown and nothing is kept for showing.
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.streaming.ui.enabled": "false",
+        "spark.ui.retainedJobs": "20",
+        "spark.ui.retainedStages": "20",
+        "spark.ui.retainedTasks": "100",
+        "spark.sql.ui.retainedExecutions": "5",
+        # This machine only, by an address that needs no name service.
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.catalogImplementation": "in-memory",
+        # One meaning of names, expressions and times.
+        "spark.sql.caseSensitive": "true",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        # x + 1 + y is not x + (1 + y) where the constants alone overflow: this rule makes it so.
+        "spark.sql.optimizer.excludedRules": (
+            "org.apache.spark.sql.catalyst.optimizer.ReorderAssociativeOperator"
+        ),
+        # Small ticks: no re-planning, no copies through local relations, no stall of 40 ms per Python
+        # stage (TCP), no processes forked for each checkpoint file, no call sites looked up per column.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.execution.arrow.localRelationThreshold": "0",
+        "spark.python.unix.domain.socket.enabled": "true" if sockets else "false",
+        "spark.python.unix.domain.socket.dir": str(folder),
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.sql.dataFrameQueryContext.enabled": "false",
+    }
+
+
+def _tasks_at_a_time(master: str) -> int:
+    """Task slots of a local master: 2 for "local[2]" and "local[2,4]", all cores for "local[*]"."""
+    if executors := Executors.of(master):
+        return executors.tasks_at_a_time
+    inside = master.partition("[")[2].rstrip("]").split(",")[0]
+    if inside == "*":
+        return os.cpu_count() or 1
+    return int(inside) if inside.isdigit() else 1
+
+
+def _new_folder() -> Path:
+    """Create a folder for this process's logs, sockets and shuffles, removed at exit or, if killed, later."""
+    _remove_abandoned_folders()
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _remove_abandoned_folders() -> None:
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+        owner = folder.name.removeprefix(_PREFIX).split("-")[0]
+        if owner.isdigit() and not _is_alive(int(owner)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

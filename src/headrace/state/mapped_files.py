@@ -1,0 +1,123 @@
+"""Files of state that are mapped and read in place. They never change: each is checked once per process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+from xxhash import xxh3_128_hexdigest
+
+from headrace.arrangement.batch import Batch, Layout
+from headrace.arrangement.files import alone, batch_in, content_of
+from headrace.state.chain import Part
+from headrace.state.checkpoint_files import FileRef, check_size, damaged
+
+
+class MappedFiles:
+    """Files of one arrangement that this process has mapped. folder: what file names are relative to."""
+
+    def __init__(self, folder: Path, layout: Layout) -> None:
+        self.folder = folder
+        self.layout = layout
+        self._mapped: dict[FileRef, tuple[tuple[int, int], Batch]] = {}
+
+    def keep(self, parts: Iterable[Part]) -> None:
+        """Forget all files but these. Raise `CheckpointDamaged` if one of these is missing or cut off.
+
+        One that was touched since it was mapped is mapped and checked anew when it is read.
+        """
+        known, self._mapped = self._mapped, {}
+        for part in parts:
+            stamp = _stamp(check_size(self._path(part.file.name), part.file))
+            found = known.get(part.file)
+            if found is not None and found[0] == stamp:
+                self._mapped[part.file] = found
+
+    def open(self, part: Part) -> Batch:
+        """Return the rows of a file. Raises `CheckpointDamaged` if it isn't the one that `part` names."""
+        found = self._mapped.get(part.file)
+        if found is None:
+            found = self._mapped[part.file] = self._map(part)
+        return found[1]
+
+    def write(self, name: str, rows: Batch) -> Part:
+        """Write rows to a new file. Call `make_durable` before a commit names it."""
+        path, content = self._path(name), content_of(self.layout, rows)
+        try:
+            _write_anew(path, content)
+        except OSError as error:
+            error.filename = path
+            raise
+        ref = FileRef(name, content.size, xxh3_128_hexdigest(content))
+        part = Part(ref, len(rows), int(rows.codes[-1]), rows.bounds)
+        if content.size <= _SMALL:
+            self._mapped[ref] = (_stamp(os.stat(path)), alone(rows))
+        return part
+
+    def _map(self, part: Part) -> tuple[tuple[int, int], Batch]:
+        path, ref = self._path(part.file.name), part.file
+        stamp = _stamp(check_size(path, ref))
+        try:
+            # It is closed at once: as many files may be mapped as a process can have open.
+            with pa.memory_map(path) as file:
+                content = file.read_buffer()
+        except (OSError, pa.ArrowException) as error:
+            raise damaged(path, f"it cannot be read: {error}") from error
+        if content.size != ref.size or xxh3_128_hexdigest(content) != ref.digest:
+            raise damaged(path, "its content does not match the checksum in the commit")
+        try:
+            return stamp, batch_in(self.layout, content, part.bounds)
+        except (pa.ArrowException, ValueError) as error:
+            raise damaged(path, f"it is not a state file: {error}") from error
+
+    def _path(self, name: str) -> str:
+        return f"{self.folder}/{name}"
+
+
+_SMALL = 1 << 16
+"""Bytes up to which a file need not be mapped by the process that wrote it."""
+_MOST_KEPT = 1_024
+"""Number of arrangements whose files stay mapped while nothing reads them."""
+
+_kept: OrderedDict[tuple[str, str], MappedFiles] = OrderedDict()
+_lock = threading.Lock()
+
+
+def kept_files(folder: Path, name: str, layout: Layout) -> MappedFiles:
+    """Return the files of a named arrangement that this process has mapped, for whoever opens it next."""
+    key = str(folder), name
+    with _lock:
+        found = _kept.get(key)
+        if found is None or found.layout != layout:
+            found = _kept[key] = MappedFiles(folder, layout)
+        _kept.move_to_end(key)
+        while len(_kept) > _MOST_KEPT:
+            _kept.popitem(last=False)
+    return found
+
+
+def forget_folder(folder: Path) -> None:
+    """Release all files in a folder that nothing reads any more."""
+    with _lock:
+        for key in [key for key in _kept if key[0] == str(folder)]:
+            del _kept[key]
+
+
+def _write_anew(path: str, content: pa.Buffer) -> None:
+    try:
+        # What an attempt left that was not committed may be mapped: its content stays.
+        os.unlink(path)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "xb") as file:
+        file.write(memoryview(cast("Any", content)))
+
+
+def _stamp(found: os.stat_result) -> tuple[int, int]:
+    """Return what tells whether a file was touched."""
+    return found.st_ino, found.st_mtime_ns

@@ -1,0 +1,179 @@
+"""Rewind of a checkpoint to an earlier retained tick, discarding all later ones.
+
+State and source positions become those of that tick, so that the next run reads all later input again. Output
+already delivered to sinks stays there: a sink that holds later ticks reports it in the next run. Spark keeps
+positions in a log of its own, which is truncated, too. These two steps are not atomic, so the rewind is first
+recorded, and no run may start until it is complete.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, cast
+
+from headrace.errors import BadInput, CheckpointDamaged
+from headrace.path_or_url import local_path
+from headrace.state.checkpoint_files import sync
+from headrace.state.codec import decode
+from headrace.state.commit import POSITIONS, Commit, CommitLog, read_checked, write_checked
+from headrace.state.entry_store import stored_entries
+from headrace.state.lease import Lease
+from headrace.state.manifest import Manifest, as_it_is
+
+_MARK = "rewind.json"
+_SPARKS_LOGS = ("offsets", "commits")
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """Result of a rewind. tick: the new last tick. forgotten: number of discarded ticks. sinks: sinks that
+    may be ahead.
+
+    gone: files that these ticks had read and that are not there any more.
+    """
+
+    tick: int
+    forgotten: int
+    sinks: tuple[str, ...]
+    gone: tuple[str, ...] = ()
+
+
+def rewind(checkpoint: str | PathLike[str], tick: int) -> Rewound:
+    """Rewind to `tick`, which must be retained (see `keep_ticks`), while the flow is not running.
+
+    Raises `BadInput` for a tick that is not kept, or whose positions Spark has forgotten;
+    `CheckpointInUse`, `CheckpointDamaged`; `FlowChanged` where there is no checkpoint. Broken off, it is
+    to be called again, for the same tick or an earlier one.
+    """
+    folder = Path(local_path(checkpoint, "checkpoint")).absolute()
+    log = CommitLog(folder)
+    if not log.ticks():
+        as_it_is(folder, None, 0)
+    lease = Lease.take(folder)
+    try:
+        begun = _broken_off(folder)
+        if begun is not None and begun < tick:
+            # What Spark had noted of the ticks in between is gone.
+            raise _half_done(folder, begun)
+        log.drop_unfinished()
+        ticks = log.ticks()
+        if tick not in ticks:
+            raise BadInput(
+                f"one cannot go back to tick {tick}",
+                why=f"the ticks that are kept are {ticks[0]} to {ticks[-1]}.",
+                fix="run with a larger keep_ticks to have more of them",
+                tick=tick,
+            )
+        to = log.read(tick)
+        source, last_batch = folder / "source", _batch_of(to)
+        _check_positions_are_kept(source, tick, last_batch)
+        sinks = _sinks_of(folder, [log.read(later) for later in ticks if later > tick])
+        gone = tuple(_files_gone(folder, to, log.read(ticks[-1])))
+        _mark(folder, tick)
+        _cut_sparks_logs(source, last_batch)
+        _forget_after(log, ticks, tick)
+        sync(folder / "commit")
+        (folder / _MARK).unlink()
+        sync(folder)
+    finally:
+        lease.release()
+    return Rewound(tick, ticks[-1] - tick, sinks, gone)
+
+
+def check_not_rewinding(folder: Path) -> None:
+    """Raise `CheckpointDamaged` if a rewind was interrupted."""
+    tick = _broken_off(folder)
+    if tick is not None:
+        raise _half_done(folder, tick)
+
+
+def _broken_off(folder: Path) -> int | None:
+    """Return the target tick of an interrupted rewind, if there is one."""
+    mark = folder / _MARK
+    return int(read_checked(mark)["tick"]) if mark.exists() else None
+
+
+def _half_done(folder: Path, tick: int) -> CheckpointDamaged:
+    return CheckpointDamaged(
+        f"going back to tick {tick} of the checkpoint {folder} was broken off",
+        why="its state and the positions of its sources may be of different ticks.",
+        fix=f"headrace rewind {folder} {tick}",
+        file=str(folder / _MARK),
+    )
+
+
+def _mark(folder: Path, tick: int) -> None:
+    aside = folder / f"{_MARK}.part"
+    write_checked(aside, {"tick": tick}, durable=True)
+    aside.rename(folder / _MARK)
+    sync(folder)
+
+
+def _sinks_of(folder: Path, commits: Iterable[Commit]) -> tuple[str, ...]:
+    """Return the names of the sinks written in these commits."""
+    manifests = (Manifest.read(folder, commit.manifest) for commit in commits)
+    return tuple(dict.fromkeys(sink["name"] for manifest in manifests for sink in manifest.sinks or ()))
+
+
+def _files_gone(folder: Path, to: Commit, last: Commit) -> Iterator[str]:
+    """Yield the files read between two commits that no longer exist, so that a rerun would miss them."""
+    before = dict(_positions(folder, to))
+    for source, position in _positions(folder, last):
+        if before.get(source) != position and isinstance(position, tuple):
+            *_, path = cast("tuple[int, int, int, str]", position)
+            if not os.path.exists(path):
+                yield path
+
+
+def _positions(folder: Path, commit: Commit) -> Iterator[tuple[tuple[str, bytes], object]]:
+    """Yield how far each file, or other part of a source, was read."""
+    for chain in (*commit.chains.values(), commit.sources):
+        entries = stored_entries(folder, chain, lambda slot: slot.endswith(f".{POSITIONS}"))
+        yield from (((slot, key), decode(value)) for slot, key, value in entries)
+
+
+def _batch_of(commit: Commit) -> int:
+    """Return the last Spark batch included in a commit; -1 if there is none."""
+    positions: Any = commit.positions
+    batch = positions.get("batch") if isinstance(positions, dict) else None
+    return -1 if batch is None else int(batch)
+
+
+def _check_positions_are_kept(source: Path, tick: int, batch: int) -> None:
+    """Raise `BadInput` if Spark has discarded the offsets of a batch and would start over."""
+    if batch < 0 or not source.is_dir() or (source / "offsets" / str(batch)).is_file():
+        return
+    raise BadInput(
+        f"one cannot go back to tick {tick}",
+        why=f"Spark has forgotten how far its batch {batch} had read: it keeps as many as\n"
+        "spark.sql.streaming.minBatchesToRetain says, 100 by default.",
+        fix="go back to a later tick, or run with a larger number there",
+        tick=tick,
+    )
+
+
+def _cut_sparks_logs(source: Path, last: int) -> None:
+    """Delete Spark's log entries for batches after `last`, newest first."""
+    for log in _SPARKS_LOGS:
+        if not (source / log).is_dir():
+            continue
+        later = [p for p in (source / log).iterdir() if p.name.isdigit() and int(p.name) > last]
+        for path in sorted(later, key=lambda p: int(p.name), reverse=True):
+            for name in (f".{path.name}.crc", path.name):
+                path.with_name(name).unlink(missing_ok=True)
+        sync(source / log)
+
+
+def _forget_after(log: CommitLog, ticks: list[int], tick: int) -> None:
+    # The commits before it were dropped when later ones came: nobody is to miss them.
+    for later in ticks[ticks.index(tick) :]:
+        log.replace(replace(log.read(later), oldest=ticks[0]))
+    for later in reversed(ticks[ticks.index(tick) + 1 :]):
+        log.drop(later)
+
+
+__all__ = ["Rewound", "check_not_rewinding", "rewind"]

@@ -1,0 +1,48 @@
+"""Test tools for flows: tick tables, claims, an oracle, and checks of pull-stream modules.
+
+To be imported separately: `headrace.testing.strategies`, which needs Hypothesis; `headrace.testing.compute`,
+a simulation of served views.
+"""
+
+from headrace.testing import oracle_folds as oracle_folds  # registers folds with the oracle
+from headrace.testing import oracle_windows as oracle_windows  # registers window functions
+from headrace.testing.claims import check_claims
+from headrace.testing.lattice_laws import check_lattice
+from headrace.testing.oracle import answers
+from headrace.testing.pull import (
+    ModuleFailed,
+    RandomRuntime,
+    SinkCase,
+    SourceCase,
+    VirtualRuntime,
+    check_sink,
+    check_source,
+    check_transformer,
+    reference_sink,
+    reference_source,
+    reference_transformer,
+)
+from headrace.testing.show_results import show
+from headrace.testing.tick_tables import Backend, InProcess, check_flow, check_ticks
+
+__all__ = [
+    "Backend",
+    "InProcess",
+    "ModuleFailed",
+    "RandomRuntime",
+    "SinkCase",
+    "SourceCase",
+    "VirtualRuntime",
+    "answers",
+    "check_claims",
+    "check_flow",
+    "check_lattice",
+    "check_sink",
+    "check_source",
+    "check_ticks",
+    "check_transformer",
+    "reference_sink",
+    "reference_source",
+    "reference_transformer",
+    "show",
+]

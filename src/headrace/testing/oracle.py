@@ -1,0 +1,425 @@
+"""Oracle: the results of a flow recomputed from scratch, without increments or an engine.
+
+A bag is a `Counter` of rows. Given the whole input of every source, each operator's output bag follows from
+its input bags by the definition in the operator's docstring. An engine is correct if its accumulated outputs
+equal these bags. Keep the oracle simple, so that its correctness can be verified by reading it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import singledispatch
+from typing import Any, TypeAlias
+
+from headrace.errors import NoFixpoint
+from headrace.expr.compile_python import RUNTIME, Scope, value_source
+from headrace.expr.row_classes import from_user, to_user
+from headrace.expr.tree import Expr
+from headrace.expr.types import Schema
+from headrace.flow.operators.aggregate import Aggregate
+from headrace.flow.operators.assume_ordered import AssumeOrdered
+from headrace.flow.operators.bag_feedback import BagFeedback
+from headrace.flow.operators.chain import Chain
+from headrace.flow.operators.defer_tick import DeferTick
+from headrace.flow.operators.difference import Difference
+from headrace.flow.operators.distinct import Distinct
+from headrace.flow.operators.explode import Explode
+from headrace.flow.operators.feedback import Feedback
+from headrace.flow.operators.filter import Filter
+from headrace.flow.operators.filter_map import FilterMap
+from headrace.flow.operators.flat_map import FlatMap
+from headrace.flow.operators.history import History
+from headrace.flow.operators.inspect import Inspect
+from headrace.flow.operators.join import How, Join
+from headrace.flow.operators.map import Map
+from headrace.flow.operators.null import Null
+from headrace.flow.operators.partition import Partition
+from headrace.flow.operators.select import Select
+from headrace.flow.operators.sink import Sink
+from headrace.flow.operators.source import Source
+from headrace.flow.operators.temporal_filter import Presence, TemporalFilter
+from headrace.flow.operators.top_k import TopK
+from headrace.flow.operators.union import Union
+from headrace.flow.operators.upsert import OnMisfit, Upsert, UpsertRule
+from headrace.graph.node import FlowGraph, Node, Operator
+from headrace.testing.oracle_aggregates import answer_of, rank
+
+Row: TypeAlias = tuple[Any, ...]
+Bag: TypeAlias = Counter[Row]
+
+
+def answers(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> dict[str, Bag]:
+    """Compute the contents of each sink for all of `inputs`: internal rows with counts.
+
+    inputs: rows of each source with their multiplicities, never negative.
+    Raises `EvaluationError` if an expression does, `NoFixpoint` for a loop without one.
+    """
+    bags = node_bags(graph, inputs)
+    return {name: bags[node] for name, node in graph.sinks.items()}
+
+
+def node_bags(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> list[Bag]:
+    """Compute the output bag of every node, by node id.
+
+    Only feedbacks read later nodes. They start empty, and all bags are recomputed until nothing changes any
+    more.
+
+    Raises `NotOfBags` for an operator that treats each tick separately, for which see `TickOracle`.
+    """
+    for node in graph.nodes:
+        if reads_ticks(node.operator):
+            raise NotOfBags(f"{node.name!r} answers each tick for itself")
+    given = {name: bag_of(inputs.get(name, {})) for name in graph.sources}
+    bags: list[Bag] = [Counter() for _ in graph.nodes]
+    loops = [n.operator for n in graph.nodes if isinstance(n.operator, Feedback | BagFeedback)]
+    rounds = 2 + max((loop.max_iterations for loop in loops), default=0)
+    for _ in range(rounds):
+        before = list(bags)
+        for node in graph.nodes:
+            if isinstance(node.operator, Source):
+                bags[node.id] = given[node.operator.name]
+            else:
+                read = [(graph.nodes[i].schema, bags[i]) for i in node.inputs]
+                bags[node.id] = bag_of(answer_of_bags(node.operator, node, read))
+        if bags == before:
+            return bags
+    raise NoFixpoint(f"flow {graph.name!r} found new rows in {rounds} rounds and more")
+
+
+def bag_of(rows: Mapping[Row, int]) -> Bag:
+    """Return the rows as a bag. Raises `NotOfBags` for negative multiplicities, which may be temporary."""
+    if any(count < 0 for count in rows.values()):
+        raise NotOfBags("a row has been taken back before it came")
+    return Counter({row: count for row, count in rows.items() if count})
+
+
+def function_of(expr: Expr, schema: Schema) -> Callable[[Row], Any]:
+    """Convert an expression to a function of one row."""
+    variables = tuple(f"c{at}" for at in range(len(schema.fields)))
+    scope = Scope(schema, variables, {})
+    source = f"lambda {', '.join(variables)}: {value_source(expr, scope)}"
+    function = eval(source, {**RUNTIME, **scope.constants})
+    return lambda row: function(*row)
+
+
+def functions_of(exprs: Sequence[Expr], schema: Schema) -> Callable[[Row], Row]:
+    functions = [function_of(expr, schema) for expr in exprs]
+    return lambda row: tuple(function(row) for function in functions)
+
+
+def copies(bag: Bag) -> Iterator[Row]:
+    for row, count in bag.items():
+        for _ in range(count):
+            yield row
+
+
+_Inputs: TypeAlias = Sequence[tuple[Schema, Bag]]
+
+
+class NotOfBags(Exception):
+    """Raised if bags do not determine the result.
+
+    Either a row is retracted before it is inserted, or an operator depends on ticks or on the order of rows.
+    """
+
+
+def reads_ticks(operator: Operator) -> bool:
+    """Whether an operator's output depends on how changes are cut into ticks, not only on their order."""
+    return bool(operator.depends_on_cut()) and not isinstance(operator, AssumeOrdered)
+
+
+@singledispatch
+def answer_of_bags(operator: Operator, node: Node, inputs: _Inputs) -> Bag:
+    """Compute the output bag of an operator from the schemas and bags of its inputs. Raises `NotOfBags`."""
+    raise NotOfBags(f"{operator.kind} is no function of bags")
+
+
+@answer_of_bags.register
+def _sink(operator: Sink, node: Node, inputs: _Inputs) -> Bag:
+    return inputs[0][1]
+
+
+@answer_of_bags.register
+def _defer_tick(operator: DeferTick, node: Node, inputs: _Inputs) -> Bag:
+    # Once nothing is pending, deferred rows have arrived.
+    return inputs[0][1]
+
+
+@answer_of_bags.register
+def _union(operator: Union, node: Node, inputs: _Inputs) -> Bag:
+    return Counter(row for _, bag in inputs for row in copies(bag))
+
+
+@answer_of_bags.register
+def _select(operator: Select, node: Node, inputs: _Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    compute = functions_of([expr for _, expr in operator.columns], schema)
+    return Counter(compute(row) for row in copies(bag))
+
+
+@answer_of_bags.register
+def _filter(operator: Filter, node: Node, inputs: _Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    if isinstance(operator.predicate, Expr):
+        holds = function_of(operator.predicate, schema)
+        return Counter(row for row in copies(bag) if holds(row) is True)
+    seen, predicate = to_user(schema), operator.predicate
+    return Counter(row for row in copies(bag) if predicate(seen(row)))
+
+
+@answer_of_bags.register
+def _map(operator: Map, node: Node, inputs: _Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    seen, inside = to_user(schema), from_user(node.schema, what=node.name)
+    return Counter(inside([operator.function(seen(row)) for row in copies(bag)]))
+
+
+@answer_of_bags.register
+def _flat_map(operator: FlatMap, node: Node, inputs: _Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    seen, inside = to_user(schema), from_user(node.schema, what=node.name)
+    return Counter(inside([item for row in copies(bag) for item in operator.function(seen(row))]))
+
+
+@answer_of_bags.register
+def _filter_map(operator: FilterMap, node: Node, inputs: _Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    seen, inside = to_user(schema), from_user(node.schema, what=node.name)
+    made = (operator.function(seen(row)) for row in copies(bag))
+    return Counter(inside([row for row in made if row is not None]))
+
+
+@answer_of_bags.register
+def _explode(operator: Explode, node: Node, inputs: _Inputs) -> Bag:
+    [(_, bag)] = inputs
+    at = operator.at
+    found: Bag = Counter()
+    for row in copies(bag):
+        made: list[tuple[Any, ...]] = list(enumerate(row[at] or ()))
+        if operator.outer and not made:
+            made = [(None, None)]
+        for pair in made:
+            found[*row[:at], *pair[operator.position is None :], *row[at + 1 :]] += 1
+    return found
+
+
+@answer_of_bags.register
+def _partition(operator: Partition, node: Node, inputs: _Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    by, seen = operator.by, to_user(schema)
+    tag = function_of(by, schema) if isinstance(by, Expr) else lambda row: by(seen(row))
+    return Counter((*row, operator.tags.index(tag(row))) for row in copies(bag))
+
+
+@answer_of_bags.register(Inspect)
+@answer_of_bags.register(AssumeOrdered)
+def _same(operator: Operator, node: Node, inputs: _Inputs) -> Bag:
+    return inputs[0][1]
+
+
+@answer_of_bags.register
+def _chain(operator: Chain, node: Node, inputs: _Inputs) -> Bag:
+    return Counter(row for _, bag in inputs for row in copies(bag))
+
+
+@answer_of_bags.register
+def _null(operator: Null, node: Node, inputs: _Inputs) -> Bag:
+    return Counter()
+
+
+@answer_of_bags.register
+def _distinct(operator: Distinct, node: Node, inputs: _Inputs) -> Bag:
+    return Counter(set(inputs[0][1]))
+
+
+@answer_of_bags.register
+def _feedback(operator: Feedback, node: Node, inputs: _Inputs) -> Bag:
+    return Counter(set(inputs[0][1]))
+
+
+@answer_of_bags.register
+def _bag_feedback(operator: BagFeedback, node: Node, inputs: _Inputs) -> Bag:
+    return inputs[0][1]
+
+
+@answer_of_bags.register
+def _difference(operator: Difference, node: Node, inputs: _Inputs) -> Bag:
+    (_, pos), (_, neg) = inputs
+    return Counter({row: count for row, count in pos.items() if row not in neg})
+
+
+@answer_of_bags.register
+def _temporal_filter(operator: TemporalFilter, node: Node, inputs: _Inputs) -> Bag:
+    (schema, rows), (_, clock) = inputs
+    shown = [time for (time,) in clock if time is not None]
+    moment_of = function_of(operator.moment, schema)
+
+    def is_there(row: Row) -> bool:
+        moment = moment_of(row)
+        if moment is None:
+            return False
+        if not shown:
+            return not operator.presence.begins
+        now = max(shown)
+        return {
+            Presence.SINCE: now >= moment,
+            Presence.AFTER: now > moment,
+            Presence.BEFORE: now < moment,
+            Presence.UNTIL: now <= moment,
+        }[operator.presence]
+
+    return Counter({row: count for row, count in rows.items() if is_there(row)})
+
+
+@answer_of_bags.register
+def _join(operator: Join, node: Node, inputs: _Inputs) -> Bag:
+    (left_schema, left), (right_schema, right) = inputs
+    fields = zip((*left_schema.fields, *right_schema.fields), operator.pair_names, strict=True)
+    pair_schema = Schema(tuple(replace(field, name=name) for field, name in fields))
+    left_key = functions_of(operator.left_keys, left_schema)
+    right_key = functions_of(operator.right_keys, right_schema)
+    residual = None if operator.residual is None else function_of(operator.residual, pair_schema)
+
+    def partners(row: Row) -> list[Row]:
+        key = left_key(row)
+        if None in key:
+            return []
+        equal = [other for other in copies(right) if right_key(other) == key]
+        return [other for other in equal if residual is None or residual((*row, *other)) is True]
+
+    out: Bag = Counter()
+    for row in copies(left):
+        found = partners(row)
+        if operator.how is How.SEMI:
+            out.update([row] if found else [])
+        elif operator.how is How.ANTI:
+            out.update([] if found else [row])
+        else:
+            if operator.how is How.LEFT and not found:
+                found = [(None,) * len(right_schema.fields)]
+            out.update((*row, *(other[at] for at in operator.kept_right)) for other in found)
+    return out
+
+
+@answer_of_bags.register
+def _aggregate(operator: Aggregate, node: Node, inputs: _Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    key = functions_of([expr for _, expr in operator.keys], schema)
+    groups: dict[Row, list[Row]] = {}
+    for row in copies(bag):
+        groups.setdefault(key(row), []).append(row)
+    out: Bag = Counter()
+    for group, rows in groups.items():
+        values: list[Any] = []
+        for name, aggregation in operator.aggregations:
+            arguments = functions_of(aggregation.arguments(), schema)
+            field = aggregation.field(name, schema)
+            values.append(answer_of(aggregation, field.type, [arguments(row) for row in rows]))
+        out[(*group, *values)] += 1
+    return out
+
+
+@answer_of_bags.register
+def _upsert(operator: Upsert, node: Node, inputs: _Inputs) -> Bag:
+    out: Bag = Counter()
+    for records in _by_key(operator.rule, inputs):
+        shown = _held(records, operator.rule, node)
+        if shown is not None:
+            out[shown] += 1
+    return out
+
+
+@answer_of_bags.register
+def _history(operator: History, node: Node, inputs: _Inputs) -> Bag:
+    names = node.schema.names
+    tracked = [names.index(name) for name in operator.track]
+    out: Bag = Counter()
+    for records in _by_key(operator.rule, inputs):
+        versions: list[list[Any]] = []  # row, start, end
+        for top, at in sorted({record[0]: record[1] for record in records}.items()):
+            shown = _held([record for record in records if record[0] <= top], operator.rule, node)
+            last = versions[-1] if versions and versions[-1][2] is None else None
+            if last and shown and all(last[0][n] == shown[n] or last[0][n] is shown[n] for n in tracked):
+                last[0] = shown
+                continue
+            if last:
+                last[2] = at
+            if shown:
+                versions.append([shown, at, None])
+        out.update((*row, start, end) for row, start, end in versions)
+    return out
+
+
+_Record: TypeAlias = tuple[Any, Any, Any, Any, Any]
+"""Rank of the sequence, sequence, row, image and place of a record."""
+
+
+def _by_key(rule: UpsertRule, inputs: _Inputs) -> Iterable[list[_Record]]:
+    """Return the records of each key."""
+    if rule.sequence is None:
+        raise NotOfBags("records count in the order in which they come")
+    if rule.tombstones is not None:
+        raise NotOfBags("which tombstones are forgotten depends on the ticks")
+    [(schema, bag)] = inputs
+    key, row = functions_of(rule.keys, schema), function_of(rule.row, schema)
+    sequence = function_of(rule.sequence, schema)
+    image, place = (
+        (lambda record: None) if each is None else function_of(each, schema)
+        for each in (rule.image, rule.place)
+    )
+    records: dict[Row, list[_Record]] = {}
+    for record in bag:
+        at = sequence(record)
+        found = rank(at), at, row(record), image(record), place(record)
+        records.setdefault(key(record), []).append(found)
+    return records.values()
+
+
+def _held(records: list[_Record], rule: UpsertRule, node: Node) -> Row | None:
+    """Return the row that is held after all records of a key, or None."""
+    top = max(at for at, *_ in records)
+    last = [record for record in records if record[0] == top]
+    rows = [row for _, _, row, _, _ in last if row is not None]
+    if len(set(rows)) > 1 and rule.on_misfit is not OnMisfit.TRUST_KEY:
+        raise NotOfBags("records of one sequence differ")
+    shown = max(rows, key=rank, default=None)
+    if not rule.commits and all(record[4] is not None for record in last):
+        return max(last, key=lambda record: record[4])[2]
+    if not rule.commits and len(rows) < len(last) and not _outlives(shown, last, records, rule, node):
+        return None
+    return shown
+
+
+def _outlives(shown: Any, last: list[_Record], held: list[_Record], rule: UpsertRule, node: Node) -> bool:
+    """Return whether a row wins against the deletions among `last`, the records of its sequence."""
+    at = None if rule.version is None else node.schema.names.index(rule.version)
+
+    def named(row: Row) -> Row:
+        return row if at is None else (*row[:at], *row[at + 1 :])
+
+    older = [record for record in held if record[0] < last[0][0] and record[2] is not None]
+    if shown is None or not older:
+        return False
+    before = [named(record[2]) for record in older if record[0] == max(at for at, *_ in older)]
+    images = [named(image) for _, _, row, image, _ in last if row is None and image is not None]
+    return named(shown) not in images or named(shown) in before
+
+
+@answer_of_bags.register
+def _top_k(operator: TopK, node: Node, inputs: _Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    per = functions_of(operator.per, schema)
+    groups: dict[Row, list[Row]] = {}
+    for row in copies(bag):
+        groups.setdefault(per(row), []).append(row)
+    out: Bag = Counter()
+    for rows in groups.values():
+        rows.sort(key=rank)
+        # Sorts are stable, so sort by the least significant column first.
+        for ordering in reversed(operator.by):
+            value = function_of(ordering.expr, schema)
+            rows.sort(key=lambda row: rank(value(row)), reverse=ordering.descending)
+        out.update(rows[: operator.count])
+    return out

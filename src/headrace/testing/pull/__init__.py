@@ -1,0 +1,31 @@
+"""Test tools for pull-streams: virtual time, random order, reference modules, checks of any module."""
+
+from headrace.testing.pull.module_checks import check_sink, check_source, check_transformer
+from headrace.testing.pull.neighbour_modules import (
+    Seen,
+    SinkCase,
+    SourceCase,
+    TransformerCase,
+    reference_sink,
+    reference_source,
+    reference_transformer,
+)
+from headrace.testing.pull.random_runtime import RandomRuntime
+from headrace.testing.pull.trial import ModuleFailed
+from headrace.testing.pull.virtual_runtime import VirtualRuntime
+
+__all__ = [
+    "ModuleFailed",
+    "RandomRuntime",
+    "Seen",
+    "SinkCase",
+    "SourceCase",
+    "TransformerCase",
+    "VirtualRuntime",
+    "check_sink",
+    "check_source",
+    "check_transformer",
+    "reference_sink",
+    "reference_source",
+    "reference_transformer",
+]

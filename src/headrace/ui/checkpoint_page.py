@@ -1,0 +1,82 @@
+"""Page of a checkpoint at rest, or of one whose run has no page of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.path_or_url import local_path
+from headrace.state.commit import CommitLog
+from headrace.state.inspection import inspect
+from headrace.ui.checkpoint_state import state_of, state_of_key
+
+if TYPE_CHECKING:
+    from headrace.ui.page import Json
+
+_NO_ROWS = "A checkpoint holds state, not the rows of sinks. Start the run with --ui to see them."
+_NO_WHY = "A checkpoint does not hold the flow. `headrace why FLOW SINK ROW --source ...` finds the rows."
+_NO_LETTERS = "A checkpoint does not know the folders of dead letters. Start the run with --ui to see them."
+
+
+class CheckpointPage:
+    """Page of a checkpoint's folder; it follows new commits. The checkpoint is never modified.
+
+    Following reads the newest commit only. The state's files are read when the state is asked for.
+    The constructor raises the errors of `inspect`.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(local_path(folder, "checkpoint"))
+        inspect(self._folder)
+        self._log = CommitLog(self._folder)
+        self._last = self._log.last()
+        self._failure = ""
+        self._version = 0
+
+    def refresh(self) -> None:
+        failure = "" if self._folder.is_dir() else f"{self._folder} is gone; this is what it held last."
+        ticks = self._log.ticks()
+        if failure != self._failure or (ticks and ticks[-1] != self._tick):
+            self._last = self._log.last() or self._last
+            self._failure = failure
+            self._version += 1
+
+    @property
+    def _tick(self) -> int:
+        return 0 if self._last is None else self._last.tick
+
+    def version(self) -> int:
+        return self._version
+
+    def overview(self) -> Json:
+        return {"kind": "checkpoint", "title": self._folder.name, "sources": {}, "sinks": {}}
+
+    def flow(self, view: str) -> Json:
+        return {"why_not": "A checkpoint holds no flow."}
+
+    def status(self, after: int) -> Json:
+        last = self._last
+        return {
+            "tick": self._tick,
+            "ticks": [],
+            "watermarks": {} if last is None else last.counters.get("watermarks", {}),
+            "late": {},
+            "sources": {},
+            "state_bytes": None if last is None else last.state_bytes,
+            "failure": self._failure,
+        }
+
+    def state(self) -> Json:
+        return state_of(self._folder)
+
+    def state_of_key(self, operator: str, key: str) -> Json:
+        return state_of_key(self._folder, operator, key)
+
+    def rows(self, view: str, search: str, offset: int) -> Json:
+        return {"why_not": _NO_ROWS}
+
+    def dead_letters(self) -> Json:
+        return {"why_not": _NO_LETTERS}
+
+    def why(self, view: str, row: str) -> Json:
+        return {"why_not": _NO_WHY}

@@ -1,0 +1,324 @@
+"""Page of a run: its ticks, regions, rows, dead letters and state."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.engine.progress import Observer
+from headrace.io.files.changelog import Changelog
+from headrace.io.files.table_files import TableFiles
+from headrace.io.source import dead_letter_folder
+from headrace.state.commit import CommitLog
+from headrace.ui.checkpoint_state import state_of, state_of_key
+from headrace.ui.flow_overview import flow_overview
+from headrace.ui.page import WHY_SECONDS, OneAtATime
+from headrace.ui.rows_read_back import (
+    changes_of_tick,
+    current_rows,
+    latest_dead_letters,
+    why_rows_are_elsewhere,
+)
+from headrace.ui.view_rows import Row, ViewRows
+
+if TYPE_CHECKING:
+    from headrace.engine.progress import Progress, RegionTime
+    from headrace.flow.flow import Flow
+    from headrace.ui.page import Json
+
+_LOG = logging.getLogger("headrace.ui")
+MAX_TICKS = 300
+"""Latest ticks that the page shows."""
+_IN_MEMORY = "The state is in memory only. With --checkpoint, its size by operator is shown here."
+
+
+@dataclass(frozen=True)
+class RunSubject:
+    """The run that a page shows.
+
+    engine:     "here" or "spark". sources, sinks: as given to the run.
+    checkpoint: the folder, or None.
+    shards:     as given to a run on Spark.
+    find_why:   finds the source rows of a view's row, given as JSON; takes seconds.
+    """
+
+    flow: Flow
+    engine: str
+    sources: Mapping[str, Any]
+    sinks: Mapping[str, Any]
+    checkpoint: str | None
+    find_why: Callable[[str, str], Json]
+    shards: int | None = None
+
+
+@dataclass
+class _RegionTotals:
+    """Sums over the sampled ticks in which a region ran."""
+
+    samples: int = 0
+    seconds: float = 0.0
+    rows_in: int = 0
+    rows_out: int = 0
+
+    def add(self, region: RegionTime) -> None:
+        self.samples += 1
+        self.seconds += region.seconds
+        self.rows_in += region.rows_in
+        self.rows_out += region.rows_out
+
+
+@dataclass
+class _Totals:
+    ticks: int = 0
+    rows_in: int = 0
+    set_aside: int = 0
+    changes_out: int = 0
+    seconds: float = 0.0
+    sources: dict[str, int] = field(default_factory=dict[str, int])
+
+
+class RunPage:
+    """Page of a run in this process or on Spark.
+
+    `on_tick` and `observer` go to the run. They only store what they are given; their failures are logged and
+    end the page's updates, never the run.
+    """
+
+    def __init__(self, subject: RunSubject) -> None:
+        self._subject = subject
+        graph = subject.flow.graph()
+        self._overview = {
+            "kind": "run",
+            "engine": subject.engine,
+            "checkpoint": subject.checkpoint,
+            "why_seconds": WHY_SECONDS,
+            **flow_overview(
+                subject.flow, subject.sources, subject.sinks, engine=subject.engine, shards=subject.shards
+            ),
+        }
+        self._views = {
+            name: ViewRows(graph.nodes[node].schema)
+            for name, node in graph.sinks.items()
+            if name in subject.sinks
+        }
+        self._known = len(graph.nodes)
+        self._lock = threading.Lock()
+        self._version = 0
+        self._ticks: deque[Json] = deque(maxlen=MAX_TICKS)
+        self._regions: dict[tuple[int, ...], _RegionTotals] = {}
+        self._totals = _Totals()
+        self._first: int | None = None
+        self._last: Progress | None = None
+        folder = subject.checkpoint
+        self._resumed = 0 if folder is None else CommitLog(Path(folder)).last_tick()
+        self._failure: str | None = None
+        self._broken = False
+        self._find_why = OneAtATime(subject.find_why)
+        self._to_read: deque[int] = deque()
+        self.observer = Observer(self._on_changes)
+
+    # -- called by the run ----------------------------------------------------------------------
+
+    def on_tick(self, done: Progress) -> None:
+        """Record a tick."""
+        self._safely(lambda: self._record(done))
+
+    def failed(self, error: BaseException) -> None:
+        """Record the error that ended the run."""
+        self._failure = str(error) or type(error).__name__
+        self._version += 1
+
+    def _on_changes(self, tick: int, changes: Mapping[str, list[Row]]) -> None:
+        def add() -> None:
+            for name, rows in changes.items():
+                if name in self._views:
+                    self._views[name].add(tick, rows)
+
+        self._safely(add)
+
+    def _safely(self, record: Callable[[], None]) -> None:
+        if self._broken:
+            return
+        try:
+            record()
+        except Exception:
+            self._broken = True
+            _LOG.exception("the page is no longer updated; the run goes on")
+
+    def _record(self, done: Progress) -> None:
+        tick = {
+            "tick": done.tick,
+            "at": time.time(),
+            "rows_in": done.rows_in,
+            "changes_out": done.changes_out,
+            "set_aside": done.set_aside,
+            "seconds": done.seconds,
+            "way": done.way,
+            "cost": None if done.cost is None else _cost(done),
+        }
+        with self._lock:
+            self._ticks.append(tick)
+            self._add_totals(done)
+            for region in done.regions:
+                nodes = tuple(node for node in region.nodes if node < self._known)
+                self._regions.setdefault(nodes, _RegionTotals()).add(region)
+            if self._subject.engine == "spark":
+                self._queue_to_read(done.tick)
+            self._first = done.tick if self._first is None else self._first
+            self._last = done
+            self._version += 1
+
+    def _queue_to_read(self, tick: int) -> None:
+        if len(self._to_read) == MAX_TICKS:
+            self._to_read.popleft()
+            for name in self._views:
+                self._lose(name, f"more than {MAX_TICKS} ticks came before the page read them back")
+        self._to_read.append(tick)
+
+    def _lose(self, view: str, why: str) -> None:
+        """Record that changes of a changelog are missing. Other sinks are not read tick by tick."""
+        if isinstance(self._subject.sinks[view], Changelog):
+            self._views[view].lose(why)
+
+    def _add_totals(self, done: Progress) -> None:
+        totals = self._totals
+        totals.ticks += 1
+        totals.rows_in += done.rows_in
+        totals.set_aside += done.set_aside
+        totals.changes_out += done.changes_out
+        totals.seconds += done.seconds
+        for name, source in done.sources.items():
+            totals.sources[name] = totals.sources.get(name, 0) + source.rows
+
+    # -- called by the server -------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        while self._to_read:
+            with self._lock:
+                tick = self._to_read.popleft()
+            self._read_changelogs(tick)
+        for view in self._views.values():
+            view.settle()
+
+    def _read_changelogs(self, tick: int) -> None:
+        for name, view in self._views.items():
+            try:
+                for rows in changes_of_tick(self._subject.sinks[name], tick, view.schema):
+                    view.add(tick, rows)
+            except Exception as error:
+                view.lose(f"tick {tick} could not be read back ({error})")
+
+    def version(self) -> int:
+        return self._version + sum(view.changes for view in self._views.values())
+
+    def overview(self) -> Json:
+        return self._overview
+
+    def flow(self, view: str) -> Json:
+        return self._overview
+
+    def status(self, after: int) -> Json:
+        with self._lock:
+            last = self._last
+            ticks = [tick for tick in self._ticks if tick["tick"] > after]
+            totals = {**vars(self._totals), "sources": dict(self._totals.sources)}
+            regions = [{"nodes": nodes, **vars(totals)} for nodes, totals in self._regions.items()]
+        return {
+            "tick": self._resumed if last is None else last.tick,
+            "first": self._first,
+            "ticks": ticks,
+            "totals": totals,
+            "regions": regions,
+            "watermarks": {} if last is None else {n: _time(mark) for n, mark in last.watermarks.items()},
+            "late": {} if last is None else dict(last.late),
+            "sources": {} if last is None else _sources(last),
+            "state_bytes": None if last is None else last.state_bytes,
+            "views": {name: self._view_version(name) for name in self._views},
+            "failure": self._failure,
+        }
+
+    def _view_version(self, name: str) -> int:
+        """Return a number that rises whenever the view's rows may have changed."""
+        if self._is_read_whole(name):
+            return 0 if self._last is None else self._last.tick
+        return self._views[name].changes
+
+    def _is_read_whole(self, name: str) -> bool:
+        return self._subject.engine == "spark" and isinstance(self._subject.sinks[name], TableFiles)
+
+    def state(self) -> Json:
+        if self._subject.checkpoint is None:
+            return {"why_not": _IN_MEMORY}
+        if self._last is None and not self._resumed:
+            return {"why_not": "The run has not committed a tick yet."}
+        return state_of(self._subject.checkpoint)
+
+    def state_of_key(self, operator: str, key: str) -> Json:
+        if self._subject.checkpoint is None:
+            return {"why_not": _IN_MEMORY}
+        return state_of_key(self._subject.checkpoint, operator, key)
+
+    def rows(self, view: str, search: str, offset: int) -> Json:
+        if view not in self._views:
+            return {"why_not": f"This run writes no sink {view!r}."}
+        sink = self._subject.sinks[view]
+        if self._subject.engine == "spark":
+            if elsewhere := why_rows_are_elsewhere(sink):
+                return {"why_not": elsewhere}
+            if self._is_read_whole(view):
+                return current_rows(sink, self._views[view].schema, search, offset)
+        found = self._views[view].page(search, offset)
+        resumed = self._first is not None and self._first > 1
+        return {**found, "since": self._first if resumed else None}
+
+    def dead_letters(self) -> Json:
+        found: Json = {}
+        for name, source in self._subject.sources.items():
+            folder = dead_letter_folder(source)
+            found[name] = (
+                {"why_not": "An unreadable row ends the run: the source has no dead_letter folder."}
+                if folder is None
+                else latest_dead_letters(name, Path(folder))
+            )
+        return {"sources": found}
+
+    def why(self, view: str, row: str) -> Json:
+        if view not in self._views:
+            return {"why_not": f"This run writes no sink {view!r}."}
+        return self._find_why(view, row)
+
+
+def _cost(done: Progress) -> Json:
+    cost = done.cost
+    assert cost is not None
+    return {
+        "driver": cost.driver,
+        "jvm": cost.jvm,
+        "workers": cost.workers,
+        "phases": dict(cost.phases),
+        "exchanges": dict(cost.exchanges),
+        "shuffled": cost.shuffled,
+    }
+
+
+def _sources(done: Progress) -> Json:
+    return {
+        name: {
+            "rows": source.rows,
+            "waiting": source.waiting,
+            "newest": source.newest,
+            "backlog": dict(source.backlog),
+        }
+        for name, source in done.sources.items()
+    }
+
+
+def _time(mark: datetime | int | float) -> Any:
+    return mark.isoformat() if isinstance(mark, datetime) else mark

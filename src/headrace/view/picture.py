@@ -1,0 +1,156 @@
+"""Picture of a flow as data: boxes, arrows and clusters, rendered by the format modules."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from headrace.analysis import analyse
+from headrace.analysis.node_labels import label
+from headrace.graph.node import graph_of
+from headrace.graph.operator_declarations import Delay
+
+if TYPE_CHECKING:
+    from headrace.analysis import Analysis
+    from headrace.flow.flow import Flow
+    from headrace.graph.node import Edge, FlowGraph, Node
+
+_TEXT_WIDTH = 36
+
+
+class BoxRole(Enum):
+    """Role of a box."""
+
+    SOURCE = "source"
+    OPERATOR = "operator"
+    OPAQUE = "opaque"
+    SINK = "sink"
+
+
+class Kind(Enum):
+    """Kind of an arrow. The first one that applies is used."""
+
+    DELAY = "next tick"
+    BACK = "goes round"
+    HANDOFF = "complete first"
+    APPEND = "append"
+    CHANGES = "changes"
+
+    @property
+    def is_backward(self) -> bool:
+        """Whether it leads to what comes before, in the next round or tick."""
+        return self in (Kind.BACK, Kind.DELAY)
+
+
+FILLS = {
+    BoxRole.SOURCE: ("#d5f0e3", "#1e8449"),
+    BoxRole.OPERATOR: ("#eef3fb", "#34568b"),
+    BoxRole.OPAQUE: ("#fdf2d0", "#b9770e"),
+    BoxRole.SINK: ("#d5f0e3", "#1e8449"),
+}
+"""Colours of a box: its ground, and its edge."""
+
+STROKES = {Kind.HANDOFF: "#c0392b", Kind.BACK: "#8e44ad", Kind.DELAY: "#7f8c8d"}
+"""Colours of arrows; the others have that of the format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Box for an operator. `id` depends only on its position in the flow; `lines` may hold any characters."""
+
+    id: str
+    lines: tuple[str, ...]
+    shape: BoxRole
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """Arrow for an edge of the flow. `label` may be empty."""
+
+    source: str
+    target: str
+    kind: Kind
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Group of boxes, by id. Loops are nested in the cluster of their stratum."""
+
+    id: str
+    title: str
+    boxes: tuple[str, ...]
+    loops: tuple[Cluster, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Boxes and arrows in flow order, with one cluster per stratum."""
+
+    title: str
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+    strata: tuple[Cluster, ...]
+
+
+def picture_of(flow: Flow | FlowGraph) -> Picture:
+    """Build the picture of a flow.
+
+    Raises the errors of `analyse`, and `BadFlow` for a flow that is not complete.
+    """
+    graph = graph_of(flow, "draw")
+    analysis = analyse(graph)
+    return Picture(
+        title=graph.name,
+        boxes=tuple(_box(graph, node) for node in graph.nodes),
+        arrows=tuple(_arrow(graph, analysis, edge) for edge in graph.edges()),
+        strata=tuple(_stratum(analysis, s) for s in range(max(analysis.strata) + 1)),
+    )
+
+
+def _box(graph: FlowGraph, node: Node) -> Box:
+    text = textwrap.wrap(node.operator.describe(), _TEXT_WIDTH, break_long_words=False)
+    return Box(_id(node.id), (label(graph, node), *text), _shape(graph, node))
+
+
+def _shape(graph: FlowGraph, node: Node) -> BoxRole:
+    if node.id in graph.sources.values():
+        return BoxRole.SOURCE
+    if node.id in graph.sinks.values():
+        return BoxRole.SINK
+    return BoxRole.OPAQUE if any(True for _ in node.operator.callables()) else BoxRole.OPERATOR
+
+
+def _arrow(graph: FlowGraph, analysis: Analysis, edge: Edge) -> Arrow:
+    ports = graph.nodes[edge.target].operator.ports()
+    name = ports[edge.port].name if len({port.name for port in ports}) > 1 else ""
+    kind = _kind(graph, analysis, edge)
+    said = kind.value if kind in (Kind.DELAY, Kind.BACK, Kind.HANDOFF) else ""
+    return Arrow(_id(edge.source), _id(edge.target), kind, ": ".join(part for part in (name, said) if part))
+
+
+def _kind(graph: FlowGraph, analysis: Analysis, edge: Edge) -> Kind:
+    if graph.port(edge).delay is not Delay.NONE:
+        return Kind.DELAY
+    if analysis.ranks[edge.source] >= analysis.ranks[edge.target]:
+        return Kind.BACK
+    if graph.port(edge).blocking:
+        return Kind.HANDOFF
+    return Kind.APPEND if analysis.facts[edge.source].append else Kind.CHANGES
+
+
+def _stratum(analysis: Analysis, stratum: int) -> Cluster:
+    members = [n for n in analysis.execution_order() if analysis.strata[n] == stratum]
+    loops = [(at, loop) for at, loop in enumerate(analysis.loops) if loop[0] in members]
+    return Cluster(
+        id=f"stratum{stratum}",
+        title=f"stratum {stratum}",
+        boxes=tuple(_id(n) for n in members if not any(n in loop for _, loop in loops)),
+        loops=tuple(Cluster(f"loop{at}", "loop", tuple(_id(n) for n in loop)) for at, loop in loops),
+    )
+
+
+def _id(node: int) -> str:
+    return f"n{node}"

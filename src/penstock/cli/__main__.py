@@ -1,5 +1,0 @@
-"""`python -m penstock.cli`."""
-
-from penstock.cli.main import app
-
-app()

@@ -1,5 +1,0 @@
-"""Loops within a tick: evaluation of cyclic operators to a fixpoint."""
-
-from penstock.engine.loops import feedback, row_functions, semi_anti_join, semi_naive, union
-
-__all__ = ["feedback", "row_functions", "semi_anti_join", "semi_naive", "union"]
