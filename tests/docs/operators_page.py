@@ -11,12 +11,12 @@ import inspect
 import pkgutil
 from collections.abc import Iterator
 
+from headrace import operators
 from headrace.analysis import analyse
 from headrace.engine.plan import live_consumers
 from headrace.errors import NotOnSpark
-from headrace.flow import operators
-from headrace.flow.operators.join import Join
 from headrace.graph.node import FlowGraph, Operator
+from headrace.operators.join import Join
 from headrace.spark.batch.batch_plan import BatchPlan, Loop, Native, Subplan, plan_batch
 from headrace.spark.batch.distribution import distribution_of
 from headrace.spark.batch.loops import why_in_one_task

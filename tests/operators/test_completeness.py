@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace import io
+from headrace import io, operators
 from headrace.engine.change import Change
 from headrace.errors import NotOnSpark
 from headrace.expr.row_classes import from_user
-from headrace.flow import operators
-from headrace.flow.operators.keyed_source import KeyedSource
 from headrace.graph.node import Operator
+from headrace.operators.keyed_source import KeyedSource
 from headrace.spark import run
 from headrace.spark.batch.batch_plan import plan_batch
 from headrace.spark.placing.stages import cut_stages

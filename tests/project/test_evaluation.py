@@ -58,7 +58,7 @@ JUDGED = {
     ("expr/row_conversion.py", "compile"): _GENERATED,
     ("expr/row_conversion.py", "exec"): _GENERATED,
     ("expr/compile_python.py", "exec"): _GENERATED,
-    ("flow/column_arguments.py", "get_type_hints"): _ANNOTATIONS,
+    ("operators/column_arguments.py", "get_type_hints"): _ANNOTATIONS,
     ("flow/fold_arguments.py", "get_type_hints"): _ANNOTATIONS,
     ("io/files/json_values.py", "exec"): _GENERATED,
     ("requirements.py", "import_module"): _BY_NAME,

@@ -31,12 +31,12 @@ from headrace.expr.types import (
     ListType,
     Schema,
 )
-from headrace.flow.aggregates import Aggregation
-from headrace.flow.moment_aggregates import Moment, Moments
 from headrace.flow.stream import Stream
-from headrace.flow.window_functions import Months
 from headrace.graph.node import FlowGraph
 from headrace.graph.operator_declarations import Facts
+from headrace.operators.aggregates import Aggregation
+from headrace.operators.moment_aggregates import Moment, Moments
+from headrace.operators.window_functions import Months
 from tests.random_flows.callables import Together, class_of, doubling, keeping, picking
 from tests.random_flows.expressions import (
     column_types,

@@ -20,7 +20,7 @@ from headrace.engine.columnar.stream import apply_operator, build_stream
 from headrace.engine.partial_operators import ExchangeSink
 from headrace.errors import NotPlainData
 from headrace.expr.types import INT64, Field, Schema
-from headrace.flow.operators.sink import Sink
+from headrace.operators.sink import Sink
 from headrace.spark.placing.row_placement import ByBucket
 from headrace.spark.placing.stages import StagePlan, cut_stages
 from headrace.spark.ticks.messages import piece_of, place_of

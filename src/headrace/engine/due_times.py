@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import EvaluationError
 from headrace.expr.compile_python import compile_rows
 from headrace.expr.monotonicity import Monotonicity, monotonicity
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.source import TICK_TIME
-from headrace.flow.operators.temporal_filter import TemporalFilter
+from headrace.operators.select import Select
+from headrace.operators.source import TICK_TIME
+from headrace.operators.temporal_filter import TemporalFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

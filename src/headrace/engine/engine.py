@@ -23,9 +23,9 @@ from headrace.engine.spilling import StateInMemory, parse_memory_limit
 from headrace.engine.tick_listeners import TickListeners
 from headrace.errors import BadInput, EngineStopped, SourceLocation
 from headrace.expr.row_classes import to_user
-from headrace.flow.operators.signals.signal_source import SignalSource
-from headrace.flow.operators.source import TICK_TIME, Source
 from headrace.graph.node import graph_of
+from headrace.operators.signals.signal_source import SignalSource
+from headrace.operators.source import TICK_TIME, Source
 from headrace.shown import Shown
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.engine.plan import live_consumers
 from headrace.engine.slot import Slot
 from headrace.errors import BadInput
-from headrace.flow.operators.end_of_input import EndOfInput
-from headrace.flow.operators.on_time import OnTime
+from headrace.operators.end_of_input import EndOfInput
+from headrace.operators.on_time import OnTime
 
 if TYPE_CHECKING:
     from headrace.engine.progress import Time

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.expr.tree import Column
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.window import Window
 from headrace.graph.node import Operator, identity_lineage
 from headrace.graph.operator_declarations import (
     ANYWHERE,
@@ -24,18 +22,20 @@ from headrace.graph.operator_declarations import (
     Port,
     place_by_key,
 )
+from headrace.operators.sink import Sink
+from headrace.operators.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
-    from headrace.flow.operators.aggregate import Aggregate
-    from headrace.flow.operators.top_k import TopK
     from headrace.graph.check_context import CheckContext
     from headrace.graph.monotone_columns import MonotoneColumns
     from headrace.graph.node import Columns
     from headrace.graph.operator_declarations import Lineage, SlotLayout, Unservable
+    from headrace.operators.aggregate import Aggregate
+    from headrace.operators.top_k import TopK
 
 
 class SubstitutedOperator(Operator):

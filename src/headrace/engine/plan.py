@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
-from headrace.flow.operators.end_of_input import EndOfInput
-from headrace.flow.operators.signals.last_row import LastRow
-from headrace.flow.operators.signals.signal_operator import SignalOperator
-from headrace.flow.operators.signals.signal_source import SignalSource
-from headrace.flow.operators.signals.value_rows import ValueRows
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.source import Source
 from headrace.graph.operator_declarations import Delay
+from headrace.operators.end_of_input import EndOfInput
+from headrace.operators.signals.last_row import LastRow
+from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.signal_source import SignalSource
+from headrace.operators.signals.value_rows import ValueRows
+from headrace.operators.sink import Sink
+from headrace.operators.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,8 +19,8 @@ from headrace.engine.tick_budget import TickBudget
 from headrace.errors import BadInput
 from headrace.expr.compile_python import runtime_names
 from headrace.expr.function_bases import CodeBounds, code_bounds
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.feedback import Feedback
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.feedback import Feedback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from headrace.expr.check import can_fail
 from headrace.expr.types import Schema
-from headrace.flow.operators.join import Join
-from headrace.flow.operators.partition import Partition
+from headrace.operators.join import Join
+from headrace.operators.partition import Partition
 
 if TYPE_CHECKING:
     from headrace.engine.plan import Consumers

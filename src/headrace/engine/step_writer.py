@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from headrace.engine.plan import CompiledPart, Consumers
     from headrace.expr.tree import Expr
     from headrace.expr.types import DataType, Schema
-    from headrace.flow.operators.bag_feedback import BagFeedback
-    from headrace.flow.operators.feedback import Feedback
     from headrace.graph.node import FlowGraph, Node
+    from headrace.operators.bag_feedback import BagFeedback
+    from headrace.operators.feedback import Feedback
 
 
 # With a number behind they name something else: temporaries of expressions, buffers of nodes.

@@ -20,8 +20,8 @@ from headrace.expr.types import FLOAT64, TIMESTAMP
 if TYPE_CHECKING:
     from headrace.engine.slot import SlotMapping
     from headrace.expr.types import DataType
-    from headrace.flow.event_time_windows import Grid
-    from headrace.flow.watermark_policy import WatermarkPolicy
+    from headrace.operators.event_time_windows import Grid
+    from headrace.operators.watermark_policy import WatermarkPolicy
 
 Window = tuple[Any, Any]
 """Start and end of a window."""

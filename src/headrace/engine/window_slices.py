@@ -25,7 +25,7 @@ from headrace.expr.types import FLOAT64
 if TYPE_CHECKING:
     from headrace.engine.slot import SlotMapping
     from headrace.expr.types import DataType
-    from headrace.flow.event_time_windows import Grid
+    from headrace.operators.event_time_windows import Grid
 
 
 def slice_assigner(grid: Grid, type: DataType) -> Callable[[Any], Window]:

@@ -14,19 +14,19 @@ from headrace.expr.check import check
 from headrace.expr.constructors import col, lit
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import INT64, AnyType, BoolType, Field, ListType, MapType, Schema, with_article
-from headrace.flow.column_arguments import render_argument, result_schema
-from headrace.flow.operators.filter import Filter
-from headrace.flow.operators.map import Map
-from headrace.flow.operators.partition import Partition
-from headrace.flow.operators.select import Select
 from headrace.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
 from headrace.flow.type_markers import Append, Changes, NoOrder, Ordered
+from headrace.operators.column_arguments import render_argument, result_schema
+from headrace.operators.filter import Filter
+from headrace.operators.map import Map
+from headrace.operators.partition import Partition
+from headrace.operators.select import Select
 
 if TYPE_CHECKING:
     from headrace.flow.keyed_tables import OnMisfitName
     from headrace.flow.output_handle import AnyStream, Output
     from headrace.flow.stream import Stream
-    from headrace.flow.time_spans import GivenSpan
+    from headrace.operators.time_spans import GivenSpan
 
 U = TypeVar("U")
 Tag = TypeVar("Tag", bound=Hashable)
@@ -145,7 +145,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
 
         The row type is `returns`, or the function's return annotation without None.
         """
-        from headrace.flow.operators.filter_map import FilterMap
+        from headrace.operators.filter_map import FilterMap
 
         location = SourceLocation.of_caller()
         schema = result_schema("filter_map", function, returns, location, many=False, maybe=True)
@@ -187,7 +187,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         outer: bool = False,
         name: str | None,
     ) -> Stream[Any, B, G, O]:
-        from headrace.flow.operators.explode import Explode
+        from headrace.operators.explode import Explode
 
         location = SourceLocation.of_caller()
         at = self._list_column(column, location, method)
@@ -239,7 +239,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         self, function: Callable[[T_co], object], *, name: str | None = None
     ) -> Stream[T_co, B, G, O]:
         """Call a function on each row, and pass all rows on (see `operators.inspect`)."""
-        from headrace.flow.operators.inspect import Inspect
+        from headrace.operators.inspect import Inspect
 
         location = SourceLocation.of_caller()
         if isinstance(function, Expr) or not callable(function):
@@ -338,7 +338,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
 
         nondet: reason why results may depend on the cut into ticks; not needed if the ticks are given.
         """
-        from headrace.flow.operators.assume_ordered import AssumeOrdered
+        from headrace.operators.assume_ordered import AssumeOrdered
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from headrace.analysis.column_liveness import live_graph
 from headrace.engine.engine import Engine
-from headrace.flow.operators.source import Source
+from headrace.operators.source import Source
 from headrace.spark.explanation import bucketed_tables
 from headrace.spark.lowering.types import spark_schema
 from headrace.spark.placing.combining import insert_partial_operators

@@ -18,32 +18,32 @@ from headrace.expr.compile_python import RUNTIME, Scope, value_source
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.tree import Expr
 from headrace.expr.types import Schema
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.operators.assume_ordered import AssumeOrdered
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.chain import Chain
-from headrace.flow.operators.defer_tick import DeferTick
-from headrace.flow.operators.difference import Difference
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.explode import Explode
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.filter import Filter
-from headrace.flow.operators.filter_map import FilterMap
-from headrace.flow.operators.flat_map import FlatMap
-from headrace.flow.operators.history import History
-from headrace.flow.operators.inspect import Inspect
-from headrace.flow.operators.join import How, Join
-from headrace.flow.operators.map import Map
-from headrace.flow.operators.null import Null
-from headrace.flow.operators.partition import Partition
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.source import Source
-from headrace.flow.operators.temporal_filter import Presence, TemporalFilter
-from headrace.flow.operators.top_k import TopK
-from headrace.flow.operators.union import Union
-from headrace.flow.operators.upsert import OnMisfit, Upsert, UpsertRule
 from headrace.graph.node import FlowGraph, Node, Operator
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.assume_ordered import AssumeOrdered
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.chain import Chain
+from headrace.operators.defer_tick import DeferTick
+from headrace.operators.difference import Difference
+from headrace.operators.distinct import Distinct
+from headrace.operators.explode import Explode
+from headrace.operators.feedback import Feedback
+from headrace.operators.filter import Filter
+from headrace.operators.filter_map import FilterMap
+from headrace.operators.flat_map import FlatMap
+from headrace.operators.history import History
+from headrace.operators.inspect import Inspect
+from headrace.operators.join import How, Join
+from headrace.operators.map import Map
+from headrace.operators.null import Null
+from headrace.operators.partition import Partition
+from headrace.operators.select import Select
+from headrace.operators.sink import Sink
+from headrace.operators.source import Source
+from headrace.operators.temporal_filter import Presence, TemporalFilter
+from headrace.operators.top_k import TopK
+from headrace.operators.union import Union
+from headrace.operators.upsert import OnMisfit, Upsert, UpsertRule
 from headrace.testing.oracle_aggregates import answer_of, rank
 
 Row: TypeAlias = tuple[Any, ...]

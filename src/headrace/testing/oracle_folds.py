@@ -14,19 +14,19 @@ from headrace.expr.check import check
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.tree import Expr
 from headrace.expr.types import Field, Schema
-from headrace.flow.function_claims import Claims
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.at_least import AtLeast
-from headrace.flow.operators.fold import Fold
-from headrace.flow.operators.fold_keyed import FoldKeyed
-from headrace.flow.operators.fold_tick import FoldTick
-from headrace.flow.operators.lattice_fold import LatticeFold
-from headrace.flow.operators.lattice_reduce import LatticeReduce
-from headrace.flow.operators.reduce import Reduce
-from headrace.flow.operators.reduce_keyed import ReduceKeyed
-from headrace.flow.operators.sort import Sort
-from headrace.flow.operators.unique import Unique
 from headrace.graph.node import Node
+from headrace.operators.at_least import AtLeast
+from headrace.operators.fold import Fold
+from headrace.operators.fold_keyed import FoldKeyed
+from headrace.operators.fold_tick import FoldTick
+from headrace.operators.function_claims import Claims
+from headrace.operators.lattice_fold import LatticeFold
+from headrace.operators.lattice_reduce import LatticeReduce
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.reduce import Reduce
+from headrace.operators.reduce_keyed import ReduceKeyed
+from headrace.operators.sort import Sort
+from headrace.operators.unique import Unique
 from headrace.testing.oracle import Bag, NotOfBags, Row, answer_of_bags, function_of
 from headrace.testing.tick_oracle import OperatorInput, gives_in_tick
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from headrace.expr.check import check
 from headrace.expr.code_runtime import float32
 from headrace.expr.types import FLOAT32
-from headrace.flow.aggregates import Aggregation
-from headrace.flow.operators.over import ComputeOver
-from headrace.flow.window_functions import (
+from headrace.operators.aggregates import Aggregation
+from headrace.operators.over import ComputeOver
+from headrace.operators.window_functions import (
     CumeDist,
     DenseRank,
     FrameUnit,

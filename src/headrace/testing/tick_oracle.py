@@ -15,23 +15,23 @@ from functools import singledispatch
 
 from headrace.analysis import analyse
 from headrace.expr.types import Schema
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.cross_singleton import CrossSingleton
-from headrace.flow.operators.defer_signal import DeferSignal
-from headrace.flow.operators.defer_tick import DeferTick
-from headrace.flow.operators.defer_tick_lazy import DeferTickLazy
-from headrace.flow.operators.difference import Difference
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.every_tick import EveryTick
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.initialize import Initialize
-from headrace.flow.operators.join import Join
-from headrace.flow.operators.multiset_delta import MultisetDelta
-from headrace.flow.operators.source import Source
-from headrace.flow.operators.top_k import TopK
 from headrace.graph.node import FlowGraph, Node, Operator
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.cross_singleton import CrossSingleton
+from headrace.operators.defer_signal import DeferSignal
+from headrace.operators.defer_tick import DeferTick
+from headrace.operators.defer_tick_lazy import DeferTickLazy
+from headrace.operators.difference import Difference
+from headrace.operators.distinct import Distinct
+from headrace.operators.every_tick import EveryTick
+from headrace.operators.feedback import Feedback
+from headrace.operators.initialize import Initialize
+from headrace.operators.join import Join
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.multiset_delta import MultisetDelta
+from headrace.operators.source import Source
+from headrace.operators.top_k import TopK
 from headrace.testing.oracle import Bag, NotOfBags, Row, answer_of_bags, bag_of, reads_ticks
 
 

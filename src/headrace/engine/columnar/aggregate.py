@@ -60,8 +60,8 @@ from headrace.engine.columnar.sum_columns import (
 from headrace.engine.float_totals import FLOAT_PARTS
 from headrace.engine.steps.accumulator import Accumulator, AppendExtreme, FloatTotals, accumulator_for
 from headrace.expr.check import check
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.aggregate import Aggregate
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.lifetime import Lifetime
 
 if TYPE_CHECKING:
     from headrace.expr.tree import Expr

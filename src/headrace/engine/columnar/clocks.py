@@ -21,9 +21,9 @@ from headrace.engine.columnar.stream import Stream, build_stream, decline_marked
 from headrace.engine.window_runtime import EARLIEST, time_lower_bound
 from headrace.expr.code_runtime import EPOCH
 from headrace.expr.types import DATE, FLOAT64, TIMESTAMP
-from headrace.flow.operators.late_rows import LateRows
-from headrace.flow.operators.on_time import OnTime
-from headrace.flow.operators.watermark import Watermark
+from headrace.operators.late_rows import LateRows
+from headrace.operators.on_time import OnTime
+from headrace.operators.watermark import Watermark
 
 if TYPE_CHECKING:
     from headrace.engine.columnar.arranged_slot import ArrangedSlots

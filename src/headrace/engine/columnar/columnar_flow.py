@@ -61,9 +61,9 @@ from headrace.engine.steps.joins import SIDES
 from headrace.expr.compile_python import runtime_names
 from headrace.expr.function_bases import bounded_code
 from headrace.expr.tree import columns_of
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.operators.join import How
-from headrace.flow.operators.select import Select
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.join import How
+from headrace.operators.select import Select
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

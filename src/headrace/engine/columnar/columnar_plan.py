@@ -29,21 +29,21 @@ from headrace.engine.columnar.timed_join import TimedJoinPlan, plan_timed_join
 from headrace.engine.columnar.top_k import TopPlan, plan_top
 from headrace.engine.columnar.upsert import UpsertPlan, plan_upsert
 from headrace.engine.partial_operators import MergedAggregate
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.expiring_join import JoinOnTime
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.history import History
-from headrace.flow.operators.join import Join
-from headrace.flow.operators.late_rows import LateRows
-from headrace.flow.operators.on_time import OnTime
-from headrace.flow.operators.over import ComputeOver
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.temporal_filter import TemporalFilter
-from headrace.flow.operators.top_k import TopK
-from headrace.flow.operators.unique import Unique
-from headrace.flow.operators.upsert import Upsert
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.distinct import Distinct
+from headrace.operators.expiring_join import JoinOnTime
+from headrace.operators.feedback import Feedback
+from headrace.operators.history import History
+from headrace.operators.join import Join
+from headrace.operators.late_rows import LateRows
+from headrace.operators.on_time import OnTime
+from headrace.operators.over import ComputeOver
+from headrace.operators.sink import Sink
+from headrace.operators.temporal_filter import TemporalFilter
+from headrace.operators.top_k import TopK
+from headrace.operators.unique import Unique
+from headrace.operators.upsert import Upsert
 
 if TYPE_CHECKING:
     from headrace.analysis import Analysis

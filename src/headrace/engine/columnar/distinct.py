@@ -18,10 +18,10 @@ from headrace.engine.columnar.columns import FAILS, WEIGHT, Columns, weights_of
 from headrace.engine.columnar.pre_reduction import DistinctRows
 from headrace.engine.columnar.slot_form import CountForm
 from headrace.engine.columnar.stream import Stream, build_stream, decline_marked, with_one_zero
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.unique import Unique
+from headrace.operators.distinct import Distinct
+from headrace.operators.feedback import Feedback
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.unique import Unique
 
 if TYPE_CHECKING:
     from headrace.expr.types import Schema

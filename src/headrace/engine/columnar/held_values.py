@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from headrace.arrangement.batch import Layout
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
-    from headrace.flow.aggregates import Aggregation
+    from headrace.operators.aggregates import Aggregation
 
 Values = tuple[Any, ...]
 

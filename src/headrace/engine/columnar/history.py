@@ -50,7 +50,7 @@ from headrace.engine.columnar.stream import Stream, build_stream
 from headrace.engine.histories import KeyHistory, Moment, Version
 from headrace.engine.steps.upsert import tracked_values
 from headrace.expr.types import BYTES, INT8
-from headrace.flow.operators.history import History
+from headrace.operators.history import History
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType, Schema

@@ -20,8 +20,8 @@ from headrace.expr.check import TypeAndNullability, check
 from headrace.expr.tree import Expr
 from headrace.expr.types import DataType, Schema
 from headrace.expr.widening import is_float
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.join import How, Join
+from headrace.operators.join import How, Join
+from headrace.operators.lifetime import Lifetime
 
 if TYPE_CHECKING:
     from headrace.graph.node import FlowGraph, Node

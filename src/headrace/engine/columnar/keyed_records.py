@@ -27,15 +27,15 @@ from headrace.expr.check import check
 from headrace.expr.tree import Call, Expr, Literal
 from headrace.expr.types import Schema, StructType
 from headrace.expr.widening import is_float
-from headrace.flow.operators.upsert import KeyedRecords
+from headrace.operators.upsert import KeyedRecords
 from headrace.state import described_rows
 from headrace.state.codec import Erasable
 
 if TYPE_CHECKING:
     from headrace.engine.upserts import MisfitTexts, Tied, TieRule
     from headrace.expr.types import DataType
-    from headrace.flow.operators.upsert import UpsertRule
     from headrace.graph.node import Node
+    from headrace.operators.upsert import UpsertRule
 
 SEQUENCE, KIND, TIES = "sequence", "kind", "ties"
 """Columns of what a key has of a sequence, beside the row: the sequence, its `Kind`, digests (`packed`)."""

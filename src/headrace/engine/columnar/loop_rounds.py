@@ -22,8 +22,8 @@ from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.columns import ColumnarDeclined, Columns, rows_to_columns
 from headrace.engine.columnar.stream import Stream, apply_operator, build_stream
 from headrace.engine.loops.semi_naive import SHOWN_ROUNDS
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.feedback import Feedback
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.feedback import Feedback
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Batch

@@ -27,7 +27,7 @@ from headrace.engine.columnar.stream import (
     each_copy,
 )
 from headrace.engine.steps.joins import SIDES
-from headrace.flow.operators.join import How
+from headrace.operators.join import How
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ from headrace.engine.columnar.partition_answers import Answer, Partitions, answe
 from headrace.engine.columnar.rows_in_order import OfCopies, RowsForm, RowsInOrder, rows_in_order
 from headrace.engine.columnar.stream import Stream, build_stream, decline_marked, empty_stream, sum_weights
 from headrace.engine.partitions import NEGATIVE, ROWS
-from headrace.flow.operators.over import ComputeOver
+from headrace.operators.over import ComputeOver
 
 if TYPE_CHECKING:
     from headrace.expr.types import Schema

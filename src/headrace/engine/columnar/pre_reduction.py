@@ -30,13 +30,13 @@ from headrace.expr.check import check
 from headrace.expr.tree import Expr
 from headrace.expr.types import INT64, DataType, Schema
 from headrace.expr.widening import is_float
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.operators.distinct import Distinct
 from headrace.graph.node import Operator
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.distinct import Distinct
+from headrace.operators.lifetime import Lifetime
 
 if TYPE_CHECKING:
-    from headrace.flow.aggregates import Aggregation
+    from headrace.operators.aggregates import Aggregation
 
 Rows = list[tuple[Any, ...]]
 

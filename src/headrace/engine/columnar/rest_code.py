@@ -25,12 +25,12 @@ from headrace.engine.steps.windows import (
     UpdatedWindowStep,
     WindowStep,
 )
-from headrace.flow.event_time_windows import Grid
-from headrace.flow.operators.aggregate import Aggregate
-from headrace.flow.operators.join import How, Join
-from headrace.flow.operators.over import ComputeOver
-from headrace.flow.operators.top_k import TopK
-from headrace.flow.operators.window import Emit, Window
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.event_time_windows import Grid
+from headrace.operators.join import How, Join
+from headrace.operators.over import ComputeOver
+from headrace.operators.top_k import TopK
+from headrace.operators.window import Emit, Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

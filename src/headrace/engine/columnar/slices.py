@@ -20,8 +20,8 @@ from headrace.engine.partial_operators import PartialWindow
 from headrace.engine.window_runtime import EARLIEST, LATEST, window_origin
 from headrace.expr.check import check
 from headrace.expr.types import TIMESTAMP
-from headrace.flow.event_time_windows import Grid
-from headrace.flow.operators.window import Window
+from headrace.operators.event_time_windows import Grid
+from headrace.operators.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

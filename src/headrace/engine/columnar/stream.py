@@ -25,12 +25,12 @@ from headrace.engine.partial_operators import ExchangeSink
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import ListType, Schema
 from headrace.expr.widening import is_float
-from headrace.flow.operators.explode import Explode
-from headrace.flow.operators.filter import Filter
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.union import Union
 from headrace.graph.node import Operator
+from headrace.operators.explode import Explode
+from headrace.operators.filter import Filter
+from headrace.operators.select import Select
+from headrace.operators.sink import Sink
+from headrace.operators.union import Union
 
 MOST_COPIES = 2**53
 """Limit on a frame's total weight, low enough that sums over united streams cannot overflow."""

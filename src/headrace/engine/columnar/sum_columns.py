@@ -43,7 +43,7 @@ from headrace.engine.steps.value_accumulators import PowerSums
 from headrace.errors import EvaluationError
 from headrace.expr.functions.intervals import mean, of_micros
 from headrace.expr.types import FLOAT64, INT64, INTERVAL, DataType, DecimalType, IntegerType
-from headrace.flow.aggregates import decimal_mean_type, decimal_sum_type
+from headrace.operators.aggregates import decimal_mean_type, decimal_sum_type
 
 _arrow: Any = pa
 _polars: Any = pl

@@ -34,7 +34,7 @@ from headrace.engine.columnar.slot_form import CountForm
 from headrace.engine.columnar.stream import Stream, build_stream, empty_stream, with_one_zero
 from headrace.engine.window_runtime import ARRANGED_ROWS, CHUNK, closing, schedule_window
 from headrace.expr.check import check
-from headrace.flow.operators.temporal_filter import TemporalFilter
+from headrace.operators.temporal_filter import TemporalFilter
 
 if TYPE_CHECKING:
     from headrace.arrangement.spine import Spine

@@ -28,7 +28,7 @@ from headrace.engine.columnar.stream import Stream, build_stream, empty_stream
 from headrace.engine.steps.joins import SIDES
 from headrace.engine.window_runtime import closing, schedule_window
 from headrace.expr.types import INT64
-from headrace.flow.operators.expiring_join import JoinOnTime
+from headrace.operators.expiring_join import JoinOnTime
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType

@@ -19,8 +19,8 @@ from headrace.engine.columnar.column_types import NotLowered
 from headrace.engine.columnar.columns import WEIGHT, Columns
 from headrace.engine.columnar.rows_in_order import OfCopies, RowsForm, RowsInOrder, rows_in_order
 from headrace.engine.columnar.stream import Stream, build_stream, each_copy
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.top_k import TopK
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.top_k import TopK
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node

@@ -51,7 +51,7 @@ from headrace.engine.steps.upsert import oldest_tombstone
 from headrace.engine.upserts import Sequenced, shown_row
 from headrace.engine.window_runtime import closing, schedule_window
 from headrace.expr.types import BYTES, INT8
-from headrace.flow.operators.upsert import OnMisfit, Upsert
+from headrace.operators.upsert import OnMisfit, Upsert
 
 if TYPE_CHECKING:
     from headrace.expr.types import DataType, Schema

@@ -12,9 +12,9 @@ from headrace.engine.loops.first_rounds import FirstRoundsWriter
 from headrace.engine.loops.netting import RoundSumsWriter
 from headrace.engine.loops.step import NestedStep, nested_step_of, repeatable_weight
 from headrace.engine.row_codegen import Row
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.feedback import Feedback
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.distinct import Distinct
+from headrace.operators.feedback import Feedback
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,8 +20,8 @@ from headrace.engine.row_codegen import Row, weight_product
 from headrace.engine.steps.joins import SIDES, JoinConditionWriter
 from headrace.expr.check import can_fail
 from headrace.expr.tree import Column
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.union import Union
+from headrace.operators.select import Select
+from headrace.operators.union import Union
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from headrace.engine.slot import Slot
     from headrace.engine.step_writer import StepWriter
     from headrace.engine.steps.step import Step
-    from headrace.flow.operators.join import Join
     from headrace.graph.node import Node
+    from headrace.operators.join import Join
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from headrace.engine.loops.round_side import round_side
 from headrace.engine.loops.step import NestedStep
 from headrace.engine.row_codegen import Row, negated_weight, weight_product
 from headrace.engine.steps.joins import JoinConditionWriter
-from headrace.flow.operators.join import How, Join
+from headrace.operators.join import How, Join
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from headrace.engine.loops.step import NestedStep
 from headrace.engine.retractions_first import evaluates_fallible
 from headrace.engine.row_codegen import Row
-from headrace.flow.operators.difference import Difference
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.join import Join
+from headrace.operators.difference import Difference
+from headrace.operators.distinct import Distinct
+from headrace.operators.feedback import Feedback
+from headrace.operators.join import Join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.engine.loops.step import nested_step_for
 from headrace.engine.steps.row_functions import MapStep
-from headrace.flow.operators.map import Map
+from headrace.operators.map import Map
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,8 +20,8 @@ from headrace.engine.loops.step import NestedStep, nested_step_for, repeatable_w
 from headrace.engine.row_codegen import Row, negated_weight, weight_product
 from headrace.engine.slot import Slot
 from headrace.engine.steps.joins import JoinConditionWriter
-from headrace.flow.operators.difference import Difference
-from headrace.flow.operators.join import How, Join
+from headrace.operators.difference import Difference
+from headrace.operators.join import How, Join
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

@@ -13,8 +13,8 @@ from headrace.engine.row_codegen import tuple_source
 from headrace.engine.slot import Slot
 from headrace.engine.steps.distinct import distinct_step
 from headrace.engine.steps.step import Step, step_for
-from headrace.flow.operators.bag_feedback import BagFeedback
-from headrace.flow.operators.feedback import Feedback
+from headrace.operators.bag_feedback import BagFeedback
+from headrace.operators.feedback import Feedback
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from headrace.engine.loops.step import NestedStep, nested_step_of
 from headrace.engine.row_codegen import Row
 from headrace.engine.slot import Slot
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.feedback import Feedback
-from headrace.flow.operators.join import Join
-from headrace.flow.operators.union import Union
+from headrace.operators.distinct import Distinct
+from headrace.operators.feedback import Feedback
+from headrace.operators.join import Join
+from headrace.operators.union import Union
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

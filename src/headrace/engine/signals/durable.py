@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.engine.signals.part_writer import cell_name, value_name
 from headrace.engine.slot import Slot
 from headrace.errors import WrongType
-from headrace.flow.operators.signals.signal_operator import SignalOperator
-from headrace.flow.operators.signals.statistic_signal import StatisticSignal
+from headrace.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.statistic_signal import StatisticSignal
 
 if TYPE_CHECKING:
     from headrace.engine.signals.signal_machine import SignalMachine

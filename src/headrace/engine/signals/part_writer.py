@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.engine.generated_source import SourceCode
 from headrace.engine.signals.block_order import BlockEntry, order_entries
-from headrace.flow.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.signal_operator import SignalOperator
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator, Mapping

@@ -22,8 +22,8 @@ from headrace.engine.signals.module import GeneratedModule
 from headrace.engine.signals.part_writer import NOTHING, cell_name, stamp_name, value_name
 from headrace.engine.signals.step import SignalStep, signal_step
 from headrace.engine.signals.tick_function import Notifications, TickFunction, function_name, late_name
-from headrace.flow.operators.signals.lift import Constant, Lift
-from headrace.flow.operators.signals.signal_operator import SignalOperator
+from headrace.operators.signals.lift import Constant, Lift
+from headrace.operators.signals.signal_operator import SignalOperator
 
 if TYPE_CHECKING:
     from headrace.graph.node import Node

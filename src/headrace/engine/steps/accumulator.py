@@ -17,7 +17,7 @@ from headrace.expr.sort_keys import Key, order_key
 from headrace.expr.types import INT64, DecimalType, IntervalType, StructType
 from headrace.expr.types import Field as SchemaField
 from headrace.expr.widening import is_float
-from headrace.flow.aggregates import (
+from headrace.operators.aggregates import (
     Aggregation,
     Collect,
     Count,
@@ -32,7 +32,7 @@ from headrace.flow.aggregates import (
     decimal_mean_type,
     decimal_sum_type,
 )
-from headrace.flow.value_aggregates import StringAgg
+from headrace.operators.value_aggregates import StringAgg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from headrace.engine.row_codegen import key_columns, tuple_source
 from headrace.engine.slot import Slot
 from headrace.engine.steps.group_code import ANSWER, ROWS, Group
 from headrace.engine.steps.step import Step, step_for
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.aggregate import Aggregate
+from headrace.operators.aggregate import Aggregate
+from headrace.operators.lifetime import Lifetime
 
 if TYPE_CHECKING:
     from headrace.engine.row_codegen import Row

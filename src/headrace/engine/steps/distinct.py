@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from headrace.engine.row_codegen import Row, tuple_source
 from headrace.engine.slot import Slot
 from headrace.engine.steps.step import Step, step_for
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.distinct import Distinct
-from headrace.flow.operators.unique import Unique
+from headrace.operators.distinct import Distinct
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.unique import Unique
 
 if TYPE_CHECKING:
     from headrace.engine.step_writer import StepWriter

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.engine.row_codegen import Row
     from headrace.engine.step_writer import StepWriter
     from headrace.expr.types import Schema
-    from headrace.flow.aggregates import Aggregation
+    from headrace.operators.aggregates import Aggregation
 
 ROWS, ANSWER, FIRST_FIELD = 0, 1, 2
 

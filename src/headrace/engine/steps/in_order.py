@@ -11,11 +11,11 @@ from headrace.engine.steps.step import Step, register_step
 from headrace.engine.steps.user_rows import holds_any, merged_item, user_form, write_received
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.types import AnyType
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.at_least import AtLeast
-from headrace.flow.operators.enumerate import Enumerate
-from headrace.flow.operators.scan import Scan
-from headrace.flow.operators.state import State
+from headrace.operators.at_least import AtLeast
+from headrace.operators.enumerate import Enumerate
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.scan import Scan
+from headrace.operators.state import State
 from headrace.state.codec import Exact
 
 if TYPE_CHECKING:

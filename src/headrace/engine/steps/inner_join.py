@@ -17,8 +17,8 @@ from headrace.engine.steps.joins import SIDES, JoinConditionWriter
 from headrace.engine.steps.matched_join import MatchedJoinStep
 from headrace.engine.steps.semi_anti_join import PresenceStep
 from headrace.engine.steps.step import Step, step_for
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.join import How, Join
+from headrace.operators.join import How, Join
+from headrace.operators.lifetime import Lifetime
 
 if TYPE_CHECKING:
     from headrace.engine.step_writer import StepWriter

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from headrace.engine.retractions_first import pair_schema
 from headrace.engine.row_codegen import ChangeSelection
 from headrace.engine.steps.step import Step
-from headrace.flow.lifetime import Lifetime
+from headrace.operators.lifetime import Lifetime
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from headrace.engine.row_codegen import Row
     from headrace.engine.step_writer import StepWriter
-    from headrace.flow.operators.join import Join
     from headrace.graph.node import Node
+    from headrace.operators.join import Join
 
 SIDES = ("left", "right")
 

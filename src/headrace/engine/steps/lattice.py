@@ -12,8 +12,8 @@ from headrace.engine.steps.user_rows import merged_item, write_received
 from headrace.expr.compile_python import key_of
 from headrace.expr.row_classes import from_user
 from headrace.expr.types import Schema
-from headrace.flow.operators.lattice_fold import LatticeFold
-from headrace.flow.operators.lattice_merge import LatticeGrowth
+from headrace.operators.lattice_fold import LatticeFold
+from headrace.operators.lattice_merge import LatticeGrowth
 
 if TYPE_CHECKING:
     from headrace.engine.step_writer import StepWriter

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from headrace.engine.row_codegen import ChangeSelection, Row, negated_weight, weight_product
 from headrace.engine.slot import Slot
 from headrace.engine.steps.joins import JoinConditionWriter, RightFirstStep
-from headrace.flow.operators.join import How
+from headrace.operators.join import How
 
 if TYPE_CHECKING:
     from headrace.engine.step_writer import StepWriter
-    from headrace.flow.operators.join import Join
     from headrace.graph.node import Node
+    from headrace.operators.join import Join
 
 
 def thaw_left(rows: dict[Any, Any]) -> dict[Any, Any]:

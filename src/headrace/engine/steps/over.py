@@ -13,9 +13,9 @@ from headrace.engine.steps.sort import comparable
 from headrace.engine.steps.step import Step, register_step
 from headrace.expr.check import check
 from headrace.expr.sort_keys import order_key
-from headrace.flow.aggregates import Aggregation
-from headrace.flow.operators.over import ComputeOver
-from headrace.flow.window_functions import (
+from headrace.operators.aggregates import Aggregation
+from headrace.operators.over import ComputeOver
+from headrace.operators.window_functions import (
     CumeDist,
     DenseRank,
     Lag,
@@ -30,8 +30,8 @@ from headrace.flow.window_functions import (
 if TYPE_CHECKING:
     from headrace.engine.step_writer import StepWriter
     from headrace.expr.tree import Expr
-    from headrace.flow.window_functions import Frame
     from headrace.graph.node import Node
+    from headrace.operators.window_functions import Frame
 
 
 @register_step(ComputeOver)

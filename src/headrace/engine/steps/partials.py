@@ -20,8 +20,8 @@ from headrace.engine.steps.group_code import Group
 from headrace.engine.steps.sort import TopKStep
 from headrace.engine.steps.step import Step, register_step, step_for
 from headrace.engine.steps.windows import ClosedWindowStep, GridStep, UpdatedWindowStep
-from headrace.flow.event_time_windows import Grid
-from headrace.flow.operators.window import Emit
+from headrace.operators.event_time_windows import Grid
+from headrace.operators.window import Emit
 
 if TYPE_CHECKING:
     from headrace.engine.step_writer import StepWriter

@@ -10,16 +10,16 @@ from headrace.engine.steps.user_rows import user_form, write_received
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import AnyType
-from headrace.flow.operators.assume_ordered import AssumeOrdered
-from headrace.flow.operators.explode import Explode
-from headrace.flow.operators.filter import Filter
-from headrace.flow.operators.filter_map import FilterMap
-from headrace.flow.operators.flat_map import FlatMap
-from headrace.flow.operators.inspect import Inspect
-from headrace.flow.operators.map import Map, VectorisedFunction
-from headrace.flow.operators.partition import Partition
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.union import Union
+from headrace.operators.assume_ordered import AssumeOrdered
+from headrace.operators.explode import Explode
+from headrace.operators.filter import Filter
+from headrace.operators.filter_map import FilterMap
+from headrace.operators.flat_map import FlatMap
+from headrace.operators.inspect import Inspect
+from headrace.operators.map import Map, VectorisedFunction
+from headrace.operators.partition import Partition
+from headrace.operators.select import Select
+from headrace.operators.union import Union
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,15 +17,15 @@ from headrace.engine.row_codegen import ChangeSelection, Row, negated_weight
 from headrace.engine.slot import Slot
 from headrace.engine.steps.joins import JoinConditionWriter, RightFirstStep
 from headrace.engine.steps.step import step_for
-from headrace.flow.operators.difference import Difference
-from headrace.flow.operators.join import How, Join
+from headrace.operators.difference import Difference
+from headrace.operators.join import How, Join
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from headrace.engine.step_writer import StepWriter
-    from headrace.flow.lifetime import Lifetime
     from headrace.graph.node import Node
+    from headrace.operators.lifetime import Lifetime
 
 KeyOf = Callable[[int, Row], AbstractContextManager[str]]
 

@@ -9,8 +9,8 @@ from headrace.engine.slot import Slot, Thaw, thaw_list
 from headrace.engine.steps.group_code import ANSWER
 from headrace.engine.steps.step import Step, step_for
 from headrace.engine.steps.windows import WindowStep, grid_step, thaw_calendar
-from headrace.flow.event_time_windows import Grid, Sessions
-from headrace.flow.operators.window import Window
+from headrace.operators.event_time_windows import Grid, Sessions
+from headrace.operators.window import Window
 
 if TYPE_CHECKING:
     from headrace.engine.row_codegen import Row

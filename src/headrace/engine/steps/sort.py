@@ -18,9 +18,9 @@ from headrace.expr.check import check
 from headrace.expr.sort_keys import order_key
 from headrace.expr.tree import Ordering
 from headrace.expr.types import IntegerType
-from headrace.flow.lifetime import Lifetime
-from headrace.flow.operators.sort import Sort
-from headrace.flow.operators.top_k import TopK
+from headrace.operators.lifetime import Lifetime
+from headrace.operators.sort import Sort
+from headrace.operators.top_k import TopK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,17 +19,17 @@ from headrace.engine.window_runtime import (
     time_lower_bound,
     times_still_near,
 )
-from headrace.flow.operators.distinct_on_time import DistinctOnTime
-from headrace.flow.operators.expiring_join import JoinOnTime
-from headrace.flow.operators.first_within import FirstWithin
+from headrace.operators.distinct_on_time import DistinctOnTime
+from headrace.operators.expiring_join import JoinOnTime
+from headrace.operators.first_within import FirstWithin
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from headrace.engine.step_writer import StepWriter
     from headrace.expr.types import DataType
-    from headrace.flow.time_spans import Span
     from headrace.graph.node import Node
+    from headrace.operators.time_spans import Span
 
 
 class ExpiryCalendar:

@@ -8,7 +8,7 @@ from headrace.engine.row_codegen import Row
 from headrace.engine.slot import Slot
 from headrace.engine.steps.step import Step, register_step
 from headrace.engine.steps.windows import WindowCalendar
-from headrace.flow.operators.temporal_filter import TemporalFilter
+from headrace.operators.temporal_filter import TemporalFilter
 
 if TYPE_CHECKING:
     from headrace.engine.step_writer import StepWriter

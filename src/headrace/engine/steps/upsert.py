@@ -15,10 +15,10 @@ from headrace.expr.check import check
 from headrace.expr.keyed_rows import Unavailable
 from headrace.expr.tree import Call
 from headrace.expr.types import StructType
-from headrace.flow.operators.history import History
-from headrace.flow.operators.misfits import Misfits
-from headrace.flow.operators.upsert import KeyedRecords, OnMisfit, Upsert, UpsertRule
-from headrace.flow.watermark_policy import WatermarkPolicy
+from headrace.operators.history import History
+from headrace.operators.misfits import Misfits
+from headrace.operators.upsert import KeyedRecords, OnMisfit, Upsert, UpsertRule
+from headrace.operators.watermark_policy import WatermarkPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,9 @@ from headrace.engine.row_codegen import tuple_source
 from headrace.engine.slot import thaw_dict
 from headrace.engine.steps.accumulator import Accumulator, Extreme, Field, Target, accumulator_of
 from headrace.expr.sort_keys import Key, order_key
-from headrace.flow.aggregates import NullOnError, OfDistinct
-from headrace.flow.moment_aggregates import Moments
-from headrace.flow.value_aggregates import BitOperation, Bits, Histogram, Mode, Percentile, StringAgg
+from headrace.operators.aggregates import NullOnError, OfDistinct
+from headrace.operators.moment_aggregates import Moments
+from headrace.operators.value_aggregates import BitOperation, Bits, Histogram, Mode, Percentile, StringAgg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,14 +19,14 @@ from headrace.engine.window_runtime import (
 )
 from headrace.engine.window_slices import closing_windows, schedule_slice, slice_assigner
 from headrace.expr.check import check
-from headrace.flow.operators.window import Emit, Window
+from headrace.operators.window import Emit, Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.engine.step_writer import StepWriter
-    from headrace.flow.event_time_windows import Grid
     from headrace.graph.node import Node
+    from headrace.operators.event_time_windows import Grid
 
 
 class WatermarkInput:

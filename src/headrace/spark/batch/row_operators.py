@@ -14,21 +14,21 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from headrace.expr.tree import Expr
-from headrace.flow.operators.assume_ordered import AssumeOrdered
-from headrace.flow.operators.chain import Chain
-from headrace.flow.operators.cross_singleton import CrossSingleton
-from headrace.flow.operators.defer_signal import DeferSignal
-from headrace.flow.operators.defer_tick import DeferTick
-from headrace.flow.operators.defer_tick_lazy import DeferTickLazy
-from headrace.flow.operators.every_tick import EveryTick
-from headrace.flow.operators.explode import Explode
-from headrace.flow.operators.filter import Filter
-from headrace.flow.operators.multiset_delta import MultisetDelta
-from headrace.flow.operators.null import Null
-from headrace.flow.operators.select import Select
-from headrace.flow.operators.sink import Sink
-from headrace.flow.operators.sort import Sort
-from headrace.flow.operators.union import Union
+from headrace.operators.assume_ordered import AssumeOrdered
+from headrace.operators.chain import Chain
+from headrace.operators.cross_singleton import CrossSingleton
+from headrace.operators.defer_signal import DeferSignal
+from headrace.operators.defer_tick import DeferTick
+from headrace.operators.defer_tick_lazy import DeferTickLazy
+from headrace.operators.every_tick import EveryTick
+from headrace.operators.explode import Explode
+from headrace.operators.filter import Filter
+from headrace.operators.multiset_delta import MultisetDelta
+from headrace.operators.null import Null
+from headrace.operators.select import Select
+from headrace.operators.sink import Sink
+from headrace.operators.sort import Sort
+from headrace.operators.union import Union
 from headrace.spark.batch.operators import Site, exact_column, lower_operator, renamed
 from headrace.spark.lowering.types import spark_schema
 

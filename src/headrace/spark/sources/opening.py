@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.errors import BadInput, UnreadableSource, WrongType
-from headrace.flow.operators.source import Source as SourceOperator
 from headrace.io import Rows as GivenRows
 from headrace.io import Source
 from headrace.io.change_data import ChangeData, refuse_rows_only
@@ -25,6 +24,7 @@ from headrace.io.files.file_source import Files, Listing, UnreadFile
 from headrace.io.files.text_blocks import WHOLE, Part
 from headrace.io.source import WEIGHT, Feed
 from headrace.io.wall_clock import TickTime
+from headrace.operators.source import Source as SourceOperator
 from headrace.spark.local.session_properties import tasks_at_a_time
 from headrace.spark.lowering.types import null_within, quoted
 from headrace.spark.placing.native import Chain, apply_native_chain
