@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
     from datetime import datetime
 
-    from headrace.engine.slot import SlotMapping
     from headrace.graph.node import FlowGraph, Node
+    from headrace.lowering.slot import SlotMapping
 
 _SEARCHED = timedelta(days=36_525) // timedelta(microseconds=1)
 """Microseconds that are searched, from the last time on."""

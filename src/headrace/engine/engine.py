@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from headrace.engine.progress import Time
     from headrace.engine.region_timer import RegionTimer
-    from headrace.engine.slot import SlotMapping
     from headrace.flow.flow import Flow
+    from headrace.lowering.slot import SlotMapping
 
 Rows = list[tuple[Any, ...]]
 ScheduleName = Literal["hybrid", "dynamic", "static"]

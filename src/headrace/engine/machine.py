@@ -20,8 +20,8 @@ from headrace.engine.plan import Schedule
 from headrace.engine.program import slot_names
 from headrace.engine.runtime_library import consolidate
 from headrace.engine.signals.row_values import TickContext
-from headrace.engine.slot import SlotMapping
 from headrace.engine.spilling import estimated_bytes
+from headrace.lowering.slot import SlotMapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -18,8 +18,8 @@ from headrace.expr.code_runtime import EPOCH, raise_overflow
 from headrace.expr.types import FLOAT64, TIMESTAMP
 
 if TYPE_CHECKING:
-    from headrace.engine.slot import SlotMapping
     from headrace.expr.types import DataType
+    from headrace.lowering.slot import SlotMapping
     from headrace.operators.event_time_windows import Grid
     from headrace.operators.watermark_policy import WatermarkPolicy
 

@@ -227,6 +227,11 @@ class Node:
     schema: Schema
     location: SourceLocation
 
+    @property
+    def is_delay(self) -> bool:
+        """Whether the node emits in a tick the rows that reached it in the previous one."""
+        return any(port.delay is not Delay.NONE for port in self.operator.ports())
+
 
 @dataclass(frozen=True, slots=True)
 class Edge:
@@ -235,6 +240,10 @@ class Edge:
     source: int
     target: int
     port: int
+
+
+Consumers: TypeAlias = "tuple[tuple[Edge, ...], ...]"
+"""Outgoing edges per node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from headrace.engine.spilling import ShardedSlot, estimated_bytes
 
 if TYPE_CHECKING:
     from headrace.arrangement.batch import Batch
-    from headrace.engine.slot import SlotMapping
     from headrace.engine.tick_budget import TickBudget
+    from headrace.lowering.slot import SlotMapping
 
 _SAMPLE = 100_000
 """Rows by which the number of rows of a key is estimated."""

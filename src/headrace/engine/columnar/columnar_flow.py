@@ -53,7 +53,6 @@ from headrace.engine.columnar.timed_join import (
 )
 from headrace.engine.columnar.top_k import ColumnarTopK, TopPlan, top_form
 from headrace.engine.columnar.upsert import ColumnarUpsert, UpsertPlan, row_form
-from headrace.engine.generated_source import Constants, Purpose, SourceCode
 from headrace.engine.plan import live_consumers
 from headrace.engine.program import slot_variable
 from headrace.engine.runtime_library import RUNTIME, consolidate
@@ -61,6 +60,7 @@ from headrace.engine.steps.joins import SIDES
 from headrace.expr.compile_python import runtime_names
 from headrace.expr.function_bases import bounded_code
 from headrace.expr.tree import columns_of
+from headrace.lowering.generated_source import Constants, Purpose, SourceCode
 from headrace.operators.aggregate import Aggregate
 from headrace.operators.join import How
 from headrace.operators.select import Select
@@ -68,11 +68,10 @@ from headrace.operators.select import Select
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headrace.engine.plan import Consumers
     from headrace.engine.program import Program
-    from headrace.engine.slot import SlotMapping
     from headrace.engine.tick_budget import TickBudget
-    from headrace.graph.node import FlowGraph
+    from headrace.graph.node import Consumers, FlowGraph
+    from headrace.lowering.slot import SlotMapping
 
 
 Rows = list[tuple[Any, ...]]

@@ -47,8 +47,8 @@ from headrace.operators.upsert import Upsert
 
 if TYPE_CHECKING:
     from headrace.analysis import Analysis
-    from headrace.engine.plan import CompiledPart, Consumers
-    from headrace.graph.node import FlowGraph, Node
+    from headrace.engine.plan import CompiledPart
+    from headrace.graph.node import Consumers, FlowGraph, Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ from headrace.engine.columnar.expressions import reads_columns
 from headrace.engine.columnar.lowered_expression import LoweredExpression
 from headrace.engine.columnar.slot_form import key_names
 from headrace.engine.columnar.stream import Stream, each_copy, empty_stream
-from headrace.engine.retractions_first import pair_schema
 from headrace.expr.check import TypeAndNullability, check
 from headrace.expr.tree import Expr
 from headrace.expr.types import DataType, Schema
 from headrace.expr.widening import is_float
 from headrace.operators.join import How, Join
 from headrace.operators.lifetime import Lifetime
+from headrace.operators.retractions_first import pair_schema
 
 if TYPE_CHECKING:
     from headrace.graph.node import FlowGraph, Node

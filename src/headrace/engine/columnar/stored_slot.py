@@ -19,7 +19,7 @@ from headrace.state.described_rows import DescribedRows
 if TYPE_CHECKING:
     from headrace.arrangement.spine import Spine
     from headrace.engine.program import Program
-    from headrace.engine.slot import SlotMapping
+    from headrace.lowering.slot import SlotMapping
 
 
 def stored_forms(program: Program, slots: Mapping[str, SlotMapping]) -> dict[str, ArrangedForm]:

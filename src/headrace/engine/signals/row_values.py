@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from headrace.engine.plan import CompiledPart
-    from headrace.engine.slot import SlotMapping
     from headrace.graph.node import FlowGraph, Node
+    from headrace.lowering.slot import SlotMapping
 
 
 Rows = list[tuple[Any, ...]]

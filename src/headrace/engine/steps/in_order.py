@@ -5,12 +5,12 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.row_codegen import Row, key_columns
-from headrace.engine.slot import Slot
-from headrace.engine.steps.step import Step, register_step
-from headrace.engine.steps.user_rows import holds_any, merged_item, user_form, write_received
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.types import AnyType
+from headrace.lowering.row_code import Row, key_columns
+from headrace.lowering.slot import Slot
+from headrace.lowering.step import Step, register_step
+from headrace.lowering.user_rows import holds_any, merged_item, user_form, write_received
 from headrace.operators.at_least import AtLeast
 from headrace.operators.enumerate import Enumerate
 from headrace.operators.lifetime import Lifetime
@@ -21,9 +21,9 @@ from headrace.state.codec import Exact
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.engine.step_writer import StepWriter
     from headrace.expr.types import Schema
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
 
 
 @register_step(Scan)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.engine.row_codegen import Row, item_sources
-from headrace.engine.steps.step import Step, register_step, step_for
-from headrace.engine.steps.user_rows import user_form, write_received
 from headrace.expr.row_classes import from_user, to_user
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import AnyType
+from headrace.lowering.row_code import Row, item_sources
+from headrace.lowering.step import Step, register_step, step_for
+from headrace.lowering.user_rows import user_form, write_received
 from headrace.operators.assume_ordered import AssumeOrdered
 from headrace.operators.explode import Explode
 from headrace.operators.filter import Filter
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from headrace.engine.step_writer import StepWriter
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
 
 
 class FilterStep(Step):

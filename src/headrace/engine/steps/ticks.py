@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.engine.row_codegen import Row
-from headrace.engine.slot import Slot, thaw_dict, thaw_list
-from headrace.engine.steps.step import Step, register_step
+from headrace.lowering.row_code import Row
+from headrace.lowering.slot import Slot, thaw_dict, thaw_list
+from headrace.lowering.step import Step, register_step
 from headrace.operators.defer_signal import DeferSignal
 from headrace.operators.every_tick import EveryTick
 from headrace.operators.initialize import Initialize
@@ -15,8 +15,8 @@ from headrace.operators.null import Null
 from headrace.operators.sink import Sink
 
 if TYPE_CHECKING:
-    from headrace.engine.step_writer import StepWriter
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
 
 
 @register_step(EveryTick)

@@ -10,33 +10,52 @@ import keyword
 import re
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from headrace.engine.generated_source import SourceCode
-from headrace.engine.plan import is_delay
-from headrace.engine.retractions_first import must_take_back_first
-from headrace.engine.row_codegen import ChangeSelection, Row, tuple_source
 from headrace.expr.check import check
 from headrace.expr.compile_python import Scope, key_of, predicate_source, value_source
 from headrace.expr.dict_keys import has_representatives
 from headrace.expr.function_bases import code_bounds
 from headrace.graph.node import Edge
+from headrace.lowering.generated_source import SourceCode
+from headrace.lowering.row_code import ChangeSelection, Row, tuple_source
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
-    from headrace.analysis import Analysis
-    from headrace.engine.generated_source import Constants
-    from headrace.engine.plan import CompiledPart, Consumers
     from headrace.expr.tree import Expr
     from headrace.expr.types import DataType, Schema
-    from headrace.graph.node import FlowGraph, Node
+    from headrace.graph.node import Consumers, FlowGraph, Node
+    from headrace.graph.operator_declarations import Facts
+    from headrace.lowering.generated_source import Constants
     from headrace.operators.bag_feedback import BagFeedback
     from headrace.operators.feedback import Feedback
 
 
 # With a number behind they name something else: temporaries of expressions, buffers of nodes.
 _NUMBERED_OTHERWISE = frozenset({"x", "rows", "out", "all", "news", "loop_count", "ticks", "part", "region"})
+
+
+class AnalysedFlow(Protocol):
+    """What steps need of a flow's analysis (`headrace.analysis.Analysis`)."""
+
+    @property
+    def facts(self) -> Sequence[Facts]: ...
+    @property
+    def loops(self) -> Sequence[tuple[int, ...]]: ...
+    @property
+    def zeros(self) -> ZeroPlaces: ...
+    def is_changing(self, loop: tuple[int, ...], /) -> bool: ...
+
+
+class ZeroPlaces(Protocol):
+    """Nodes where -0.0 becomes 0.0, and those whose output is free of it."""
+
+    @property
+    def made(self) -> AbstractSet[int]: ...
+    @property
+    def one(self) -> Sequence[bool]: ...
 
 
 class StepWriter(ABC):
@@ -51,8 +70,8 @@ class StepWriter(ABC):
     def __init__(
         self,
         graph: FlowGraph,
-        analysis: Analysis,
-        part: CompiledPart,
+        analysis: AnalysedFlow,
+        nodes: Sequence[int],
         consumers: Consumers,
         constants: Constants,
         *,
@@ -60,7 +79,6 @@ class StepWriter(ABC):
     ) -> None:
         self.graph = graph
         self.analysis = analysis
-        self.part = part
         self.code = SourceCode()
         self.functions = SourceCode()
         self.at = ""
@@ -69,8 +87,8 @@ class StepWriter(ABC):
         self._counting = counting
         self._fresh = 0
         self._functions: set[str] = set()
-        self._members = frozenset(part.nodes)
-        self._consumers = consumers
+        self._members = frozenset(nodes)
+        self.consumers = consumers
         self._loop_of = {n: loop for loop in analysis.loops for n in loop if n in self._members}
         self._nested = {n for n, loop in self._loop_of.items() if analysis.is_changing(loop)}
 
@@ -116,7 +134,7 @@ class StepWriter(ABC):
 
     def is_buffered(self, node: int) -> bool:
         """Return whether a node's rows are buffered for other readers."""
-        return any(self.reads_buffer(edge) for edge in self._consumers[node])
+        return any(self.reads_buffer(edge) for edge in self.consumers[node])
 
     def entries(self, node: int) -> tuple[Edge, ...]:
         """Return the edges that enter a node, in port order."""
@@ -124,11 +142,11 @@ class StepWriter(ABC):
 
     def readers(self, node: int, among: Sequence[int]) -> list[Edge]:
         """Return the edges from a node to any of the given nodes."""
-        return [e for e in self._consumers[node] if e.target in among]
+        return [e for e in self.consumers[node] if e.target in among]
 
     def is_read_outside(self, node: int, loop: Sequence[int]) -> bool:
         """Return whether a node's rows are read outside `loop`."""
-        return any(e.target not in loop for e in self._consumers[node])
+        return any(e.target not in loop for e in self.consumers[node])
 
     def round_variable(self, node: int) -> str:
         """Return the variable with the current round, from 0, of a node's loop."""
@@ -309,11 +327,6 @@ class StepWriter(ABC):
         self.code.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {row}")
         return names
 
-    def must_take_back_first(self, node: Node) -> bool:
-        """Return whether retractions must be applied before insertions (see `retractions_first`)."""
-        appends = tuple(self.is_append(source) for source in node.inputs)
-        return must_take_back_first(self.graph, self._consumers, appends, node)
-
     def consolidate_inputs(self, node: Node) -> None:
         """Write code that consolidates the buffers of an operator's table inputs."""
         for source in dict.fromkeys(node.inputs):
@@ -360,7 +373,7 @@ class StepWriter(ABC):
         """Return whether a node's rows come unprocessed from a table source."""
         if not self.graph.nodes[node].inputs:
             return node in self.analysis.zeros.made
-        return is_delay(self.graph.nodes[node]) and self.is_as_given(self.graph.nodes[node].inputs[0])
+        return self.graph.nodes[node].is_delay and self.is_as_given(self.graph.nodes[node].inputs[0])
 
     def _with_one_zero(self, schema: Schema, row: Row) -> Row:
         columns = list(row.columns)

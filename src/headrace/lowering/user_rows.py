@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.engine.row_codegen import Row
 from headrace.expr.check import check
 from headrace.expr.compile_python import key_of
 from headrace.expr.row_classes import exact_test, to_user
 from headrace.expr.tree import Column, Expr
 from headrace.expr.types import Field, Schema
 from headrace.expr.types import holds_any as type_holds_any
+from headrace.lowering.row_code import Row
 
 if TYPE_CHECKING:
-    from headrace.engine.step_writer import StepWriter
     from headrace.graph.node import Node
+    from headrace.lowering.step_writer import StepWriter
 
 
 def user_form(writer: StepWriter, schema: Schema, row: Row) -> str:

@@ -18,28 +18,23 @@ from headrace.operators.join import Join
 from headrace.operators.partition import Partition
 
 if TYPE_CHECKING:
-    from headrace.engine.plan import Consumers
     from headrace.expr.tree import Expr
     from headrace.graph.node import FlowGraph, Node, Operator
+    from headrace.lowering.step_writer import StepWriter
 
 
-def must_take_back_first(
-    graph: FlowGraph, consumers: Consumers, appends: tuple[bool, ...], node: Node
-) -> bool:
-    """Return whether pairs that never existed could be observed downstream of a join.
-
-    appends: per input, whether it is append-only.
-    """
-    if all(appends):
+def must_take_back_first(writer: StepWriter, node: Node) -> bool:
+    """Return whether pairs that never existed could be observed downstream of a join."""
+    if all(writer.is_append(source) for source in node.inputs):
         return False
-    operator = node.operator
+    graph, operator = writer.graph, node.operator
     residual = operator.residual if isinstance(operator, Join) else None
     if residual is not None and can_fail(residual, pair_schema(graph, node, operator)):
         return True
     seen: set[int] = set()
     waiting = [node.id]
     while waiting:
-        for edge in consumers[waiting.pop()]:
+        for edge in writer.consumers[waiting.pop()]:
             target = graph.nodes[edge.target]
             if evaluates_fallible(graph, target):
                 return True
