@@ -20,10 +20,10 @@ pytest.importorskip("polars")
 
 import headrace as hr
 from headrace.analysis import analyse
+from headrace.columns.columns import ColumnarDeclined, Columns
 from headrace.engine.change import Change
 from headrace.engine.columnar.arranged_slot import ArrangedSlot
 from headrace.engine.columnar.columnar_option import Columnar, explain_large_ticks
-from headrace.engine.columnar.columns import ColumnarDeclined, Columns
 from headrace.engine.columnar.runner import PartRunner
 from headrace.engine.machine import Machine
 from headrace.engine.program import Program, compile_program

@@ -15,8 +15,8 @@ pa = pytest.importorskip("pyarrow")
 
 import headrace as hr
 from headrace import Flow, col
+from headrace.columns.column_types import from_series, to_series
 from headrace.engine.change import Change
-from headrace.engine.columnar.column_types import from_series, to_series
 from headrace.engine.columnar.columnar_option import explain_large_ticks
 from headrace.engine.program import Program, compile_program
 from headrace.expr.row_classes import from_user

@@ -18,12 +18,12 @@ from headrace.engine.change import Change
 from headrace.errors import NotOnSpark
 from headrace.expr.row_classes import from_user
 from headrace.graph.node import Operator
+from headrace.lowering.reference import NotOfBags
 from headrace.operators.keyed_source import KeyedSource
 from headrace.spark import run
 from headrace.spark.batch.batch_plan import plan_batch
 from headrace.spark.placing.stages import cut_stages
 from headrace.testing import Backend
-from headrace.testing.oracle import NotOfBags
 from headrace.testing.tick_oracle import TickOracle
 from tests.operators.examples import ALL, EXAMPLES, PAIR, TICKS, Pair, X, Y, example
 from tests.spark.batch_rows_of import bags_in_one_tick, json_of_many, told_in_json

@@ -45,7 +45,7 @@ JUDGED = {
     ("compute/protocol/row_batch.py", "import_module"): "a fixed name of ours",
     ("engine/columnar/columnar_flow.py", "compile"): _GENERATED,
     ("engine/columnar/columnar_flow.py", "exec"): _GENERATED,
-    ("engine/columnar/expressions.py", "eval"): _GENERATED,
+    ("columns/expressions.py", "eval"): _GENERATED,
     ("engine/explained_errors.py", "eval"): "names of variables of generated code",
     ("engine/live_table.py", "import_module"): "a fixed name of ours",
     ("engine/program.py", "compile"): _GENERATED,

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import Engine, Flow, col
-from headrace.engine.columnar.columns import WEIGHT, Columns
-from headrace.engine.columnar.stream import apply_operator, build_stream
+from headrace.columns.column_stream import apply_operator, build_stream
+from headrace.columns.columns import WEIGHT, Columns
 from headrace.engine.partial_operators import ExchangeSink
 from headrace.errors import NotPlainData
 from headrace.expr.types import INT64, Field, Schema

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Never, cast, overload
 
 from headrace.analysis.column_liveness import columns_read, live_graph
+from headrace.columns.frames import is_frame, read_whole
 from headrace.engine.change import Changes, TickOutput
 from headrace.engine.columnar.columnar_option import ColumnarName, begins_arranged, parse_columnar
 from headrace.engine.event_time import EventTime
 from headrace.engine.frame_intake import FrameIntake
-from headrace.engine.frames import is_frame, read_whole
 from headrace.engine.machine import Machine
 from headrace.engine.plan import Schedule
 from headrace.engine.program import compile_program, limit_loop_rounds

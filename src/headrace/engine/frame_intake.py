@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from headrace.columns.frames import rows_of_frame
 from headrace.engine.change import Change
-from headrace.engine.frames import rows_of_frame
 from headrace.engine.source_intake import Intake, Rows, source_intake
 from headrace.operators.keyed_source import KeyedSource
 from headrace.operators.source import Source

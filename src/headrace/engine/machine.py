@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import datetime
 
+    from headrace.columns.columns import Columns
     from headrace.engine.columnar.columnar_flow import LargeTicks
-    from headrace.engine.columnar.columns import Columns
     from headrace.engine.program import Program
     from headrace.engine.region_timer import RegionTimer
     from headrace.engine.tick_budget import TickBudget

@@ -13,6 +13,8 @@ import polars as pl
 from headrace.analysis import analyse
 from headrace.analysis.column_liveness import live_columns
 from headrace.arrangement.batch import own_copy
+from headrace.columns.column_stream import build_stream, sum_weights
+from headrace.columns.columns import ColumnarDeclined, Columns
 from headrace.engine.columnar.aggregate import AggregatePlan, ColumnarAggregate
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.columnar.clocks import ColumnarPunctuality, PunctualityPlan
@@ -23,7 +25,6 @@ from headrace.engine.columnar.columnar_plan import (
     plan_columnar,
     takes_values,
 )
-from headrace.engine.columnar.columns import ColumnarDeclined, Columns
 from headrace.engine.columnar.distinct import (
     ColumnarDistinct,
     ColumnarFeedback,
@@ -40,7 +41,6 @@ from headrace.engine.columnar.over import ColumnarOver, OverPlan, partition_form
 from headrace.engine.columnar.rest_code import LoopWriter, RestWriter, function_of, loop_function
 from headrace.engine.columnar.runner import ArrangedOperator, PartRunner, as_rows
 from headrace.engine.columnar.slot_form import SlotForm
-from headrace.engine.columnar.stream import build_stream, sum_weights
 from headrace.engine.columnar.temporal_filter import (
     ColumnarTemporalFilter,
     TemporalPlan,

@@ -12,9 +12,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from headrace.columns import NotLowered
+from headrace.columns.column_stream import ColumnStream, apply_operator, empty_stream
 from headrace.engine.columnar.aggregate import AggregatePlan, plan_aggregate
 from headrace.engine.columnar.clocks import PunctualityPlan, plan_punctuality
-from headrace.engine.columnar.column_types import NotLowered
 from headrace.engine.columnar.distinct import DistinctPlan, plan_distinct
 from headrace.engine.columnar.history import HistoryPlan, plan_history
 from headrace.engine.columnar.join_plan import JoinPlan, plan_join
@@ -23,7 +24,6 @@ from headrace.engine.columnar.over import OverPlan, plan_over
 from headrace.engine.columnar.partial_groups import plan_merged
 from headrace.engine.columnar.pre_reduction import PreReduction, choose_reduction
 from headrace.engine.columnar.slices import SlicedRows as SlicedRows
-from headrace.engine.columnar.stream import Stream, apply_operator, empty_stream
 from headrace.engine.columnar.temporal_filter import TemporalPlan, plan_temporal
 from headrace.engine.columnar.timed_join import TimedJoinPlan, plan_timed_join
 from headrace.engine.columnar.top_k import TopPlan, plan_top
@@ -195,7 +195,7 @@ class _Lowered:
     consumers: Consumers
     stored: Mapping[int, ArrangedPlan | NotLowered]
     in_rows: AbstractSet[int]
-    streams: dict[int, Stream] = field(default_factory=dict["int", Stream])
+    streams: dict[int, ColumnStream] = field(default_factory=dict["int", ColumnStream])
     arranged: dict[int, ArrangedPlan] = field(default_factory=dict["int", "ArrangedPlan"])
     loops: dict[int, LoopPlan] = field(default_factory=dict["int", LoopPlan])
     last: int = -1
@@ -316,7 +316,7 @@ def _arranged_plan(graph: FlowGraph, node: Node, appends: tuple[bool, ...], appe
 def _feeds(
     graph: FlowGraph,
     analysis: Analysis,
-    streams: Mapping[int, Stream],
+    streams: Mapping[int, ColumnStream],
     rest: tuple[int, ...],
     reasons: dict[int, str],
 ) -> tuple[PartInput, ...]:

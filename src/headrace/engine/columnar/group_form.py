@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from headrace.arrangement.batch import stacked
+from headrace.columns.column_types import to_series
+from headrace.columns.columns import WEIGHT, ColumnarDeclined
 from headrace.engine.columnar.aggregate import AggregatePlan, summing
-from headrace.engine.columnar.column_types import to_series
-from headrace.engine.columnar.columns import WEIGHT, ColumnarDeclined
 from headrace.engine.columnar.float_sums import WINDOW
 from headrace.engine.columnar.held_values import (
     CODE,

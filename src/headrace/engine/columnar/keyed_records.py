@@ -16,12 +16,13 @@ import polars as pl
 
 from headrace.arrangement.batch import Layout, batch_of, differing, joined, masked, select, take
 from headrace.arrangement.spine import Found
-from headrace.engine.columnar.column_types import NotLowered, dtype_of, from_series, repeated, to_series
-from headrace.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, weights_of
-from headrace.engine.columnar.expressions import reads_columns
-from headrace.engine.columnar.lowered_expression import replace_negative_zero
+from headrace.columns import NotLowered
+from headrace.columns.column_stream import ColumnStream, empty_stream
+from headrace.columns.column_types import dtype_of, from_series, repeated, to_series
+from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, weights_of
+from headrace.columns.expressions import reads_columns
+from headrace.columns.lowered_expression import replace_negative_zero
 from headrace.engine.columnar.slot_form import SlotForm, key_columns, names_of_keys
-from headrace.engine.columnar.stream import Stream, empty_stream
 from headrace.engine.steps.upsert import misfit_texts, tie_rule
 from headrace.expr.check import check
 from headrace.expr.tree import Call, Expr, Literal
@@ -119,7 +120,7 @@ class RecordColumns:
         held = {name: dtype_of(type) for name, type in read}
         return Layout({**keys, **held, WEIGHT: pl.Int64()}, self.keys, (WEIGHT,), nullable)
 
-    def computed(self, stream: Stream) -> Stream:
+    def computed(self, stream: ColumnStream) -> ColumnStream:
         """Return the records as columns: key, row, sequence, and of those that may delete the conditions."""
         named = dict(zip(self.keys, self.rule.keys, strict=True))
         named |= dict(zip(self.row_names, self.columns, strict=True))

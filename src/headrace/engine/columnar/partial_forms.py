@@ -14,8 +14,14 @@ import numpy as np
 import polars as pl
 
 from headrace.arrangement.batch import Numbers
-from headrace.engine.columnar.column_types import dtype_of
-from headrace.engine.columnar.columns import ColumnarDeclined
+from headrace.columns.column_types import dtype_of
+from headrace.columns.columns import ColumnarDeclined
+from headrace.columns.lowered_expression import (
+    LoweredExpression,
+    bounds_of,
+    either_condition,
+    replace_negative_zero,
+)
 from headrace.engine.columnar.float_sums import (
     KINDS,
     ODD,
@@ -24,12 +30,6 @@ from headrace.engine.columnar.float_sums import (
     THERE,
     parts_of_floats,
     split_floats,
-)
-from headrace.engine.columnar.lowered_expression import (
-    LoweredExpression,
-    bounds_of,
-    either_condition,
-    replace_negative_zero,
 )
 from headrace.engine.float_totals import PART_BITS
 from headrace.engine.steps.accumulator import (

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from headrace.arrangement.batch import Numbers, values_at
-from headrace.engine.columnar.column_types import NotLowered
+from headrace.columns import NotLowered
 from headrace.engine.columnar.sum_columns import result_of, split, sum_widths
 from headrace.engine.steps.accumulator import (
     Accumulator,

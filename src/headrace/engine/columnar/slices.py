@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from headrace.columns import NotLowered
+from headrace.columns.column_types import dtype_of
+from headrace.columns.lowered_expression import LoweredExpression, either_condition
 from headrace.engine.columnar.clocks import check_time, ticks_of
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
 from headrace.engine.columnar.functions.time import count_of, moment
-from headrace.engine.columnar.lowered_expression import LoweredExpression, either_condition
 from headrace.engine.columnar.pre_reduction import GroupedRows, choose_reduction, group_parts
 from headrace.engine.partial_operators import PartialWindow
 from headrace.engine.window_runtime import EARLIEST, LATEST, window_origin
@@ -26,8 +27,8 @@ from headrace.operators.window import Window
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.columns.column_stream import ColumnStream
     from headrace.engine.columnar.pre_reduction import PreReduction
-    from headrace.engine.columnar.stream import Stream
     from headrace.expr.tree import Expr
     from headrace.expr.types import DataType, Schema
 
@@ -43,7 +44,7 @@ class SlicedRows(GroupedRows):
     type: DataType
     grid: Grid
 
-    def lowered_keys(self, stream: Stream) -> list[LoweredExpression]:
+    def lowered_keys(self, stream: ColumnStream) -> list[LoweredExpression]:
         return [*super().lowered_keys(stream), self._start(stream.lower(self.time))]
 
     def _start(self, time: LoweredExpression) -> LoweredExpression:
@@ -78,7 +79,7 @@ class SessionRows(GroupedRows):
     type: DataType
     gap: int
 
-    def lowered_keys(self, stream: Stream) -> list[LoweredExpression]:
+    def lowered_keys(self, stream: ColumnStream) -> list[LoweredExpression]:
         time = stream.lower(self.time)
         count = count_of(time.value)
         # Neither the difference of two times nor the end of a session may leave what there is.

@@ -16,8 +16,8 @@ import polars as pl
 import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
 
 from headrace.arrangement.batch import WIDE_BITS, Numbers, carried, masked
-from headrace.engine.columnar.column_types import to_series
-from headrace.engine.columnar.columns import ColumnarDeclined
+from headrace.columns.column_types import to_series
+from headrace.columns.columns import ColumnarDeclined
 from headrace.engine.columnar.float_sums import fraction, nearest, windows_of, with_kinds
 from headrace.engine.float_totals import FLOAT_PARTS, parts_of, value_of
 from headrace.engine.power_sums import statistic

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from headrace.engine.columnar.columns import Columns
+    from headrace.columns.columns import Columns
     from headrace.engine.program import Program
     from headrace.graph.node import Node
 

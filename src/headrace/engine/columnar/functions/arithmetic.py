@@ -7,16 +7,9 @@ from functools import reduce
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
-from headrace.engine.columnar.functions import decimals
-from headrace.engine.columnar.functions.time import (
-    count_of,
-    interval_product,
-    interval_sign,
-    of_intervals,
-    time_sum,
-)
-from headrace.engine.columnar.lowered_expression import (
+from headrace.columns import NotLowered
+from headrace.columns.column_types import dtype_of
+from headrace.columns.lowered_expression import (
     Bounds,
     LoweredExpression,
     Lowering,
@@ -26,6 +19,14 @@ from headrace.engine.columnar.lowered_expression import (
     lower_bounded_integer,
     quotient,
     spread,
+)
+from headrace.engine.columnar.functions import decimals
+from headrace.engine.columnar.functions.time import (
+    count_of,
+    interval_product,
+    interval_sign,
+    of_intervals,
+    time_sum,
 )
 from headrace.expr.functions.arithmetic import RANGES
 from headrace.expr.types import INT64, STR, DecimalType

@@ -8,15 +8,16 @@ from typing import Any
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
-from headrace.engine.columnar.functions import decimals
-from headrace.engine.columnar.functions.time import count_of, moment
-from headrace.engine.columnar.lowered_expression import (
+from headrace.columns import NotLowered
+from headrace.columns.column_types import dtype_of
+from headrace.columns.lowered_expression import (
     LoweredExpression,
     Lowering,
     constant_value,
     either_condition,
 )
+from headrace.engine.columnar.functions import decimals
+from headrace.engine.columnar.functions.time import count_of, moment
 from headrace.errors import EvaluationError
 from headrace.expr.functions.arithmetic import RANGES
 from headrace.expr.functions.calendar import unit_of, weekday_of

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
-from headrace.engine.columnar.functions import decimals
-from headrace.engine.columnar.functions.time import count_of, cut_to_step, moment
-from headrace.engine.columnar.lowered_expression import (
+from headrace.columns import NotLowered
+from headrace.columns.column_types import dtype_of
+from headrace.columns.lowered_expression import (
     LoweredExpression,
     Lowering,
     bounds_of,
@@ -17,6 +16,8 @@ from headrace.engine.columnar.lowered_expression import (
     lower_bounded_integer,
     quotient,
 )
+from headrace.engine.columnar.functions import decimals
+from headrace.engine.columnar.functions.time import count_of, cut_to_step, moment
 from headrace.expr.functions.arithmetic import RANGES
 from headrace.expr.types import (
     INT64,

@@ -12,8 +12,9 @@ from dataclasses import replace
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
-from headrace.engine.columnar.lowered_expression import (
+from headrace.columns import NotLowered
+from headrace.columns.column_types import dtype_of
+from headrace.columns.lowered_expression import (
     Bounds,
     LoweredExpression,
     Lowering,

@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
+from headrace.columns import NotLowered
+from headrace.columns.column_types import dtype_of
+from headrace.columns.lowered_expression import LoweredExpression, Lowering, either_condition
 from headrace.engine.columnar.functions.decimals import unscaled
 from headrace.engine.columnar.functions.time import count_of
-from headrace.engine.columnar.lowered_expression import LoweredExpression, Lowering, either_condition
 from headrace.expr.functions.hashing import SEED
 from headrace.expr.types import (
     INT32,

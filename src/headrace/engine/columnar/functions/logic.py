@@ -11,15 +11,15 @@ from functools import reduce
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import to_series
-from headrace.engine.columnar.functions.decimals import unscaled
-from headrace.engine.columnar.lowered_expression import (
+from headrace.columns.column_types import to_series
+from headrace.columns.lowered_expression import (
     LoweredExpression,
     Lowering,
     bounds_hull,
     either_condition,
     restrict_failure,
 )
+from headrace.engine.columnar.functions.decimals import unscaled
 from headrace.expr.types import DecimalType
 from headrace.expr.typing_rules import CallTerm, LiteralTerm
 from headrace.expr.widening import is_float

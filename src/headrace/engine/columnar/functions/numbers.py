@@ -6,16 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered, dtype_of
-from headrace.engine.columnar.functions import decimals
-from headrace.engine.columnar.functions.casts import PLACES, shortest_decimal
-from headrace.engine.columnar.lowered_expression import (
+from headrace.columns import NotLowered
+from headrace.columns.column_types import dtype_of
+from headrace.columns.lowered_expression import (
     LoweredExpression,
     Lowering,
     bounds_of,
     constant_value,
     lower_bounded_integer,
 )
+from headrace.engine.columnar.functions import decimals
+from headrace.engine.columnar.functions.casts import PLACES, shortest_decimal
 from headrace.expr.functions.arithmetic import RANGES
 from headrace.expr.types import FLOAT64, INT32, INT64, DecimalType, IntegerType, IntervalType
 from headrace.expr.typing_rules import CallTerm

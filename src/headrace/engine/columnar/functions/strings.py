@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered
-from headrace.engine.columnar.lowered_expression import (
+from headrace.columns import NotLowered
+from headrace.columns.lowered_expression import (
     LoweredExpression,
     Lowering,
     bounds_of,

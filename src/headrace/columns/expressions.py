@@ -21,7 +21,9 @@ from functools import singledispatch
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import NotLowered, carried_dtype, dtype_of, unscaled_bounds
+from headrace.columns import NotLowered
+from headrace.columns.column_types import carried_dtype, dtype_of, unscaled_bounds
+from headrace.columns.lowered_expression import Bounds, LoweredExpression, Lowering, either_condition
 from headrace.engine.columnar.functions import (
     arithmetic,
     calendar,
@@ -36,7 +38,6 @@ from headrace.engine.columnar.functions import (
     time,
     time_formats,
 )
-from headrace.engine.columnar.lowered_expression import Bounds, LoweredExpression, Lowering, either_condition
 from headrace.errors import EvaluationError
 from headrace.expr.check import checked_tree
 from headrace.expr.compile_python import runtime_names

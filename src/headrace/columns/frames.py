@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from headrace.expr.types import Schema
 
+
 Rows = list[tuple[Any, ...]]
 
 WEIGHT_COLUMN = "weight"

@@ -12,10 +12,11 @@ import polars as pl
 
 from headrace.arrangement.batch import select, take, values_at
 from headrace.arrangement.codes import codes_of
-from headrace.engine.columnar.column_types import NotLowered, carried_dtype, dtype_of
-from headrace.engine.columnar.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, ColumnsOfFrame
-from headrace.engine.columnar.expressions import columns_without_bounds, lower_expression, reads_columns
-from headrace.engine.columnar.lowered_expression import (
+from headrace.columns import NotLowered
+from headrace.columns.column_types import carried_dtype, dtype_of
+from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, ColumnsOfFrame
+from headrace.columns.expressions import columns_without_bounds, lower_expression, reads_columns
+from headrace.columns.lowered_expression import (
     LoweredExpression,
     bounds_hull,
     either_condition,
@@ -43,7 +44,7 @@ AS_WRITTEN = pl.QueryOptFlags.none()
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class ColumnStream:
     """Rows of `schema` in columns "0", "1", ..., with weights in "w" unless append-only.
 
     columns: the columns as expressions, with what is known of their values.
@@ -70,7 +71,7 @@ class Stream:
         frame: pl.DataFrame,
         columns: Sequence[LoweredExpression],
         copies: int,
-    ) -> Stream:
+    ) -> ColumnStream:
         """Return the stream of rows that are computed already."""
         lazy = frame.lazy()
         return cls(schema, append, lazy, columns, frame.height, copies, whole=(lazy, frame))
@@ -90,16 +91,16 @@ class Stream:
         """Lower an expression over the rows. Raises `NotLowered`."""
         return lower_expression(expr, self.schema, self.columns)
 
-    def taking(self, schema: Schema, append: bool, places: Sequence[int]) -> Stream | None:
+    def taking(self, schema: Schema, append: bool, places: Sequence[int]) -> ColumnStream | None:
         """Return the stream of the columns at some places, of `schema`; None if rows are not computed yet."""
         whole = self.at_hand
         if whole is None:
             return None
         columns = [whole[str(at)].alias(str(to)) for to, at in enumerate(places)]
         frame = pl.DataFrame(columns if append else [*columns, whole[WEIGHT]])
-        return Stream.of_frame(schema, append, frame, ColumnsOfFrame(schema, frame), self.copies)
+        return ColumnStream.of_frame(schema, append, frame, ColumnsOfFrame(schema, frame), self.copies)
 
-    def noting(self, *failures: pl.Expr | None) -> Stream:
+    def noting(self, *failures: pl.Expr | None) -> ColumnStream:
         """Mark the rows for which any of `failures` is true."""
         fails = either_condition(*failures)
         if fails is None:
@@ -126,7 +127,7 @@ class Stream:
     def _computed(self) -> pl.DataFrame:
         return self.frame.collect(optimizations=AS_WRITTEN) if self.most < FEW else self.frame.collect()
 
-    def kept(self) -> Stream:
+    def kept(self) -> ColumnStream:
         """Cache the stream, so that several readers share one computation."""
         if self.at_hand is not None:
             return self
@@ -156,15 +157,15 @@ def copies_in(frame: pl.DataFrame) -> int:
     return copies
 
 
-def build_stream(columns: Columns) -> Stream:
+def build_stream(columns: Columns) -> ColumnStream:
     """Build a stream from the given rows. Raises `ColumnarDeclined` if their weights are too large to sum."""
     frame = columns.frame
     copies = frame.height if columns.append else copies_in(frame)
     known = ColumnsOfFrame(columns.schema, frame)
-    return Stream.of_frame(columns.schema, columns.append, frame, known, copies)
+    return ColumnStream.of_frame(columns.schema, columns.append, frame, known, copies)
 
 
-def empty_stream(schema: Schema, append: bool) -> Stream:
+def empty_stream(schema: Schema, append: bool) -> ColumnStream:
     """Return an empty stream, for testing which operators can be lowered.
 
     Raises `NotLowered` for a type that stays in rows.
@@ -172,11 +173,15 @@ def empty_stream(schema: Schema, append: bool) -> Stream:
     types = {str(at): carried_dtype(f.type) for at, f in enumerate(schema.fields)}
     if not append:
         types[WEIGHT] = pl.Int64()
-    return Stream(schema, append, pl.LazyFrame(schema=types), tuple(columns_without_bounds(schema)), 0, 0)
+    return ColumnStream(
+        schema, append, pl.LazyFrame(schema=types), tuple(columns_without_bounds(schema)), 0, 0
+    )
 
 
 @singledispatch
-def apply_operator(operator: Operator, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
+def apply_operator(
+    operator: Operator, schema: Schema, append: bool, inputs: Sequence[ColumnStream]
+) -> ColumnStream:
     """Apply a row-by-row operator to a stream. Raises `NotLowered`.
 
     schema, append: of the output.
@@ -185,7 +190,7 @@ def apply_operator(operator: Operator, schema: Schema, append: bool, inputs: Seq
 
 
 @apply_operator.register(Filter)
-def _filter(operator: Filter, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
+def _filter(operator: Filter, schema: Schema, append: bool, inputs: Sequence[ColumnStream]) -> ColumnStream:
     (stream,) = inputs
     if not isinstance(operator.predicate, Expr):
         raise NotLowered("it calls a function on each row")
@@ -198,7 +203,7 @@ def _filter(operator: Filter, schema: Schema, append: bool, inputs: Sequence[Str
 
 
 @apply_operator.register(Select)
-def _select(operator: Select, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
+def _select(operator: Select, schema: Schema, append: bool, inputs: Sequence[ColumnStream]) -> ColumnStream:
     (stream,) = inputs
     if all(isinstance(expr, Column) for _, expr in operator.columns):
         names = [cast("Column", expr).name for _, expr in operator.columns]
@@ -213,11 +218,11 @@ def _select(operator: Select, schema: Schema, append: bool, inputs: Sequence[Str
     values = [one.value.alias(str(at)) for at, one in enumerate(lowered)]
     columns = tuple(LoweredExpression(pl.col(str(at)), one.bounds) for at, one in enumerate(lowered))
     frame = noted.frame.select(*values, *beside)
-    return Stream(schema, append, frame, columns, stream.most, stream.copies, noted.checked)
+    return ColumnStream(schema, append, frame, columns, stream.most, stream.copies, noted.checked)
 
 
 @apply_operator.register(Union)
-def _union(operator: Union, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
+def _union(operator: Union, schema: Schema, append: bool, inputs: Sequence[ColumnStream]) -> ColumnStream:
     there = [stream for stream in inputs if stream.most]
     if len(there) == 1 and there[0].append == append:
         return replace(there[0], schema=schema)
@@ -234,18 +239,20 @@ def _union(operator: Union, schema: Schema, append: bool, inputs: Sequence[Strea
     alike = zip(*(stream.columns for stream in inputs), strict=True)
     columns = tuple(LoweredExpression(pl.col(str(at)), bounds_hull(each)) for at, each in enumerate(alike))
     most, copies = sum(stream.most for stream in inputs), sum(stream.copies for stream in inputs)
-    return Stream(schema, append, pl.concat(frames), columns, most, copies, checked)
+    return ColumnStream(schema, append, pl.concat(frames), columns, most, copies, checked)
 
 
 @apply_operator.register(Sink)
-def _sink(operator: Sink, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
+def _sink(operator: Sink, schema: Schema, append: bool, inputs: Sequence[ColumnStream]) -> ColumnStream:
     (stream,) = inputs
     check_plain(schema)
     return stream if append else sum_weights(stream)
 
 
 @apply_operator.register(ExchangeSink)
-def _exchange(operator: ExchangeSink, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
+def _exchange(
+    operator: ExchangeSink, schema: Schema, append: bool, inputs: Sequence[ColumnStream]
+) -> ColumnStream:
     (stream,) = inputs
     check_plain(schema)
     if append:
@@ -266,7 +273,7 @@ def check_plain(schema: Schema) -> None:
 
 
 @apply_operator.register(Explode)
-def _explode(operator: Explode, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
+def _explode(operator: Explode, schema: Schema, append: bool, inputs: Sequence[ColumnStream]) -> ColumnStream:
     (stream,) = inputs
     type = stream.schema.fields[operator.at].type
     if not isinstance(type, ListType):
@@ -308,14 +315,14 @@ def are_distinct(rows: pl.DataFrame) -> bool:
     return not bool((hashes[1:] == hashes[:-1]).any())
 
 
-def with_one_zero(stream: Stream) -> Stream:
+def with_one_zero(stream: ColumnStream) -> ColumnStream:
     """Replace -0.0 with 0.0."""
     floats = [str(at) for at, field in enumerate(stream.schema.fields) if is_float(field.type)]
     made = [replace_negative_zero(pl.col(name)).alias(name) for name in floats]
     return replace(stream, frame=stream.frame.with_columns(*made)) if made else stream
 
 
-def sum_weights(stream: Stream) -> Stream:
+def sum_weights(stream: ColumnStream) -> ColumnStream:
     """Consolidate rows: sum the weights of equal ones and drop weight 0, first seen first."""
     whole = stream.at_hand
     if whole is not None and whole.width > 1:

@@ -9,8 +9,9 @@ from itertools import accumulate
 from typing import Any, TypeAlias, cast
 
 import polars as pl
-import pyarrow as pa  # pyright: ignore[reportMissingTypeStubs]
+import pyarrow as pa
 
+from headrace.columns import NotLowered
 from headrace.expr.code_runtime import NAN
 from headrace.expr.decimal_arithmetic import EXACT
 from headrace.expr.types import (
@@ -35,10 +36,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _FEW = 500
 """Number of decimals below which they are made sooner than distinct ones are found."""
-
-
-class NotLowered(Exception):
-    """Exception for an expression or type without a columnar form. The message is for `explain`."""
 
 
 @singledispatch

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, overload
 
 import polars as pl
 
-from headrace.engine.columnar.column_types import bounds_in, from_series, polars_type, repeated, to_series
-from headrace.engine.columnar.lowered_expression import LoweredExpression
-from headrace.engine.frames import WEIGHT_COLUMN
+from headrace.columns.column_types import bounds_in, from_series, polars_type, repeated, to_series
+from headrace.columns.frames import WEIGHT_COLUMN
+from headrace.columns.lowered_expression import LoweredExpression
 from headrace.expr.types import INT64, TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from headrace.expr.types import Schema
+
 
 Rows = list[tuple[Any, ...]]
 
