@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import Engine, Flow, col
-from headrace.columns.column_stream import apply_operator, build_stream
+from headrace.columns.column_stream import build_stream
 from headrace.columns.columns import WEIGHT, Columns
 from headrace.engine.partial_operators import ExchangeSink
 from headrace.errors import NotPlainData
 from headrace.expr.types import INT64, Field, Schema
+from headrace.lowering.forms import apply_operator
 from headrace.operators.sink import Sink
 from headrace.spark.placing.row_placement import ByBucket
 from headrace.spark.placing.stages import StagePlan, cut_stages

@@ -4,34 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import singledispatch
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from headrace.arrangement.batch import select, take, values_at
+from headrace.arrangement.batch import select, take
 from headrace.arrangement.codes import codes_of
-from headrace.columns import NotLowered
 from headrace.columns.column_types import carried_dtype, dtype_of
 from headrace.columns.columns import FAILS, WEIGHT, ColumnarDeclined, Columns, ColumnsOfFrame
-from headrace.columns.expressions import columns_without_bounds, lower_expression, reads_columns
+from headrace.columns.expressions import columns_without_bounds, lower_expression
 from headrace.columns.lowered_expression import (
     LoweredExpression,
-    bounds_hull,
     either_condition,
     replace_negative_zero,
 )
-from headrace.engine.partial_operators import ExchangeSink
-from headrace.expr.tree import Column, Expr
-from headrace.expr.types import ListType, Schema
+from headrace.expr.tree import Expr
+from headrace.expr.types import Schema
 from headrace.expr.widening import is_float
-from headrace.graph.node import Operator
-from headrace.operators.explode import Explode
-from headrace.operators.filter import Filter
-from headrace.operators.select import Select
-from headrace.operators.sink import Sink
-from headrace.operators.union import Union
 
 MOST_COPIES = 2**53
 """Limit on a frame's total weight, low enough that sums over united streams cannot overflow."""
@@ -178,125 +168,10 @@ def empty_stream(schema: Schema, append: bool) -> ColumnStream:
     )
 
 
-@singledispatch
-def apply_operator(
-    operator: Operator, schema: Schema, append: bool, inputs: Sequence[ColumnStream]
-) -> ColumnStream:
-    """Apply a row-by-row operator to a stream. Raises `NotLowered`.
-
-    schema, append: of the output.
-    """
-    raise NotLowered("it works on rows")
-
-
-@apply_operator.register(Filter)
-def _filter(operator: Filter, schema: Schema, append: bool, inputs: Sequence[ColumnStream]) -> ColumnStream:
-    (stream,) = inputs
-    if not isinstance(operator.predicate, Expr):
-        raise NotLowered("it calls a function on each row")
-    lowered = stream.lower(operator.predicate)
-    noted = stream.noting(lowered.fails)
-    passes = lowered.value
-    if noted.checked:
-        passes = passes.fill_null(False) | pl.col(FAILS)
-    return replace(noted, schema=schema, frame=noted.frame.filter(passes))
-
-
-@apply_operator.register(Select)
-def _select(operator: Select, schema: Schema, append: bool, inputs: Sequence[ColumnStream]) -> ColumnStream:
-    (stream,) = inputs
-    if all(isinstance(expr, Column) for _, expr in operator.columns):
-        names = [cast("Column", expr).name for _, expr in operator.columns]
-        taken = stream.taking(schema, append, [stream.schema.names.index(name) for name in names])
-        if taken is not None:
-            return taken
-    lowered = [stream.lower(expr) for _, expr in operator.columns]
-    if not any(reads_columns(expr) for _, expr in operator.columns):
-        raise NotLowered("constants alone stay in rows")
-    noted = stream.noting(*(one.fails for one in lowered))
-    beside = [*([] if append else [WEIGHT]), *([FAILS] if noted.checked else [])]
-    values = [one.value.alias(str(at)) for at, one in enumerate(lowered)]
-    columns = tuple(LoweredExpression(pl.col(str(at)), one.bounds) for at, one in enumerate(lowered))
-    frame = noted.frame.select(*values, *beside)
-    return ColumnStream(schema, append, frame, columns, stream.most, stream.copies, noted.checked)
-
-
-@apply_operator.register(Union)
-def _union(operator: Union, schema: Schema, append: bool, inputs: Sequence[ColumnStream]) -> ColumnStream:
-    there = [stream for stream in inputs if stream.most]
-    if len(there) == 1 and there[0].append == append:
-        return replace(there[0], schema=schema)
-    checked = any(stream.checked for stream in inputs)
-    frames: list[pl.LazyFrame] = []
-    for stream in inputs:
-        frame = stream.frame
-        if not append and stream.append:
-            frame = frame.with_columns(pl.lit(1, dtype=pl.Int64).alias(WEIGHT))
-        if checked and not stream.checked:
-            frame = frame.with_columns(pl.lit(False).alias(FAILS))
-        names = replace(stream, append=append, checked=checked).names
-        frames.append(frame.select(names))
-    alike = zip(*(stream.columns for stream in inputs), strict=True)
-    columns = tuple(LoweredExpression(pl.col(str(at)), bounds_hull(each)) for at, each in enumerate(alike))
-    most, copies = sum(stream.most for stream in inputs), sum(stream.copies for stream in inputs)
-    return ColumnStream(schema, append, pl.concat(frames), columns, most, copies, checked)
-
-
-@apply_operator.register(Sink)
-def _sink(operator: Sink, schema: Schema, append: bool, inputs: Sequence[ColumnStream]) -> ColumnStream:
-    (stream,) = inputs
-    check_plain(schema)
-    return stream if append else sum_weights(stream)
-
-
-@apply_operator.register(ExchangeSink)
-def _exchange(
-    operator: ExchangeSink, schema: Schema, append: bool, inputs: Sequence[ColumnStream]
-) -> ColumnStream:
-    (stream,) = inputs
-    check_plain(schema)
-    if append:
-        return stream
-    if not stream.checked:
-        stream = stream.kept()
-        whole = stream.at_hand
-        # Where no row takes back another, there are no fewer of them in the end.
-        if whole is not None and bool((whole[WEIGHT].to_numpy() > 0).all()):
-            return stream
-    return sum_weights(stream)
-
-
 def check_plain(schema: Schema) -> None:
     """Raise `NotLowered` where rows hold a value that can't be compared in columns."""
     for field in schema.fields:
         dtype_of(field.type)
-
-
-@apply_operator.register(Explode)
-def _explode(operator: Explode, schema: Schema, append: bool, inputs: Sequence[ColumnStream]) -> ColumnStream:
-    (stream,) = inputs
-    type = stream.schema.fields[operator.at].type
-    if not isinstance(type, ListType):
-        raise NotLowered("it takes values of any kind apart")
-    if not stream.most:
-        return empty_stream(schema, append)
-    frame = stream.collected()
-    lists = frame[str(operator.at)]
-    counts = lists.list.len().fill_null(0).to_numpy().astype(np.int64)
-    elements = lists.filter(pl.Series(counts > 0)).explode()
-    copies = np.maximum(counts, 1) if operator.outer else counts
-    of_row = np.repeat(np.arange(len(copies)), copies)
-    numbered = pl.Series((np.arange(len(of_row)) - (np.cumsum(copies) - copies)[of_row]).astype(np.int32))
-    if operator.outer:
-        empty = np.flatnonzero(counts[of_row] == 0)
-        places = np.cumsum(counts[of_row] != 0) - 1
-        elements = values_at(elements, places, counts[of_row] != 0)
-        numbered = numbered.scatter(empty, None)
-    others = frame.drop(str(operator.at))
-    columns = take(others, of_row).get_columns() if others.width else []
-    columns[operator.at : operator.at] = [elements] if operator.position is None else [numbered, elements]
-    named = [column.alias(str(at)) for at, column in enumerate(columns[: len(schema.fields)])]
-    return build_stream(Columns(schema, append, pl.DataFrame([*named, *columns[len(schema.fields) :]])))
 
 
 def each_copy(rows: pl.DataFrame) -> pl.DataFrame:

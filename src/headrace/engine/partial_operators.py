@@ -22,12 +22,14 @@ from headrace.graph.operator_declarations import (
     Port,
     place_by_key,
 )
+from headrace.lowering.forms import apply_operator
 from headrace.operators.sink import Sink
 from headrace.operators.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.columns.column_stream import ColumnStream
     from headrace.expr.tree import Expr
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
@@ -53,6 +55,26 @@ class SubstitutedOperator(Operator):
 @dataclass(frozen=True, slots=True)
 class ExchangeSink(Sink):
     """Sink whose rows go on to another stage of the flow, where equal ones need not be added up."""
+
+
+@apply_operator.register(ExchangeSink)
+def _on_columns(
+    operator: ExchangeSink, schema: Schema, append: bool, inputs: Sequence[ColumnStream]
+) -> ColumnStream:
+    from headrace.columns.column_stream import check_plain, sum_weights
+    from headrace.columns.columns import WEIGHT
+
+    (stream,) = inputs
+    check_plain(schema)
+    if append:
+        return stream
+    if not stream.checked:
+        stream = stream.kept()
+        whole = stream.at_hand
+        # Where no row takes back another, there are no fewer of them in the end.
+        if whole is not None and bool((whole[WEIGHT].to_numpy() > 0).all()):
+            return stream
+    return sum_weights(stream)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,10 +42,9 @@ from headrace.operators.column_arguments import (
 from headrace.operators.difference import Difference
 from headrace.operators.distinct import Distinct
 from headrace.operators.filter import Filter
-from headrace.operators.flat_map import FlatMap
 from headrace.operators.join import How
 from headrace.operators.lifetime import LifetimeName, Lifetimes, parse_lifetimes
-from headrace.operators.map import Map
+from headrace.operators.map import FlatMap, Map
 from headrace.operators.over import ComputeOver
 from headrace.operators.select import Select, with_columns
 from headrace.operators.top_k import TopK

@@ -24,8 +24,8 @@ from headrace.operators.event_time_windows import Grid
 from headrace.operators.expiring_join import JoinOnTime
 from headrace.operators.filter import Filter
 from headrace.operators.first_within import FirstWithin
-from headrace.operators.inspect import Inspect
 from headrace.operators.least_watermark import LeastWatermark, Move
+from headrace.operators.map import Inspect
 from headrace.operators.on_time import OnTime
 from headrace.operators.partition import Partition
 from headrace.operators.select import Select

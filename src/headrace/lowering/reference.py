@@ -1,8 +1,8 @@
 """Reference answers of operators: recomputed from whole bags, without increments or an engine.
 
 A bag is a `Counter` of rows. An operator's output bag follows from its input bags by the definition in the
-operator's docstring; an engine is correct if its accumulated outputs equal it. Keep every answer so simple that
-its correctness can be verified by reading it. `headrace.testing.oracle` puts the answers of a flow together.
+operator's docstring; an engine is correct if its accumulated outputs equal it. Answers are so simple that
+reading one verifies it. `headrace.testing.oracle` puts the answers of a flow together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headrace.graph.node import Node, Operator
 
 Row: TypeAlias = tuple[Any, ...]
 Bag: TypeAlias = Counter[Row]
-Bags: TypeAlias = "Sequence[tuple[Schema, Bag]]"
+Bags: TypeAlias = Sequence[tuple[Schema, Bag]]
 """Schemas and bags of an operator's inputs."""
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from headrace.graph.node import Consumers, FlowGraph, Node
     from headrace.graph.operator_declarations import Facts
     from headrace.lowering.generated_source import Constants
-    from headrace.operators.bag_feedback import BagFeedback
-    from headrace.operators.feedback import Feedback
 
 
 # With a number behind they name something else: temporaries of expressions, buffers of nodes.
@@ -227,9 +225,9 @@ class StepWriter(ABC):
     def slot_get(self, node: int, what: str) -> str:
         return f"get_{node}_{what}"
 
-    def most_rounds(self, operators: Iterable[Feedback | BagFeedback]) -> int:
-        """Return the limit on the rounds of a loop with some feedbacks."""
-        most = min(operator.max_iterations for operator in operators)
+    def most_rounds(self, limits: Iterable[int]) -> int:
+        """Return the limit on the rounds of a loop, given those of its feedbacks."""
+        most = min(limits)
         return most if self.bounds is None else min(most, self.bounds.rounds)
 
     def write_count(self, *rows: str) -> None:

@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import ALTERABLE, Operator, identity_lineage
 from headrace.graph.operator_declarations import ANYWHERE, Facts, Placement, Port
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import lower_operator
+from headrace.lowering.reference import Bag, Bags, answer_of_bags
+from headrace.lowering.row_code import Row
+from headrace.lowering.step import Step, register_step
 from headrace.operators.unservable import IN_ORDER
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage, Unservable
+    from headrace.lowering.forms import BatchSite
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,9 @@ class AssumeOrdered(Operator):
     """
 
     kind: ClassVar[str] = "assume_ordered"
+    examples: ClassVar[Examples] = {
+        "assume_ordered": lambda x, y: y.assume_ordered(nondet="as they come"),
+    }
     linear: ClassVar[bool] = True
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
@@ -66,3 +77,19 @@ class AssumeOrdered(Operator):
 
     def describe(self) -> str:
         return f"nondet: {self.nondet}" if self.nondet else ""
+
+
+@register_step(AssumeOrdered)
+class AssumeOrderedStep(Step):
+    def consume(self, port: int, row: Row) -> None:
+        self.emit(row)
+
+
+@lower_operator.register(AssumeOrdered)
+def _on_spark(operator: AssumeOrdered, site: BatchSite) -> DataFrame:
+    return site.inputs[0]
+
+
+@answer_of_bags.register(AssumeOrdered)
+def _answer(operator: AssumeOrdered, node: Node, inputs: Bags) -> Bag:
+    return inputs[0][1]

@@ -43,6 +43,7 @@ class BagFeedback(Operator):
     """
 
     kind: ClassVar[str] = "feedback"
+    plan_name: ClassVar[str | None] = "bag_feedback"
     runs_in_rounds: ClassVar[bool] = True
     max_iterations: int = field(default=10_000, metadata=ALTERABLE)
 

@@ -49,6 +49,7 @@ class DistinctOnTime(Operator):
     """
 
     kind: ClassVar[str] = "distinct"
+    plan_name: ClassVar[str | None] = "distinct_on_time"
     merges_equal: ClassVar[bool] = True
     columns: tuple[Expr, ...]
     time: str

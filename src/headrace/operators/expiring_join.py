@@ -58,6 +58,7 @@ class JoinOnTime(Operator):
     """
 
     kind: ClassVar[str] = "join"
+    plan_name: ClassVar[str | None] = "join_on_time"
     join: Join
     times: tuple[str, str]
     low: Span

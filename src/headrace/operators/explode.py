@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from headrace.columns import NotLowered
 from headrace.expr.types import INT32, AnyType, Field, ListType
 from headrace.graph.node import identity_lineage
+from headrace.lowering.examples import Examples, Pair
+from headrace.lowering.forms import apply_operator, lower_operator
+from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies
+from headrace.lowering.row_code import Row
+from headrace.lowering.step import Step, register_step
 from headrace.operators.row_by_row import RowByRow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
+    from pyspark.sql import DataFrame
+
+    from headrace.columns.column_stream import ColumnStream
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns, Operator
+    from headrace.graph.node import Columns, Node, Operator
     from headrace.graph.operator_declarations import Lineage
+    from headrace.lowering.forms import BatchSite
+
+
+def _numbers(pair: Pair) -> list[int]:
+    return [pair.a] * pair.a
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +57,13 @@ class Explode(RowByRow):
     """
 
     kind: ClassVar[str] = "explode"
+    examples: ClassVar[Examples] = {
+        "flatten": lambda x, y: y.map(_numbers).flatten(),
+        "explode": lambda x, y: y.map(_numbers).explode(into="number"),
+        "posexplode": lambda x, y: y.map(_numbers).explode(position="at"),
+        "explode_outer": lambda x, y: y.map(_numbers).explode(outer=True),
+        "posexplode_outer": lambda x, y: y.map(_numbers).explode(position="at", outer=True),
+    }
     at: int
     into: str
     position: str | None = None
@@ -84,3 +106,94 @@ class Explode(RowByRow):
     def describe(self) -> str:
         position = "" if self.position is None else f" at {self.position}"
         return f"column {self.at}{position}{', empty lists kept' if self.outer else ''}"
+
+
+@register_step(Explode)
+class ExplodeStep(Step):
+    operator: Explode
+
+    def consume(self, port: int, row: Row) -> None:
+        at, numbered = self.operator.at, self.operator.position is not None
+        column = self.input_schema(port).fields[at]
+        elements, element = row.columns[at], self.writer.fresh("element")
+        made: tuple[str, ...] = (element,)
+        if isinstance(column.type, AnyType):
+            elements = f"x_items({elements})"
+        elif column.nullable and not self.operator.outer:
+            elements = f"({elements} or ())"
+        if numbered:
+            made = (self.writer.fresh("position"), element)
+        if numbered and self.operator.outer:
+            held = self.writer.fresh("elements")
+            self.code.line(f"{held} = {elements}")
+            elements = f"enumerate({held}) if {held} else ((None, None),)"
+        elif numbered:
+            elements = f"enumerate({elements})"
+        elif self.operator.outer:
+            elements = f"{elements} or (None,)"
+        with self.code.block(f"for {', '.join(made)} in {elements}:"):
+            self.emit(Row((*row.columns[:at], *made, *row.columns[at + 1 :]), None, row.weight))
+
+
+@apply_operator.register(Explode)
+def _on_columns(
+    operator: Explode, schema: Schema, append: bool, inputs: Sequence[ColumnStream]
+) -> ColumnStream:
+    import numpy as np
+    import polars as pl
+
+    from headrace.arrangement.batch import take, values_at
+    from headrace.columns.column_stream import build_stream, empty_stream
+    from headrace.columns.columns import Columns
+
+    (stream,) = inputs
+    if not isinstance(stream.schema.fields[operator.at].type, ListType):
+        raise NotLowered("it takes values of any kind apart")
+    if not stream.most:
+        return empty_stream(schema, append)
+    frame = stream.collected()
+    lists = frame[str(operator.at)]
+    counts = lists.list.len().fill_null(0).to_numpy().astype(np.int64)
+    elements = lists.filter(pl.Series(counts > 0)).explode()
+    repeats = np.maximum(counts, 1) if operator.outer else counts
+    of_row = np.repeat(np.arange(len(repeats)), repeats)
+    numbered = pl.Series((np.arange(len(of_row)) - (np.cumsum(repeats) - repeats)[of_row]).astype(np.int32))
+    if operator.outer:
+        empty = np.flatnonzero(counts[of_row] == 0)
+        places = np.cumsum(counts[of_row] != 0) - 1
+        elements = values_at(elements, places, counts[of_row] != 0)
+        numbered = numbered.scatter(empty, None)
+    others = frame.drop(str(operator.at))
+    columns = take(others, of_row).get_columns() if others.width else []
+    columns[operator.at : operator.at] = [elements] if operator.position is None else [numbered, elements]
+    named = [column.alias(str(at)) for at, column in enumerate(columns[: len(schema.fields)])]
+    return build_stream(Columns(schema, append, pl.DataFrame([*named, *columns[len(schema.fields) :]])))
+
+
+@lower_operator.register(Explode)
+def _on_spark(operator: Explode, site: BatchSite) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    names = site.schemas[0].names
+    before, after = map(site.named, names[: operator.at]), map(site.named, names[operator.at + 1 :])
+    elements = site.named(names[operator.at])
+    if operator.position is None:
+        made = (f.explode_outer if operator.outer else f.explode)(elements).alias(operator.into)
+    else:
+        numbered = f.posexplode_outer if operator.outer else f.posexplode
+        made = numbered(elements).alias(operator.position, operator.into)
+    return site.inputs[0].select(*before, made, *after)
+
+
+@answer_of_bags.register(Explode)
+def _answer(operator: Explode, node: Node, inputs: Bags) -> Bag:
+    [(_, bag)] = inputs
+    at = operator.at
+    found: Bag = Counter()
+    for row in copies(bag):
+        made: list[tuple[Any, ...]] = list(enumerate(row[at] or ()))
+        if operator.outer and not made:
+            made = [(None, None)]
+        for pair in made:
+            found[*row[:at], *pair[operator.position is None :], *row[at + 1 :]] += 1
+    return found

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from headrace.columns import NotLowered
+from headrace.expr.constructors import col
+from headrace.expr.row_classes import to_user
 from headrace.expr.tree import Column, Expr, columns_of
 from headrace.expr.types import BOOL
 from headrace.graph.monotone_columns import MonotoneColumns
 from headrace.graph.node import identity_lineage
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import apply_operator, lower_operator
+from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, function_of
+from headrace.lowering.row_code import Row
+from headrace.lowering.step import Step, register_step
+from headrace.lowering.user_rows import user_form
 from headrace.operators.row_by_row import RowByRow
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
+    from pyspark.sql import DataFrame
+
+    from headrace.columns.column_stream import ColumnStream
     from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Lineage
+    from headrace.lowering.forms import BatchSite
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +49,10 @@ class Filter(RowByRow):
     """
 
     kind: ClassVar[str] = "filter"
+    examples: ClassVar[Examples] = {
+        "expression": lambda x, y: y.filter(col.a > 1),
+        "callable": lambda x, y: y.filter(lambda pair: pair.a > 1),
+    }
     predicate: Expr | Callable[..., bool]
 
     def output(self, context: CheckContext) -> Columns:
@@ -72,3 +91,53 @@ class Filter(RowByRow):
         if isinstance(self.predicate, Expr):
             return str(self.predicate)
         return getattr(self.predicate, "__name__", repr(self.predicate))
+
+
+@register_step(Filter)
+class FilterStep(Step):
+    operator: Filter
+
+    def consume(self, port: int, row: Row) -> None:
+        schema, predicate = self.writer.input_schema(self.node, port), self.operator.predicate
+        if isinstance(predicate, Expr):
+            condition = self.writer.predicate(predicate, schema, row.columns)
+        else:
+            function = self.writer.constant("f", predicate)
+            condition = f"{function}({user_form(self.writer, schema, row)})"
+        with self.code.block(f"if {condition}:"):
+            self.emit(row)
+
+
+@apply_operator.register(Filter)
+def _on_columns(
+    operator: Filter, schema: Schema, append: bool, inputs: Sequence[ColumnStream]
+) -> ColumnStream:
+    import polars as pl
+
+    from headrace.columns.columns import FAILS
+
+    (stream,) = inputs
+    if not isinstance(operator.predicate, Expr):
+        raise NotLowered("it calls a function on each row")
+    lowered = stream.lower(operator.predicate)
+    noted = stream.noting(lowered.fails)
+    passes = lowered.value
+    if noted.checked:
+        passes = passes.fill_null(False) | pl.col(FAILS)
+    return replace(noted, schema=schema, frame=noted.frame.filter(passes))
+
+
+@lower_operator.register(Filter)
+def _on_spark(operator: Filter, site: BatchSite) -> DataFrame:
+    assert isinstance(operator.predicate, Expr)
+    return site.inputs[0].filter(site.column(operator.predicate))
+
+
+@answer_of_bags.register(Filter)
+def _answer(operator: Filter, node: Node, inputs: Bags) -> Bag:
+    [(schema, bag)] = inputs
+    if isinstance(operator.predicate, Expr):
+        holds = function_of(operator.predicate, schema)
+        return Counter(row for row in copies(bag) if holds(row) is True)
+    seen, predicate = to_user(schema), operator.predicate
+    return Counter(row for row in copies(bag) if predicate(seen(row)))

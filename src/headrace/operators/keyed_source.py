@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.expr.keyed_rows import KeyedRows
+from headrace.lowering.examples import Examples
 from headrace.operators.source import Source
 from headrace.operators.unservable import RECORDS
 
@@ -22,6 +23,8 @@ class KeyedSource(Source):
     keyed: rows of the table. What is given to the source is converted to records of them.
     """
 
+    plan_name: ClassVar[str | None] = "keyed_source"
+    examples: ClassVar[Examples] = {}
     keyed: KeyedRows = field(kw_only=True)
 
     def output(self, context: CheckContext) -> Columns:

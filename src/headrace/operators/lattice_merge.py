@@ -44,6 +44,7 @@ class LatticeGrowth(Operator):
     """
 
     kind: ClassVar[str] = "lattice_fold"
+    plan_name: ClassVar[str | None] = ""
     merges_equal: ClassVar[bool] = True
     lattice: Lattice
     keys: tuple[tuple[str, Expr], ...]

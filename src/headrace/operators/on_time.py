@@ -58,6 +58,7 @@ class OnTime(Operator):
     """
 
     kind: ClassVar[str] = "watermark"
+    plan_name: ClassVar[str | None] = "on_time"
     row_by_row: ClassVar[bool] = True
     clock: WatermarkPolicy
 

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
+from headrace.columns import NotLowered
+from headrace.expr.constructors import col
 from headrace.expr.tree import Column, Expr, columns_of
 from headrace.graph.monotone_columns import MonotoneColumns
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import apply_operator, lower_operator
+from headrace.lowering.reference import Bag, Bags, answer_of_bags, copies, functions_of
+from headrace.lowering.row_code import Row
+from headrace.lowering.step import Step, register_step
 from headrace.operators.row_by_row import RowByRow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
+    from pyspark.sql import DataFrame
+
+    from headrace.columns.column_stream import ColumnStream
     from headrace.expr.types import Field, Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns, Operator
+    from headrace.graph.node import Columns, Node, Operator
     from headrace.graph.operator_declarations import Lineage
+    from headrace.lowering.forms import BatchSite
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +46,9 @@ class Select(RowByRow):
     """
 
     kind: ClassVar[str] = "select"
+    examples: ClassVar[Examples] = {
+        "select": lambda x, y: y.select("b", c=col.a + 1),
+    }
     columns: tuple[tuple[str, Expr], ...]
 
     def output(self, context: CheckContext) -> Columns:
@@ -84,3 +99,60 @@ def with_columns(schema: Schema, columns: Mapping[str, Expr]) -> Select:
     kept = [(name, columns.get(name, Column(name))) for name in schema.names]
     added = [(name, expr) for name, expr in columns.items() if name not in schema.names]
     return Select(tuple(kept + added))
+
+
+@register_step(Select)
+class SelectStep(Step):
+    operator: Select
+
+    def consume(self, port: int, row: Row) -> None:
+        schema = self.writer.input_schema(self.node, port)
+        columns: list[str] = []
+        for name, expr in self.operator.columns:
+            source = self.writer.value(expr, schema, row.columns)
+            if not isinstance(expr, Column):
+                variable = self.writer.fresh(name)
+                self.code.line(f"{variable} = {source}")
+                source = variable
+            columns.append(source)
+        self.emit(Row(tuple(columns), None, row.weight))
+
+
+@apply_operator.register(Select)
+def _on_columns(
+    operator: Select, schema: Schema, append: bool, inputs: Sequence[ColumnStream]
+) -> ColumnStream:
+    import polars as pl
+
+    from headrace.columns.column_stream import ColumnStream
+    from headrace.columns.columns import FAILS, WEIGHT
+    from headrace.columns.expressions import reads_columns
+    from headrace.columns.lowered_expression import LoweredExpression
+
+    (stream,) = inputs
+    if all(isinstance(expr, Column) for _, expr in operator.columns):
+        names = [cast("Column", expr).name for _, expr in operator.columns]
+        taken = stream.taking(schema, append, [stream.schema.names.index(name) for name in names])
+        if taken is not None:
+            return taken
+    lowered = [stream.lower(expr) for _, expr in operator.columns]
+    if not any(reads_columns(expr) for _, expr in operator.columns):
+        raise NotLowered("constants alone stay in rows")
+    noted = stream.noting(*(one.fails for one in lowered))
+    beside = [*([] if append else [WEIGHT]), *([FAILS] if noted.checked else [])]
+    values = [one.value.alias(str(at)) for at, one in enumerate(lowered)]
+    columns = tuple(LoweredExpression(pl.col(str(at)), one.bounds) for at, one in enumerate(lowered))
+    frame = noted.frame.select(*values, *beside)
+    return ColumnStream(schema, append, frame, columns, stream.most, stream.copies, noted.checked)
+
+
+@lower_operator.register(Select)
+def _on_spark(operator: Select, site: BatchSite) -> DataFrame:
+    return site.inputs[0].select(*(site.column(expr).alias(name) for name, expr in operator.columns))
+
+
+@answer_of_bags.register(Select)
+def _answer(operator: Select, node: Node, inputs: Bags) -> Bag:
+    [(schema, bag)] = inputs
+    compute = functions_of([expr for _, expr in operator.columns], schema)
+    return Counter(compute(row) for row in copies(bag))

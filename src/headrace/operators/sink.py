@@ -7,15 +7,23 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.node import Operator
 from headrace.graph.operator_declarations import ANYWHERE, Placement, Port
+from headrace.lowering.examples import Examples
+from headrace.lowering.forms import apply_operator, lower_operator
+from headrace.lowering.reference import Bag, Bags, answer_of_bags
 from headrace.operators.column_arguments import ANY_VALUE
 from headrace.operators.signals.signal_operator import SignalOperator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyspark.sql import DataFrame
+
+    from headrace.columns.column_stream import ColumnStream
+    from headrace.expr.types import Schema
     from headrace.graph.check_context import CheckContext
-    from headrace.graph.node import Columns
+    from headrace.graph.node import Columns, Node
     from headrace.graph.operator_declarations import Unservable
+    from headrace.lowering.forms import BatchSite
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,7 @@ class Sink(Operator):
     """
 
     kind: ClassVar[str] = "sink"
+    examples: ClassVar[Examples] = {"sink": lambda x, y: y, "append": lambda x, y: x}
     nets: ClassVar[bool] = True
     name: str
 
@@ -52,3 +61,22 @@ class Sink(Operator):
 
     def one_zero(self, inputs: Sequence[bool]) -> bool:
         return all(inputs)
+
+
+@apply_operator.register(Sink)
+def _on_columns(operator: Sink, schema: Schema, append: bool, inputs: Sequence[ColumnStream]) -> ColumnStream:
+    from headrace.columns.column_stream import check_plain, sum_weights
+
+    (stream,) = inputs
+    check_plain(schema)
+    return stream if append else sum_weights(stream)
+
+
+@lower_operator.register(Sink)
+def _on_spark(operator: Sink, site: BatchSite) -> DataFrame:
+    return site.inputs[0]
+
+
+@answer_of_bags.register(Sink)
+def _answer(operator: Sink, node: Node, inputs: Bags) -> Bag:
+    return inputs[0][1]

@@ -32,6 +32,7 @@ class Watermark(Operator):
     """
 
     kind: ClassVar[str] = "watermark_time"
+    plan_name: ClassVar[str | None] = "watermark"
     gives_watermark: ClassVar[bool] = True
     clock: WatermarkPolicy
 

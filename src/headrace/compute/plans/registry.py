@@ -25,76 +25,18 @@ from headrace.expr.types import DataType, Schema
 from headrace.graph.node import Operator
 from headrace.operators import (
     aggregates,
+    all_operators,
     event_time_windows,
     moment_aggregates,
     value_aggregates,
     watermark_policy,
     window_functions,
 )
-from headrace.operators.aggregate import Aggregate
-from headrace.operators.assume_ordered import AssumeOrdered
-from headrace.operators.at_least import AtLeast
-from headrace.operators.bag_feedback import BagFeedback
-from headrace.operators.chain import Chain
-from headrace.operators.chain_first_n import ChainFirstN
-from headrace.operators.cross_singleton import CrossSingleton
-from headrace.operators.defer_signal import DeferSignal
-from headrace.operators.defer_tick import DeferTick
-from headrace.operators.defer_tick_lazy import DeferTickLazy
-from headrace.operators.difference import Difference
-from headrace.operators.distinct import Distinct
-from headrace.operators.distinct_on_time import DistinctOnTime
-from headrace.operators.end_of_input import EndOfInput
-from headrace.operators.enumerate import Enumerate
-from headrace.operators.every_tick import EveryTick
-from headrace.operators.expiring_join import JoinOnTime
-from headrace.operators.explode import Explode
-from headrace.operators.feedback import Feedback
-from headrace.operators.filter import Filter
-from headrace.operators.filter_map import FilterMap
-from headrace.operators.first_within import FirstWithin
-from headrace.operators.flat_map import FlatMap
-from headrace.operators.fold import Fold
-from headrace.operators.fold_keyed import FoldKeyed
-from headrace.operators.fold_tick import FoldTick
 from headrace.operators.function_claims import Claims
-from headrace.operators.history import History
-from headrace.operators.initialize import Initialize
-from headrace.operators.inspect import Inspect
 from headrace.operators.join import How, Join
-from headrace.operators.keyed_source import KeyedSource
-from headrace.operators.late_rows import LateRows
-from headrace.operators.lattice_fold import LatticeFold
-from headrace.operators.lattice_reduce import LatticeReduce
-from headrace.operators.least_watermark import LeastWatermark, Move
+from headrace.operators.least_watermark import Move
 from headrace.operators.lifetime import Lifetime
-from headrace.operators.map import Map
-from headrace.operators.misfits import Misfits
-from headrace.operators.multiset_delta import MultisetDelta
-from headrace.operators.null import Null
-from headrace.operators.on_time import OnTime
-from headrace.operators.over import ComputeOver
-from headrace.operators.partition import Partition
-from headrace.operators.reduce import Reduce
-from headrace.operators.reduce_keyed import ReduceKeyed
-from headrace.operators.scan import Scan
-from headrace.operators.select import Select
-from headrace.operators.signals.delay_signal import DelaySignal
-from headrace.operators.signals.filter_signal import FilterSignal
-from headrace.operators.signals.last_row import LastRow
-from headrace.operators.signals.lift import Align, Constant, Lift
-from headrace.operators.signals.no_repeats import NoRepeats
-from headrace.operators.signals.sample import Sample
-from headrace.operators.signals.scan_signal import ScanSignal
-from headrace.operators.signals.signal_source import SignalSource
-from headrace.operators.signals.statistic_signal import StatisticSignal
-from headrace.operators.signals.value_rows import ValueRows
-from headrace.operators.signals.when import When
-from headrace.operators.signals.window import Window as SignalWindow
-from headrace.operators.sink import Sink
-from headrace.operators.sort import Sort
-from headrace.operators.source import Source
-from headrace.operators.state import State
+from headrace.operators.signals.lift import Align, Constant
 from headrace.operators.statistics import (
     differences,
     downsampling,
@@ -105,92 +47,14 @@ from headrace.operators.statistics import (
     value_kinds,
     value_windows,
 )
-from headrace.operators.temporal_filter import Presence, TemporalFilter
-from headrace.operators.top_k import TopK
-from headrace.operators.union import Union
-from headrace.operators.unique import Unique
-from headrace.operators.upsert import OnMisfit, Upsert, UpsertRule
-from headrace.operators.watermark import Watermark
-from headrace.operators.window import Emit, Window
-from headrace.operators.zip import Zip
-from headrace.operators.zip_longest import ZipLongest
+from headrace.operators.temporal_filter import Presence
+from headrace.operators.upsert import OnMisfit, UpsertRule
+from headrace.operators.window import Emit
 
 OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
-    {
-        "aggregate": Aggregate,
-        "assume_ordered": AssumeOrdered,
-        "at_least": AtLeast,
-        "bag_feedback": BagFeedback,
-        "chain": Chain,
-        "chain_first_n": ChainFirstN,
-        "cross_singleton": CrossSingleton,
-        "defer_signal": DeferSignal,
-        "defer_tick": DeferTick,
-        "defer_tick_lazy": DeferTickLazy,
-        "difference": Difference,
-        "distinct": Distinct,
-        "distinct_on_time": DistinctOnTime,
-        "end_of_input": EndOfInput,
-        "enumerate": Enumerate,
-        "every_tick": EveryTick,
-        "explode": Explode,
-        "feedback": Feedback,
-        "filter": Filter,
-        "filter_map": FilterMap,
-        "first_within": FirstWithin,
-        "flat_map": FlatMap,
-        "fold": Fold,
-        "fold_keyed": FoldKeyed,
-        "fold_tick": FoldTick,
-        "initialize": Initialize,
-        "history": History,
-        "inspect": Inspect,
-        "join": Join,
-        "keyed_source": KeyedSource,
-        "join_on_time": JoinOnTime,
-        "late_rows": LateRows,
-        "lattice_fold": LatticeFold,
-        "lattice_reduce": LatticeReduce,
-        "least_watermark": LeastWatermark,
-        "map": Map,
-        "misfits": Misfits,
-        "multiset_delta": MultisetDelta,
-        "null": Null,
-        "on_time": OnTime,
-        "over": ComputeOver,
-        "partition": Partition,
-        "reduce": Reduce,
-        "reduce_keyed": ReduceKeyed,
-        "scan": Scan,
-        "select": Select,
-        "signal.delay": DelaySignal,
-        "signal.filter": FilterSignal,
-        "signal.last_row": LastRow,
-        "signal.lift": Lift,
-        "signal.no_repeats": NoRepeats,
-        "signal.sample": Sample,
-        "signal.scan": ScanSignal,
-        "signal.source": SignalSource,
-        "signal.statistic": StatisticSignal,
-        "signal.value_rows": ValueRows,
-        "signal.when": When,
-        "signal.window": SignalWindow,
-        "sink": Sink,
-        "sort": Sort,
-        "source": Source,
-        "state": State,
-        "temporal_filter": TemporalFilter,
-        "top_k": TopK,
-        "union": Union,
-        "unique": Unique,
-        "upsert": Upsert,
-        "watermark": Watermark,
-        "window": Window,
-        "zip": Zip,
-        "zip_longest": ZipLongest,
-    }
+    {name: cls for cls in all_operators() if (name := cls.kind if cls.plan_name is None else cls.plan_name)}
 )
-"""Operators that users can write in a flow; `LatticeGrowth` is missing because the graph derives it."""
+"""Operators that users can write in a flow; those that the graph derives have no name."""
 
 _STATISTICS: tuple[type[statistic.Statistic], ...] = (
     ewm.EwmMean,

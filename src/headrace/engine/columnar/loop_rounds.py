@@ -18,10 +18,11 @@ import polars as pl
 
 from headrace.arrangement.batch import stacked
 from headrace.arrangement.spine import Spine, TooManyFound
-from headrace.columns.column_stream import ColumnStream, apply_operator, build_stream
+from headrace.columns.column_stream import ColumnStream, build_stream
 from headrace.columns.columns import ColumnarDeclined, Columns, rows_to_columns
 from headrace.engine.columnar.arranged_slot import ArrangedSlots
 from headrace.engine.loops.semi_naive import SHOWN_ROUNDS
+from headrace.lowering.forms import apply_operator
 from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.feedback import Feedback
 

@@ -16,7 +16,7 @@ import polars as pl
 
 from headrace.arrangement.batch import Numbers
 from headrace.columns import NotLowered
-from headrace.columns.column_stream import ColumnStream, apply_operator, empty_stream
+from headrace.columns.column_stream import ColumnStream, empty_stream
 from headrace.columns.column_types import dtype_of
 from headrace.columns.columns import FAILS
 from headrace.columns.expressions import columns_without_bounds
@@ -26,6 +26,7 @@ from headrace.engine.columnar.pre_reduction import HEIGHT, GroupedRows, choose_r
 from headrace.engine.columnar.sum_columns import sum_widths
 from headrace.engine.partial_operators import MergedAggregate, PartialAggregate
 from headrace.expr.check import check
+from headrace.lowering.forms import apply_operator
 
 if TYPE_CHECKING:
     from headrace.engine.steps.accumulator import Accumulator

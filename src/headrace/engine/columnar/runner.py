@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from headrace.columns.column_stream import (
-    ColumnStream,
-    apply_operator,
-    build_stream,
-    empty_stream,
-    with_one_zero,
-)
+from headrace.columns.column_stream import ColumnStream, build_stream, empty_stream, with_one_zero
 from headrace.columns.columns import ColumnarDeclined, Columns, rows_to_columns
 from headrace.engine.columnar.arranged_slot import COLUMNS
 from headrace.engine.columnar.loop_rounds import DECLINES, ColumnarLoop, NarrowLoop, RoundSlots
+from headrace.lowering.forms import apply_operator
 
 if TYPE_CHECKING:
     from headrace.analysis import Analysis

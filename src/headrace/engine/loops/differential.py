@@ -128,7 +128,7 @@ def _write_sum(writer: StepWriter, node: int) -> None:
 
 def _write_bound(writer: StepWriter, feedbacks: dict[int, LoopStep], round_: str, growth: str) -> None:
     code = writer.code
-    bound = writer.most_rounds(step.operator for step in feedbacks.values())
+    bound = writer.most_rounds(step.operator.max_iterations for step in feedbacks.values())
     news = {n: f"{writer.node_variable('pending', n)}.get({round_}, ())" for n in feedbacks}
     sizes = {n: f"len({rows})" for n, rows in news.items()}
     writer.write_count(*news.values())

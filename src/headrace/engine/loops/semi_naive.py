@@ -130,7 +130,7 @@ def write_rounds(
             code.line("break")
         code.line(f"{rounds} += 1")
         writer.write_count(*(writer.feedback_variable(n) for n in closing))
-        bound = writer.most_rounds(step.operator for step in closing.values())
+        bound = writer.most_rounds(step.operator.max_iterations for step in closing.values())
         with code.block(f"if {rounds} > {bound - SHOWN_ROUNDS}:"):
             code.line(
                 f"{growth}.append({' + '.join(f'len({writer.feedback_variable(n)})' for n in closing)})"

@@ -30,6 +30,7 @@ class DelaySignal(SignalOperator):
     """
 
     kind: ClassVar[str] = "delay"
+    plan_name: ClassVar[str | None] = "signal.delay"
     count: int
     initial: Constant | None = None
 

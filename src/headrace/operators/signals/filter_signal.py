@@ -28,6 +28,7 @@ class FilterSignal(SignalOperator):
     """
 
     kind: ClassVar[str] = "filter_signal"
+    plan_name: ClassVar[str | None] = "signal.filter"
     predicate: Callable[..., object]
 
     def ports(self) -> tuple[Port, ...]:

@@ -34,6 +34,7 @@ class LastRow(SignalOperator):
     """
 
     kind: ClassVar[str] = "latest"
+    plan_name: ClassVar[str | None] = "signal.last_row"
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
     def ports(self) -> tuple[Port, ...]:

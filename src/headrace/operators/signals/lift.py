@@ -59,6 +59,7 @@ class Lift(SignalOperator):
     """
 
     kind: ClassVar[str] = "lift"
+    plan_name: ClassVar[str | None] = "signal.lift"
     function: Callable[..., object]
     arguments: tuple[Argument, ...]
     align: Align = Align.LATEST

@@ -28,6 +28,7 @@ class NoRepeats(SignalOperator):
     """
 
     kind: ClassVar[str] = "changes"
+    plan_name: ClassVar[str | None] = "signal.no_repeats"
 
     def ports(self) -> tuple[Port, ...]:
         return ONE_INPUT

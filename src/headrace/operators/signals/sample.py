@@ -28,6 +28,7 @@ class Sample(SignalOperator):
     """
 
     kind: ClassVar[str] = "sample"
+    plan_name: ClassVar[str | None] = "signal.sample"
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("value"), Port("trigger"))

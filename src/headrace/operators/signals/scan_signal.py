@@ -29,6 +29,7 @@ class ScanSignal(SignalOperator):
     """
 
     kind: ClassVar[str] = "scan_signal"
+    plan_name: ClassVar[str | None] = "signal.scan"
     initial: object
     function: Callable[..., object]
 

@@ -31,6 +31,7 @@ class SignalSource(SignalOperator):
     """
 
     kind: ClassVar[str] = "signal"
+    plan_name: ClassVar[str | None] = "signal.source"
     begins_ticks: ClassVar[bool] = True
     name: str
     schema: Schema

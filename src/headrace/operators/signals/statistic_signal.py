@@ -37,6 +37,7 @@ class StatisticSignal(SignalOperator):
     """
 
     kind: ClassVar[str] = "statistic"
+    plan_name: ClassVar[str | None] = "signal.statistic"
     statistic: Statistic
     holes: Holes = Holes.NAN_NONE
     times: Times = Times.EITHER

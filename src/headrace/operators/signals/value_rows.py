@@ -29,6 +29,7 @@ class ValueRows(Operator):
     """
 
     kind: ClassVar[str] = "values"
+    plan_name: ClassVar[str | None] = "signal.value_rows"
 
     def ports(self) -> tuple[Port, ...]:
         return ONE_INPUT

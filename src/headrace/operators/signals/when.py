@@ -28,6 +28,7 @@ class When(SignalOperator):
     """
 
     kind: ClassVar[str] = "when"
+    plan_name: ClassVar[str | None] = "signal.when"
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("value"), Port("condition"))

@@ -29,6 +29,7 @@ class Window(SignalOperator):
     """
 
     kind: ClassVar[str] = "window"
+    plan_name: ClassVar[str | None] = "signal.window"
     size: int
     function: Callable[..., object]
     full: bool = False

@@ -22,6 +22,7 @@ from headrace.errors import NotOnSpark
 from headrace.expr.check import check
 from headrace.expr.types import INT64, DecimalType, Field, IntervalType
 from headrace.expr.widening import is_float
+from headrace.lowering.forms import lower_operator
 from headrace.operators.aggregate import Aggregate
 from headrace.operators.aggregates import (
     Aggregation,
@@ -39,7 +40,7 @@ from headrace.operators.aggregates import (
 )
 from headrace.operators.moment_aggregates import Moments
 from headrace.operators.value_aggregates import Bits, Histogram, Mode, Percentile, StringAgg
-from headrace.spark.batch.operators import Site, exact_column, lower_operator
+from headrace.spark.batch.operators import Site, exact_column
 from headrace.spark.lowering import exact_sums
 from headrace.spark.lowering.histograms import histogram_of
 from headrace.spark.lowering.signed_zero import from_hashable, hashable, representative

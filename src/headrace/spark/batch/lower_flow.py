@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.graph.graph_algorithms import adjacency_lists, is_cyclic, strongly_connected_components
+from headrace.lowering.forms import lower_operator
 from headrace.operators.defer_tick import DeferTick
 from headrace.operators.filter import Filter
 from headrace.operators.select import Select
@@ -26,7 +27,7 @@ from headrace.operators.union import Union
 from headrace.spark.batch.batch_plan import BatchPlan, Loop, Native, Subplan, plan_batch
 from headrace.spark.batch.in_process_subplans import run_subplan
 from headrace.spark.batch.loops import run_loop
-from headrace.spark.batch.operators import Site, lower_operator
+from headrace.spark.batch.operators import Site
 from headrace.spark.lowering.signed_zero import with_representatives
 
 if TYPE_CHECKING:

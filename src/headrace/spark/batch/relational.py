@@ -11,6 +11,7 @@ from pyspark.sql import functions as f
 
 from headrace.errors import NotOnSpark
 from headrace.expr.types import Schema
+from headrace.lowering.forms import lower_operator
 from headrace.operators.difference import Difference
 from headrace.operators.distinct import Distinct
 from headrace.operators.distinct_on_time import DistinctOnTime
@@ -18,7 +19,7 @@ from headrace.operators.expiring_join import JoinOnTime
 from headrace.operators.join import How, Join
 from headrace.operators.top_k import TopK
 from headrace.operators.unique import Unique
-from headrace.spark.batch.operators import Site, exact_column, lower_operator, renamed
+from headrace.spark.batch.operators import Site, exact_column, renamed
 from headrace.spark.lowering.expressions import to_column
 from headrace.spark.lowering.signed_zero import with_representatives
 
