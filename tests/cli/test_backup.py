@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from headrace.cli.main import app
 from headrace.compute.collections.sqlite import SqliteCollections
-from headrace.compute.controller import ControllerState
+from headrace.compute.controller import DurableCatalog
 from tests.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -29,7 +29,7 @@ def run(*arguments: str, code: int = 0) -> str:
 def test_a_controller_is_saved_and_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("state").mkdir()
-    state, rows = ControllerState.open("state/controller.db"), SqliteCollections("state/collections.db")
+    state, rows = DurableCatalog.open("state/controller.db"), SqliteCollections("state/collections.db")
     state.start()
     said = [
         run("save", "state", "backup"),

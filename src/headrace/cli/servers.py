@@ -92,7 +92,7 @@ def controller(
     The process may be killed at any time, because --state holds everything it needs to restart. A second
     controller on the same state takes over, and the first one exits.
     """
-    from headrace.compute.controller.requests import ControllerSettings
+    from headrace.compute.controller.settings import ControllerSettings
     from headrace.compute.protocol.commands import Parameters, TimelyConfig
     from headrace.compute.serve.controller_process import PARAMETERS, Options, run_controller
     from headrace.compute.transport.credentials import REPLICA_TOKEN_VARIABLE, Security

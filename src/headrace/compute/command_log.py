@@ -73,8 +73,8 @@ class CommandLog:
     ) -> LogCursor:
         """Start a connection with the current reduced history, followed by later commands.
 
-        wanted: whether a command concerns this replica; called when it is taken. Must return the same for all
-            commands about one id.
+        wanted: whether a command concerns this replica; called when it is taken. The cancellation of a peek
+            follows the peek.
         uppers: current uppers of collections, put into the imports.
         """
         reader = LogCursor(self, self.history.replay(uppers or {}), wanted)
@@ -112,19 +112,19 @@ class LogCursor:
     position: number of the next command to read from the log.
     """
 
-    def __init__(self, outbox: CommandLog, start: list[Command], wanted: Callable[[Command], bool]) -> None:
+    def __init__(self, log: CommandLog, start: list[Command], wanted: Callable[[Command], bool]) -> None:
         self.cut = False
-        self.position = outbox.end
-        self._outbox = outbox
+        self.position = log.end
+        self._log = log
         self._start = deque(start)
         self._wanted = wanted
-        self._left_out: set[bytes] = set()
+        self._peeks: set[bytes] = set()  # handed out, and not cancelled yet
         self._closed = False
 
     @property
     def unread_count(self) -> int:
         """Number of unread commands in the log."""
-        return self._outbox.end - self.position
+        return self._log.end - self.position
 
     @property
     def has_commands(self) -> bool:
@@ -138,30 +138,36 @@ class LogCursor:
             return taken
         while len(taken) < most and self.has_commands:
             command = self._next()
-            if self._wanted(command) and not self._leaves_out(command):
+            if self._is_due(command):
                 taken.append(command)
-        self._outbox.trim()
+        self._log.trim()
         return taken
 
     def close(self) -> None:
         """Close the cursor, and release the commands that only it had not read."""
         self._closed = True
         self._start.clear()
-        self._outbox.remove_reader(self)
+        self._log.remove_reader(self)
 
     def _next(self) -> Command:
         if self._start:
             return self._start.popleft()
-        command = self._outbox.command_at(self.position)
+        command = self._log.command_at(self.position)
         self.position += 1
         return command
 
-    def _leaves_out(self, command: Command) -> bool:
-        """Whether to skip a command: a peek with a cancellation already in the log, or that cancellation."""
-        if isinstance(command, Peek) and self._outbox.is_cancelled(command.uuid):
-            self._left_out.add(command.uuid)
-            return True
-        if isinstance(command, CancelPeek) and command.uuid in self._left_out:
-            self._left_out.remove(command.uuid)
-            return True
-        return False
+    def _is_due(self, command: Command) -> bool:
+        """Whether to hand out a command: a cancellation exactly if the peek was handed out before."""
+        match command:
+            case CancelPeek(uuid):
+                if uuid not in self._peeks:
+                    return False
+                self._peeks.remove(uuid)
+                return True
+            case Peek(uuid) if self._wanted(command) and not self._log.is_cancelled(uuid):
+                self._peeks.add(uuid)
+                return True
+            case Peek():
+                return False
+            case _:
+                return self._wanted(command)

@@ -16,7 +16,7 @@ import pytest
 import headrace as hr
 from headrace.compute.client.async_client import AsyncClient
 from headrace.compute.client.conversation import _Waiting
-from headrace.compute.controller.requests import StashedOnReplica
+from headrace.compute.controller.pending import StashedOnReplica
 from headrace.compute.errors import (
     BadMessage,
     ConnectionBroken,

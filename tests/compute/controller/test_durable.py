@@ -12,7 +12,7 @@ import pytest
 
 from headrace.compute.collections.memory import MemoryCollections
 from headrace.compute.collections.store import Append
-from headrace.compute.controller import Controller, ControllerState
+from headrace.compute.controller import Controller, DurableCatalog
 from headrace.compute.errors import ComputeError, StaleEpoch, StoreDamaged, StoreUnavailable
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.protocol.commands import TimelyConfig
@@ -61,7 +61,7 @@ class MortalCollections(MemoryCollections):
         self.steps.step(lambda: super(MortalCollections, self).compact(id, since))
 
 
-class MortalState(ControllerState):
+class MortalState(DurableCatalog):
     """A state whose user may be killed around each commit."""
 
     steps = Steps()
@@ -188,9 +188,9 @@ def test_a_controller_that_is_killed_at_its_start_starts_again() -> None:
 def test_the_later_controller_fences_the_earlier_one(tmp_path: Path) -> None:
     """In one file, through two connections, as two processes have them."""
     collections = MemoryCollections()
-    earlier = World(state=ControllerState.open(tmp_path / "state"), collections=collections)
+    earlier = World(state=DurableCatalog.open(tmp_path / "state"), collections=collections)
     earlier.view()
-    later = World(state=ControllerState.open(tmp_path / "state"), collections=collections)
+    later = World(state=DurableCatalog.open(tmp_path / "state"), collections=collections)
     assert later.controller.epoch == earlier.controller.epoch + 1
     assert shown(later.controller) == shown(earlier.controller)
     old = earlier.controller
@@ -214,12 +214,12 @@ def test_the_later_controller_fences_the_earlier_one(tmp_path: Path) -> None:
 
 def test_what_was_told_is_there_after_the_file_was_closed(tmp_path: Path) -> None:
     collections = MemoryCollections()
-    world = World(state=ControllerState.open(tmp_path / "state"), collections=collections)
+    world = World(state=DurableCatalog.open(tmp_path / "state"), collections=collections)
     for act in acts():
         act(world)
     before = shown(world.controller)
     world.state.close()
-    again = World(state=ControllerState.open(tmp_path / "state"), collections=collections)
+    again = World(state=DurableCatalog.open(tmp_path / "state"), collections=collections)
     assert shown(again.controller) == before
     again.state.close()
 
@@ -239,7 +239,7 @@ def foreign_database(path: Path, _: MemoryCollections) -> None:
 
 
 def later_layout(path: Path, _: MemoryCollections) -> None:
-    ControllerState.open(path).close()
+    DurableCatalog.open(path).close()
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
@@ -247,7 +247,7 @@ def later_layout(path: Path, _: MemoryCollections) -> None:
 
 def changed(statement: str, *values: Any) -> Damage:
     def change(path: Path, collections: MemoryCollections) -> None:
-        world = World(state=ControllerState.open(path), collections=collections)
+        world = World(state=DurableCatalog.open(path), collections=collections)
         world.view()
         world.controller.add_replica("r1", "host:1")
         world.state.close()
@@ -279,12 +279,12 @@ def test_a_file_that_is_not_ours_or_damaged_is_refused(tmp_path: Path, damage: D
     path, collections = tmp_path / "state", MemoryCollections()
     damage(path, collections)
     with pytest.raises(StoreDamaged, match="is not a usable controller state"):
-        World(state=ControllerState.open(path), collections=collections)
+        World(state=DurableCatalog.open(path), collections=collections)
 
 
 def test_a_change_does_not_renew_the_checksum_of_damage(tmp_path: Path) -> None:
     path = tmp_path / "state"
-    world = World(state=ControllerState.open(path))
+    world = World(state=DurableCatalog.open(path))
     world.view()
     with sqlite3.connect(path) as other:
         other.execute("UPDATE numbers SET value = 77 WHERE name = 'u'")
@@ -299,9 +299,9 @@ def test_a_change_does_not_renew_the_checksum_of_damage(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable):
-        ControllerState.open(tmp_path / "no folder" / "state")
+        DurableCatalog.open(tmp_path / "no folder" / "state")
     with pytest.raises(StoreUnavailable):
-        ControllerState.open(tmp_path)
+        DurableCatalog.open(tmp_path)
 
 
 def test_a_store_that_belongs_to_another_state_is_refused() -> None:
@@ -337,7 +337,7 @@ def test_a_failed_change_changes_nothing(world: World) -> None:
 
 def test_a_state_of_an_earlier_layout_is_taken_over(tmp_path: Path) -> None:
     place = tmp_path / "controller.db"
-    before = World(state=ControllerState.open(place))
+    before = World(state=DurableCatalog.open(place))
     for act in acts():
         act(before)
     known = shown(before.controller)
@@ -350,7 +350,7 @@ def test_a_state_of_an_earlier_layout_is_taken_over(tmp_path: Path) -> None:
         connection.execute("PRAGMA user_version = 1")
     connection.close()
     for epoch in (2, 3):
-        world = World(state=ControllerState.open(place), collections=before.collections)
+        world = World(state=DurableCatalog.open(place), collections=before.collections)
         assert world.status().epoch == epoch
         assert shown(world.controller) == known
         world.state.close()
@@ -359,7 +359,7 @@ def test_a_state_of_an_earlier_layout_is_taken_over(tmp_path: Path) -> None:
 @pytest.mark.seeds(200, together=50)
 def test_random_bytes_in_the_file_are_noticed_or_change_nothing(seeds: range, tmp_path: Path) -> None:
     place, collections = tmp_path / "controller.db", MemoryCollections()
-    world = World(state=ControllerState.open(place), collections=collections)
+    world = World(state=DurableCatalog.open(place), collections=collections)
     for act in acts():
         act(world)
     with world.state.begin_change(1) as change:
@@ -384,7 +384,7 @@ def test_random_bytes_in_the_file_are_noticed_or_change_nothing(seeds: range, tm
 
 def catalog_in(place: Path) -> Any:
     """The epoch and catalog of the next controller."""
-    state = ControllerState.open(place)
+    state = DurableCatalog.open(place)
     try:
         return state.start()
     finally:

@@ -317,7 +317,7 @@ def test_readers_of_what_a_failed_view_writes_are_told_instead_of_waiting_for_ev
 
 
 def test_peeks_that_nobody_answers_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.compute.controller.pending_reads.MAX_PENDING", 2)
+    monkeypatch.setattr("headrace.compute.controller.peeks.MAX_PENDING", 2)
     world.view()
     uuid, _ = world.peek()
     world.peek()
@@ -485,7 +485,7 @@ def test_a_read_that_is_given_up_says_what_was_missing(
     copied: list[Any] = []
     copy = world.controller.copy("top", "top.jsonl", copied.append)
     if scene is unwell:
-        for replica in world.controller._replicas.connections():  # pyright: ignore[reportPrivateUsage]
+        for replica in world.controller.connections():
             replica.take_commands()
             if replica.replica == "r1":
                 replica.handle_response(PeekResponse(uuid, FULL))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.compute.controller import ControllerSettings, ReplicaState
-from headrace.compute.controller.replicas import retry_delay
+from headrace.compute.controller.replica_connection import retry_delay
 from headrace.compute.errors import (
     AlreadyThere,
     BadMessage,

@@ -167,7 +167,7 @@ def test_a_replica_that_is_behind_and_reads_on_is_kept(world: World) -> None:
 
 def test_a_replica_that_is_behind_is_kept_while_its_inputs_are_anyway(world: World) -> None:
     _, slow, first, _ = lagging(world)
-    instance = world.controller._instance  # pyright: ignore[reportPrivateUsage]
+    instance = world.controller.instance
     reader = instance.holds.acquire(world.controller.describe("bids").id)
     world.passes(60_000)
     assert not slow.connection.is_over
@@ -185,13 +185,13 @@ def test_the_only_replica_of_a_view_and_one_that_builds_it_are_never_too_far_beh
         world.write("bids", (1, 4))
         world.passes(60_000)
     assert not fast.connection.is_over
-    assert not world.controller._replicas["r2"].connection.is_over  # pyright: ignore
+    assert not world.controller.replicas["r2"].connection.is_over  # pyright: ignore
 
 
 def test_the_warm_up_hold_follows_the_least_input(world: World) -> None:
     world.view("both", joined(), keep=0)
     bids, others = (world.controller.describe(name).id for name in ("bids", "others"))
-    instance = world.controller._instance  # pyright: ignore[reportPrivateUsage]
+    instance = world.controller.instance
     instance.advance_upper(bids, Frontier(20))
     instance.advance_upper(others, Frontier(30))
     instance.advance_warm_up_holds()

@@ -332,7 +332,7 @@ def test_a_view_has_its_own_limits_also_after_a_restart(world: World) -> None:
 
 def test_a_view_of_an_earlier_version_has_the_default_limits(world: World) -> None:
     world.view(limits=DataflowLimits(rounds=3))
-    (entry,) = world.controller._catalog.views.values()  # pyright: ignore[reportPrivateUsage]
+    (entry,) = world.controller.catalog.views.values()
     *fields, _limits = codec.decode(entry.to_bytes())
     assert ViewEntry.from_bytes(codec.value_encoder()(tuple(fields))) == replace(
         entry, limits=DataflowLimits()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.compute.collections.memory import MemoryCollections
 from headrace.compute.collections.store import Append, Bounds
 from headrace.compute.controller import ControllerSettings
-from headrace.compute.controller.timestamps import TimestampOracle
+from headrace.compute.controller.state import TimestampOracle
 from headrace.compute.errors import (
     NotWritable,
     StaleEpoch,

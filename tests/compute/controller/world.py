@@ -14,8 +14,8 @@ from headrace.compute.collections.store import Collections
 from headrace.compute.controller import (
     Controller,
     ControllerSettings,
-    ControllerState,
     ControllerStatus,
+    DurableCatalog,
     PeekRequest,
     ReplicaConnection,
     ReplicaStatus,
@@ -165,7 +165,7 @@ class World:
     Time stands still until somebody calls `passes`.
     """
 
-    state: ControllerState = field(default_factory=lambda: ControllerState.open(":memory:"))
+    state: DurableCatalog = field(default_factory=lambda: DurableCatalog.open(":memory:"))
     now: int = 1_000
     collections: Collections = field(default_factory=MemoryCollections)
     settings: ControllerSettings = field(default_factory=ControllerSettings)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.compute.controller import ControllerState, PeekRequest
+from headrace.compute.controller import DurableCatalog, PeekRequest
 from headrace.compute.errors import ConnectionBroken
 from headrace.compute.plans import encode
 from headrace.errors import HeadraceError
@@ -170,5 +170,5 @@ def test_a_file_of_another_program_is_told_in_these_words(
     monkeypatch.chdir(tmp_path)
     Path("notes.txt").write_text("These are notes, and no database. " * 100)
     with pytest.raises(HeadraceError) as error:
-        ControllerState.open("notes.txt")
+        DurableCatalog.open("notes.txt")
     assert_golden(GOLDEN / "file_of_another_program.txt", f"{error.value}\n")

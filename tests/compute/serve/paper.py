@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from headrace.compute.collections.store import Append
-from headrace.compute.controller.requests import StashedOnReplica
+from headrace.compute.controller.pending import StashedOnReplica
 from headrace.compute.errors import ResultGone, StaleEpoch
 from headrace.compute.protocol.rows import encode
 from headrace.compute.serve.client_service import ClientService

@@ -12,7 +12,10 @@ from itertools import count
 from typing import Any
 
 from headrace.compute.collections.store import Append
-from headrace.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedOnReplica, Write
+from headrace.compute.controller.ddl import Described
+from headrace.compute.controller.peeks import PeekRequest
+from headrace.compute.controller.pending import PeekAnswer, StashedOnReplica
+from headrace.compute.controller.state import Write
 from headrace.compute.controller.status_types import ControllerStatus
 from headrace.compute.errors import NegativeMultiplicity, ReadTimeout, SinceViolation, UnknownName
 from headrace.compute.frontier import END, START, Frontier

@@ -17,7 +17,7 @@ pytest.importorskip("grpc", reason="grpcio is not installed")
 from headrace.compute import AsyncClient
 from headrace.compute.collections.sqlite import SqliteCollections
 from headrace.compute.collections.store import Append
-from headrace.compute.controller import ControllerState
+from headrace.compute.controller import DurableCatalog
 from headrace.compute.errors import StoreDamaged, StoreUnavailable
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.serve.backup import Place, restore, save
@@ -138,7 +138,7 @@ def test_a_backup_at_any_moment_has_files_that_belong_together(tmp_path: Path) -
         saved.append((save(Place.of(folder), tmp_path / f"backup {len(saved)}"), contents(store)))
 
     store = Watched(folder / "collections.db")
-    world = World(state=ControllerState.open(folder / "controller.db"), collections=store)
+    world = World(state=DurableCatalog.open(folder / "controller.db"), collections=store)
     store.saw = save_now  # type: ignore[method-assign]
     for act in acts():
         act(world)
@@ -150,7 +150,7 @@ def test_a_backup_at_any_moment_has_files_that_belong_together(tmp_path: Path) -
         assert copies.collections is not None
         with closing(SqliteCollections(copies.collections)) as rows:
             assert contents(rows) == then
-            again = World(state=ControllerState.open(copies.state), collections=rows)
+            again = World(state=DurableCatalog.open(copies.state), collections=rows)
             again.state.close()
 
 
@@ -179,7 +179,7 @@ def saved(tmp_path: Path) -> Place:
     state = tmp_path / "state"
     state.mkdir()
     world = World(
-        state=ControllerState.open(state / "controller.db"),
+        state=DurableCatalog.open(state / "controller.db"),
         collections=(rows := SqliteCollections(state / "collections.db")),
     )
     world.view()
@@ -260,7 +260,7 @@ def test_rows_that_lie_elsewhere_are_saved_and_restored_too(tmp_path: Path) -> N
     save(Place.of(tmp_path / "state", elsewhere), tmp_path / "whole")
     restore(Place.of(tmp_path / "whole"), Place(tmp_path / "new" / "controller.db", tmp_path / "rows.db"))
     with closing(SqliteCollections(tmp_path / "rows.db")) as rows:
-        World(state=ControllerState.open(tmp_path / "new" / "controller.db"), collections=rows).state.close()
+        World(state=DurableCatalog.open(tmp_path / "new" / "controller.db"), collections=rows).state.close()
 
 
 # --- restored by hand, under processes that run ------------------------------------
@@ -321,7 +321,7 @@ def test_a_replica_whose_collections_went_back_says_so_and_ends(tmp_path: Path) 
 
 def test_a_controller_whose_state_was_replaced_changes_nothing_more(tmp_path: Path) -> None:
     file = tmp_path / "controller.db"
-    world = World(state=ControllerState.open(file))
+    world = World(state=DurableCatalog.open(file))
     world.view()
     shutil.copy(file, tmp_path / "copy")
     (tmp_path / "copy").rename(file)

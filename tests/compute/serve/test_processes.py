@@ -26,7 +26,7 @@ pytest.importorskip("grpc", reason="grpcio is not installed")
 
 from headrace.compute import Batch, Client
 from headrace.compute.collections.opening import open_collections
-from headrace.compute.controller import Controller, ControllerState
+from headrace.compute.controller import Controller, DurableCatalog
 from headrace.compute.controller.status_types import ControllerStatus, ReplicaState
 from headrace.compute.errors import ConnectionBroken, ReadTimeout, StoreUnavailable
 from headrace.compute.plans import encode
@@ -213,7 +213,7 @@ def served_an_hour_ago(state: Path) -> None:
     state.mkdir()
     then = time_ns() // 1_000_000 - 3_600_000
     store = open_collections(f"sqlite:{state / 'collections.db'}")
-    kept = ControllerState.open(state / "controller.db")
+    kept = DurableCatalog.open(state / "controller.db")
     controller = Controller(kept, store, clock=lambda: then, random=Random(1))
     controller.create_view("totals", encode(totals()), key=["shop"])
     write = controller.begin_write({"sales": [(("a", 1), 1)]})

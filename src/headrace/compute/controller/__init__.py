@@ -1,6 +1,7 @@
 """Controller: translates the requests of clients into protocol commands for replicas.
 
-`Controller` is a state machine without sockets, threads or clocks; `ControllerState` is its durable state.
+`Controller` is a state machine without sockets, threads or clocks: `ControllerState`, and the calls on it.
+`DurableCatalog` is what of it outlives the process.
 """
 
 from __future__ import annotations
@@ -10,16 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.compute.controller.controller import Controller
-    from headrace.compute.controller.durable import ControllerState
+    from headrace.compute.controller.ddl import Described
+    from headrace.compute.controller.durable_catalog import DurableCatalog
+    from headrace.compute.controller.peeks import PeekRequest
+    from headrace.compute.controller.pending import PeekAnswer, StashedOnReplica
     from headrace.compute.controller.replica_connection import ReplicaConnection
-    from headrace.compute.controller.requests import (
-        ControllerSettings,
-        Described,
-        PeekAnswer,
-        PeekRequest,
-        StashedOnReplica,
-        Write,
-    )
+    from headrace.compute.controller.settings import ControllerSettings
+    from headrace.compute.controller.state import ControllerState, Write
     from headrace.compute.controller.status_types import (
         CollectionStatus,
         ControllerStatus,
@@ -33,24 +31,25 @@ if TYPE_CHECKING:
     )
 
 _LATER = {
-    "CollectionStatus": "headrace.compute.controller.status_types",
     "Controller": "headrace.compute.controller.controller",
-    "ControllerState": "headrace.compute.controller.durable",
+    "Described": "headrace.compute.controller.ddl",
+    "DurableCatalog": "headrace.compute.controller.durable_catalog",
+    "PeekRequest": "headrace.compute.controller.peeks",
+    "PeekAnswer": "headrace.compute.controller.pending",
+    "StashedOnReplica": "headrace.compute.controller.pending",
+    "ReplicaConnection": "headrace.compute.controller.replica_connection",
+    "ControllerSettings": "headrace.compute.controller.settings",
+    "ControllerState": "headrace.compute.controller.state",
+    "Write": "headrace.compute.controller.state",
+    "CollectionStatus": "headrace.compute.controller.status_types",
     "ControllerStatus": "headrace.compute.controller.status_types",
-    "Described": "headrace.compute.controller.requests",
-    "ViewReplicaStatus": "headrace.compute.controller.status_types",
-    "PeekAnswer": "headrace.compute.controller.requests",
-    "PeekRequest": "headrace.compute.controller.requests",
     "PeekStatus": "headrace.compute.controller.status_types",
     "ProblemNote": "headrace.compute.controller.status_types",
-    "ReplicaConnection": "headrace.compute.controller.replica_connection",
     "ReplicaState": "headrace.compute.controller.status_types",
     "ReplicaStatus": "headrace.compute.controller.status_types",
-    "ControllerSettings": "headrace.compute.controller.requests",
-    "StashedOnReplica": "headrace.compute.controller.requests",
     "SubscriptionStatus": "headrace.compute.controller.status_types",
+    "ViewReplicaStatus": "headrace.compute.controller.status_types",
     "ViewStatus": "headrace.compute.controller.status_types",
-    "Write": "headrace.compute.controller.requests",
 }
 
 
@@ -68,6 +67,7 @@ __all__ = [
     "ControllerState",
     "ControllerStatus",
     "Described",
+    "DurableCatalog",
     "PeekAnswer",
     "PeekRequest",
     "PeekStatus",

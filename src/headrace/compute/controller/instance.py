@@ -56,7 +56,7 @@ class ExportState:
 class Instance:
     """Exports of one controller, and the collections that they read.
 
-    outbox:      command log with the history and each connection's position.
+    log:         command log with the history and each connection's position.
     holds:       sinces of exports and collections.
     running:     exports that are not dropped, or are still held.
     uppers:      of the collections.
@@ -66,7 +66,7 @@ class Instance:
 
     def __init__(self, config: InstanceConfig, parameters: Parameters, most_behind: int) -> None:
         start = (CreateTimely(), CreateInstance(config), UpdateConfiguration(parameters))
-        self.outbox = CommandLog(start, most_behind=most_behind)
+        self.log = CommandLog(start, most_behind=most_behind)
         self.holds = ReadHolds(self._advanced)
         self.running: dict[Id, ExportState] = {}
         self.uppers: dict[Id, Frontier] = {}
@@ -76,7 +76,7 @@ class Instance:
 
     def send(self, command: Command) -> None:
         """Send a command to all replicas, including those that connect later."""
-        self.outbox.push(command)
+        self.log.push(command)
         self.pushed()
 
     def complete_initialization(self) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from headrace.compute.controller.catalog import Catalog
-from headrace.compute.controller.durable import ControllerState
+from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.controller.holds import KeepPast, ReadHold, ReadHolds
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.protocol.dataflow import Id
@@ -129,7 +129,7 @@ class Positions:
     """
 
     def __init__(
-        self, state: ControllerState, epoch: int, catalog: Catalog, holds: ReadHolds, leases: Leases
+        self, state: DurableCatalog, epoch: int, catalog: Catalog, holds: ReadHolds, leases: Leases
     ) -> None:
         self._state = state
         self._epoch = epoch
@@ -137,8 +137,11 @@ class Positions:
         self._holds = holds
         self._leases = leases
         self._recorded: dict[Id, ReadHold] = {}
-        for id, time in catalog.positions.items():
-            if id in holds:
+
+    def hold_recorded(self) -> None:
+        """Hold the positions that an earlier controller has recorded."""
+        for id, time in self._catalog.positions.items():
+            if id in self._holds:
                 self._hold(id, Frontier(time))
 
     def record_before_write(self, time: int) -> None:

@@ -1,14 +1,18 @@
-"""Controller's side of a connection to a replica: commands to send, and handling of its responses."""
+"""Replica of a controller: its crashes, and its connection, which sends commands and takes responses."""
 
 from __future__ import annotations
 
+import random
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
+from headrace.compute.controller.catalog import ReplicaEntry
 from headrace.compute.controller.instance import Instance
-from headrace.compute.controller.pending_reads import Copies, Peeks
-from headrace.compute.controller.subscriptions import Subscriptions
+from headrace.compute.controller.pending import PendingReads
+from headrace.compute.controller.settings import ControllerSettings
+from headrace.compute.controller.status_types import ReplicaState
 from headrace.compute.controller.tracking import Kept, Tracking
 from headrace.compute.errors import ComputeError
 from headrace.compute.frontier import END, Frontier
@@ -40,28 +44,23 @@ from headrace.compute.protocol.responses import (
     SubscribeResponse,
 )
 
+Answer: TypeAlias = PeekResponse | SubscribeResponse | CopyToResponse
+
 
 @dataclass(frozen=True, slots=True)
-class ResponseRouter:
-    """Receivers of replica responses, shared by all connections."""
+class ConnectionContext:
+    """Parts of a controller shared by all its connections, and its reactions to what happens on one.
+
+    deliver: takes the answer of a replica to a read.
+    lost:    called when a connection has ended by itself.
+    """
 
     instance: Instance
-    peeks: Peeks
-    subscriptions: Subscriptions
-    copies: Copies
+    pending: PendingReads
+    clock: Callable[[], int]
     note: Callable[[str | None, str], None]
+    deliver: Callable[[str, Answer], None]
     lost: Callable[[ReplicaConnection, ComputeError | None], None]
-
-    def target_of(self, command: Peek | CreateDataflow) -> str | None:
-        """Return the only replica that a command is for, or None for all."""
-        if isinstance(command, Peek):
-            pending = self.peeks.find(command.uuid)
-            return pending.read.target if pending else None
-        for export in command.dataflow.exports:
-            running = self.instance.running.get(export.id)
-            if running is not None:
-                return running.target
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,28 +86,20 @@ class ReplicaConnection:
     heard: ms of the clock at the last response, or at connecting.
     """
 
-    def __init__(
-        self,
-        specifics: HistoryOverrides,
-        router: ResponseRouter,
-        kept: Kept,
-        clock: Callable[[], int],
-    ) -> None:
+    def __init__(self, specifics: HistoryOverrides, context: ConnectionContext, kept: Kept) -> None:
         self.wake: Callable[[], None] = _nothing
-        self.heard = clock()
-        self._clock = clock
-        self._router = router
-        self._instance = instance = router.instance
+        self.heard = context.clock()
+        self._context = context
+        self._instance = instance = context.instance
         self.tracking = Tracking(instance.holds, kept, self._note)
         self.status: dict[Id | None, Status] = {}
         self.says: dict[str, float] = {}
         self.broken: frozenset[Id] = frozenset()
         self.initialized = self.gave_up = False
         self._specifics = specifics
-        self._reader = instance.outbox.open_cursor(uppers=instance.uppers)
+        self._reader = instance.log.open_cursor(self._is_for_this_replica, instance.uppers)
         self._hydration = SequentialHydration()
         self._ready: deque[Command] = deque()
-        self._peeks: set[bytes] = set()
         self._closed = False
 
     @property
@@ -151,18 +142,18 @@ class ReplicaConnection:
         """Handle a response of the replica. Ignored after `close`."""
         if self._closed:
             return
-        self.heard = self._clock()
+        self.heard = self._context.clock()
         match response:
             case Frontiers():
                 self._absorb_frontiers(response)
             case PeekResponse():
-                self._router.peeks.on_response(self.replica, response)
+                self._context.deliver(self.replica, response)
             case SubscribeResponse(id, event):
-                if self._knows(id, isinstance(event, DroppedAt) or event.upper == END):
-                    self._router.subscriptions.on_response(self.replica, response)
+                if self._expects_answer(id, isinstance(event, DroppedAt) or event.upper == END):
+                    self._context.deliver(self.replica, response)
             case CopyToResponse(id):
-                if self._knows(id, True):
-                    self._router.copies.on_response(self.replica, response)
+                if self._expects_answer(id, True):
+                    self._context.deliver(self.replica, response)
             case Status(None, text, values) if text == BROKEN:
                 self.broken = frozenset(id for id, _ in values)
             case Status(None, _, values):
@@ -180,7 +171,7 @@ class ReplicaConnection:
         """Report the end of the stream. A second call does nothing."""
         if not self._closed:
             self.close()
-            self._router.lost(self, error)
+            self._context.lost(self, error)
 
     def close(self) -> None:
         """Close the connection; no more commands are taken, and no responses handled."""
@@ -194,14 +185,12 @@ class ReplicaConnection:
         commands = self._reader.take_commands(most)
         for command in commands:
             # Fast path: most commands are peeks and cancellations.
-            if isinstance(command, Peek):
-                self._peek(command)
-            elif isinstance(command, CancelPeek):
-                self._cancel(command)
-            else:
-                for specialised in self._specialised(command):
-                    for sent in self._hydration.commands_for(specialised):
-                        self._send(sent)
+            if isinstance(command, Peek | CancelPeek):
+                self._ready.append(command)
+                continue
+            for specialised in self._specialised(command):
+                for sent in self._hydration.commands_for(specialised):
+                    self._send(sent)
         return bool(commands)
 
     def _send(self, command: Command) -> None:
@@ -219,7 +208,7 @@ class ReplicaConnection:
             case UpdateConfiguration(parameters):
                 return [UpdateConfiguration(parameters.overridden_by(self._specifics.overrides))]
             case CreateDataflow(dataflow):
-                return self._create(command, dataflow)
+                return self._create(dataflow)
             case Schedule(id) | AllowWrites(id):
                 return [command] if id in known else []
             case AllowCompaction(id, frontier):
@@ -231,10 +220,22 @@ class ReplicaConnection:
             case _:
                 return [command]
 
-    def _create(self, command: CreateDataflow, dataflow: Dataflow) -> list[Command]:
+    def _is_for_this_replica(self, command: Command) -> bool:
+        """Whether a command is for all replicas, or for this one only."""
+        match command:
+            case Peek(uuid):
+                pending = self._context.pending.peeks.get(uuid)
+                return pending is None or pending.accepts(self.replica)
+            case CreateDataflow(dataflow):
+                known = (self._instance.running.get(export.id) for export in dataflow.exports)
+                return next((e.target for e in known if e is not None), None) in (None, self.replica)
+            case _:
+                return True
+
+    def _create(self, dataflow: Dataflow) -> list[Command]:
         # The command may be old by now, and the inputs are only held from the sinces of the exports on.
         since = self._instance.since(dataflow)
-        if since == END or self._router.target_of(command) not in (None, self.replica):
+        if since == END:
             return []
         uppers = self._instance.uppers
         imports = tuple(replace(i, upper=uppers.get(i.id, i.upper)) for i in dataflow.collections)
@@ -248,19 +249,9 @@ class ReplicaConnection:
         """Return a subscription without its snapshot if that was delivered; any other export as it is."""
         if not isinstance(export, SubscribeExport):
             return export
-        subscription = self._router.subscriptions.find(export.id)
+        subscription = self._context.pending.subscriptions.get(export.id)
         delivered = subscription is not None and subscription.upper > as_of
         return replace(export, snapshot=False) if delivered else export
-
-    def _peek(self, command: Peek) -> None:
-        if self._router.target_of(command) in (None, self.replica):
-            self._peeks.add(command.uuid)
-            self._ready.append(command)
-
-    def _cancel(self, command: CancelPeek) -> None:
-        if command.uuid in self._peeks:
-            self._peeks.remove(command.uuid)
-            self._ready.append(command)
 
     def _absorb_frontiers(self, report: Frontiers) -> None:
         if not self.tracking.handle_report(report):
@@ -277,7 +268,7 @@ class ReplicaConnection:
         if released:
             self.wake()
 
-    def _knows(self, id: Id, done: bool) -> bool:
+    def _expects_answer(self, id: Id, done: bool) -> bool:
         """Whether responses for `id` are expected. done: whether this is the last one."""
         tracked = self.tracking.exports.get(id)
         if tracked is None or tracked.reports or tracked.done:
@@ -288,7 +279,98 @@ class ReplicaConnection:
         return True
 
     def _note(self, text: str) -> None:
-        self._router.note(self.replica, text)
+        self._context.note(self.replica, text)
+
+
+def retry_delay(random: random.Random, tries: int, first: int, longest: int) -> int:
+    """Return the milliseconds to wait before the next try, after `tries` failures.
+
+    The wait doubles from `first` up to `longest`; up to half of it is randomly removed, so that replicas that
+    failed together are not retried together.
+    """
+    most = min(first << min(max(tries - 1, 0), 30), longest)
+    return most - random.randint(0, most // 2)
+
+
+@dataclass(slots=True)
+class CrashRecord:
+    """Recent crashes of one replica.
+
+    deaths:    times of the crashes, ms of the clock.
+    rebuilds:  times at which it had fallen behind, and connected again to rebuild dataflows.
+    hydrating: exports that were hydrating at the last crash.
+    until:     end of the quarantine, or None.
+    probation: whether it was quarantined before, so that one more crash quarantines it again.
+    """
+
+    deaths: list[int] = field(default_factory=list[int])
+    rebuilds: list[int] = field(default_factory=list[int])
+    hydrating: tuple[Id, ...] = ()
+    until: int | None = None
+    probation: bool = False
+
+    def record_crash(self, now: int, hydrating: Iterable[Id], settings: ControllerSettings) -> None:
+        """Record a crash; at the limit, quarantine the replica."""
+        self.deaths = [at for at in self.deaths if at > now - settings.window] + [now]
+        self.hydrating = tuple(hydrating)
+        if self.probation or len(self.deaths) >= settings.quarantine_after:
+            self.until = now + settings.quarantine
+
+    def record_rebuild(self, now: int, settings: ControllerSettings) -> int:
+        """Record that it has to rebuild dataflows. Returns how often it had to in the window."""
+        self.rebuilds = [at for at in self.rebuilds if at > now - settings.window] + [now]
+        return len(self.rebuilds)
+
+    def recent_crash_count(self, now: int, settings: ControllerSettings) -> int:
+        """Return the number of crashes in the window."""
+        return sum(at > now - settings.window for at in self.deaths)
+
+    def hydrates_sequentially(self, now: int, settings: ControllerSettings) -> bool:
+        """Whether the replica should hydrate one dataflow at a time."""
+        return self.probation or self.recent_crash_count(now, settings) >= settings.careful_after
+
+    def is_quarantined(self, now: int) -> bool:
+        """Whether the replica is quarantined. After a quarantine it is on probation, with a single try."""
+        if self.until is not None and now >= self.until:
+            self.until, self.probation = None, True
+        return self.until is not None
+
+    def forgive(self) -> None:
+        """Forget all crashes of a replica that was steady for long enough, or was released."""
+        self.deaths, self.hydrating, self.until, self.probation = [], (), None, False
+        self.rebuilds = []
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """State of one replica, connected or not.
+
+    connections: number of connections so far.
+    since:    ms of the clock at which it entered its current state.
+    tries:    failed attempts since it was last connected.
+    retry_at: time of the next attempt.
+    problem:  reason why it is not connected.
+    kept:     holds on the inputs that it may still read.
+    """
+
+    entry: ReplicaEntry
+    since: int
+    retry_at: int
+    connection: ReplicaConnection | None = None
+    connections: int = 0
+    tries: int = 0
+    problem: str = ""
+    crashes: CrashRecord = field(default_factory=CrashRecord)
+    kept: Kept = field(default_factory=Kept)
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+    def state(self, now: int) -> ReplicaState:
+        if self.connection is not None:
+            return ReplicaState.CONNECTED
+        return ReplicaState.QUARANTINED if self.crashes.is_quarantined(now) else ReplicaState.WAITING
 
 
 def _nothing() -> None:

@@ -1,21 +1,23 @@
-"""Replicas of a controller: connections, retries, crash loops and quarantine."""
+"""Replicas of a controller: connecting, retrying, quarantine, and readiness to take over."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from itertools import count
+from collections.abc import Callable
 
-from headrace.compute.controller.catalog import ReplicaEntry
+from headrace.compute.controller import peeks, reads, subscriptions
+from headrace.compute.controller.catalog import ReplicaEntry, check_name, name_taken_error
+from headrace.compute.controller.pending import PendingCopy, PendingPeek
 from headrace.compute.controller.replica_connection import (
+    Answer,
+    ConnectionContext,
     HistoryOverrides,
+    Replica,
     ReplicaConnection,
-    ResponseRouter,
+    retry_delay,
 )
-from headrace.compute.controller.requests import ControllerSettings
+from headrace.compute.controller.state import ControllerState
 from headrace.compute.controller.status_types import ReplicaState
-from headrace.compute.controller.tracking import Kept, release_all
+from headrace.compute.controller.tracking import release_all
 from headrace.compute.errors import (
     ComputeError,
     FellBehind,
@@ -26,302 +28,249 @@ from headrace.compute.errors import (
     VersionMismatch,
 )
 from headrace.compute.frontier import join
-from headrace.compute.protocol.commands import Epoch, Parameters
-from headrace.compute.protocol.dataflow import Id
+from headrace.compute.protocol.commands import Epoch, Parameters, TimelyConfig, UpdateConfiguration
+from headrace.compute.protocol.responses import CopyToResponse, PeekResponse, SubscribeResponse
 from headrace.compute.takeover_readiness import (
     Readiness,
     ReplicaProgress,
-    SteadyReplicas,
     Unhydrated,
     readiness,
     worst_readiness,
 )
 
-
-def retry_delay(random: random.Random, tries: int, first: int, longest: int) -> int:
-    """Return the milliseconds to wait before the next try, after `tries` failures.
-
-    The wait doubles from `first` up to `longest`; up to half of it is randomly removed, so that replicas that
-    failed together are not retried together.
-    """
-    most = min(first << min(max(tries - 1, 0), 30), longest)
-    return most - random.randint(0, most // 2)
-
-
-@dataclass(slots=True)
-class CrashRecord:
-    """Recent crashes of one replica.
-
-    deaths:    times of the crashes, ms of the clock.
-    rebuilds:  times at which it had fallen behind, and connected again to rebuild dataflows.
-    hydrating: exports that were hydrating at the last crash.
-    until:     end of the quarantine, or None.
-    probation: whether it was quarantined before, so that one more crash quarantines it again.
-    """
-
-    deaths: list[int] = field(default_factory=list[int])
-    rebuilds: list[int] = field(default_factory=list[int])
-    hydrating: tuple[Id, ...] = ()
-    until: int | None = None
-    probation: bool = False
-
-    def record_crash(self, now: int, hydrating: Iterable[Id], settings: ControllerSettings) -> None:
-        """Record a crash; at the limit, quarantine the replica."""
-        self.deaths = [at for at in self.deaths if at > now - settings.window] + [now]
-        self.hydrating = tuple(hydrating)
-        if self.probation or len(self.deaths) >= settings.quarantine_after:
-            self.until = now + settings.quarantine
-
-    def record_rebuild(self, now: int, settings: ControllerSettings) -> int:
-        """Record that it has to rebuild dataflows. Returns how often it had to in the window."""
-        self.rebuilds = [at for at in self.rebuilds if at > now - settings.window] + [now]
-        return len(self.rebuilds)
-
-    def recent_crash_count(self, now: int, settings: ControllerSettings) -> int:
-        """Return the number of crashes in the window."""
-        return sum(at > now - settings.window for at in self.deaths)
-
-    def hydrates_sequentially(self, now: int, settings: ControllerSettings) -> bool:
-        """Whether the replica should hydrate one dataflow at a time."""
-        return self.probation or self.recent_crash_count(now, settings) >= settings.careful_after
-
-    def is_quarantined(self, now: int) -> bool:
-        """Whether the replica is quarantined. After a quarantine it is on probation, with a single try."""
-        if self.until is not None and now >= self.until:
-            self.until, self.probation = None, True
-        return self.until is not None
-
-    def forgive(self) -> None:
-        """Forget all crashes of a replica that was steady for long enough, or was released."""
-        self.deaths, self.hydrating, self.until, self.probation = [], (), None, False
-        self.rebuilds = []
-
-
 _REFUSALS = (StaleEpoch, NotAuthorized, VersionMismatch, InsecureAddress, IncompatibleInstance)
 """Errors by which a replica refuses a connection: it has not crashed, but may keep refusing for a while."""
 
 
-@dataclass(slots=True, eq=False)
-class Replica:
-    """State of one replica, connected or not.
+# --- the calls ----------------------------------------------------------------------
 
-    connections: number of connections so far.
-    since:    ms of the clock at which it entered its current state.
-    tries:    failed attempts since it was last connected.
-    retry_at: time of the next attempt.
-    problem:  reason why it is not connected.
-    kept:     holds on the inputs that it may still read.
+
+def add_replica(
+    state: ControllerState, name: str, address: str, timely: TimelyConfig = TimelyConfig()
+) -> None:
+    """Add a replica. Does nothing if an equal one exists. Raises `AlreadyThere`."""
+    entry = ReplicaEntry(name, address, timely)
+    found = state.catalog.replicas.get(name)
+    if found == entry:
+        return
+    if found is not None:
+        raise name_taken_error(name, f"A replica of that name is at {found.address}.")
+    check_name(name)
+    with state.begin_change() as change:
+        change.add_replica(entry)
+    state.catalog.replicas[name] = entry
+    now = state.clock()
+    state.replicas[name] = Replica(entry, since=now, retry_at=now)
+
+
+def drop_replica(state: ControllerState, name: str) -> None:
+    """Remove a replica, and close its connection. Raises `UnknownName`."""
+    state.catalog.replica(name)
+    with state.begin_change() as change:
+        change.remove_replica(name)
+    del state.catalog.replicas[name]
+    replica = state.replicas.pop(name)
+    if replica.connection is not None:
+        replica.connection.close()
+    release_all(replica.kept)
+    _fail_reads(state, name)
+
+
+def release_replica(state: ControllerState, name: str) -> None:
+    """End the quarantine of a replica, forget its crashes, and retry it now. Raises `UnknownName`."""
+    state.catalog.replica(name)
+    replica = state.replicas[name]
+    replica.crashes.forgive()
+    replica.retry_at, replica.tries = state.clock(), 0
+
+
+def configure(state: ControllerState, parameters: Parameters) -> None:
+    """Change the limits and intervals of all replicas, for the lifetime of this controller."""
+    state.check_epoch()
+    state.instance.send(UpdateConfiguration(parameters))
+
+
+# --- connecting ---------------------------------------------------------------------
+
+
+def replicas_to_connect(state: ControllerState) -> list[tuple[str, str]]:
+    """List the names and addresses of the replicas to connect now."""
+    return [(r.name, r.entry.address) for r in state.replicas.values() if _delay(state, r) == 0]
+
+
+def next_retry_delay(state: ControllerState, name: str | None = None) -> int | None:
+    """Return the milliseconds until a replica is retried; None if connected, quarantined or dropped.
+
+    name: None: the first of all replicas.
     """
-
-    entry: ReplicaEntry
-    since: int
-    retry_at: int
-    connection: ReplicaConnection | None = None
-    connections: int = 0
-    tries: int = 0
-    problem: str = ""
-    crashes: CrashRecord = field(default_factory=CrashRecord)
-    kept: Kept = field(default_factory=Kept)
-
-    @property
-    def name(self) -> str:
-        return self.entry.name
-
-    def state(self, now: int) -> ReplicaState:
-        if self.connection is not None:
-            return ReplicaState.CONNECTED
-        return ReplicaState.QUARANTINED if self.crashes.is_quarantined(now) else ReplicaState.WAITING
+    replicas = [r for r in state.replicas.values() if name in (None, r.name)]
+    return min((wait for r in replicas if (wait := _delay(state, r)) is not None), default=None)
 
 
-class Replicas:
-    """All replicas of a controller, by name.
+def _delay(state: ControllerState, replica: Replica) -> int | None:
+    now = state.clock()
+    return max(replica.retry_at - now, 0) if replica.state(now) is ReplicaState.WAITING else None
 
-    ready: replicas that have been level with the others for a while, so that any other may be dropped.
-    """
 
-    def __init__(
-        self,
-        router: ResponseRouter,
-        *,
-        epoch: int,
-        clock: Callable[[], int],
-        random: random.Random,
-        settings: ControllerSettings,
-    ) -> None:
-        self._router = router
-        self._epoch = epoch
-        self._clock = clock
-        self._random = random
-        self._settings = settings
-        self._replicas: dict[str, Replica] = {}
-        self._steady = SteadyReplicas(settings.steady)
-        self.ready: frozenset[str] = frozenset()
-        # Shared by all replicas, because a replica that is dropped and added again may be the same process.
-        self._numbers = count(1)
-        router.instance.pushed = self.wake
+def accept_connection(state: ControllerState, name: str) -> ReplicaConnection:
+    """Accept a new connection to a replica, closing any earlier one. Raises `UnknownName`."""
+    state.catalog.replica(name)
+    state.check_epoch()
+    replica = state.replicas[name]
+    if replica.connection is not None:
+        _fail_reads(state, name)
+        replica.connection.close()
+    now = state.clock()
+    careful = replica.crashes.hydrates_sequentially(now, state.settings)
+    replica.connections += 1
+    overrides = HistoryOverrides(
+        name,
+        replica.entry.timely,
+        Epoch(state.epoch, next(state.connection_numbers)),
+        state.random.randbytes(16),
+        Parameters(hydration_concurrency=1) if careful else Parameters(),
+    )
+    context = ConnectionContext(
+        state.instance, state.pending, state.clock, state.note, _deliverer(state), _loser(state)
+    )
+    replica.connection = ReplicaConnection(overrides, context, replica.kept)
+    replica.since, replica.tries, replica.problem = now, 0, ""
+    state.steady.restart(name)
+    return replica.connection
 
-    def __iter__(self) -> Iterator[Replica]:
-        return iter(self._replicas.values())
 
-    def __getitem__(self, name: str) -> Replica:
-        return self._replicas[name]
+def record_unreachable(state: ControllerState, name: str, error: ComputeError) -> None:
+    """Record a failed attempt to connect; the replica is retried after `next_retry_delay`."""
+    replica = state.replicas.get(name)
+    if replica is not None and replica.connection is None:
+        replica.problem = error.what
+        _wait_after_refusal(state, replica)
 
-    def add(self, entry: ReplicaEntry) -> None:
-        now = self._clock()
-        self._replicas[entry.name] = Replica(entry, since=now, retry_at=now)
 
-    def remove(self, name: str) -> None:
-        replica = self._replicas.pop(name)
-        if replica.connection is not None:
-            replica.connection.close()
-        release_all(replica.kept)
+def wake_connections(state: ControllerState) -> None:
+    """Wake all connections, because new commands may be available."""
+    for connection in state.connections():
+        connection.wake()
 
-    def connections(self) -> list[ReplicaConnection]:
-        return [r.connection for r in self._replicas.values() if r.connection is not None]
 
-    def connected_names(self) -> list[str]:
-        return [r.name for r in self._replicas.values() if r.connection is not None]
+# --- what happens on a connection ---------------------------------------------------
 
-    def connection_of(self, name: str) -> ReplicaConnection | None:
-        """Return the connection of a replica, or None."""
-        replica = self._replicas.get(name)
-        return replica.connection if replica else None
 
-    def wake(self) -> None:
-        """Wake all connections, because new commands may be available."""
-        for replica in self._replicas.values():
-            if replica.connection is not None:
-                replica.connection.wake()
+def _deliverer(state: ControllerState) -> Callable[[str, Answer], None]:
+    def deliver(replica: str, response: Answer) -> None:
+        match response:
+            case PeekResponse():
+                peeks.on_response(state, replica, response)
+            case SubscribeResponse():
+                subscriptions.on_changes(state, replica, response)
+            case CopyToResponse():
+                subscriptions.on_copied(state, replica, response)
 
-    def retry_delay_of(self, name: str) -> int | None:
-        """Return the milliseconds until a replica is retried; None if connected, quarantined or unknown."""
-        replica = self._replicas.get(name)
-        now = self._clock()
-        if replica is None or replica.state(now) is not ReplicaState.WAITING:
-            return None
-        return max(replica.retry_at - now, 0)
+    return deliver
 
-    def connect(self, name: str) -> ReplicaConnection:
-        """Open a new connection of a replica, closing any earlier one."""
-        replica = self._replicas[name]
-        if replica.connection is not None:
-            replica.connection.close()
-        now = self._clock()
-        careful = replica.crashes.hydrates_sequentially(now, self._settings)
-        replica.connections += 1
-        specifics = HistoryOverrides(
-            name,
-            replica.entry.timely,
-            Epoch(self._epoch, next(self._numbers)),
-            self._random.randbytes(16),
-            Parameters(hydration_concurrency=1) if careful else Parameters(),
+
+def _loser(state: ControllerState) -> Callable[[ReplicaConnection, ComputeError | None], None]:
+    def lose(connection: ReplicaConnection, error: ComputeError | None) -> None:
+        _record_lost_connection(state, connection, error)
+        _fail_reads(state, connection.replica)
+
+    return lose
+
+
+def _record_lost_connection(
+    state: ControllerState, connection: ReplicaConnection, error: ComputeError | None
+) -> None:
+    """Record the end of a replica's current connection, and when it is retried."""
+    replica = state.replicas[connection.replica]
+    assert replica.connection is connection, "a superseded connection is closed, and reports no end"
+    now, settings = state.clock(), state.settings
+    replica.connection, replica.since = None, now
+    replica.problem = error.what if error else "the connection ended"
+    if connection.gave_up or isinstance(error, FellBehind):
+        if error is not None:
+            state.note(replica.name, error.what)
+        replica.problem = "it has fallen too far behind, and rebuilds views"
+        _rest(state, replica, replica.crashes.record_rebuild(now, settings))
+    elif connection.fell_behind:
+        replica.retry_at = now
+        replica.problem = "it was too slow in taking commands"
+    elif isinstance(error, _REFUSALS):
+        replica.tries = max(replica.tries, 8)
+        _wait_after_refusal(state, replica)
+    else:
+        replica.crashes.record_crash(now, connection.tracking.building(), settings)
+        _rest(state, replica, len(replica.crashes.deaths))
+
+
+def _wait_after_refusal(state: ControllerState, replica: Replica) -> None:
+    replica.tries += 1
+    first, longest = state.settings.first_retry, state.settings.longest_retry
+    replica.retry_at = state.clock() + retry_delay(state.random, replica.tries, first, longest)
+
+
+def _rest(state: ControllerState, replica: Replica, times: int) -> None:
+    """Retry a replica later, the later the more often this has happened."""
+    first, longest = state.settings.first_rest, state.settings.longest_rest
+    replica.retry_at = state.clock() + retry_delay(state.random, times, first, longest)
+
+
+def _fail_reads(state: ControllerState, replica: str) -> None:
+    """Fail the reads that only a lost replica could answer."""
+    for read in state.pending:
+        problem = reads.problem_after_loss(state, read, replica)
+        if problem is None:
+            continue
+        match read:
+            case PendingPeek():
+                peeks.finish(state, read, problem)
+            case PendingCopy():
+                subscriptions.finish_copy(state, read, problem)
+            case _:
+                subscriptions.fail(state, read, problem)
+
+
+# --- periodic work ------------------------------------------------------------------
+
+
+def maintain_replicas(state: ControllerState) -> None:
+    """Release the inputs of replicas that were lost a while ago, and update the set of ready ones."""
+    now = state.clock()
+    for replica in state.replicas.values():
+        if replica.connection is None and now - replica.since >= state.settings.patience:
+            release_all(replica.kept)
+    states = {c.replica: _readiness(state, c) for c in state.connections()}
+    state.ready = state.steady.observe(now, states)
+    for name in state.ready:
+        state.replicas[name].crashes.forgive()
+
+
+def release_lagging_replicas(state: ControllerState) -> bool:
+    """Stop keeping inputs for replicas that are too far behind. Returns whether there are any."""
+    now, most = state.clock(), state.settings.max_lag
+    released = [
+        (connection, id, connection.tracking.release_inputs(id))
+        for connection in state.connections()
+        if not connection.is_over
+        for id in connection.tracking.lagging_exports(now, most)
+    ]
+    # Where somebody else still needs them, the replica may as well go on.
+    lost = [(c, id) for c, id, held in released if not c.tracking.hold_again(id, held)]
+    for connection, id in lost:
+        connection.give_up()
+        name = state.instance.running[id].dataflow.name
+        text = f"more than {most / 1000:g} s behind with {name!r}, which it rebuilds from a snapshot"
+        state.note(connection.replica, text)
+    return bool(lost)
+
+
+def _readiness(state: ControllerState, connection: ReplicaConnection) -> Readiness:
+    if not connection.initialized:
+        return Unhydrated()
+    return worst_readiness(
+        readiness(
+            join(c.tracking.output_frontier(tracked.id) for c in state.connections()),
+            {connection.replica: ReplicaProgress(tracked.as_of, tracked.output)},
+            state.settings.lag,
         )
-        replica.connection = ReplicaConnection(specifics, self._router, replica.kept, self._clock)
-        replica.since, replica.tries, replica.problem = now, 0, ""
-        self._steady.restart(name)
-        return replica.connection
-
-    def record_unreachable(self, name: str, error: ComputeError) -> None:
-        """Record a failed attempt to connect."""
-        replica = self._replicas.get(name)
-        if replica is not None and replica.connection is None:
-            replica.problem = error.what
-            self._wait_after_refusal(replica)
-
-    def record_lost_connection(self, connection: ReplicaConnection, error: ComputeError | None) -> None:
-        """Record the end of a replica's current connection."""
-        replica = self._replicas[connection.replica]
-        assert replica.connection is connection, "a superseded connection is closed, and reports no end"
-        now = self._clock()
-        replica.connection, replica.since = None, now
-        replica.problem = error.what if error else "the connection ended"
-        if connection.gave_up or isinstance(error, FellBehind):
-            if error is not None:
-                self._router.note(replica.name, error.what)
-            replica.problem = "it has fallen too far behind, and rebuilds views"
-            self._rest(replica, replica.crashes.record_rebuild(now, self._settings))
-        elif connection.fell_behind:
-            replica.retry_at = now
-            replica.problem = "it was too slow in taking commands"
-        elif isinstance(error, _REFUSALS):
-            replica.tries = max(replica.tries, 8)
-            self._wait_after_refusal(replica)
-        else:
-            replica.crashes.record_crash(now, connection.tracking.building(), self._settings)
-            self._rest(replica, len(replica.crashes.deaths))
-
-    def release(self, name: str) -> None:
-        """End the quarantine of a replica, forget its crashes, and retry it now."""
-        replica = self._replicas[name]
-        replica.crashes.forgive()
-        replica.retry_at, replica.tries = self._clock(), 0
-
-    def maintain(self) -> None:
-        """Release the inputs of replicas that were lost a while ago, and update the set of ready ones."""
-        now, settings = self._clock(), self._settings
-        for replica in self._replicas.values():
-            if replica.connection is None and now - replica.since >= settings.patience:
-                release_all(replica.kept)
-        connections = self.connections()
-        self.ready = self._steady.observe(now, {c.replica: self._readiness(c) for c in connections})
-        for name in self.ready:
-            self._replicas[name].crashes.forgive()
-
-    def release_lagging(self) -> bool:
-        """Stop keeping inputs for replicas that are too far behind. Returns whether there are any."""
-        now, most = self._clock(), self._settings.max_lag
-        released = [
-            (connection, id, connection.tracking.release_inputs(id))
-            for connection in self.connections()
-            if not connection.is_over
-            for id in connection.tracking.lagging_exports(now, most)
-        ]
-        # Where somebody else still needs them, the replica may as well go on.
-        lost = [(c, id) for c, id, held in released if not c.tracking.hold_again(id, held)]
-        for connection, id in lost:
-            connection.give_up()
-            name = self._router.instance.running[id].dataflow.name
-            text = f"more than {most / 1000:g} s behind with {name!r}, which it rebuilds from a snapshot"
-            self._router.note(connection.replica, text)
-        return bool(lost)
-
-    def is_ready(self, replica: Replica) -> bool:
-        """Whether a replica is ready, still connected, and can continue all its views."""
-        connection = replica.connection
-        return (
-            connection is not None
-            and replica.name in self.ready
-            and not connection.broken & connection.tracking.exports.keys()
-        )
-
-    def recent_crash_count(self, replica: Replica) -> int:
-        """Return the number of a replica's crashes in the window."""
-        return replica.crashes.recent_crash_count(self._clock(), self._settings)
-
-    def _readiness(self, connection: ReplicaConnection) -> Readiness:
-        if not connection.initialized:
-            return Unhydrated()
-        return worst_readiness(
-            readiness(
-                join(c.tracking.output_frontier(tracked.id) for c in self.connections()),
-                {connection.replica: ReplicaProgress(tracked.as_of, tracked.output)},
-                self._settings.lag,
-            )
-            for tracked in connection.tracking.lasting_exports()
-        )
-
-    def next_retry(self) -> int | None:
-        """Return the milliseconds until the next retry of any replica, or None."""
-        waits = [wait for name in self._replicas if (wait := self.retry_delay_of(name)) is not None]
-        return min(waits, default=None)
-
-    def _wait_after_refusal(self, replica: Replica) -> None:
-        replica.tries += 1
-        settings = self._settings
-        wait = retry_delay(self._random, replica.tries, settings.first_retry, settings.longest_retry)
-        replica.retry_at = self._clock() + wait
-
-    def _rest(self, replica: Replica, times: int) -> None:
-        settings = self._settings
-        wait = retry_delay(self._random, times, settings.first_rest, settings.longest_rest)
-        replica.retry_at = self._clock() + wait
+        for tracked in connection.tracking.lasting_exports()
+    )

@@ -6,20 +6,24 @@ allow, and never before the frontier to which the previous controller allowed re
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from headrace.compute.as_of import select_as_ofs
 from headrace.compute.collections.store import Append, Bounds, Collections
 from headrace.compute.controller.catalog import Catalog, CollectionEntry
-from headrace.compute.controller.durable import ControllerState
+from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.controller.holds import KeepPast
-from headrace.compute.controller.instance import Instance
-from headrace.compute.controller.writes import WRITTEN, WRITTEN_SCHEMA
+from headrace.compute.controller.state import ControllerState
 from headrace.compute.errors import StoreDamaged, StoreUnavailable, UnknownName, UpperMismatch
 from headrace.compute.frontier import END, START, Frontier, join
-from headrace.compute.protocol.dataflow import Dataflow, Id
+from headrace.compute.protocol.dataflow import Id
+from headrace.expr.types import BYTES, Field, Schema
 
+_WRITTEN = "headrace.written"
+"""Name of the collection of write ids."""
+_WRITTEN_SCHEMA = Schema((Field("id", BYTES),))
 _TRIES = 10
 
 
@@ -35,51 +39,44 @@ class InitialState:
     @property
     def write_ids(self) -> Id:
         """Id of the collection of write ids."""
-        entry = self.catalog.find_or_raise(WRITTEN)
-        return entry.id
+        return self.catalog.find_or_raise(_WRITTEN).id
 
 
-def start(state: ControllerState, collections: Collections) -> InitialState:
+def start(durable: DurableCatalog, collections: Collections) -> InitialState:
     """Supersede earlier controllers, then read their state.
 
     In this order, everything that they acknowledged is already durable when it is read.
     """
-    epoch, catalog = state.start()
+    epoch, catalog = durable.start()
     _check_ids(catalog, collections)
-    _forget_strays(state, epoch, catalog, collections)
-    if catalog.find(WRITTEN) is None:
-        _make_written(state, epoch, catalog, collections)
+    _drop_strays(durable, epoch, catalog, collections)
+    if catalog.find(_WRITTEN) is None:
+        _create_write_ids(durable, epoch, catalog, collections)
     for _ in range(_TRIES):
         with suppress(UpperMismatch):
-            bounds, last = _levelled(catalog, collections)
+            bounds, last = _level_uppers(catalog, collections)
             return InitialState(epoch, catalog, bounds, last)
     raise StoreUnavailable("another process keeps writing to the collections", fix="end all other writers")
 
 
-def create_views(started: InitialState, instance: Instance, now: int) -> list[str]:
-    """Create the dataflows of all views. Returns a message for each view with a gap."""
-    catalog = started.catalog
+def create_views(state: ControllerState, bounds: Mapping[Id, Bounds]) -> None:
+    """Create the dataflows of all views, and note those with a gap."""
+    catalog = state.catalog
     dataflows = {view.id: view.dataflow(catalog.collections) for view in catalog.views.values()}
     policies = {
         view.id: KeepPast(view.keep, view.valid_from, catalog.positions.get(view.id))
         for view in catalog.views.values()
     }
-    selected = select_as_ofs(list(dataflows.values()), started.bounds, policies, now)
+    selected = select_as_ofs(list(dataflows.values()), bounds, policies, state.oracle.read)
     complete: set[Id] = set()
     for id, dataflow in dataflows.items():
         as_of = join([selected.as_of[id], *(END for i in dataflow.indexes if i.id in complete)])
         if as_of == END:
             complete.add(id)
         else:
-            instance.create(dataflow.at(as_of))
-    return [
-        f"{catalog.views[id].name!r} starts anew, with a gap"
-        for id in sorted(_views(dataflows, selected.broken))
-    ]
-
-
-def _views(dataflows: dict[Id, Dataflow], exports: frozenset[Id]) -> set[Id]:
-    return {id for id, dataflow in dataflows.items() if dataflow.export_ids & exports}
+            state.instance.create(dataflow.at(as_of))
+    for id in sorted(id for id, dataflow in dataflows.items() if dataflow.export_ids & selected.broken):
+        state.note(None, f"{catalog.views[id].name!r} starts anew, with a gap")
 
 
 def _check_ids(catalog: Catalog, collections: Collections) -> None:
@@ -94,30 +91,32 @@ def _check_ids(catalog: Catalog, collections: Collections) -> None:
         )
 
 
-def _forget_strays(state: ControllerState, epoch: int, catalog: Catalog, collections: Collections) -> None:
+def _drop_strays(durable: DurableCatalog, epoch: int, catalog: Catalog, collections: Collections) -> None:
     strays = sorted(catalog.strays)
     for id in strays:
         collections.drop(id)
     if strays:
-        with state.begin_change(epoch) as change:
+        with durable.begin_change(epoch) as change:
             for id in strays:
                 change.remove_stray(id)
         catalog.strays.clear()
 
 
-def _make_written(state: ControllerState, epoch: int, catalog: Catalog, collections: Collections) -> None:
-    with state.begin_change(epoch) as change:
+def _create_write_ids(
+    durable: DurableCatalog, epoch: int, catalog: Catalog, collections: Collections
+) -> None:
+    with durable.begin_change(epoch) as change:
         (id,) = change.assign_ids("s")
         change.add_stray(id)
-    entry = CollectionEntry(id, WRITTEN, WRITTEN_SCHEMA, append_only=False, written_by="")
+    entry = CollectionEntry(id, _WRITTEN, _WRITTEN_SCHEMA, append_only=False, written_by="")
     collections.create(id, entry.description, START)
-    with state.begin_change(epoch) as change:
+    with durable.begin_change(epoch) as change:
         change.add_collection(entry)
         change.remove_stray(id)
     catalog.add(entry)
 
 
-def _levelled(catalog: Catalog, collections: Collections) -> tuple[dict[Id, Bounds], int]:
+def _level_uppers(catalog: Catalog, collections: Collections) -> tuple[dict[Id, Bounds], int]:
     """Advance the collections of clients to a common upper. Returns all bounds, and the last time.
 
     Afterwards no read waits for a collection without changes, and a write that the previous controller still

@@ -1,62 +1,46 @@
-"""Assembly of a controller's status from its parts."""
+"""Assembly of the status of a controller from its state."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from headrace.compute.controller.catalog import Catalog, CollectionEntry, ViewEntry
-from headrace.compute.controller.instance import Instance
-from headrace.compute.controller.pending_reads import Peeks
-from headrace.compute.controller.replica_connection import ReplicaConnection
-from headrace.compute.controller.replicas import Replica, Replicas
+from headrace.compute.controller.catalog import CollectionEntry, ViewEntry
+from headrace.compute.controller.replica_connection import Replica, ReplicaConnection
+from headrace.compute.controller.state import ControllerState
 from headrace.compute.controller.status_types import (
     CollectionStatus,
     ControllerStatus,
     PeekStatus,
-    ProblemNote,
     ReplicaStatus,
     SubscriptionStatus,
     ViewReplicaStatus,
     ViewStatus,
 )
-from headrace.compute.controller.subscriptions import Subscriptions
-from headrace.compute.controller.timestamps import TimestampOracle
 from headrace.compute.frontier import END
 from headrace.compute.protocol.dataflow import Id
 
 
-def build_status(
-    epoch: int,
-    now: int,
-    catalog: Catalog,
-    instance: Instance,
-    oracle: TimestampOracle,
-    replicas: Replicas,
-    peeks: Peeks,
-    subscriptions: Subscriptions,
-    problems: Iterable[ProblemNote],
-) -> ControllerStatus:
-    """Build the status of a controller at `now`, ms of its clock."""
+def status(state: ControllerState) -> ControllerStatus:
+    """Return the status of all replicas, views, collections and reads."""
+    now, catalog, pending = state.clock(), state.catalog, state.pending
     return ControllerStatus(
-        epoch=epoch,
-        read_time=oracle.read,
-        commands=len(instance.outbox.history),
-        replicas=tuple(_replica(r, replicas, now) for r in replicas),
-        views=tuple(_view(v, catalog, instance, oracle, replicas) for v in catalog.views.values()),
+        epoch=state.epoch,
+        read_time=state.oracle.read,
+        commands=len(state.instance.log.history),
+        replicas=tuple(_replica(state, r, now) for r in state.replicas.values()),
+        views=tuple(_view(state, view) for view in catalog.views.values()),
         collections=tuple(
-            _collection(c, catalog, instance) for c in catalog.collections.values() if c.written_by != ""
+            _collection(state, entry) for entry in catalog.collections.values() if entry.written_by != ""
         ),
         peeks=tuple(
-            PeekStatus(p.peek.uuid, p.read.view, p.peek.time, p.read.target, p.read.asked_at) for p in peeks
+            PeekStatus(p.peek.uuid, p.view, p.time, p.target, p.asked_at) for p in pending.peeks.values()
         ),
         subscriptions=tuple(
-            SubscriptionStatus(s.id, s.read.view, s.upper, s.read.target) for s in subscriptions
+            SubscriptionStatus(s.id, s.view, s.upper, s.target) for s in pending.subscriptions.values()
         ),
-        problems=tuple(problems),
+        problems=tuple(state.note),
     )
 
 
-def _replica(replica: Replica, replicas: Replicas, now: int) -> ReplicaStatus:
+def _replica(state: ControllerState, replica: Replica, now: int) -> ReplicaStatus:
     connection = replica.connection
     return ReplicaStatus(
         name=replica.name,
@@ -65,20 +49,23 @@ def _replica(replica: Replica, replicas: Replicas, now: int) -> ReplicaStatus:
         state=replica.state(now),
         since=replica.since,
         connections=replica.connections,
-        ready=replicas.is_ready(replica),
-        deaths=replicas.recent_crash_count(replica),
+        # Ready, still connected, and able to continue all its views.
+        ready=connection is not None
+        and replica.name in state.ready
+        and not connection.broken & connection.tracking.exports.keys(),
+        deaths=replica.crashes.recent_crash_count(now, state.settings),
         hydrating=connection.tracking.building() if connection else replica.crashes.hydrating,
         problem=replica.problem,
         says=tuple(connection.says.items()) if connection else (),
     )
 
 
-def _view(
-    view: ViewEntry, catalog: Catalog, instance: Instance, oracle: TimestampOracle, replicas: Replicas
-) -> ViewStatus:
+def _view(state: ControllerState, view: ViewEntry) -> ViewStatus:
+    catalog, instance = state.catalog, state.instance
     running = instance.running.get(view.id)
-    connections = replicas.connections()
-    progress = tuple(_on_replica(c, view.id, oracle) for c in connections if view.id in c.tracking.exports)
+    progress = tuple(
+        _progress(c, view.id, state.oracle.read) for c in state.connections() if view.id in c.tracking.exports
+    )
     names = {entry.id: entry.name for entry in (*catalog.collections.values(), *catalog.views.values())}
     return ViewStatus(
         name=view.name,
@@ -95,10 +82,10 @@ def _view(
     )
 
 
-def _on_replica(connection: ReplicaConnection, view: Id, oracle: TimestampOracle) -> ViewReplicaStatus:
+def _progress(connection: ReplicaConnection, view: Id, read_time: int) -> ViewReplicaStatus:
     tracked, status = connection.tracking.exports[view], connection.status.get(view)
     settled = tracked.output.time
-    lag = 0 if settled is None else max(oracle.read + 1 - settled, 0)
+    lag = 0 if settled is None else max(read_time + 1 - settled, 0)
     broken = view in connection.broken
     return ViewReplicaStatus(
         connection.replica,
@@ -112,8 +99,9 @@ def _on_replica(connection: ReplicaConnection, view: Id, oracle: TimestampOracle
     )
 
 
-def _collection(entry: CollectionEntry, catalog: Catalog, instance: Instance) -> CollectionStatus:
-    writer = catalog.views.get(entry.written_by) if entry.written_by else None
+def _collection(state: ControllerState, entry: CollectionEntry) -> CollectionStatus:
+    instance = state.instance
+    writer = state.catalog.views.get(entry.written_by) if entry.written_by else None
     return CollectionStatus(
         name=entry.name,
         id=entry.id,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.compute.collections.sqlite import SqliteCollections
-from headrace.compute.controller.durable import ControllerState
+from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.errors import StoreUnavailable
 from headrace.compute.sqlite_files import give_identity
 from headrace.errors import BadInput
@@ -41,7 +41,7 @@ class Place:
 
     def check(self) -> None:
         """Read everything. Raises `StoreDamaged` for what is not as it was written."""
-        with closing(ControllerState.open(self.state)) as state:
+        with closing(DurableCatalog.open(self.state)) as state:
             state.check()
         if self.collections is not None:
             with closing(SqliteCollections(self.collections)) as rows:

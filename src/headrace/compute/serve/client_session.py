@@ -16,7 +16,9 @@ from typing import Any, Protocol
 from headrace.compute.client.dataclass_json import to_plain
 from headrace.compute.client.generated import client_pb2 as pb
 from headrace.compute.controller.controller import Controller
-from headrace.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedOnReplica
+from headrace.compute.controller.ddl import Described
+from headrace.compute.controller.peeks import PeekRequest
+from headrace.compute.controller.pending import PeekAnswer, StashedOnReplica
 from headrace.compute.errors import (
     BadMessage,
     NegativeMultiplicity,
@@ -163,7 +165,7 @@ class ClientSession:
         self._answer(number, description=encode_description(described))
 
     def get_plan(self, number: int, asked: pb.GetPlan) -> None:
-        plan = self._controller.plan(asked.view)
+        plan = self._controller.plan_of(asked.view)
         self._answer(number, plan=pb.ViewPlan(body=plan.body, places=plan.places))
 
     def create_collection(self, number: int, asked: pb.CreateCollection) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 
 from headrace.compute.collections.opening import check_collections, open_collections
 from headrace.compute.controller.controller import Controller
-from headrace.compute.controller.durable import ControllerState
-from headrace.compute.controller.requests import ControllerSettings, StashedOnReplica
+from headrace.compute.controller.durable_catalog import DurableCatalog
+from headrace.compute.controller.pending import StashedOnReplica
+from headrace.compute.controller.settings import ControllerSettings
 from headrace.compute.errors import StaleEpoch
 from headrace.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
 from headrace.compute.serve.client_service import ClientService
@@ -89,7 +90,7 @@ async def _serve(options: Options, server: Any, ready: Callable[[], object]) -> 
     store = open_collections(options.store)
     try:
         await asyncio.to_thread(store.check)
-        state = ControllerState.open(options.state / "controller.db")
+        state = DurableCatalog.open(options.state / "controller.db")
         try:
             process = _Process(options, state, store)
             await process.run(server, ready)
@@ -102,7 +103,7 @@ async def _serve(options: Options, server: Any, ready: Callable[[], object]) -> 
 class _Process:
     """Running controller with its service, connections and commits; implements `SessionHost`."""
 
-    def __init__(self, options: Options, state: ControllerState, store: object) -> None:
+    def __init__(self, options: Options, state: DurableCatalog, store: object) -> None:
         self._options = options
         self.controller = Controller(
             state,

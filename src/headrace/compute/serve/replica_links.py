@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 
 from headrace.compute.controller.controller import Controller
-from headrace.compute.controller.requests import StashedOnReplica
+from headrace.compute.controller.pending import StashedOnReplica
 from headrace.compute.errors import ResultGone
 from headrace.compute.transport.credentials import Security
 from headrace.compute.transport.limits import Limits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from headrace.compute.controller.controller import ReplicaConnection
+from headrace.compute.controller.replica_connection import ReplicaConnection
 from headrace.compute.errors import ComputeError, ConnectionBroken, FellBehind, StaleEpoch
 from headrace.compute.protocol.commands import Command, Epoch
 from headrace.compute.protocol.responses import Response

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 
 from headrace.compute.collections.memory import MemoryCollections, SharedStore
 from headrace.compute.controller.controller import Controller
-from headrace.compute.controller.durable import ControllerState
-from headrace.compute.controller.requests import ControllerSettings
+from headrace.compute.controller.durable_catalog import DurableCatalog
+from headrace.compute.controller.settings import ControllerSettings
 from headrace.compute.errors import ComputeError, ConnectionBroken, ProtocolViolation, StaleEpoch
 from headrace.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
 from headrace.compute.replica.building import PlanDecoder
@@ -65,7 +65,7 @@ class Simulation:
         self.happened: Counter[str] = Counter()
         self.controller: Controller | None = None
         self.stale: Controller | None = None
-        self._superseded: list[ControllerState] = []
+        self._superseded: list[DurableCatalog] = []
         self.processes: dict[str, Process | None] = {}
         self._left: dict[str, Process] = {}
         self.links: list[Link] = []
@@ -141,7 +141,7 @@ class Simulation:
     def start_controller(self) -> None:
         """Start a controller on the state of the previous one."""
         connection = sqlite3.connect(self._state, uri=True, isolation_level=None)
-        self._durable = ControllerState.open_on_connection(connection, self._state)
+        self._durable = DurableCatalog.open_on_connection(connection, self._state)
         self.controller = Controller(
             self._durable,
             MemoryCollections(self._shared),

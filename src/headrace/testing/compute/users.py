@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.compute.collections.store import Collections
-from headrace.compute.controller.controller import Controller, PeekRequest, Write
+from headrace.compute.controller.controller import Controller
+from headrace.compute.controller.peeks import PeekRequest
+from headrace.compute.controller.state import Write
 from headrace.compute.errors import (
     NegativeMultiplicity,
     SinceViolation,

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from headrace.compute.collections.memory import MemoryCollections
 from headrace.compute.controller.controller import Controller
-from headrace.compute.controller.durable import ControllerState
+from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.errors import NotServable
 from headrace.compute.plans import FlowSource, check_servable, decode, encode, sources_of
 from headrace.compute.protocol.dataflow import Plan
@@ -144,7 +144,7 @@ class Workload:
 
     def _rehearse(self) -> None:
         """Create all views once, so that refused ones are reported before the simulation."""
-        with closing(ControllerState.open(":memory:")) as state:
+        with closing(DurableCatalog.open(":memory:")) as state:
             controller = Controller(
                 state,
                 MemoryCollections(),

@@ -53,7 +53,7 @@ _SEAL = "seal"
 """Name of the number that is the checksum of all small tables. Entries have checksums of their own."""
 
 
-class ControllerState:
+class DurableCatalog:
     """Durable catalog and epoch of a controller. Used by one thread."""
 
     def __init__(self, connection: sqlite3.Connection, location: str) -> None:
@@ -64,7 +64,7 @@ class ControllerState:
         self._file: OpenFile | None = None
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> ControllerState:
+    def open(cls, path: str | os.PathLike[str]) -> DurableCatalog:
         """Open the state in a file, created if missing; ":memory:" for a temporary one.
 
         Raises `StoreDamaged` for another kind of file, `StoreUnavailable` if it cannot be opened.
@@ -78,7 +78,7 @@ class ControllerState:
         return cls.open_on_connection(connection, location)
 
     @classmethod
-    def open_on_connection(cls, connection: sqlite3.Connection, location: str) -> ControllerState:
+    def open_on_connection(cls, connection: sqlite3.Connection, location: str) -> DurableCatalog:
         """Open the state in the database of a connection, which it takes over. Raises as `open` does."""
         with _translated(location):
             try:
@@ -249,7 +249,7 @@ class ControllerState:
 
 
 class StateChange:
-    """Operations of one change. Valid within `ControllerState.begin_change`."""
+    """Operations of one change. Valid within `DurableCatalog.begin_change`."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._run = connection.execute
@@ -354,7 +354,7 @@ _AT_ONCE = 1_000
 class TransientIds:
     """Generator of ids "t1", "t2", ... for transient exports, unique even across crashes."""
 
-    def __init__(self, state: ControllerState, epoch: int) -> None:
+    def __init__(self, state: DurableCatalog, epoch: int) -> None:
         self._state = state
         self._epoch = epoch
         self._left: deque[Id] = deque()
