@@ -33,6 +33,7 @@ from headrace.compute.errors import (
 )
 from headrace.compute.frontier import Frontier
 from headrace.compute.protocol import row_batch
+from headrace.compute.protocol.client_messages import DropRequest
 from headrace.compute.protocol.responses import Batch, EncodedUpdates, RowCount, Rows
 from headrace.compute.protocol.row_batch import RowBatch
 from headrace.compute.serve import client_session
@@ -480,7 +481,7 @@ def test_batches_without_changes_are_given_where_they_are_asked_for() -> None:
 
 def test_what_may_have_been_done_or_not_is_said_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setitem(client_session._REQUESTS, "drop", lambda *request: asked.append(request))
+    monkeypatch.setitem(client_session._REQUESTS, DropRequest, lambda *request: asked.append(request))
 
     async def test(client: AsyncClient, _: PaperController, served: Service) -> None:
         task = asyncio.create_task(client.drop("sales"))

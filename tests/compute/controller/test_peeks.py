@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace.compute.controller import PeekRequest, StashedOnReplica
+from headrace.compute.controller import StashedOnReplica
 from headrace.compute.controller.status_types import ReplicaState
 from headrace.compute.errors import (
     BadMessage,
@@ -25,6 +25,7 @@ from headrace.compute.errors import (
 )
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.problem_conversion import error_of
+from headrace.compute.protocol.client_messages import PeekRequest
 from headrace.compute.protocol.commands import CancelPeek, Finishing, Peek
 from headrace.compute.protocol.dataflow import CollectionExport
 from headrace.compute.protocol.responses import (

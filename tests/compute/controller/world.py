@@ -16,7 +16,6 @@ from headrace.compute.controller import (
     ControllerSettings,
     ControllerStatus,
     DurableCatalog,
-    PeekRequest,
     ReplicaConnection,
     ReplicaStatus,
     ViewStatus,
@@ -24,6 +23,7 @@ from headrace.compute.controller import (
 from headrace.compute.errors import ComputeError, ConnectionBroken
 from headrace.compute.frontier import Frontier
 from headrace.compute.plans import encode
+from headrace.compute.protocol.client_messages import PeekRequest
 from headrace.compute.protocol.commands import (
     AllowCompaction,
     CancelPeek,

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.compute.controller import DurableCatalog, PeekRequest
+from headrace.compute.controller import DurableCatalog
 from headrace.compute.errors import ConnectionBroken
 from headrace.compute.plans import encode
+from headrace.compute.protocol.client_messages import PeekRequest
 from headrace.errors import HeadraceError
 from tests.compute.controller.world import BIDS, Bid, Top, World, all_bids
 from tests.golden import assert_golden

@@ -12,14 +12,13 @@ from itertools import count
 from typing import Any
 
 from headrace.compute.collections.store import Append
-from headrace.compute.controller.ddl import Described
-from headrace.compute.controller.peeks import PeekRequest
 from headrace.compute.controller.pending import PeekAnswer, StashedOnReplica
 from headrace.compute.controller.state import Write
 from headrace.compute.controller.status_types import ControllerStatus
 from headrace.compute.errors import NegativeMultiplicity, ReadTimeout, SinceViolation, UnknownName
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.problem_conversion import problem_of
+from headrace.compute.protocol.client_messages import Description, PeekRequest
 from headrace.compute.protocol.responses import Batch, Canceled, Counted, DroppedAt, Problem, Rows, Update
 from headrace.expr.types import Schema
 
@@ -39,7 +38,7 @@ class PaperController:
     hold_answers: bool = False
     copying: bool = False
     stash_above: int | None = None
-    names: dict[str, Described] = field(default_factory=dict)
+    names: dict[str, Description] = field(default_factory=dict)
     updates: dict[str, list[Update]] = field(default_factory=dict)
     seen_ids: dict[bytes, int] = field(default_factory=dict)
     held: dict[bytes, Callable[[PeekAnswer], None]] = field(default_factory=dict)
@@ -54,14 +53,14 @@ class PaperController:
 
     def _define(self, name: str, schema: Schema, *, view: bool, key: Sequence[str] = ()) -> str:
         id = f"{'u' if view else 's'}{next(self.ids)}"
-        self.names[name] = Described(name, id, view, schema, False, tuple(key))
+        self.names[name] = Description(id, view, schema, tuple(key))
         self.updates[name] = []
         return id
 
     def create_collection(self, name: str, schema: Schema, *, append_only: bool) -> str:
         return self._define(name, schema, view=False)
 
-    def describe(self, name: str) -> Described:
+    def describe(self, name: str) -> Description:
         if name not in self.names:
             raise UnknownName(f"there is no view or collection {name!r}", name=name)
         return self.names[name]
@@ -76,8 +75,9 @@ class PaperController:
 
     def begin_write(self, writes: Mapping[str, Sequence[Counted]], ids: Sequence[bytes] = ()) -> Write:
         for name, rows in writes.items():
+            self.describe(name)
             there = Counter[tuple[Any, ...]]()
-            for row, _, weight in self.updates[self.describe(name).name]:
+            for row, _, weight in self.updates[name]:
                 there[row] += weight
             for row, weight in rows:
                 there[row] += weight

@@ -15,10 +15,12 @@ from headrace.compute import AsyncClient
 from headrace.compute.client.generated import client_pb2 as pb
 from headrace.compute.errors import BadMessage, ComputeError
 from headrace.compute.protocol import rows
+from headrace.compute.protocol.client_messages import CreateView, Description
 from headrace.compute.protocol.serialization import problem_from_bytes
 from headrace.compute.serve.client_session import ClientSession
 from headrace.compute.serve.controller_process import Options, run_controller
 from headrace.errors import BadInput
+from headrace.expr.types import Schema
 from tests.compute.serve.processes import totals
 from tests.compute.serve.test_roles import LOCAL, running
 
@@ -43,7 +45,7 @@ def refusal(describe: Callable[[str], Any], request: pb.Request) -> str:
 
 def test_keys_that_nothing_can_be_looked_up_by_go_no_further() -> None:
     asked = pb.Peek(view="v", id="u1", keys=rows.encode([({},)]))
-    code = refusal(lambda _: SimpleNamespace(id="u1"), pb.Request(number=7, peek=asked))
+    code = refusal(lambda _: Description("u1", True, Schema(())), pb.Request(number=7, peek=asked))
     assert code == BadMessage.code
 
 
@@ -76,11 +78,9 @@ def test_limits_of_a_view_are_positive_numbers_of_64_bits(tmp_path: Path, limit:
                 with pytest.raises(BadInput, match=limit):
                     await client.create_view("totals", totals(), **{limit: given})
             for sent in (0, 2**63):
-                message = pb.CreateView(name="totals")
-                setattr(message, limit, sent)
-                request = pb.Request(create_view=message)
+                request = CreateView("totals", b"", b"", (), 0, None, **{limit: sent})
                 with pytest.raises(BadMessage, match=limit):
-                    await client._ask(request)  # pyright: ignore[reportPrivateUsage]
+                    await client._conversation.ask(request)  # pyright: ignore[reportPrivateUsage]
             await client.create_view("totals", totals(), **{limit: 2**63 - 1})  # type: ignore[arg-type]
 
     asyncio.run(story())

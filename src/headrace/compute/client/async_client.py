@@ -5,18 +5,37 @@ from __future__ import annotations
 import os
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace.compute.client.connection_options import ADDRESS_VARIABLE, DEFAULT_ADDRESS, Endpoint
 from headrace.compute.client.conversation import Conversation
 from headrace.compute.client.dataclass_json import from_plain
-from headrace.compute.client.generated import client_pb2 as pb
 from headrace.compute.client.patience import AS_CLIENT, Patience, Wait, patience_seconds
 from headrace.compute.client.peeks import PeekArguments, check_number, decode_peek_answers, peek_message
 from headrace.compute.client.rows import CachedDescription
 from headrace.compute.client.subscription import AsyncSubscription
 from headrace.compute.controller.status_types import ControllerStatus
 from headrace.compute.protocol import rows as encoding
+from headrace.compute.protocol.client_messages import (
+    AddReplica,
+    ClientAnswer,
+    ConditionAnswer,
+    CopyRequest,
+    CreateCollection,
+    CreateView,
+    DescribeRequest,
+    Description,
+    DoneAnswer,
+    DropReplica,
+    DropRequest,
+    GetPlan,
+    ReleaseReplica,
+    StatusRequest,
+    SubscriptionRequest,
+    WritePart,
+    WriteRequest,
+)
+from headrace.compute.protocol.codec_derivation import bad_message
 from headrace.compute.protocol.commands import RuntimeName
 from headrace.compute.protocol.dataflow import Plan
 from headrace.compute.transport.credentials import Security
@@ -25,6 +44,8 @@ from headrace.expr.row_classes import schema_of
 from headrace.expr.tree import Expr
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
+
+T = TypeVar("T")
 
 
 class AsyncClient:
@@ -60,11 +81,8 @@ class AsyncClient:
         append_only: rows are never deleted.
         Raises `AlreadyThere`.
         """
-        from headrace.compute.plans import schema_to_bytes
-
         schema = rows if isinstance(rows, Schema) else schema_of(rows)
-        message = pb.CreateCollection(name=name, schema=schema_to_bytes(schema), append_only=append_only)
-        await self._ask(pb.Request(create_collection=message))
+        await self._conversation.ask(CreateCollection(name, schema, append_only))
 
     async def create_view(
         self,
@@ -104,17 +122,17 @@ class AsyncClient:
         for limit, value in limits.items():
             check_number(limit, value, least=1)
         plan = encode(flow, allow_callables=allow_callables)
-        message = pb.CreateView(
+        request = CreateView(
             name=name,
             plan=plan.body,
             places=plan.places,
-            key=[key] if isinstance(key, str) else key,
+            key=(key,) if isinstance(key, str) else tuple(key),
             keep=_milliseconds(keep),
-            into=into or "",
+            into=into,
             **limits,
         )
         self._known.pop(name, None)
-        await self._ask(pb.Request(create_view=message))
+        await self._conversation.ask(request)
 
     async def flow(self, view: str, *, allow_callables: bool = False) -> Flow:
         """Fetch the flow of a view, for example to explain or to draw it.
@@ -124,25 +142,23 @@ class AsyncClient:
         """
         from headrace.compute.plans import decode
 
-        request = pb.Request(get_plan=pb.GetPlan(view=view))
         wait = self._conversation.wait()
-        answer = (await self._conversation.send_read(request, f"the plan of {view!r}", wait))[0]
-        plan = Plan(answer.plan.body, answer.plan.places)
-        return decode(plan, allow_callables=allow_callables)
+        answers = await self._conversation.send_read(GetPlan(view), f"the plan of {view!r}", wait)
+        return decode(_first(answers, Plan), allow_callables=allow_callables)
 
     async def drop(self, name: str) -> None:
         """Drop a view or a collection. Raises `UnknownName`, `StillInUse`."""
         self._known.pop(name, None)
-        await self._ask(pb.Request(drop=pb.Drop(name=name)), repeatable=False)
+        await self._conversation.ask(DropRequest(name), repeatable=False)
 
     async def describe(self, name: str) -> CachedDescription:
         """Describe a view or collection: its columns and key. Raises `UnknownName`, `ReadTimeout`."""
         return await self._describe(name, self._conversation.wait())
 
     async def _describe(self, name: str, wait: Wait) -> CachedDescription:
-        request = pb.Request(describe=pb.Describe(name=name))
-        answer = (await self._conversation.send_read(request, f"the question what {name!r} is", wait))[0]
-        known = self._known[name] = CachedDescription.decode(name, answer.description)
+        what = f"the question what {name!r} is"
+        answers = await self._conversation.send_read(DescribeRequest(name), what, wait)
+        known = self._known[name] = CachedDescription.of(name, _first(answers, Description))
         return known
 
     async def _know(self, name: str, wait: Wait | None = None) -> CachedDescription:
@@ -182,9 +198,9 @@ class AsyncClient:
         while True:
             known = [await self._know(name) for name in rows]
             parts = [_part(each, each.to_weighted_rows(rows[each.name], sign)) for each in known]
-            answer = (await self._ask(pb.Request(write=pb.Write(parts=parts, id=id))))[0]
-            if answer.WhichOneof("kind") != "description":
-                return answer.done.time
+            answers = await self._conversation.ask(WriteRequest(tuple(parts), id))
+            if not isinstance(answers[0], Description):
+                return _first(answers, DoneAnswer).time
             self._known.clear()  # a collection was replaced by another one of the same name
 
     # --- reading ------------------------------------------------------------------------
@@ -231,10 +247,8 @@ class AsyncClient:
         while True:
             known = await self._know(view, wait)
             message, schema, to_user = peek_message(known, reading)
-            answers = await self._conversation.send_read(
-                pb.Request(peek=message), f"the peek of {view!r}", wait
-            )
-            if answers[0].WhichOneof("kind") != "description":
+            answers = await self._conversation.send_read(message, f"the peek of {view!r}", wait)
+            if not isinstance(answers[0], Description):
                 return decode_peek_answers(answers, schema, to_user)
             self._known.pop(view, None)
 
@@ -257,9 +271,7 @@ class AsyncClient:
         The subscription resumes by itself after a broken connection or a restart of the controller.
         """
         check_number("as_of", as_of)
-        asked = pb.Subscription(view=view, snapshot=snapshot, replica=replica or "")
-        if as_of is not None:
-            asked.as_of = as_of
+        asked = SubscriptionRequest(view, as_of, snapshot, replica)
         return AsyncSubscription(self._conversation, asked, progress=progress, patience=patience)
 
     async def copy(self, view: str, file: str, *, patience: Patience = AS_CLIENT) -> int:
@@ -269,11 +281,10 @@ class AsyncClient:
         patience: instead of the client's. Raises `ReadTimeout` after that, unless a replica is already
             working on the copy, which may then take as long as it needs.
         """
-        request = pb.Request(copy=pb.Copy(view=view, file=file))
         wait = self._conversation.wait(patience)
         what = f"the copy of {view!r}"
-        answers = await self._conversation.send_read(request, what, wait, again=False)
-        return answers[-1].done.rows
+        answers = await self._conversation.send_read(CopyRequest(view, file), what, wait, again=False)
+        return _first(answers[-1:], DoneAnswer).rows
 
     # --- operating ----------------------------------------------------------------------
 
@@ -281,25 +292,22 @@ class AsyncClient:
         self, name: str, address: str, *, runtime: RuntimeName = "here", workers: int = 1
     ) -> None:
         """Add a replica. Does nothing if an equal one exists. Raises `AlreadyThere`."""
-        message = pb.AddReplica(name=name, address=address, runtime=runtime, workers=workers)
-        await self._ask(pb.Request(add_replica=message))
+        await self._conversation.ask(AddReplica(name, address, runtime, workers))
 
     async def drop_replica(self, name: str) -> None:
         """Remove a replica. Raises `UnknownName`."""
-        await self._ask(pb.Request(drop_replica=pb.DropReplica(name=name)), repeatable=False)
+        await self._conversation.ask(DropReplica(name), repeatable=False)
 
     async def release_replica(self, name: str) -> None:
         """End the quarantine of a replica, and retry it at once. Raises `UnknownName`."""
-        await self._ask(pb.Request(release_replica=pb.ReleaseReplica(name=name)))
+        await self._conversation.ask(ReleaseReplica(name))
 
     async def status(self) -> ControllerStatus:
         """Fetch the status of all replicas, views, collections and reads."""
-        request = pb.Request(status=pb.Status())
-        answers = await self._conversation.send_read(request, "the status", self._conversation.wait())
-        return from_plain(ControllerStatus, encoding.decode_values(answers[0].condition.body))
-
-    async def _ask(self, request: pb.Request, *, repeatable: bool = True) -> list[pb.Answer]:
-        return await self._conversation.ask(request, repeatable=repeatable)
+        wait = self._conversation.wait()
+        answers = await self._conversation.send_read(StatusRequest(), "the status", wait)
+        body = _first(answers, ConditionAnswer).body
+        return from_plain(ControllerStatus, encoding.decode_values(body))
 
     async def aclose(self) -> None:
         """Close the connection."""
@@ -312,13 +320,20 @@ class AsyncClient:
         await self.aclose()
 
 
-def _part(known: CachedDescription, changes: Sequence[tuple[tuple[Any, ...], int]]) -> pb.Write.Part:
-    return pb.Write.Part(
+def _part(known: CachedDescription, changes: Sequence[tuple[tuple[Any, ...], int]]) -> WritePart:
+    return WritePart(
         collection=known.name,
         id=known.id,
-        come=encoding.encode([(row, weight) for row, weight in changes if weight > 0]),
-        go=encoding.encode([(row, -weight) for row, weight in changes if weight < 0]),
+        come=tuple((row, weight) for row, weight in changes if weight > 0),
+        go=tuple((row, -weight) for row, weight in changes if weight < 0),
     )
+
+
+def _first(answers: Sequence[ClientAnswer], wanted: type[T]) -> T:
+    """Return the first answer. Raises `BadMessage` if it is of another kind."""
+    if not isinstance(answers[0], wanted):
+        raise bad_message("Answer.kind", f"A {wanted.__name__} was expected.")
+    return answers[0]
 
 
 def _milliseconds(span: timedelta | str) -> int:

@@ -11,12 +11,25 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from headrace.compute.client.connection_options import CONVERSE, SUBSCRIBE, Endpoint
-from headrace.compute.client.generated import client_pb2 as pb
 from headrace.compute.client.patience import AS_CLIENT, Patience, UseClientPatience, Wait, patience_seconds
 from headrace.compute.errors import ComputeError, ConnectionBroken, ResultGone, Unconfirmed
 from headrace.compute.problem_conversion import error_of
-from headrace.compute.protocol.serialization import problem_from_bytes
+from headrace.compute.protocol.client_messages import (
+    ANSWER,
+    EVENT,
+    REQUEST,
+    SUBSCRIPTION,
+    CancelPeekRequest,
+    ClientAnswer,
+    ClientRequest,
+    CopyRequest,
+    PeekMessage,
+    RowsPart,
+    SubscriptionRequest,
+)
+from headrace.compute.protocol.responses import Problem
 from headrace.compute.transport.grpc_errors import END_OF_CALL, raising_compute_errors
+from headrace.errors import HeadraceError
 
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
@@ -45,10 +58,10 @@ class Conversation:
         self._line: _Line | None = None
         self._connecting = asyncio.Lock()
 
-    def subscribe(self, asked: pb.Subscription) -> Any:
-        """Open a separate call that streams `Event`s."""
-        make = self._opened().unary_stream(SUBSCRIBE, pb.Subscription.SerializeToString, pb.Event.FromString)
-        return make(asked, metadata=self._endpoint.metadata())
+    def subscribe(self, asked: SubscriptionRequest) -> Any:
+        """Open a separate call that streams messages of `EVENT`."""
+        make = self._opened().unary_stream(SUBSCRIBE, SUBSCRIPTION.serialize, EVENT.parse)
+        return make(SUBSCRIPTION.to_message(asked), metadata=self._endpoint.metadata())
 
     def _opened(self) -> Any:
         if self.closed:
@@ -62,8 +75,8 @@ class Conversation:
         return Wait(self.patience if isinstance(patience, UseClientPatience) else patience_seconds(patience))
 
     async def send_read(
-        self, request: pb.Request, what: str, wait: Wait, *, again: bool = True
-    ) -> list[pb.Answer]:
+        self, request: ClientRequest, what: str, wait: Wait, *, again: bool = True
+    ) -> list[ClientAnswer]:
         """Send a read-only request as `ask` does, within the patience of `wait`. what: a noun for the read.
 
         Raises `ReadTimeout` if there is no answer by then, `ConnectionBroken` if there is no controller.
@@ -72,8 +85,8 @@ class Conversation:
             return await self.ask(request, repeatable=again, wait=wait)
 
     async def ask(
-        self, request: pb.Request, *, repeatable: bool, wait: Wait | None = None
-    ) -> list[pb.Answer]:
+        self, request: ClientRequest, *, repeatable: bool = True, wait: Wait | None = None
+    ) -> list[ClientAnswer]:
         """Send a request, and return all its answers.
 
         repeatable: the request may be resent if its answer was lost; otherwise `Unconfirmed` is raised.
@@ -81,19 +94,22 @@ class Conversation:
         Raises the error that the controller answers with, `ConnectionBroken` if no controller can be reached
         within the client's patience, and `MessageTooLarge`, `NotAuthorized` and the like at once.
         """
-        kind = request.WhichOneof("kind") or ""
+        message = REQUEST.to_message(request)
+        kind = message.WhichOneof("kind") or ""
         self._endpoint.limits.check_message(
-            kind.replace("_", " "), request.ByteSize(), _SMALLER.get(kind, "")
+            kind.replace("_", " "), message.ByteSize(), _SMALLER.get(kind, "")
         )
         wait = wait or self.wait()
         progress = wait.restart
 
-        async def once() -> list[pb.Answer]:
+        async def once() -> list[ClientAnswer]:
             line = await self._connected()
             wait.disconnected = None
-            _set_patience(request, wait)
+            left = wait.remaining_milliseconds()
+            if left is not None and isinstance(request, PeekMessage | CopyRequest):
+                getattr(message, kind).patience = left
             try:
-                return await line.ask(request, progress)
+                return await line.ask(message, progress)
             except ConnectionBroken as error:
                 if repeatable:
                     raise
@@ -139,12 +155,6 @@ async def retry_with_patience(
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def _set_patience(request: pb.Request, wait: Wait) -> None:
-    kind, left = request.WhichOneof("kind"), wait.remaining_milliseconds()
-    if left is not None and kind in ("peek", "copy"):
-        getattr(request, kind).patience = left
-
-
 class _Line:
     """Single stream of requests and answers, used until it breaks."""
 
@@ -161,9 +171,7 @@ class _Line:
     @classmethod
     async def open(cls, channel: Any, endpoint: Endpoint) -> _Line:
         """Open a stream. Raises the controller's error if it refuses."""
-        call = channel.stream_stream(CONVERSE, pb.Request.SerializeToString, pb.Answer.FromString)(
-            metadata=endpoint.metadata()
-        )
+        call = channel.stream_stream(CONVERSE, REQUEST.serialize, ANSWER.parse)(metadata=endpoint.metadata())
         try:
             with raising_compute_errors(endpoint.address):
                 await call.wait_for_connection()
@@ -172,7 +180,7 @@ class _Line:
             raise
         return cls(call, endpoint.address)
 
-    async def ask(self, request: pb.Request, progress: Callable[[], None]) -> list[pb.Answer]:
+    async def ask(self, request: Any, progress: Callable[[], None]) -> list[ClientAnswer]:
         """Send a request, and return all its answers. progress: called after each part but the last."""
         self._number += 1
         number = request.number = self._number
@@ -192,9 +200,9 @@ class _Line:
 
     async def _cancel_peek(self, number: int) -> None:
         with contextlib.suppress(ComputeError):
-            await self._send(pb.Request(cancel_peek=pb.CancelPeek(peek=number)))
+            await self._send(REQUEST.to_message(CancelPeekRequest(number)))
 
-    async def _send(self, request: pb.Request) -> None:
+    async def _send(self, request: Any) -> None:
         async with self._sending:
             if self.broken is not None:
                 raise self.broken
@@ -235,17 +243,22 @@ class _Waiting:
 
     def __init__(self, progress: Callable[[], None]) -> None:
         self._progress = progress
-        self._answers: list[pb.Answer] = []
-        self.whole: asyncio.Future[list[pb.Answer]] = asyncio.get_running_loop().create_future()
+        self._answers: list[ClientAnswer] = []
+        self.whole: asyncio.Future[list[ClientAnswer]] = asyncio.get_running_loop().create_future()
 
-    def take(self, answer: pb.Answer) -> None:
+    def take(self, message: Any) -> None:
         if self.whole.done():
             return
-        if answer.WhichOneof("kind") == "problem":
-            self._set_error(error_of(problem_from_bytes(answer.problem)))
+        try:
+            answer = ANSWER.from_message(message)
+        except HeadraceError as error:
+            self._set_error(error)
+            return
+        if isinstance(answer, Problem):
+            self._set_error(error_of(answer))
             return
         self._answers.append(answer)
-        if answer.rows.more:
+        if isinstance(answer, RowsPart) and answer.more:
             self._progress()
         else:
             self.whole.set_result(self._answers)

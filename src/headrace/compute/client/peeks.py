@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headrace.compute.client.generated import client_pb2 as pb
 from headrace.compute.client.rows import CachedDescription, Row
-from headrace.compute.protocol import row_batch, rows
+from headrace.compute.protocol import row_batch
+from headrace.compute.protocol.client_messages import ClientAnswer, PeekMessage, PeekRequest, RowsPart
+from headrace.compute.protocol.commands import Finishing
 from headrace.errors import BadInput
 from headrace.expr.row_classes import to_user
 from headrace.expr.tree import Expr
@@ -34,7 +35,7 @@ class PeekArguments:
 
 def peek_message(
     known: CachedDescription, asked: PeekArguments
-) -> tuple[pb.Peek, Schema, Callable[[Row], Any]]:
+) -> tuple[PeekMessage, Schema, Callable[[Row], Any]]:
     """Return the message, the schema of its answers, and their conversion to users' rows.
 
     Raises the errors for invalid columns and values.
@@ -42,27 +43,20 @@ def peek_message(
     from headrace.compute.plans import encode_expr
 
     _check(asked)
-    message = pb.Peek(
+    positions, schema, convert = None, known.schema, known.to_user
+    if asked.columns is not None:
+        positions, schema = known.projection(asked.columns)
+        convert = to_user(schema)
+    request = PeekRequest(
         view=known.name,
-        id=known.id,
-        all=asked.keys is None,
-        order_by=[pb.Peek.Order(column=at, descending=down) for at, down in known.ordering(asked.order_by)],
-        offset=asked.offset,
-        replica=asked.replica or "",
+        keys=None if asked.keys is None else tuple(known.to_internal_keys(asked.keys)),
+        at=asked.at,
+        predicate=None if asked.where is None else encode_expr(asked.where, known.schema),
+        finishing=Finishing(tuple(known.ordering(asked.order_by)), asked.limit, asked.offset, positions),
+        replica=asked.replica,
+        staleness=asked.staleness,
     )
-    if asked.keys is not None:
-        message.keys = rows.encode(known.to_internal_keys(asked.keys))
-    if asked.where is not None:
-        message.predicate = encode_expr(asked.where, known.schema)
-    for field, value in (("limit", asked.limit), ("at", asked.at), ("staleness", asked.staleness)):
-        if value is not None:
-            setattr(message, field, value)
-    if asked.columns is None:
-        return message, known.schema, known.to_user
-    positions, schema = known.projection(asked.columns)
-    message.project.extend(positions)
-    message.projected = True
-    return message, schema, to_user(schema)
+    return PeekMessage(known.id, request), schema, convert
 
 
 def _check(asked: PeekArguments) -> None:
@@ -84,7 +78,7 @@ def check_number(name: str, value: object, *, least: int = 0) -> None:
 
 
 def decode_peek_answers(
-    answers: Iterable[pb.Answer], schema: Schema, to_user: Callable[[Row], Any]
+    answers: Iterable[ClientAnswer], schema: Schema, to_user: Callable[[Row], Any]
 ) -> list[Any]:
     """Decode the answers to a peek to users' rows, repeated by their multiplicity. Raises `BadMessage`.
 
@@ -93,7 +87,8 @@ def decode_peek_answers(
     found: list[Any] = []
     with collecting_no_garbage():
         for answer in answers:
-            for row, count in row_batch.decode(answer.rows.rows, schema, "Rows.rows"):
+            data = answer.rows if isinstance(answer, RowsPart) else b""
+            for row, count in row_batch.decode(data, schema, "Rows.rows"):
                 if count == 1:
                     found.append(to_user(row))
                 else:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
-from headrace.compute.client.generated import client_pb2 as pb
+from headrace.compute.protocol.client_messages import Description
 from headrace.engine.change import Change
 from headrace.errors import BadInput, SourceLocation, UnknownColumn
 from headrace.expr.dict_keys import with_representatives
@@ -60,12 +60,9 @@ class CachedDescription:
         return self._readers[schema.row_class](rows)
 
     @classmethod
-    def decode(cls, name: str, message: pb.Description) -> CachedDescription:
-        """Decode the controller's description of a name. Raises `BadMessage`."""
-        from headrace.compute.plans import schema_from_bytes
-
-        schema = schema_from_bytes(message.schema)
-        return cls(name, message.id, message.view, schema, tuple(message.key), message.append_only)
+    def of(cls, name: str, found: Description) -> CachedDescription:
+        """Cache the controller's description of a name."""
+        return cls(name, found.id, found.view, found.schema, found.key, found.append_only)
 
     @cached_property
     def _readers(self) -> dict[type[Any] | None, Callable[[Iterable[object]], list[Row]]]:

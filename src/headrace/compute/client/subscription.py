@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from headrace.compute.client.conversation import Conversation, retry_with_patience
-from headrace.compute.client.generated import client_pb2 as pb
 from headrace.compute.client.patience import AS_CLIENT, Patience, Wait
 from headrace.compute.client.peeks import collecting_no_garbage
 from headrace.compute.client.rows import CachedDescription
 from headrace.compute.errors import ConnectionBroken
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.problem_conversion import error_of
+from headrace.compute.protocol.client_messages import EVENT, BatchPart, Description, SubscriptionRequest
+from headrace.compute.protocol.responses import Problem
 from headrace.compute.protocol.row_batch import decode_batch
 from headrace.compute.protocol.rows import decode_updates
-from headrace.compute.protocol.serialization import problem_from_bytes
 from headrace.compute.transport.grpc_errors import END_OF_CALL, raising_compute_errors
 from headrace.expr.types import Schema
 from headrace.shown import Shown
@@ -57,7 +57,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
     def __init__(
         self,
         conversation: Conversation,
-        asked: pb.Subscription,
+        asked: SubscriptionRequest,
         *,
         progress: bool,
         patience: Patience = AS_CLIENT,
@@ -117,18 +117,19 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
             if self._call is None:
                 self._call = self._connected(wait)
             with raising_compute_errors(self._conversation.address):
-                while (event := await self._call.read()) is not END_OF_CALL:
+                while (message := await self._call.read()) is not END_OF_CALL:
                     wait.disconnected = None
-                    match event.WhichOneof("kind"):
-                        case "batch":
-                            batch = self._add(event.batch)
-                            if not event.batch.more:
+                    match EVENT.from_message(message):
+                        case BatchPart() as part:
+                            batch = self._add(part)
+                            if not part.more:
                                 return batch
                             wait.restart()
-                        case "problem":
-                            raise error_of(problem_from_bytes(event.problem))
-                        case _:
-                            self._describe(event.description)
+                        case Problem() as problem:
+                            raise error_of(problem)
+                        case Description() as found:
+                            known = CachedDescription.of(self._asked.view, found)
+                            self._schema, self._to_user = known.schema, known.to_user
             raise ConnectionBroken(
                 "the controller has ended the connection", address=self._conversation.address
             )
@@ -137,20 +138,17 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
             raise
 
     def _connected(self, wait: Wait) -> Any:
-        asked = pb.Subscription()
-        asked.CopyFrom(self._asked)
         if self._begun:
             assert self._upper.time is not None
-            asked.as_of, asked.snapshot = self._upper.time - 1, False
-        elif (left := wait.remaining_milliseconds()) is not None:
-            asked.patience = left
+            asked = replace(self._asked, as_of=self._upper.time - 1, snapshot=False)
+        else:
+            asked = replace(self._asked, patience=wait.remaining_milliseconds())
         self._part = []
         return self._conversation.subscribe(asked)
 
-    def _add(self, message: pb.Batch) -> Batch[Any] | None:
-        to_user = self._to_user
-        if message.HasField("time"):
-            at = message.time
+    def _add(self, message: BatchPart) -> Batch[Any] | None:
+        to_user, at = self._to_user, message.time
+        if at is not None:
             with collecting_no_garbage():
                 changes = decode_batch(message.updates, self._schema, "Batch.updates")
                 self._part += [Update(to_user(row), at, weight) for row, weight in changes]
@@ -160,18 +158,13 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
             ]
         if message.more:
             return None
-        lower = Frontier(message.lower if message.HasField("lower") else None)
-        upper = Frontier(message.upper if message.HasField("upper") else None)
+        lower, upper = Frontier(message.lower), Frontier(message.upper)
         updates, self._part = tuple(self._part), []
         if upper <= self._upper and self._begun:
             return None
         # A resumed subscription may begin with a batch that reaches back over times already seen, without
         # changes there.
         return Batch(max(lower, self._upper).time or 0, upper.time, updates)
-
-    def _describe(self, message: pb.Description) -> None:
-        known = CachedDescription.decode(str(self._asked.view), message)
-        self._schema, self._to_user = known.schema, known.to_user
 
     def _hang_up(self) -> None:
         if self._call is not None:

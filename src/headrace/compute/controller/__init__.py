@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.compute.controller.controller import Controller
-    from headrace.compute.controller.ddl import Described
     from headrace.compute.controller.durable_catalog import DurableCatalog
-    from headrace.compute.controller.peeks import PeekRequest
     from headrace.compute.controller.pending import PeekAnswer, StashedOnReplica
     from headrace.compute.controller.replica_connection import ReplicaConnection
     from headrace.compute.controller.settings import ControllerSettings
@@ -32,9 +30,7 @@ if TYPE_CHECKING:
 
 _LATER = {
     "Controller": "headrace.compute.controller.controller",
-    "Described": "headrace.compute.controller.ddl",
     "DurableCatalog": "headrace.compute.controller.durable_catalog",
-    "PeekRequest": "headrace.compute.controller.peeks",
     "PeekAnswer": "headrace.compute.controller.pending",
     "StashedOnReplica": "headrace.compute.controller.pending",
     "ReplicaConnection": "headrace.compute.controller.replica_connection",
@@ -66,10 +62,8 @@ __all__ = [
     "ControllerSettings",
     "ControllerState",
     "ControllerStatus",
-    "Described",
     "DurableCatalog",
     "PeekAnswer",
-    "PeekRequest",
     "PeekStatus",
     "ProblemNote",
     "ReplicaConnection",

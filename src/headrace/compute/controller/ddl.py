@@ -30,6 +30,7 @@ from headrace.compute.errors import (
 )
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.plans import FlowSink, FlowSource, check_servable, decode, sinks_of, sources_of
+from headrace.compute.protocol.client_messages import Description
 from headrace.compute.protocol.dataflow import (
     CollectionExport,
     DataflowLimits,
@@ -43,23 +44,6 @@ DEFAULT_KEEP = 10_000
 """Default length of a view's readable past, in milliseconds."""
 _Entry: TypeAlias = CollectionEntry | ViewEntry
 _Read: TypeAlias = tuple[FlowSource, _Entry | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """Description of a view or collection.
-
-    view:        whether it is a view; otherwise a collection.
-    append_only: whether rows are never retracted.
-    key:         columns of its index; empty: the whole row.
-    """
-
-    name: str
-    id: Id
-    view: bool
-    schema: Schema
-    append_only: bool
-    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +159,11 @@ def drop(state: ControllerState, name: str) -> None:
                 state.policies.pop(entry.id).release()
 
 
-def describe(state: ControllerState, name: str) -> Described:
+def describe(state: ControllerState, name: str) -> Description:
     """Describe the view or collection with a name. Raises `UnknownName`."""
     entry = state.catalog.find_or_raise(name)
-    key = entry.key if isinstance(entry, ViewEntry) else ()
     is_view = isinstance(entry, ViewEntry)
-    return Described(name, entry.id, is_view, entry.schema, entry.append_only, key)
+    return Description(entry.id, is_view, entry.schema, entry.key if is_view else (), entry.append_only)
 
 
 def plan_of(state: ControllerState, view: str) -> Plan:

@@ -7,7 +7,6 @@ after the cancellations are sent, so no replica loses data it is still reading.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from headrace.compute.controller import reads
@@ -17,10 +16,10 @@ from headrace.compute.controller.state import ControllerState
 from headrace.compute.errors import BadMessage, TooManyPeeks, UnknownName
 from headrace.compute.frontier import Frontier
 from headrace.compute.problem_conversion import problem_of
+from headrace.compute.protocol.client_messages import PeekRequest
 from headrace.compute.protocol.commands import (
     CancelPeek,
     CollectionTarget,
-    Finishing,
     IndexTarget,
     Peek,
 )
@@ -29,31 +28,6 @@ from headrace.compute.protocol.responses import Canceled, PeekResponse, Problem,
 
 MAX_PENDING = 10_000
 """Limit on pending peeks across all clients. Replicas enforce the same limit."""
-AS_THEY_ARE = Finishing()
-"""Finishing that returns complete rows, all of them and unordered."""
-
-
-@dataclass(frozen=True, slots=True)
-class PeekRequest:
-    """Request to read a view or collection at one time.
-
-    keys:      keys to look up, as rows of the key columns; None: all rows.
-    at:        the time; None: that of the last acknowledged write (strict), unless `staleness` is given. A
-        read at a future time waits until then.
-    predicate: encoded expression over the row (`headrace.compute.plans`); None: all rows.
-    replica:   the only replica allowed to answer; None: any.
-    staleness: milliseconds by which the answer may be behind the present, to avoid waiting: the read is at
-        the latest time that some connected replica has settled, if within the bound; otherwise it is strict.
-        Excludes `at`.
-    """
-
-    view: str
-    keys: Sequence[tuple[Any, ...]] | None = None
-    at: int | None = None
-    predicate: bytes | None = None
-    finishing: Finishing = AS_THEY_ARE
-    replica: str | None = None
-    staleness: int | None = None
 
 
 def peek(state: ControllerState, request: PeekRequest, answer: Callable[[PeekAnswer], None]) -> bytes:

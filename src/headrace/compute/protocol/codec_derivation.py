@@ -4,10 +4,12 @@ Fields are matched by name, and the type of the dataclass's field decides:
 
     dataclass                the message of that field; where the message has none, the same message
     A | B, dataclasses       a oneof of that name, or the only one of a message. The member for `IndexTarget`
-                             is `index_target` or `index`: a message, or the only field of the dataclass
+                             is `index_target` or `index`: a message, a field of custom form, or the only
+                             field of the dataclass
     tuple[A, ...]            a repeated field, or a message that has nothing else
     tuple[A, B]              a message of two fields, in order
-    A | None                 an `optional` field; unset is None
+    A | None                 an `optional` field; unset is None. Of another field, its default is None, unless
+                             a `bool` of the message, its flag, says whether it is given
     Literal                  a string out of these
     Annotated[A, Constraint] as A, checked when it is read
 
@@ -27,6 +29,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
@@ -96,6 +99,16 @@ class MessageCodec(Generic[T, M]):
         """Convert from a message, or raise `BadMessage`, or `MessageTooLarge` for too many rows."""
         return self._read(message)
 
+    @property
+    def parse(self) -> Callable[[bytes], M]:
+        """Parser of the bytes of a message, without conversion, for gRPC."""
+        return self._message.FromString
+
+    @property
+    def serialize(self) -> Callable[[M], bytes]:
+        """Serialiser of a message, for gRPC."""
+        return self._message.SerializeToString
+
     def to_bytes(self, value: T) -> bytes:
         """Serialise the message of a value."""
         return self.to_message(value).SerializeToString()
@@ -111,17 +124,20 @@ class MessageCodecs:
     by_type, by_field: codecs of custom form, by the type of the dataclass's field, or by
         `Message.field`, which takes precedence.
     whole: constraints on dataclasses.
+    flags: names of flags by `Message.field`, each with its value if the field is given.
     """
 
     def __init__(
         self,
         by_type: Mapping[Any, FieldCodec],
-        by_field: Mapping[str, FieldCodec],
-        whole: Mapping[type[Any], Constraint],
+        by_field: Mapping[str, FieldCodec] = MappingProxyType({}),
+        whole: Mapping[type[Any], Constraint] = MappingProxyType({}),
+        flags: Mapping[str, tuple[str, bool]] = MappingProxyType({}),
     ) -> None:
         self._by_type = by_type
         self._by_field = by_field
         self._whole = whole
+        self._flags = flags
 
     def derive(self, wanted: Any, message: type[M]) -> MessageCodec[Any, M]:
         """Derive the codec of a dataclass, or a union of dataclasses."""
@@ -140,6 +156,12 @@ class MessageCodecs:
         parts: list[tuple[str, Write]] = []
         reads: list[Decode] = []
         for name, hint, default in _fields(wanted):
+            flag = self._flags.get(f"{_name(message)}.{name}")
+            if flag is not None:
+                part = self._flagged(hint, message.fields_by_name[name], *flag)
+                parts.append((name, part.write))
+                reads.append(part.read)
+                continue
             if name in message.fields_by_name:
                 field = self._field(hint, default, message.fields_by_name[name])
                 values.append((name, field.encode))
@@ -174,12 +196,27 @@ class MessageCodecs:
 
         return _Part(write_all, read_all)
 
+    def _flagged(self, hint: Any, field: Any, flag: str, given: bool) -> _Part:
+        """Derive the codec of an `A | None` in a field whose flag is `given` if it has a value."""
+        name, get, get_flag = field.name, attrgetter(field.name), attrgetter(flag)
+        value = self._value(_not_none(hint), field)
+        encode, decode = value.encode, value.decode
+
+        def write(value: Any, arguments: Arguments) -> None:
+            arguments[flag] = given if value is not None else not given
+            if value is not None:
+                arguments[name] = encode(value)
+
+        return _Part(write, lambda found: decode(get(found)) if get_flag(found) is given else None)
+
     def _oneof(self, union: Any, oneof: Any) -> _Part:
         called = f"{_name(oneof.containing_type)}.{oneof.name}"
         encodes: dict[type[Any], tuple[str, Encode]] = {}
         decodes: dict[str, Decode] = {}
         for wanted in typing.get_args(union):
-            member = next(field for field in oneof.fields if _stands_for(field, wanted))
+            # The longest: `DropReplica` is no `drop` if there is a `drop_replica`.
+            named = (field for field in oneof.fields if _stands_for(field, wanted))
+            member = max(named, key=lambda field: len(field.name))
             value = self._member(wanted, member)
             encodes[wanted] = member.name, value.encode
             decodes[member.name] = value.decode
@@ -199,8 +236,8 @@ class MessageCodecs:
         return _Part(write, read)
 
     def _member(self, wanted: type[Any], member: Any) -> _Value:
-        """Derive the codec of a dataclass in a oneof: a message, or its only field."""
-        if member.message_type is not None:
+        """Derive the codec of a dataclass in a oneof: a message, of custom form, or its only field."""
+        if member.message_type is not None or self._custom(wanted, member) is not None:
             return self._value(wanted, member)
         ((name, hint, _),) = _fields(wanted)
         value, get = self._value(hint, member), attrgetter(name)
@@ -213,6 +250,8 @@ class MessageCodecs:
         """Derive the codec of a field, like `_value`, but decoding from the message."""
         name, get = field.name, attrgetter(field.name)
         if not _is_optional(field):
+            if types.NoneType in typing.get_args(hint):
+                return _none_as_default(self._value(_not_none(hint), field), field)
             value = self._value(hint, field)
             decode = value.decode
             return _Value(value.encode, get if decode is _same else lambda found: decode(get(found)))
@@ -230,9 +269,12 @@ class MessageCodecs:
         # Protobuf takes None for what is not set.
         return _Value(_same if encode is _same and default is None else encode_set, read)
 
+    def _custom(self, hint: Any, field: Any) -> FieldCodec | None:
+        return self._by_field.get(_name(field)) or self._by_type.get(hint)
+
     def _value(self, hint: Any, field: Any) -> _Value:
         name = _name(field)
-        own = self._by_field.get(name) or self._by_type.get(hint)
+        own = self._custom(hint, field)
         if own is not None:
             return _Value(own.encode, own.decoder(name))
         origin, args = typing.get_origin(hint), typing.get_args(hint)
@@ -286,6 +328,17 @@ def _checked(value: _Value, constraint: Constraint, name: str) -> _Value:
         return decoded
 
     return _Value(value.encode, decode_checked)
+
+
+def _none_as_default(value: _Value, field: Any) -> _Value:
+    """Create the codec of an `A | None` in a field that cannot be unset, reading from the message."""
+    encode, decode, get, default = value.encode, value.decode, attrgetter(field.name), field.default_value
+
+    def read(found: Any) -> Any:
+        content = get(found)
+        return None if content == default else decode(content)
+
+    return _Value(lambda value: default if value is None else encode(value), read)
 
 
 def _each(value: _Value) -> _Value:

@@ -10,13 +10,20 @@ from typing import Any
 import grpc
 
 from headrace.compute.client.connection_options import SERVICE
-from headrace.compute.client.generated import client_pb2 as pb
 from headrace.compute.errors import ComputeError, StaleEpoch, UnknownName
 from headrace.compute.problem_conversion import problem_of, problem_of_any
+from headrace.compute.protocol.client_messages import (
+    ANSWER,
+    EVENT,
+    REQUEST,
+    SUBSCRIPTION,
+    BatchPart,
+    SubscriptionEvent,
+    SubscriptionRequest,
+)
 from headrace.compute.protocol.responses import Batch, DroppedAt, EncodedUpdates, Problem
-from headrace.compute.protocol.serialization import problem_to_bytes
 from headrace.compute.serve.chunks import encode_chunks
-from headrace.compute.serve.client_session import ClientSession, SessionHost, encode_description
+from headrace.compute.serve.client_session import ClientSession, SessionHost
 from headrace.compute.serve.subscription_buffer import SubscriptionBuffer
 from headrace.compute.transport.channels import names_of_peer
 from headrace.compute.transport.credentials import Security
@@ -41,10 +48,10 @@ class ClientService:
             SERVICE,
             {
                 "Converse": _grpc.stream_stream_rpc_method_handler(
-                    self.converse, pb.Request.FromString, pb.Answer.SerializeToString
+                    self.converse, REQUEST.parse, ANSWER.serialize
                 ),
                 "Subscribe": _grpc.unary_stream_rpc_method_handler(
-                    self.subscribe, pb.Subscription.FromString, pb.Event.SerializeToString
+                    self.subscribe, SUBSCRIPTION.parse, EVENT.serialize
                 ),
             },
         )
@@ -64,45 +71,46 @@ class ClientService:
                 writing.cancel()
                 await asyncio.wait([writing])
 
-    async def subscribe(self, asked: pb.Subscription, call: Any) -> None:
+    async def subscribe(self, message: Any, call: Any) -> None:
         """Serve one client's subscription; gRPC blocks while the client does not read."""
         await self._admit(call)
         with self._remembered():
             try:
+                asked = SUBSCRIPTION.from_message(message)
                 async with contextlib.aclosing(self._events(asked)) as events:
                     async for event in events:
-                        await call.write(event)
+                        await call.write(EVENT.to_message(event))
             except Exception as error:
                 if isinstance(error, StaleEpoch):
                     self._around.end_fenced(error)
-                await call.write(pb.Event(problem=problem_to_bytes(problem_of_any(error))))
+                await call.write(EVENT.to_message(problem_of_any(error)))
 
-    async def _events(self, asked: pb.Subscription) -> AsyncGenerator[pb.Event, None]:
+    async def _events(self, asked: SubscriptionRequest) -> AsyncGenerator[SubscriptionEvent, None]:
         controller = self._around.controller
-        yield pb.Event(description=encode_description(controller.describe(asked.view)))
+        yield controller.describe(asked.view)
         outlet = SubscriptionBuffer(
             controller,
             asked.view,
-            as_of=asked.as_of if asked.HasField("as_of") else None,
+            as_of=asked.as_of,
             snapshot=asked.snapshot,
-            replica=asked.replica or None,
-            patience=asked.patience if asked.HasField("patience") else None,
+            replica=asked.replica,
+            patience=asked.patience,
         )
         try:
             while (event := await outlet.next()) is not None:
                 match event:
                     case Batch(updates=Problem() as problem):
-                        yield pb.Event(problem=problem_to_bytes(problem))
+                        yield problem
                     case Batch():
-                        for message in _messages(event):
-                            yield pb.Event(batch=message)
+                        for part in _parts(event):
+                            yield part
                     case DroppedAt():
                         dropped = UnknownName(
                             f"the view {asked.view!r} was dropped",
                             fix="create it again, and subscribe with a snapshot",
                             name=asked.view,
                         )
-                        yield pb.Event(problem=problem_to_bytes(problem_of(dropped)))
+                        yield problem_of(dropped)
         finally:
             outlet.close()
 
@@ -132,12 +140,12 @@ class ClientService:
             self._calls.discard(task)
 
 
-def _messages(batch: Batch) -> Iterator[pb.Batch]:
-    updates, bounds = batch.updates, {"lower": batch.lower.time, "upper": batch.upper.time}
+def _parts(batch: Batch) -> Iterator[BatchPart]:
+    updates, lower, upper = batch.updates, batch.lower.time, batch.upper.time
     assert not isinstance(updates, Problem)
     if isinstance(updates, EncodedUpdates):
         for left, chunk in zip(range(len(updates.chunks) - 1, -1, -1), updates.chunks, strict=True):
-            yield pb.Batch(**bounds, updates=chunk, more=left > 0, time=updates.time)
+            yield BatchPart(lower, upper, chunk, left > 0, updates.time)
         return
     for chunk, more in encode_chunks(updates):
-        yield pb.Batch(**bounds, updates=chunk, more=more)
+        yield BatchPart(lower, upper, chunk, more)

@@ -10,14 +10,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from headrace.compute.client.dataclass_json import to_plain
-from headrace.compute.client.generated import client_pb2 as pb
 from headrace.compute.controller.controller import Controller
-from headrace.compute.controller.ddl import Described
-from headrace.compute.controller.peeks import PeekRequest
 from headrace.compute.controller.pending import PeekAnswer, StashedOnReplica
 from headrace.compute.errors import (
     BadMessage,
@@ -27,13 +24,32 @@ from headrace.compute.errors import (
     StaleEpoch,
     Unconfirmed,
 )
-from headrace.compute.plans import schema_from_bytes, schema_to_bytes
 from headrace.compute.problem_conversion import problem_of, problem_of_any
 from headrace.compute.protocol import rows as encoding
-from headrace.compute.protocol.commands import Finishing, TimelyConfig
-from headrace.compute.protocol.dataflow import DataflowLimits, Id, Plan
+from headrace.compute.protocol.client_messages import (
+    ANSWER,
+    REQUEST,
+    AddReplica,
+    CancelPeekRequest,
+    ClientAnswer,
+    ConditionAnswer,
+    CopyRequest,
+    CreateCollection,
+    CreateView,
+    DescribeRequest,
+    DoneAnswer,
+    DropReplica,
+    DropRequest,
+    GetPlan,
+    PeekMessage,
+    ReleaseReplica,
+    RowsPart,
+    StatusRequest,
+    WriteRequest,
+)
+from headrace.compute.protocol.commands import TimelyConfig
+from headrace.compute.protocol.dataflow import DataflowLimits, Plan
 from headrace.compute.protocol.responses import Canceled, Counted, Dropped, Problem, RowCount, Rows
-from headrace.compute.protocol.serialization import problem_to_bytes
 from headrace.compute.serve.chunks import encode_chunks
 from headrace.compute.serve.group_commit import GroupCommit
 from headrace.compute.transport.local_addresses import host_of
@@ -66,6 +82,14 @@ class SessionHost(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
+class _PendingRequest:
+    """Peek or copy without an answer: how to cancel it, and the timer of its patience, if it has one."""
+
+    cancel: Callable[[], None]
+    timer: asyncio.TimerHandle | None = None
+
+
 class ClientSession:
     """Requests and answers of one stream, until it ends.
 
@@ -76,14 +100,12 @@ class ClientSession:
         self._around = around
         self._operator = operator
         self._controller = around.controller
-        self._answers: deque[pb.Answer] = deque()
+        self._answers: deque[Any] = deque()
         self._bytes = 0
         self._arrived = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
-        self._peeks: dict[int, bytes] = {}
-        self._copies: set[Id] = set()
-        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._pending: dict[int, _PendingRequest] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended = False
 
@@ -111,29 +133,28 @@ class ClientSession:
     def end(self) -> None:
         """End the session, cancelling its peeks and copies. Its writes continue."""
         self._ended = True
-        for uuid in list(self._peeks.values()):
-            self._controller.cancel_peek(uuid)
-        for id in list(self._copies):
-            self._controller.cancel_copy(id)
         for task in self._tasks:
             task.cancel()
-        for timer in self._timers.values():
-            timer.cancel()
+        for number, pending in list(self._pending.items()):
+            self._settle(number)
+            pending.cancel()
 
     def _time_out_after(self, number: int, milliseconds: int, time_out: Callable[[], None]) -> None:
         """Call `time_out` unless the request is answered within the given milliseconds."""
-        self._timers[number] = asyncio.get_running_loop().call_later(milliseconds / 1000, time_out)
+        timer = asyncio.get_running_loop().call_later(milliseconds / 1000, time_out)
+        self._pending[number].timer = timer
 
-    def _in_time(self, number: int) -> None:
-        """Stop an answered request's timer."""
-        timer = self._timers.pop(number, None)
-        if timer is not None:
-            timer.cancel()
+    def _settle(self, number: int) -> None:
+        """Forget a request that is answered, and stop its timer."""
+        pending = self._pending.pop(number, None)
+        if pending is not None and pending.timer is not None:
+            pending.timer.cancel()
 
-    def _answer(self, number: int, **kind: Any) -> None:
+    def _answer(self, number: int, content: ClientAnswer) -> None:
         if self._ended:
             return
-        answer = pb.Answer(number=number, **kind)
+        answer = ANSWER.to_message(content)
+        answer.number = number
         self._answers.append(answer)
         self._bytes += len(answer.rows.rows)
         self._arrived.set()
@@ -142,14 +163,14 @@ class ClientSession:
 
     # --- requests -----------------------------------------------------------------------
 
-    def handle_request(self, request: pb.Request) -> None:
+    def handle_request(self, message: Any) -> None:
         """Handle a request. Every request gets an answer, a problem if it fails."""
-        kind = request.WhichOneof("kind")
-        number = request.number
+        number: int = message.number
         try:
-            if kind is None:
+            if message.WhichOneof("kind") is None:
                 raise BadMessage("a request of no kind that is known here", field="kind")
-            _REQUESTS[kind](self, number, getattr(request, kind))
+            request = REQUEST.from_message(message)
+            _REQUESTS[type(request)](self, number, request)
         except Exception as error:
             self._refuse(number, error)
 
@@ -158,45 +179,43 @@ class ClientSession:
             self._around.end_fenced(error)
         if not isinstance(error, HeadraceError):
             log.error("a mistake in Headrace", exc_info=error)
-        self._answer(number, problem=problem_to_bytes(problem_of_any(error)))
+        self._answer(number, problem_of_any(error))
 
-    def describe(self, number: int, asked: pb.Describe) -> None:
-        described = self._controller.describe(asked.name)
-        self._answer(number, description=encode_description(described))
+    def describe(self, number: int, asked: DescribeRequest) -> None:
+        self._answer(number, self._controller.describe(asked.name))
 
-    def get_plan(self, number: int, asked: pb.GetPlan) -> None:
-        plan = self._controller.plan_of(asked.view)
-        self._answer(number, plan=pb.ViewPlan(body=plan.body, places=plan.places))
+    def get_plan(self, number: int, asked: GetPlan) -> None:
+        self._answer(number, self._controller.plan_of(asked.view))
 
-    def create_collection(self, number: int, asked: pb.CreateCollection) -> None:
-        schema = schema_from_bytes(asked.schema)
-        id = self._controller.create_collection(asked.name, schema, append_only=asked.append_only)
-        self._answer(number, done=pb.Done(id=id))
+    def create_collection(self, number: int, asked: CreateCollection) -> None:
+        id = self._controller.create_collection(asked.name, asked.schema, append_only=asked.append_only)
+        self._answer(number, DoneAnswer(id=id))
 
-    def create_view(self, number: int, asked: pb.CreateView) -> None:
+    def create_view(self, number: int, asked: CreateView) -> None:
         id = self._controller.create_view(
             asked.name,
             Plan(asked.plan, asked.places),
-            key=tuple(asked.key),
+            key=asked.key,
             keep=asked.keep,
-            into=asked.into or None,
+            into=asked.into,
             limits=_limits_of(asked),
         )
         self._around.check_due_work()
-        self._answer(number, done=pb.Done(id=id))
+        self._answer(number, DoneAnswer(id=id))
 
-    def drop(self, number: int, asked: pb.Drop) -> None:
+    def drop(self, number: int, asked: DropRequest) -> None:
         self._controller.drop(asked.name)
-        self._answer(number, done=pb.Done())
+        self._answer(number, DoneAnswer())
 
-    def write_rows(self, number: int, asked: pb.Write) -> None:
+    def write_rows(self, number: int, asked: WriteRequest) -> None:
         changes: dict[str, list[Counted]] = {}
         for part in asked.parts:
             described = self._controller.describe(part.collection)
             if described.id != part.id:
-                self._answer(number, description=encode_description(described))
+                self._answer(number, described)
                 return
-            changes.setdefault(part.collection, []).extend(_changes(part))
+            deleted = ((row, -count) for row, count in part.go)
+            changes.setdefault(part.collection, []).extend([*part.come, *deleted])
         if len(asked.id) != 16:
             raise BadMessage("a write has an id of 16 bytes", field="Write.id")
         names = {part.id: part.collection for part in asked.parts}
@@ -210,100 +229,85 @@ class ClientSession:
             failed = error if isinstance(error, Exception) else Exception(str(error))
             self._refuse(number, _named(failed, names))
         else:
-            self._answer(number, done=pb.Done(time=time.result()))
+            self._answer(number, DoneAnswer(time=time.result()))
 
-    def peek(self, number: int, asked: pb.Peek) -> None:
-        described = self._controller.describe(asked.view)
+    def peek(self, number: int, asked: PeekMessage) -> None:
+        described = self._controller.describe(asked.request.view)
         if described.id != asked.id:
-            self._answer(number, description=encode_description(described))
+            self._answer(number, described)
             return
-        request = PeekRequest(
-            view=asked.view,
-            keys=None if asked.all else encoding.decode_keys(asked.keys, "Peek.keys"),
-            at=asked.at if asked.HasField("at") else None,
-            predicate=asked.predicate or None,
-            finishing=_finishing(asked),
-            replica=asked.replica or None,
-            staleness=asked.staleness if asked.HasField("staleness") else None,
-        )
         answered = False
 
         def answer(found: PeekAnswer) -> None:
             nonlocal answered
             answered = True
-            self._peeks.pop(number, None)
-            self._in_time(number)
+            self._settle(number)
             self._peeked(number, found)
 
-        uuid = self._controller.peek(request, answer)
+        uuid = self._controller.peek(asked.request, answer)
         if not answered:
-            self._peeks[number] = uuid
-            if asked.HasField("patience"):
+            self._pending[number] = _PendingRequest(lambda: self._controller.cancel_peek(uuid))
+            if asked.patience is not None:
                 self._time_out_after(number, asked.patience, lambda: self._controller.time_out_peek(uuid))
 
     def _peeked(self, number: int, found: PeekAnswer) -> None:
         match found:
             case Rows():
                 for chunk, more in encode_chunks(found.rows):
-                    self._answer(number, rows=pb.Rows(rows=chunk, more=more))
+                    self._answer(number, RowsPart(chunk, more))
             case StashedOnReplica():
                 if not self._ended:
-                    self._start(self._pass_on(number, found))
+                    task = asyncio.create_task(self._pass_on(number, found))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
             case Problem():
-                self._answer(number, problem=problem_to_bytes(found))
+                self._answer(number, found)
             case Canceled():
                 error = PeekCanceled("the peek was cancelled", fix="send it again if it is still wanted")
-                self._answer(number, problem=problem_to_bytes(problem_of(error)))
+                self._answer(number, problem_of(error))
 
     async def _pass_on(self, number: int, stash: StashedOnReplica) -> None:
         """Pass on all rows stashed at a replica, as fast as the client reads them."""
         try:
             async for chunk in self._around.fetch(stash):
-                self._answer(number, rows=pb.Rows(rows=chunk, more=True))
+                self._answer(number, RowsPart(chunk, more=True))
                 await self._room.wait()
-            self._answer(number, rows=pb.Rows(rows=encoding.encode(())))
+            self._answer(number, RowsPart(encoding.encode(())))
         except Exception as error:
             self._refuse(number, error)
 
-    def _start(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def cancel_peek(self, number: int, asked: CancelPeekRequest) -> None:
+        pending = self._pending.get(asked.peek)
+        if pending is not None:
+            pending.cancel()
 
-    def cancel_peek(self, number: int, asked: pb.CancelPeek) -> None:
-        uuid = self._peeks.get(asked.peek)
-        if uuid is not None:
-            self._controller.cancel_peek(uuid)
-
-    def copy(self, number: int, asked: pb.Copy) -> None:
-        id: Id | None = None
-
+    def copy(self, number: int, asked: CopyRequest) -> None:
         def answer(result: RowCount | Problem | Dropped) -> None:
-            if id is not None:
-                self._copies.discard(id)
-            self._in_time(number)
+            self._settle(number)
             match result:
                 case RowCount():
-                    self._answer(number, done=pb.Done(rows=result.rows))
+                    self._answer(number, DoneAnswer(rows=result.rows))
                 case Problem():
-                    self._answer(number, problem=problem_to_bytes(result))
+                    self._answer(number, result)
                 case Dropped():
                     error = PeekCanceled(
                         "the copy was dropped before it was complete",
                         fix="send it again if it is still wanted",
                     )
-                    self._answer(number, problem=problem_to_bytes(problem_of(error)))
+                    self._answer(number, problem_of(error))
 
-        id = copied = self._controller.copy(asked.view, asked.file, answer)
-        self._copies.add(id)
+        id = self._controller.copy(asked.view, asked.file, answer)
+        self._pending[number] = _PendingRequest(lambda: self._controller.cancel_copy(id))
+        patience = asked.patience
+        if patience is None:
+            return
 
         def time_out() -> None:
-            if not self._controller.time_out_copy(copied, asked.patience):
-                self._answer(number, rows=pb.Rows(more=True))  # tells the client that a replica works on it
-                self._time_out_after(number, asked.patience, time_out)
+            if not self._controller.time_out_copy(id, patience):
+                self._answer(number, RowsPart(more=True))  # tells the client that a replica works on it
+                self._time_out_after(number, patience, time_out)
 
-        if asked.HasField("patience"):
-            self._time_out_after(number, asked.patience, time_out)
+        self._time_out_after(number, patience, time_out)
 
     def _check_operator(self, doing: str) -> None:
         if not self._operator:
@@ -314,7 +318,7 @@ class ClientSession:
                 "--operator-token-file say who is one",
             )
 
-    def add_replica(self, number: int, asked: pb.AddReplica) -> None:
+    def add_replica(self, number: int, asked: AddReplica) -> None:
         self._check_operator("adding a replica")
         runtime = asked.runtime or "here"
         if runtime not in ("here", "spark"):
@@ -323,39 +327,38 @@ class ClientSession:
         timely = TimelyConfig(runtime, asked.workers or 1)
         self._controller.add_replica(asked.name, asked.address, timely)
         self._around.check_due_work()
-        self._answer(number, done=pb.Done())
+        self._answer(number, DoneAnswer())
 
-    def drop_replica(self, number: int, asked: pb.DropReplica) -> None:
+    def drop_replica(self, number: int, asked: DropReplica) -> None:
         self._check_operator("dropping a replica")
         self._controller.drop_replica(asked.name)
         self._around.check_due_work()
-        self._answer(number, done=pb.Done())
+        self._answer(number, DoneAnswer())
 
-    def release_replica(self, number: int, asked: pb.ReleaseReplica) -> None:
+    def release_replica(self, number: int, asked: ReleaseReplica) -> None:
         self._check_operator("releasing a replica")
         self._controller.release_replica(asked.name)
         self._around.check_due_work()
-        self._answer(number, done=pb.Done())
+        self._answer(number, DoneAnswer())
 
-    def status(self, number: int, asked: pb.Status) -> None:
-        body = encoding.encode(to_plain(self._controller.status()))
-        self._answer(number, condition=pb.Condition(body=body))
+    def status(self, number: int, asked: StatusRequest) -> None:
+        self._answer(number, ConditionAnswer(encoding.encode(to_plain(self._controller.status()))))
 
 
-_REQUESTS: dict[str, Callable[[ClientSession, int, Any], None]] = {
-    "describe": ClientSession.describe,
-    "get_plan": ClientSession.get_plan,
-    "create_collection": ClientSession.create_collection,
-    "create_view": ClientSession.create_view,
-    "drop": ClientSession.drop,
-    "write": ClientSession.write_rows,
-    "peek": ClientSession.peek,
-    "cancel_peek": ClientSession.cancel_peek,
-    "copy": ClientSession.copy,
-    "add_replica": ClientSession.add_replica,
-    "drop_replica": ClientSession.drop_replica,
-    "release_replica": ClientSession.release_replica,
-    "status": ClientSession.status,
+_REQUESTS: dict[type[Any], Callable[[ClientSession, int, Any], None]] = {
+    DescribeRequest: ClientSession.describe,
+    GetPlan: ClientSession.get_plan,
+    CreateCollection: ClientSession.create_collection,
+    CreateView: ClientSession.create_view,
+    DropRequest: ClientSession.drop,
+    WriteRequest: ClientSession.write_rows,
+    PeekMessage: ClientSession.peek,
+    CancelPeekRequest: ClientSession.cancel_peek,
+    CopyRequest: ClientSession.copy,
+    AddReplica: ClientSession.add_replica,
+    DropReplica: ClientSession.drop_replica,
+    ReleaseReplica: ClientSession.release_replica,
+    StatusRequest: ClientSession.status,
 }
 
 
@@ -372,35 +375,10 @@ def _named(error: Exception, names: Mapping[str, str]) -> Exception:
     )
 
 
-def _changes(part: pb.Write.Part) -> list[Counted]:
-    come = encoding.decode_counted(part.come, "Write.come") if part.come else ()
-    go = encoding.decode_counted(part.go, "Write.go") if part.go else ()
-    return [*come, *((row, -count) for row, count in go)]
-
-
-def _finishing(asked: pb.Peek) -> Finishing:
-    return Finishing(
-        order_by=tuple((order.column, order.descending) for order in asked.order_by),
-        limit=asked.limit if asked.HasField("limit") else None,
-        offset=asked.offset,
-        project=tuple(asked.project) if asked.projected else None,
-    )
-
-
-def encode_description(described: Described) -> pb.Description:
-    """Encode the description of a view or collection for clients."""
-    return pb.Description(
-        id=described.id,
-        view=described.view,
-        schema=schema_to_bytes(described.schema),
-        key=described.key,
-        append_only=described.append_only,
-    )
-
-
-def _limits_of(asked: pb.CreateView) -> DataflowLimits:
+def _limits_of(asked: CreateView) -> DataflowLimits:
     """Return the limits of a view. Raises `BadMessage` for one that is 0 or too large for the catalog."""
-    given = {f.name: getattr(asked, f.name) for f in fields(DataflowLimits) if asked.HasField(f.name)}
+    named = {f.name: getattr(asked, f.name) for f in fields(DataflowLimits)}
+    given = {name: value for name, value in named.items() if value is not None}
     for name, value in given.items():
         if not 0 < value < 2**63:
             raise BadMessage(f"{name} is from 1 to 2**63 - 1, and not {value}", field=f"CreateView.{name}")

@@ -9,7 +9,6 @@ from typing import Any
 
 from headrace.compute.collections.store import Collections
 from headrace.compute.controller.controller import Controller
-from headrace.compute.controller.peeks import PeekRequest
 from headrace.compute.controller.state import Write
 from headrace.compute.errors import (
     NegativeMultiplicity,
@@ -19,6 +18,7 @@ from headrace.compute.errors import (
     TargetReplicaLost,
     UpperMismatch,
 )
+from headrace.compute.protocol.client_messages import PeekRequest
 from headrace.compute.protocol.responses import Counted, Row
 from headrace.testing.compute.expected_views import GroundTruth
 from headrace.testing.compute.reader_checks import CopyWatch, PeekWatch, SubscriptionWatch, Violation
