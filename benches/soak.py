@@ -29,7 +29,7 @@ from benches.measure import Table
 from benches.serving.cluster import Cluster
 from headrace import col
 from headrace.compute.client.async_client import AsyncClient
-from headrace.compute.controller.status_types import ControllerStatus, ReplicaState
+from headrace.compute.controller.status import ControllerStatus, ReplicaState
 from headrace.compute.errors import SinceViolation
 
 REPLICAS = ("a", "b")

@@ -20,12 +20,12 @@ from typer.testing import CliRunner
 from headrace.cli.main import app
 from headrace.cli.subscribe import _table
 from headrace.compute.client.client import Client
-from headrace.compute.client.connection_options import Endpoint
+from headrace.compute.client.conversation import Endpoint
 from headrace.compute.client.rows import CachedDescription
 from headrace.compute.client.subscription import Batch, Update
 from headrace.compute.serve.controller_process import Options, run_controller
 from headrace.compute.serve.replica_process import ReplicaOptions, run_replica
-from headrace.compute.transport.limits import Limits
+from headrace.compute.transport.channels import Limits
 from headrace.expr.row_classes import schema_of
 from headrace.ui.controller_page import ControllerPage
 from tests.cli.conftest import FLOWS

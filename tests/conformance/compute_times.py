@@ -6,13 +6,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.compute.as_of import Lag, ReadPolicy, ValidFrom, select_as_ofs
 from headrace.compute.collections.store import Bounds
+from headrace.compute.controller.restart import Lag, ReadPolicy, ValidFrom, select_as_ofs
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.hydration import (
+    Lagging,
+    Readiness,
+    ReplicaProgress,
     SequentialHydration,
     is_hydrated,
     may_be_scheduled,
+    readiness,
 )
 from headrace.compute.protocol.commands import (
     Command,
@@ -32,7 +36,6 @@ from headrace.compute.protocol.dataflow import (
     Plan,
 )
 from headrace.compute.protocol.responses import Frontiers
-from headrace.compute.takeover_readiness import Lagging, Readiness, ReplicaProgress, readiness
 from tests.conformance.case_format import Fields
 from tests.conformance.compute_commands import Run, describe_difference
 from tests.conformance.compute_notation import (

@@ -39,7 +39,7 @@ JUDGED = {
     ("compute/plans/callables.py", "loads"): "only with --allow-callables, which says so",
     ("compute/replica/copy_files.py", "import_module"): _BY_NAME,
     ("compute/replica/peek_finishing.py", "eval"): _GENERATED,
-    ("compute/client/dataclass_json.py", "get_type_hints"): _ANNOTATIONS,
+    ("compute/controller/status.py", "get_type_hints"): _ANNOTATIONS,
     ("compute/plans/registry.py", "get_type_hints"): _ANNOTATIONS,
     ("compute/protocol/codec_derivation.py", "get_type_hints"): _ANNOTATIONS,
     ("compute/protocol/row_batch.py", "import_module"): "a fixed name of ours",

@@ -95,8 +95,8 @@ def controller(
     from headrace.compute.controller.settings import ControllerSettings
     from headrace.compute.protocol.commands import Parameters, TimelyConfig
     from headrace.compute.serve.controller_process import PARAMETERS, Options, run_controller
+    from headrace.compute.transport.channels import MEGABYTE
     from headrace.compute.transport.credentials import REPLICA_TOKEN_VARIABLE, Security
-    from headrace.compute.transport.limits import MEGABYTE
     from headrace.expr.durations import duration
     from headrace.path_or_url import local_path
 

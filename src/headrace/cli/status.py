@@ -21,7 +21,7 @@ from headrace.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from headrace.compute.controller.status_types import ControllerStatus, ViewReplicaStatus
+    from headrace.compute.controller.status import ControllerStatus, ViewReplicaStatus
 
 
 def status(
@@ -39,7 +39,7 @@ def status(
     A view has failed if its flow fails on a row, on all replicas; it is broken where only that replica cannot
     go on with it.
     """
-    from headrace.compute.client.dataclass_json import to_plain
+    from headrace.compute.controller.status import to_plain
 
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
         found = client.status()

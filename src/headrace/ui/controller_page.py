@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from headrace.compute.client.dataclass_json import to_plain
+from headrace.compute.controller.status import to_plain
 from headrace.ui.flow_overview import flow_description
 from headrace.ui.page import WHY_SECONDS, OneAtATime
 from headrace.ui.view_rows import ViewRows
@@ -18,7 +18,7 @@ from headrace.view.picture import Arrow, Box, BoxRole, Kind, Picture
 
 if TYPE_CHECKING:
     from headrace.compute.client.client import Client
-    from headrace.compute.controller.status_types import ControllerStatus, ReplicaStatus, ViewStatus
+    from headrace.compute.controller.status import ControllerStatus, ReplicaStatus, ViewStatus
     from headrace.ui.page import Json
 
 MAX_PEEKED = 5_000

@@ -37,7 +37,7 @@ from headrace.compute.protocol.client_messages import DropRequest
 from headrace.compute.protocol.responses import Batch, EncodedUpdates, RowCount, Rows
 from headrace.compute.protocol.row_batch import RowBatch
 from headrace.compute.serve import client_session
-from headrace.compute.transport.limits import Limits
+from headrace.compute.transport.channels import Limits
 from headrace.errors import BadInput, BadRow, UnknownColumn
 from headrace.expr.row_classes import schema_of
 from tests.compute.serve.paper import Service, service

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.compute.controller import StashedOnReplica
-from headrace.compute.controller.status_types import ReplicaState
+from headrace.compute.controller.status import ReplicaState
 from headrace.compute.errors import (
     BadMessage,
     DataflowBroken,

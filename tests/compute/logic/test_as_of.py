@@ -7,8 +7,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.compute.as_of import Lag, ReadPolicy, ValidFrom, select_as_ofs
 from headrace.compute.collections.store import Bounds
+from headrace.compute.controller.restart import Lag, ReadPolicy, ValidFrom, select_as_ofs
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.protocol.dataflow import (
     CollectionExport,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.compute.command_log import CommandLog, LogCursor
 from headrace.compute.frontier import Frontier
+from headrace.compute.history import CommandLog, LogCursor
 from headrace.compute.protocol.commands import (
     AllowCompaction,
     CancelPeek,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.compute.frontier import Frontier
-from headrace.compute.takeover_readiness import (
+from headrace.compute.hydration import (
     Lagging,
     Ready,
     ReplicaProgress,

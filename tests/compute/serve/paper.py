@@ -14,8 +14,8 @@ from headrace.compute.protocol.rows import encode
 from headrace.compute.serve.client_service import ClientService
 from headrace.compute.serve.group_commit import GroupCommit
 from headrace.compute.transport import channels
+from headrace.compute.transport.channels import Limits
 from headrace.compute.transport.credentials import Security
-from headrace.compute.transport.limits import Limits
 from tests.compute.serve.paper_controller import PaperController
 
 

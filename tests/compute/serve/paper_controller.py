@@ -14,7 +14,7 @@ from typing import Any
 from headrace.compute.collections.store import Append
 from headrace.compute.controller.pending import PeekAnswer, StashedOnReplica
 from headrace.compute.controller.state import Write
-from headrace.compute.controller.status_types import ControllerStatus
+from headrace.compute.controller.status import ControllerStatus
 from headrace.compute.errors import NegativeMultiplicity, ReadTimeout, SinceViolation, UnknownName
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.problem_conversion import problem_of

@@ -12,13 +12,12 @@ import grpc
 import pytest
 
 from headrace.compute import AsyncClient, Security
-from headrace.compute.client.connection_options import CONVERSE
+from headrace.compute.client.conversation import CONVERSE
 from headrace.compute.errors import ComputeError, ConnectionBroken, NotAuthorized
 from headrace.compute.serve.controller_process import Options, run_controller
 from headrace.compute.serve.replica_process import ReplicaOptions, run_replica
-from headrace.compute.transport.channels import FETCH, STREAM, channel_to
+from headrace.compute.transport.channels import FETCH, STREAM, Limits, channel_to
 from headrace.compute.transport.handshake import VERSION
-from headrace.compute.transport.limits import Limits
 from headrace.errors import BadOption
 from tests.compute.serve.processes import Sale, totals
 from tests.compute.transport.fakes import PATIENCE, FakeController, run_link

@@ -19,11 +19,11 @@ from headrace.compute.errors import (
     VersionMismatch,
 )
 from headrace.compute.protocol.commands import CreateTimely, Epoch, IndexTarget, Peek, TimelyConfig
-from headrace.compute.transport import channels, grpc_errors, handshake
+from headrace.compute.transport import channels, handshake
+from headrace.compute.transport.channels import Limits
 from headrace.compute.transport.handshake import VERSION, Greeting, Welcome
-from headrace.compute.transport.limits import Limits
 from headrace.compute.transport.replica_link import ReplicaLink
-from headrace.compute.transport.replica_session import ReplicaSession
+from headrace.compute.transport.replica_server import ReplicaSession
 from headrace.compute.transport.wakeup import Wakeup
 from tests.compute.transport.fakes import (
     PATIENCE,
@@ -49,7 +49,7 @@ async def refusal(server: Served, metadata: Any) -> tuple[str, ComputeError]:
         with pytest.raises(_grpc.aio.AioRpcError) as refused:
             await asyncio.wait_for(call.read(), PATIENCE)
     error: Any = refused.value
-    return error.code().name, grpc_errors.error_from_rpc(error, server.address)
+    return error.code().name, channels.error_from_rpc(error, server.address)
 
 
 def without(name: str) -> list[tuple[str, str | bytes]]:

@@ -41,9 +41,9 @@ from headrace.compute.protocol.responses import (
     SubscribeResponse,
 )
 from headrace.compute.protocol.rows import decode_counted
-from headrace.compute.transport import replica_session
+from headrace.compute.transport import replica_server
+from headrace.compute.transport.channels import Limits
 from headrace.compute.transport.handshake import Greeting
-from headrace.compute.transport.limits import Limits
 from tests.compute.transport.fakes import answered, linked, raw_stream, run_link, served, until
 
 SMALL = Limits(message=100_000, plan=10_000, batch=1_000_000, keys=10, peeks=5)
@@ -140,7 +140,7 @@ def test_peeks_above_the_limit_are_answered_at_once_and_the_others_go_on() -> No
 
 
 def test_who_asks_on_without_end_though_refused_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica_session, "MOST_REFUSED", 3)
+    monkeypatch.setattr(replica_server, "MOST_REFUSED", 3)
 
     async def story() -> None:
         async with served(limits=SMALL) as server, linked(server) as (controller, link):

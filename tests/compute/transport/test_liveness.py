@@ -9,7 +9,7 @@ import random
 from headrace.compute.errors import ConnectionBroken, MessageTooLarge
 from headrace.compute.protocol.commands import CancelPeek, IndexTarget, Peek
 from headrace.compute.protocol.responses import PeekResponse
-from headrace.compute.transport.limits import Limits
+from headrace.compute.transport.channels import Limits
 from headrace.compute.transport.replica_link import ReplicaLink
 from tests.compute.transport.fakes import FakeController, answered, linked, run_link, served, until
 

@@ -18,12 +18,10 @@ from hypothesis import strategies as st
 from headrace.compute.errors import ComputeError, ConnectionBroken, InsecureAddress, NotAuthorized
 from headrace.compute.serve.controller_process import Options, run_controller
 from headrace.compute.serve.replica_process import ReplicaOptions, run_replica
-from headrace.compute.transport import local_addresses
-from headrace.compute.transport.certificate_validity import Validity, read_validities
-from headrace.compute.transport.channels import FETCH
-from headrace.compute.transport.credentials import Security
+from headrace.compute.transport import channels
+from headrace.compute.transport.channels import FETCH, Limits
+from headrace.compute.transport.credentials import Security, Validity, read_validities
 from headrace.compute.transport.handshake import VERSION
-from headrace.compute.transport.limits import Limits
 from headrace.compute.transport.local_addresses import is_loopback
 from headrace.errors import BadOption
 from tests.compute.transport.fakes import PATIENCE, Served, answered, linked, raw_stream, run_link, served
@@ -442,7 +440,7 @@ def test_a_name_is_of_this_machine_only_if_all_that_it_means_is(monkeypatch: pyt
             raise OSError("unknown")
         return [(0, 0, 0, "", (found, 0)) for found in meant[host]]
 
-    monkeypatch.setattr(local_addresses.socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(channels.socket, "getaddrinfo", look_up)
     assert is_loopback("here:1")
     assert not is_loopback("mixed:1")
     assert not is_loopback("there:1")
@@ -463,7 +461,7 @@ def test_a_name_is_looked_up_once_and_what_it_means_later_does_not_matter(
 
     async def story() -> None:
         async with served() as server:
-            monkeypatch.setattr(local_addresses.socket, "getaddrinfo", look_up)
+            monkeypatch.setattr(channels.socket, "getaddrinfo", look_up)
             # A name that nobody else knows: who looked it up again would not find it.
             named = f"replica.invalid:{server.address.rpartition(':')[2]}"
             async with linked(named) as (controller, _):

@@ -7,14 +7,25 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from headrace.compute.client.connection_options import ADDRESS_VARIABLE, DEFAULT_ADDRESS, Endpoint
-from headrace.compute.client.conversation import Conversation
-from headrace.compute.client.dataclass_json import from_plain
-from headrace.compute.client.patience import AS_CLIENT, Patience, Wait, patience_seconds
-from headrace.compute.client.peeks import PeekArguments, check_number, decode_peek_answers, peek_message
-from headrace.compute.client.rows import CachedDescription
+from headrace.compute.client.conversation import (
+    ADDRESS_VARIABLE,
+    AS_CLIENT,
+    DEFAULT_ADDRESS,
+    Conversation,
+    Endpoint,
+    Patience,
+    Wait,
+    patience_seconds,
+)
+from headrace.compute.client.rows import (
+    CachedDescription,
+    PeekArguments,
+    check_number,
+    decode_peek_answers,
+    peek_message,
+)
 from headrace.compute.client.subscription import AsyncSubscription
-from headrace.compute.controller.status_types import ControllerStatus
+from headrace.compute.controller.status import ControllerStatus, from_plain
 from headrace.compute.protocol import rows as encoding
 from headrace.compute.protocol.client_messages import (
     AddReplica,

@@ -12,7 +12,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from headrace.compute.client.async_client import AsyncClient
-from headrace.compute.client.patience import AS_CLIENT, Patience
+from headrace.compute.client.conversation import AS_CLIENT, Patience
 from headrace.compute.client.subscription import Subscription
 from headrace.compute.errors import ConnectionBroken
 from headrace.compute.transport.credentials import Security

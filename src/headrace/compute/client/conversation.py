@@ -7,12 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import Enum
+from typing import Any, TypeAlias, TypeVar
 
-from headrace.compute.client.connection_options import CONVERSE, SUBSCRIBE, Endpoint
-from headrace.compute.client.patience import AS_CLIENT, Patience, UseClientPatience, Wait, patience_seconds
-from headrace.compute.errors import ComputeError, ConnectionBroken, ResultGone, Unconfirmed
+from headrace.compute.errors import (
+    ComputeError,
+    ConnectionBroken,
+    Missing,
+    ReadTimeout,
+    ResultGone,
+    Unconfirmed,
+)
 from headrace.compute.problem_conversion import error_of
 from headrace.compute.protocol.client_messages import (
     ANSWER,
@@ -28,8 +37,128 @@ from headrace.compute.protocol.client_messages import (
     SubscriptionRequest,
 )
 from headrace.compute.protocol.responses import Problem
-from headrace.compute.transport.grpc_errors import END_OF_CALL, raising_compute_errors
+from headrace.compute.transport.channels import END_OF_CALL, Limits, raising_compute_errors
+from headrace.compute.transport.credentials import Security
+from headrace.compute.transport.handshake import Pairs, version_metadata
 from headrace.errors import HeadraceError
+from headrace.expr.durations import duration
+
+# --- connection options -------------------------------------------------------------
+
+
+DEFAULT_ADDRESS = "127.0.0.1:7411"
+"""Default address of `headrace controller`."""
+ADDRESS_VARIABLE = "HEADRACE_CONTROLLER"
+"""Environment variable that holds the controller's address."""
+SERVICE = "headrace.client.v1.Front"
+"""Name of the service in `client.proto`, with its version."""
+CONVERSE = f"/{SERVICE}/Converse"
+SUBSCRIBE = f"/{SERVICE}/Subscribe"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Address of a controller (HOST:PORT) with the credentials to connect."""
+
+    address: str
+    security: Security = Security()  # noqa: RUF009
+    limits: Limits = Limits()  # noqa: RUF009
+
+    def channel(self) -> Any:
+        """Create a `grpc.aio` channel, which connects at the first call. Raises `InsecureAddress`."""
+        from headrace.compute.transport.channels import open_channel
+
+        return open_channel(self.address, self.security, self.limits)
+
+    def metadata(self) -> Pairs:
+        """Return the metadata to send with each call."""
+        return (*version_metadata(), *self.security.metadata())
+
+
+# --- patience -----------------------------------------------------------------------
+
+
+class UseClientPatience(Enum):
+    """Marker for a read that uses the patience of its client."""
+
+    DEFAULT = "as the client"
+
+
+Patience: TypeAlias = timedelta | str | UseClientPatience | None
+"""Time span such as "30s", or None to wait forever."""
+AS_CLIENT = UseClientPatience.DEFAULT
+
+_ROUND_TRIP = 10.0
+"""Seconds allowed for an answer with a patience of zero: nothing is retried or waited for."""
+
+
+def patience_seconds(patience: timedelta | str | None) -> float | None:
+    """Convert a patience to seconds. Raises as `duration` does."""
+    return None if patience is None else duration(patience).total_seconds()
+
+
+@dataclass(slots=True)
+class Wait:
+    """Wait for the answer to one read.
+
+    seconds:      its patience; None: forever.
+    disconnected: the failure since which there was no connection to the controller.
+    """
+
+    seconds: float | None
+    disconnected: ConnectionBroken | None = field(init=False, default=None)
+    _until: float | None = field(init=False)
+    _scope: asyncio.Timeout | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._until = None if self.seconds is None else now + self.seconds
+
+    @property
+    def deadline(self) -> float | None:
+        """End of the wait in event-loop time, or None if the wait is unlimited."""
+        return self._until
+
+    def remaining_milliseconds(self) -> int | None:
+        """Return the controller's time limit: slightly less than is left, so that it can respond first."""
+        if self._until is None:
+            return None
+        left = max(self._until - asyncio.get_running_loop().time(), 0.0)
+        return int(1000 * (left - min(left / 10, 0.5)))
+
+    def restart(self) -> None:
+        """Restart the wait, because part of the answer has arrived."""
+        if self.seconds is not None:
+            self._until = asyncio.get_running_loop().time() + self.seconds
+        if self._scope is not None and self.seconds:
+            self._scope.reschedule(self._until)
+
+    @asynccontextmanager
+    async def enforce_limit(self, what: str, address: str) -> AsyncGenerator[None]:
+        """Raise `ReadTimeout` if the body takes longer, or `ConnectionBroken` if it is still trying to
+        connect again. what: a noun for the read."""
+        end = self._until if self.seconds else None
+        if self.seconds == 0:
+            end = asyncio.get_running_loop().time() + _ROUND_TRIP
+        scope = self._scope = asyncio.timeout_at(end)
+        try:
+            async with scope:
+                yield
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            if self.disconnected is not None:
+                raise self.disconnected from error
+            waited = self.seconds or _ROUND_TRIP
+            raise ReadTimeout(
+                f"{what} was not answered within {waited:g} s: the controller at {address} does not answer",
+                fix="check the controller, or raise the timeout: Client(patience=...)",
+                missing=Missing.CONTROLLER.value,
+                replicas=(),
+            ) from error
+        finally:
+            self._scope = None
+
 
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0

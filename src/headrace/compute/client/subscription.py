@@ -6,10 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from headrace.compute.client.conversation import Conversation, retry_with_patience
-from headrace.compute.client.patience import AS_CLIENT, Patience, Wait
-from headrace.compute.client.peeks import collecting_no_garbage
-from headrace.compute.client.rows import CachedDescription
+from headrace.compute.client.conversation import AS_CLIENT, Conversation, Patience, Wait, retry_with_patience
+from headrace.compute.client.rows import CachedDescription, collecting_no_garbage
 from headrace.compute.errors import ConnectionBroken
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.problem_conversion import error_of
@@ -17,7 +15,7 @@ from headrace.compute.protocol.client_messages import EVENT, BatchPart, Descript
 from headrace.compute.protocol.responses import Problem
 from headrace.compute.protocol.row_batch import decode_batch
 from headrace.compute.protocol.rows import decode_updates
-from headrace.compute.transport.grpc_errors import END_OF_CALL, raising_compute_errors
+from headrace.compute.transport.channels import END_OF_CALL, raising_compute_errors
 from headrace.expr.types import Schema
 from headrace.shown import Shown
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.compute.controller.replica_connection import ReplicaConnection
     from headrace.compute.controller.settings import ControllerSettings
     from headrace.compute.controller.state import ControllerState, Write
-    from headrace.compute.controller.status_types import (
+    from headrace.compute.controller.status import (
         CollectionStatus,
         ControllerStatus,
         PeekStatus,
@@ -37,15 +37,15 @@ _LATER = {
     "ControllerSettings": "headrace.compute.controller.settings",
     "ControllerState": "headrace.compute.controller.state",
     "Write": "headrace.compute.controller.state",
-    "CollectionStatus": "headrace.compute.controller.status_types",
-    "ControllerStatus": "headrace.compute.controller.status_types",
-    "PeekStatus": "headrace.compute.controller.status_types",
-    "ProblemNote": "headrace.compute.controller.status_types",
-    "ReplicaState": "headrace.compute.controller.status_types",
-    "ReplicaStatus": "headrace.compute.controller.status_types",
-    "SubscriptionStatus": "headrace.compute.controller.status_types",
-    "ViewReplicaStatus": "headrace.compute.controller.status_types",
-    "ViewStatus": "headrace.compute.controller.status_types",
+    "CollectionStatus": "headrace.compute.controller.status",
+    "ControllerStatus": "headrace.compute.controller.status",
+    "PeekStatus": "headrace.compute.controller.status",
+    "ProblemNote": "headrace.compute.controller.status",
+    "ReplicaState": "headrace.compute.controller.status",
+    "ReplicaStatus": "headrace.compute.controller.status",
+    "SubscriptionStatus": "headrace.compute.controller.status",
+    "ViewReplicaStatus": "headrace.compute.controller.status",
+    "ViewStatus": "headrace.compute.controller.status",
 }
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from headrace.compute.command_log import CommandLog
 from headrace.compute.controller.holds import ReadHold, ReadHolds
 from headrace.compute.frontier import END, START, Frontier, join, meet
+from headrace.compute.history import CommandLog
 from headrace.compute.hydration import may_be_scheduled
 from headrace.compute.protocol.commands import (
     AllowCompaction,

@@ -13,7 +13,7 @@ from headrace.compute.controller.catalog import CollectionEntry, ViewEntry
 from headrace.compute.controller.pending import PendingRead
 from headrace.compute.controller.replica_connection import Replica, ReplicaConnection
 from headrace.compute.controller.state import ControllerState
-from headrace.compute.controller.status_types import ReplicaState
+from headrace.compute.controller.status import ReplicaState
 from headrace.compute.errors import BadMessage, Missing, ReadTimeout, SinceViolation, TargetReplicaLost
 from headrace.compute.frontier import END, LAST_TIME, join
 from headrace.compute.problem_conversion import problem_of

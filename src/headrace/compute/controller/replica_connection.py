@@ -12,7 +12,7 @@ from headrace.compute.controller.catalog import ReplicaEntry
 from headrace.compute.controller.instance import Instance
 from headrace.compute.controller.pending import PendingReads
 from headrace.compute.controller.settings import ControllerSettings
-from headrace.compute.controller.status_types import ReplicaState
+from headrace.compute.controller.status import ReplicaState
 from headrace.compute.controller.tracking import Kept, Tracking
 from headrace.compute.errors import ComputeError
 from headrace.compute.frontier import END, Frontier

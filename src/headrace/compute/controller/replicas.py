@@ -16,7 +16,7 @@ from headrace.compute.controller.replica_connection import (
     retry_delay,
 )
 from headrace.compute.controller.state import ControllerState
-from headrace.compute.controller.status_types import ReplicaState
+from headrace.compute.controller.status import ReplicaState
 from headrace.compute.controller.tracking import release_all
 from headrace.compute.errors import (
     ComputeError,
@@ -28,15 +28,15 @@ from headrace.compute.errors import (
     VersionMismatch,
 )
 from headrace.compute.frontier import join
-from headrace.compute.protocol.commands import Epoch, Parameters, TimelyConfig, UpdateConfiguration
-from headrace.compute.protocol.responses import CopyToResponse, PeekResponse, SubscribeResponse
-from headrace.compute.takeover_readiness import (
+from headrace.compute.hydration import (
     Readiness,
     ReplicaProgress,
     Unhydrated,
     readiness,
     worst_readiness,
 )
+from headrace.compute.protocol.commands import Epoch, Parameters, TimelyConfig, UpdateConfiguration
+from headrace.compute.protocol.responses import CopyToResponse, PeekResponse, SubscribeResponse
 
 _REFUSALS = (StaleEpoch, NotAuthorized, VersionMismatch, InsecureAddress, IncompatibleInstance)
 """Errors by which a replica refuses a connection: it has not crashed, but may keep refusing for a while."""

@@ -19,17 +19,16 @@ from random import Random
 from headrace.compute.collections.store import Append, Collections
 from headrace.compute.controller.catalog import Catalog
 from headrace.compute.controller.durable_catalog import DurableCatalog, StateChange, TransientIds
-from headrace.compute.controller.holds import ReadHold
+from headrace.compute.controller.holds import Leases, Positions, ReadHold
 from headrace.compute.controller.instance import Instance
-from headrace.compute.controller.leases import Leases, Positions
 from headrace.compute.controller.pending import PendingReads
 from headrace.compute.controller.replica_connection import Replica, ReplicaConnection
 from headrace.compute.controller.settings import ControllerSettings
-from headrace.compute.controller.status_types import AnomalyLog
+from headrace.compute.controller.status import AnomalyLog
 from headrace.compute.frontier import LAST_TIME, Frontier
+from headrace.compute.hydration import SteadyReplicas
 from headrace.compute.protocol.dataflow import Id, Plan
 from headrace.compute.protocol.responses import Row
-from headrace.compute.takeover_readiness import SteadyReplicas
 
 
 class TimestampOracle:

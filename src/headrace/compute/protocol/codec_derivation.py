@@ -36,7 +36,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from headrace.compute.errors import BadMessage, MessageTooLarge
-from headrace.compute.protocol.constrained_fields import Constraint
+from headrace.compute.protocol.dataflow import Constraint
 from headrace.errors import HeadraceError
 
 M = TypeVar("M", bound=Message)

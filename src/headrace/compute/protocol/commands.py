@@ -15,8 +15,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, TypeAlias
 
 from headrace.compute.frontier import Frontier
-from headrace.compute.protocol.constrained_fields import Constraint, Key, Time
-from headrace.compute.protocol.dataflow import Dataflow, Id
+from headrace.compute.protocol.dataflow import Constraint, Dataflow, Id, Key, Time
 
 
 @dataclass(frozen=True, slots=True, order=True)

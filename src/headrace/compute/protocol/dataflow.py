@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from headrace.compute.frontier import END, Frontier
-from headrace.compute.protocol.constrained_fields import Name
+from headrace.compute.frontier import END, LAST_TIME, Frontier
+
+# --- field types with constraints ---------------------------------------------------
+
+# The type of such a field is `Annotated` with a constraint, which the codec checks when a message is read.
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """Condition on values from the network. why: the sentence with which violations are reported."""
+
+    holds: Callable[[Any], bool]
+    why: str
+
+
+KEY_BYTES = 16
+
+NOT_EMPTY = Constraint(bool, "It is empty.")
+Name: TypeAlias = Annotated[str, NOT_EMPTY]
+Key: TypeAlias = Annotated[
+    bytes, Constraint(lambda value: len(value) == KEY_BYTES, f"It does not have {KEY_BYTES} bytes.")
+]
+"""Random identifier: a uuid, nonce or token."""
+Time: TypeAlias = Annotated[int, Constraint(lambda value: value <= LAST_TIME, "It is no time.")]
+
 
 Id: TypeAlias = Name
 """Id of an object with frontiers: "s1" for a collection, "u1" for a view's index or materialization, "t1" for

@@ -7,7 +7,7 @@ the network are checked for the requested shape, so that receivers only ever get
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any, cast
@@ -148,3 +148,35 @@ def _size(value: Any) -> int:
     if isinstance(value, tuple | frozenset):
         return VARIABLE + sum(_FIXED.get(v.__class__) or _size(v) for v in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType, reportUnknownMemberType]
     return 8
+
+
+# --- chunks of bounded size ---------------------------------------------------------
+
+
+MOST_ROWS = 2_000
+MOST_BYTES = 1024 * 1024
+
+
+def encode_chunks(all_rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[bytes, bool]]:
+    """Encode rows, in order, in chunks of at most `MOST_BYTES` (or one row), each with whether more follow.
+
+    No rows make one empty chunk.
+    """
+    last: bytes | None = None
+    for start in range(0, max(len(all_rows), 1), MOST_ROWS):
+        for chunk in _halved(all_rows[start : start + MOST_ROWS]):
+            if last is not None:
+                yield last, True
+            last = chunk
+    assert last is not None
+    yield last, False
+
+
+def _halved(some: Sequence[tuple[Any, ...]]) -> Iterator[bytes]:
+    chunk = encode(some)
+    if len(chunk) <= MOST_BYTES or len(some) < 2:
+        yield chunk
+        return
+    half = len(some) // 2
+    yield from _halved(some[:half])
+    yield from _halved(some[half:])

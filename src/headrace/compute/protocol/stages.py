@@ -12,20 +12,263 @@ state.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Literal
 
 from headrace.compute.errors import ProtocolViolation
+from headrace.compute.frontier import END, LAST_TIME, START, Frontier
 from headrace.compute.protocol.commands import (
+    AllowCompaction,
+    AllowWrites,
     CancelPeek,
     Command,
+    CreateDataflow,
     CreateInstance,
     CreateTimely,
+    IndexTarget,
     InitializationComplete,
     Peek,
+    Schedule,
     UpdateConfiguration,
 )
-from headrace.compute.protocol.export_state import ExportStates
-from headrace.compute.protocol.responses import Canceled, PeekResponse, Response, Status
+from headrace.compute.protocol.dataflow import (
+    CollectionExport,
+    CopyToExport,
+    Dataflow,
+    Export,
+    Id,
+    IndexExport,
+    SubscribeExport,
+)
+from headrace.compute.protocol.responses import (
+    Batch,
+    Canceled,
+    CopyToResponse,
+    Dropped,
+    DroppedAt,
+    EncodedUpdates,
+    Frontiers,
+    PeekResponse,
+    Problem,
+    Response,
+    RowCount,
+    Status,
+    SubscribeResponse,
+    Update,
+)
+
+# --- messages allowed for each export -----------------------------------------------
+
+# Methods return the reason why a message is not allowed, or None.
+
+
+Kind = Literal["write", "input", "output"]
+_KINDS: tuple[Kind, ...] = ("write", "input", "output")
+
+
+@dataclass(slots=True)
+class ExportProtocolState:
+    """State of any export. since: last compaction. ended: whether all responses have been sent."""
+
+    export: Export
+    as_of: Frontier
+    since: Frontier = field(init=False)
+    scheduled: bool = False
+    dropped: bool = False
+    ended: bool = False
+
+    def __post_init__(self) -> None:
+        self.since = self.as_of
+
+    def schedule(self) -> str | None:
+        if self.scheduled:
+            return "It is scheduled already."
+        self.scheduled = True
+        return None
+
+    def compact(self, frontier: Frontier) -> str | None:
+        if frontier < self.since:
+            return f"It is compacted to {self.since} already, and {frontier} is before that."
+        self.since = frontier
+        self.dropped = frontier == END
+        return None
+
+
+@dataclass(slots=True)
+class FrontiersState(ExportProtocolState):
+    """State of an index or collection export."""
+
+    reported: dict[Kind, Frontier] = field(default_factory=dict[Kind, Frontier])
+
+    def report(self, response: Frontiers) -> str | None:
+        found: list[Frontier | None] = [getattr(response, kind) for kind in _KINDS]
+        now: dict[Kind, Frontier] = {
+            kind: frontier for kind, frontier in zip(_KINDS, found) if frontier is not None
+        }
+        if not now:
+            return "It reports no frontier."
+        for kind, frontier in now.items():
+            before = self.reported.get(kind)
+            if before is None and frontier < self.as_of:
+                return f"The first {kind} frontier {frontier} is before the as-of {self.as_of}."
+            if before is not None and frontier <= before:
+                return f"The {kind} frontier {frontier} is not after {before}, which was reported before."
+        after = self.reported | now
+        if "write" in after and "output" in after and after["write"] < after["output"]:
+            return "The output frontier is after the write frontier."
+        self.reported = after
+        self.ended = all(self.reported.get(kind) == END for kind in _KINDS)
+        return None
+
+
+@dataclass(slots=True)
+class SubscriptionState(ExportProtocolState):
+    """State of a subscription. upper: of the last batch."""
+
+    upper: Frontier = START
+    failed: bool = False
+
+    def see(self, event: Batch | DroppedAt) -> str | None:
+        if self.ended:
+            return "The subscription has ended."
+        if isinstance(event, DroppedAt):
+            if not self.dropped:
+                return "It was not dropped."
+            if event.frontier != self.upper:
+                return f"Its last batch ended at {self.upper} and not at {event.frontier}."
+            self.ended = True
+            return None
+        return self._batch(event)
+
+    def _batch(self, batch: Batch) -> str | None:
+        if batch.lower != self.upper:
+            return f"The batch begins at {batch.lower} and not at {self.upper}, where the last one ended."
+        if batch.upper <= batch.lower:
+            return f"The batch from {batch.lower} to {batch.upper} has no times."
+        if batch.upper <= self.as_of:
+            return f"The batch ends at {batch.upper}, and no batch may end by the as-of {self.as_of}."
+        if isinstance(batch.updates, Problem):
+            self.failed = True
+        elif self.failed and batch.updates:
+            return "An earlier batch had a problem, so no later one has updates."
+        elif any(not self._allows(batch, time) for time in _times(batch.updates)):
+            return f"It has updates outside {batch.lower} to {batch.upper}, or before the as-of {self.as_of}."
+        self.upper = batch.upper
+        self.ended = batch.upper == END
+        return None
+
+    def _allows(self, batch: Batch, time: int) -> bool:
+        assert isinstance(self.export, SubscribeExport)
+        first = self.as_of.has_passed(time) or (not self.export.snapshot and time == self.as_of.time)
+        return not first and not batch.lower.has_passed(time) and batch.upper.has_passed(time)
+
+
+def _times(updates: tuple[Update, ...] | EncodedUpdates) -> Iterable[int]:
+    return (updates.time,) if isinstance(updates, EncodedUpdates) else (time for _, time, _ in updates)
+
+
+@dataclass(slots=True)
+class CopyState(ExportProtocolState):
+    """State of a copy."""
+
+    def answer(self, result: RowCount | Problem | Dropped) -> str | None:
+        assert isinstance(self.export, CopyToExport)
+        if self.ended:
+            return "The copy is answered already."
+        if isinstance(result, Dropped) and not self.dropped:
+            return "It was not dropped."
+        self.ended = True
+        return None
+
+
+_UNKNOWN = "It was not created, or is dropped."
+
+
+class ExportStates:
+    """Protocol states of a connection's exports, each kept while messages about it are allowed."""
+
+    def __init__(self) -> None:
+        self._known: dict[Id, ExportProtocolState] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def command(self, command: CreateDataflow | Schedule | AllowWrites | AllowCompaction) -> str | None:
+        if isinstance(command, CreateDataflow):
+            return self._create(command.dataflow)
+        state = self._known.get(command.id)
+        if state is None or state.dropped:
+            return _UNKNOWN
+        match command:
+            case Schedule():
+                return state.schedule()
+            case AllowWrites():
+                return None
+            case AllowCompaction(id, frontier):
+                why = state.compact(frontier)
+                if why is None:
+                    self._forget(id, state)
+                return why
+
+    def peek(self, command: Peek) -> str | None:
+        if not isinstance(command.target, IndexTarget):
+            return None
+        state = self._known.get(command.target.id)
+        if state is None or state.dropped:
+            return f"The index {command.target.id} was not created, or is dropped."
+        return None if isinstance(state.export, IndexExport) else f"{command.target.id} is no index."
+
+    def response(self, response: Frontiers | SubscribeResponse | CopyToResponse) -> str | None:
+        state = self._known.get(response.id)
+        if state is None:
+            return "It was not created, or is dropped and its end was reported."
+        match response, state:
+            case Frontiers(), FrontiersState():
+                why = state.report(response)
+            case SubscribeResponse(), SubscriptionState():
+                why = state.see(response.event)
+            case CopyToResponse(), CopyState():
+                why = state.answer(response.result)
+            case _:
+                return f"It is a {type(state.export).__name__}, which has no such responses."
+        if why is None:
+            self._forget(response.id, state)
+        return why
+
+    def _create(self, dataflow: Dataflow) -> str | None:
+        if not dataflow.exports:
+            return "It exports nothing, so it could never be dropped."
+        if dataflow.as_of.time in (None, LAST_TIME):
+            return f"It begins at {dataflow.as_of}, and nothing comes after that."
+        if len(dataflow.export_ids) != len(dataflow.exports):
+            return "Two of its exports have one id."
+        for export in dataflow.exports:
+            if export.id in self._known:
+                return f"{export.id} is created already."
+        for index in dataflow.indexes:
+            state = self._known.get(index.id)
+            if state is None or state.dropped or not isinstance(state.export, IndexExport):
+                return f"It imports the index {index.id}, which was not created, or is dropped."
+        for export in dataflow.exports:
+            self._known[export.id] = _initial_state(export, dataflow)
+        return None
+
+    def _forget(self, id: Id, state: ExportProtocolState) -> None:
+        if state.dropped and state.ended:
+            del self._known[id]
+
+
+def _initial_state(export: Export, dataflow: Dataflow) -> ExportProtocolState:
+    match export:
+        case IndexExport() | CollectionExport():
+            return FrontiersState(export, dataflow.as_of)
+        case SubscribeExport():
+            return SubscriptionState(export, dataflow.as_of)
+        case CopyToExport():
+            return CopyState(export, dataflow.as_of)
+
 
 MOST_ANSWERED = 100_000
 """Limit on remembered answered peeks, which may still be cancelled; the oldest are forgotten."""

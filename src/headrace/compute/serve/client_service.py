@@ -1,16 +1,19 @@
-"""gRPC service for clients, around `ClientSession` and `SubscriptionBuffer`."""
+"""gRPC service for clients: a `ClientSession` per stream of requests, a buffer per subscription."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from typing import Any
 
 import grpc
 
-from headrace.compute.client.connection_options import SERVICE
+from headrace.compute.client.conversation import SERVICE
+from headrace.compute.controller.controller import Controller
 from headrace.compute.errors import ComputeError, StaleEpoch, UnknownName
+from headrace.compute.frontier import START
 from headrace.compute.problem_conversion import problem_of, problem_of_any
 from headrace.compute.protocol.client_messages import (
     ANSWER,
@@ -21,14 +24,147 @@ from headrace.compute.protocol.client_messages import (
     SubscriptionEvent,
     SubscriptionRequest,
 )
+from headrace.compute.protocol.dataflow import Id
 from headrace.compute.protocol.responses import Batch, DroppedAt, EncodedUpdates, Problem
-from headrace.compute.serve.chunks import encode_chunks
+from headrace.compute.protocol.rows import encode_chunks
 from headrace.compute.serve.client_session import ClientSession, SessionHost
-from headrace.compute.serve.subscription_buffer import SubscriptionBuffer
-from headrace.compute.transport.channels import names_of_peer
+from headrace.compute.transport.channels import END_OF_CALL, abort_call, names_of_peer
 from headrace.compute.transport.credentials import Security
-from headrace.compute.transport.grpc_errors import END_OF_CALL, abort_call
 from headrace.compute.transport.handshake import check_version, metadata_mapping
+
+# --- buffer of a subscription, for a client that may read slowly --------------------
+
+# When a client reads more slowly than its view changes, the buffer fills up. The subscription is then
+# dropped, and resumed from the last buffered time once the client has read everything buffered; nothing is
+# kept in between. This works as long as the view still keeps that time; a client that takes longer gets an
+# error.
+
+
+MOST_UPDATES = 20_000
+"""Limit on buffered updates before the subscription is dropped; a single batch may have more."""
+MOST_BATCHES = 1_000
+_ENCODED_BYTES = 64
+
+
+class SubscriptionBuffer:
+    """Buffered subscription of one client.
+
+    patience: milliseconds within which it must begin; None: no limit.
+
+    Every method may raise the errors of `Controller.subscribe`.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        view: str,
+        *,
+        as_of: int | None,
+        snapshot: bool,
+        replica: str | None,
+        patience: int | None = None,
+    ) -> None:
+        self._controller = controller
+        self._view = view
+        self._replica = replica
+        self._waiting: deque[Batch | DroppedAt] = deque()
+        self._updates = 0
+        self._upper = START
+        self._arrived = asyncio.Event()
+        self._ended = False
+        self._id: Id | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._subscribe(as_of, snapshot)
+        if patience is not None and not self._waiting:
+            self._timer = asyncio.get_running_loop().call_later(patience / 1000, self._not_begun)
+
+    def _subscribe(self, as_of: int | None, snapshot: bool) -> None:
+        deliver = self._deliverer()
+        self._id = self._controller.subscribe(
+            self._view, deliver, as_of=as_of, snapshot=snapshot, replica=self._replica
+        )
+
+    def _deliverer(self) -> Callable[[Batch | DroppedAt], None]:
+        def deliver(event: Batch | DroppedAt) -> None:
+            if current is self._current:
+                self._take(event)
+
+        # Ignore late events of an earlier subscription.
+        current = self._current = object()
+        return deliver
+
+    def _take(self, event: Batch | DroppedAt) -> None:
+        if isinstance(event, DroppedAt):
+            self._ended = True
+        else:
+            if self._upper.has_passed(0):
+                event = Batch(max(event.lower, self._upper), event.upper, event.updates)
+            if event.lower >= event.upper and not isinstance(event.updates, Problem):
+                return
+            self._upper = event.upper
+            self._updates += _count(event)
+            self._ended = event.upper.ended or isinstance(event.updates, Problem)
+        self._waiting.append(event)
+        self._arrived.set()
+        self._stop_timer()
+        # A single batch is already complete in memory, so dropping it would save nothing.
+        full = len(self._waiting) > 1 and (self._updates > MOST_UPDATES or len(self._waiting) > MOST_BATCHES)
+        if full and not self._ended:
+            # Later, since the controller is in the middle of delivering.
+            asyncio.get_running_loop().call_soon(self._give_up)
+
+    def _not_begun(self) -> None:
+        if self._id is not None:
+            self._controller.time_out_subscription(self._id)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up(self) -> None:
+        if self._id is not None and not self._ended:
+            id, self._id, self._current = self._id, None, object()
+            self._controller.unsubscribe(id)
+
+    async def next(self) -> Batch | DroppedAt | None:
+        """Wait for the next event; None after the last."""
+        while not self._waiting:
+            if self._ended:
+                return None
+            if self._id is None:
+                assert self._upper.time is not None
+                self._subscribe(self._upper.time - 1, snapshot=False)
+                continue  # events may have arrived within the call
+            self._arrived.clear()
+            await self._arrived.wait()
+        event = self._waiting.popleft()
+        if isinstance(event, Batch):
+            self._updates -= _count(event)
+        return event
+
+    def close(self) -> None:
+        """End the subscription, because the client is gone."""
+        self._stop_timer()
+        self._give_up()
+        self._ended = True
+
+    @property
+    def waiting(self) -> int:
+        """Number of buffered events."""
+        return len(self._waiting)
+
+
+def _count(batch: Batch) -> int:
+    """Return how many updates a batch has, about, if they are encoded."""
+    match batch.updates:
+        case Problem():
+            return 0
+        case EncodedUpdates() as encoded:
+            return encoded.size // _ENCODED_BYTES
+        case updates:
+            return len(updates)
+
 
 _grpc: Any = grpc
 

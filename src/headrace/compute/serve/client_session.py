@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
-from headrace.compute.client.dataclass_json import to_plain
 from headrace.compute.controller.controller import Controller
 from headrace.compute.controller.pending import PeekAnswer, StashedOnReplica
+from headrace.compute.controller.status import to_plain
 from headrace.compute.errors import (
     BadMessage,
     NegativeMultiplicity,
@@ -50,7 +50,7 @@ from headrace.compute.protocol.client_messages import (
 from headrace.compute.protocol.commands import TimelyConfig
 from headrace.compute.protocol.dataflow import DataflowLimits, Plan
 from headrace.compute.protocol.responses import Canceled, Counted, Dropped, Problem, RowCount, Rows
-from headrace.compute.serve.chunks import encode_chunks
+from headrace.compute.protocol.rows import encode_chunks
 from headrace.compute.serve.group_commit import GroupCommit
 from headrace.compute.transport.local_addresses import host_of
 from headrace.errors import HeadraceError

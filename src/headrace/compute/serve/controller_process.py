@@ -1,8 +1,9 @@
-"""Controller process, from start to end: the controller with its clock, timers and sockets."""
+"""Controller process: the controller with its clock, timers, commits, and connections to replicas."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -15,16 +16,77 @@ from headrace.compute.controller.controller import Controller
 from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.controller.pending import StashedOnReplica
 from headrace.compute.controller.settings import ControllerSettings
-from headrace.compute.errors import StaleEpoch
+from headrace.compute.errors import ResultGone, StaleEpoch
 from headrace.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
 from headrace.compute.serve.client_service import ClientService
 from headrace.compute.serve.group_commit import GroupCommit
-from headrace.compute.serve.replica_links import ReplicaLinks
 from headrace.compute.transport import channels
+from headrace.compute.transport.channels import MEGABYTE, Limits
 from headrace.compute.transport.credentials import Security
-from headrace.compute.transport.limits import MEGABYTE, Limits
+from headrace.compute.transport.replica_link import ReplicaLink
 from headrace.path_or_url import local_path
 from headrace.private_files import make_private_folder
+
+# --- connections to replicas --------------------------------------------------------
+
+
+log = logging.getLogger("headrace.controller")
+
+
+class ReplicaLinks:
+    """Connections to replicas, opened when due according to the controller.
+
+    security: the controller's credentials, and those required of replicas.
+    """
+
+    def __init__(self, controller: Controller, security: Security, limits: Limits) -> None:
+        self._controller = controller
+        self._security = security
+        self._limits = limits
+        self._links: dict[str, tuple[ReplicaLink, asyncio.Task[None]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def open_due_connections(self) -> None:
+        """Open all due connections."""
+        if self._closed:
+            return
+        for name, address in self._controller.replicas_to_connect():
+            if name not in self._links:
+                link = ReplicaLink(self._controller, name, address, self._security, self._limits)
+                self._links[name] = link, asyncio.create_task(self._run(link))
+
+    async def _run(self, link: ReplicaLink) -> None:
+        try:
+            error = await link.run()
+            log.info("replica %s: %s", link.name, error.what if error is not None else "disconnected")
+        finally:
+            del self._links[link.name]
+            wait = None if self._closed else self._controller.next_retry_delay(link.name)
+            if wait is not None:
+                asyncio.get_running_loop().call_later(wait / 1000, self.open_due_connections)
+
+    async def fetch_stashed(self, stash: StashedOnReplica) -> AsyncIterator[bytes]:
+        """Fetch stashed rows from a replica, in encoded chunks. Raises `ResultGone`, `ConnectionBroken`."""
+        found = self._links.get(stash.replica)
+        if found is None:
+            raise ResultGone(
+                f"replica {stash.replica!r} is gone, with the rows of the answer",
+                fix="send the peek again",
+                replica=stash.replica,
+            )
+        async for chunk in found[0].fetch(stash.token):
+            yield chunk
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._closed = True
+        tasks = [task for _, task in self._links.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
 
 GRACE = 0.5
 """Seconds that clients get to receive their last answers when the process ends."""

@@ -12,8 +12,8 @@ from headrace.compute.replica.death_record import DeathRecord
 from headrace.compute.replica.replica import Replica
 from headrace.compute.replica.runtime_factory import make_runtime
 from headrace.compute.replica.work_watch import WorkWatch
+from headrace.compute.transport.channels import Limits
 from headrace.compute.transport.credentials import Security
-from headrace.compute.transport.limits import Limits
 from headrace.compute.transport.replica_server import serve_replica
 from headrace.compute.transport.wakeup import Wakeup
 from headrace.path_or_url import local_path

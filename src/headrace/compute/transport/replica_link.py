@@ -13,14 +13,13 @@ from headrace.compute.protocol import serialization
 from headrace.compute.protocol.codec_derivation import parse
 from headrace.compute.protocol.commands import CancelPeek, Command, Epoch
 from headrace.compute.protocol.generated import compute_pb2 as pb
-from headrace.compute.protocol.message_codecs import STASH_TOKEN
 from headrace.compute.protocol.responses import Response, StashToken
+from headrace.compute.protocol.serialization import STASH_TOKEN
 from headrace.compute.protocol.stages import ControllerStages
 from headrace.compute.transport import channels
+from headrace.compute.transport.channels import Limits, error_from_rpc, to_compute_error
 from headrace.compute.transport.credentials import Security
-from headrace.compute.transport.grpc_errors import error_from_rpc, to_compute_error
 from headrace.compute.transport.handshake import Greeting, Welcome, metadata_mapping, version_metadata
-from headrace.compute.transport.limits import Limits
 from headrace.compute.transport.local_addresses import needs_lookup
 from headrace.compute.transport.wakeup import Wakeup
 

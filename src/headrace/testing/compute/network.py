@@ -17,7 +17,7 @@ from headrace.compute.protocol.serialization import (
 )
 from headrace.compute.protocol.stages import ControllerStages, ReplicaStages
 from headrace.compute.replica.replica import Replica
-from headrace.compute.transport.limits import MEGABYTE
+from headrace.compute.transport.channels import MEGABYTE
 
 IN_FLIGHT = 8
 """Capacity of a link in messages per direction, above which the sender has to wait."""
