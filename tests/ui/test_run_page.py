@@ -22,8 +22,8 @@ from headrace.io import Changelog, CsvChangelog, CsvDialect, JsonFiles, Print, T
 from headrace.state.inspection import SlotHeld
 from headrace.ui import CheckpointPage, RunPage, RunSubject, checkpoint_page, run_page
 from headrace.ui import view_rows as limits
-from headrace.ui.checkpoint_state import _labels
-from headrace.ui.flow_overview import flow_overview
+from headrace.ui.checkpoint_page import _labels
+from headrace.ui.run_page import flow_overview
 from headrace.ui.view_rows import MAX_ASKED, ViewRows
 
 

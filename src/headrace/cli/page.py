@@ -62,7 +62,7 @@ def why_process(command: Sequence[str], *arguments: str) -> Callable[[str, str],
     command: of `headrace`, with options. arguments: before the name of the view and the row.
     """
 
-    from headrace.ui.page import WHY_SECONDS
+    from headrace.ui.server import WHY_SECONDS
 
     def find(view: str, row: str) -> dict[str, Any]:
         # -P: a file of the user's named json.py, say, must not replace Python's own.

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace.compute.controller.status import to_plain
-from headrace.ui.flow_overview import flow_description
-from headrace.ui.page import WHY_SECONDS, OneAtATime
+from headrace.ui.run_page import flow_description
+from headrace.ui.server import WHY_SECONDS, OneAtATime
 from headrace.ui.view_rows import ViewRows
 from headrace.view import to_svg
 from headrace.view.picture import Arrow, Box, BoxRole, Kind, Picture
@@ -19,7 +19,7 @@ from headrace.view.picture import Arrow, Box, BoxRole, Kind, Picture
 if TYPE_CHECKING:
     from headrace.compute.client.client import Client
     from headrace.compute.controller.status import ControllerStatus, ReplicaStatus, ViewStatus
-    from headrace.ui.page import Json
+    from headrace.ui.server import Json
 
 MAX_PEEKED = 5_000
 """Rows of a view that the page reads."""

@@ -12,26 +12,105 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.analysis import analyse, explain
+from headrace.analysis.column_liveness import live_graph
+from headrace.analysis.node_labels import label
+from headrace.engine.program import compile_program
 from headrace.engine.progress import Observer
 from headrace.io.files.changelog import Changelog
 from headrace.io.files.table_files import TableFiles
 from headrace.io.source import dead_letter_folder
+from headrace.operators.late_rows import LateRows
 from headrace.state.commit import CommitLog
-from headrace.ui.checkpoint_state import state_of, state_of_key
-from headrace.ui.flow_overview import flow_overview
-from headrace.ui.page import WHY_SECONDS, OneAtATime
-from headrace.ui.rows_read_back import (
+from headrace.ui.checkpoint_page import state_of, state_of_key
+from headrace.ui.server import WHY_SECONDS, OneAtATime
+from headrace.ui.view_rows import (
+    Row,
+    ViewRows,
     changes_of_tick,
     current_rows,
     latest_dead_letters,
     why_rows_are_elsewhere,
 )
-from headrace.ui.view_rows import Row, ViewRows
+from headrace.view import picture_of, to_svg
 
 if TYPE_CHECKING:
     from headrace.engine.progress import Progress, RegionTime
     from headrace.flow.flow import Flow
-    from headrace.ui.page import Json
+    from headrace.graph.node import FlowGraph
+    from headrace.ui.server import Json
+
+
+# --- picture and generated code -----------------------------------------------------
+
+
+def flow_description(flow: Flow) -> Json:
+    """Describe a flow by its picture, explanation and generated code. Raises the errors of its analysis."""
+    graph = flow.graph()
+    program = compile_program(live_graph(graph, at_sources=False))
+    return {
+        "title": graph.name,
+        "svg": to_svg(picture_of(graph)),
+        "explanation": str(explain(graph)),
+        "code": program.source_code,
+    }
+
+
+def flow_overview(
+    flow: Flow,
+    sources: Mapping[str, Any],
+    sinks: Mapping[str, Any],
+    *,
+    engine: str = "here",
+    shards: int | None = None,
+) -> Json:
+    """Describe a flow with the sources and sinks of its run.
+
+    engine: "here" or "spark". shards: as given to a run on Spark.
+
+    Raises the errors of the flow's analysis, and of placing it on Spark.
+    """
+    graph = flow.graph()
+    analysis = analyse(graph)
+    return {
+        **flow_description(flow),
+        "on_spark": _on_spark(flow, sinks, shards) if engine == "spark" else None,
+        "nodes": [label(graph, node) for node in graph.nodes],
+        "strata": list(analysis.strata),
+        "sources": {name: _described(sources.get(name)) for name in graph.sources},
+        "late_sinks": [
+            name for name, node in graph.sinks.items() if name in sinks and _holds_late_rows(graph, node)
+        ],
+        "sinks": {
+            name: {
+                "destination": _described(sinks[name]),
+                "verdict": analysis.verdicts[name].value,
+                "table": not analysis.facts[graph.sinks[name]].append,
+            }
+            for name in graph.sinks
+            if name in sinks
+        },
+    }
+
+
+def _on_spark(flow: Flow, sinks: Mapping[str, Any], shards: int | None) -> str:
+    # Not at the top, because most pages show runs in this process.
+    from headrace.spark.explanation import SHARDS, explain_on_spark
+
+    return explain_on_spark(flow.graph(), shards=SHARDS if shards is None else shards, sinks=dict(sinks))
+
+
+def _holds_late_rows(graph: FlowGraph, sink: int) -> bool:
+    (read,) = graph.nodes[sink].inputs
+    return isinstance(graph.nodes[read].operator, LateRows)
+
+
+def _described(endpoint: object) -> str:
+    """Return the kind of an endpoint and its path. Other options may hold a password."""
+    path = getattr(endpoint, "path", None) or getattr(getattr(endpoint, "records", None), "path", None)
+    kind = type(endpoint).__name__
+    return f"{kind} {path}" if path else kind
+
 
 _LOG = logging.getLogger("headrace.ui")
 MAX_TICKS = 300

@@ -12,8 +12,7 @@ import pytest
 pytest.importorskip("pg8000", reason="pg8000 is not installed")
 
 from headrace.compute.collections.opening import open_collections
-from headrace.compute.collections.postgres import PostgresCollections
-from headrace.compute.collections.postgres_connection import Connection, ServerLocation
+from headrace.compute.collections.postgres import Connection, PostgresCollections, ServerLocation
 from headrace.compute.collections.store import Append
 from headrace.compute.errors import StoreDamaged, StoreUnavailable
 from headrace.compute.frontier import START, Frontier

@@ -11,8 +11,7 @@ import headrace as hr
 from headrace import col, lattice, lit
 from headrace.compute.errors import BadPlan
 from headrace.compute.plans import decode, encode
-from headrace.compute.plans.callables import pickle_callables
-from headrace.compute.plans.decoding import encode_body
+from headrace.compute.plans.decoding import encode_body, pickle_callables
 from headrace.compute.plans.generated import plan_pb2 as pb
 from headrace.compute.plans.operator_encoder import ValueEncoder
 from headrace.compute.protocol.dataflow import Plan

@@ -12,7 +12,7 @@ from headrace.compute.collections.memory import MemoryCollections
 from headrace.compute.errors import BadPlan, DataflowFailed, StoreUnavailable
 from headrace.compute.protocol.dataflow import CopyToExport
 from headrace.compute.protocol.responses import Counted, Dropped, Frontiers, RowCount
-from headrace.compute.replica import copy_files
+from headrace.compute.replica import durable_exports
 from tests.compute.replica.flows import BID, all_bids, shares
 from tests.compute.replica.rig import Rig, problem
 
@@ -85,7 +85,7 @@ def test_an_older_file_of_that_name_is_there_until_the_new_one_is_whole(tmp_path
 def test_a_copy_for_which_there_is_no_room_is_a_problem(
     rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copy_files, "token_hex", lambda _: "x")
+    monkeypatch.setattr(durable_exports, "token_hex", lambda _: "x")
     (tmp_path / "copies").mkdir()
     (tmp_path / "copies" / ".bids.jsonl.x.partial").symlink_to("/dev/full")
     rig = copying(tmp_path, "bids.jsonl", *((("a", n), 3, 1) for n in range(rows)))

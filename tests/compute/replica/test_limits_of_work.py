@@ -22,10 +22,9 @@ from headrace.compute.protocol.commands import CreateDataflow, Schedule
 from headrace.compute.protocol.dataflow import DataflowLimits, IndexExport
 from headrace.compute.protocol.responses import Frontiers, Problem, Rows, Status
 from headrace.compute.replica import peeks
-from headrace.compute.replica.death_record import MAX_RECORDED, DeathRecord, name_of
 from headrace.compute.replica.in_process import dataflows
 from headrace.compute.replica.in_process.arrangement import Arrangement
-from headrace.compute.replica.work_watch import PieceLimits, WorkWatch
+from headrace.compute.replica.work_watch import MAX_RECORDED, DeathRecord, PieceLimits, WorkWatch, name_of
 from headrace.engine.engine import Engine
 from headrace.errors import LimitExceeded, Origin, WorkLimitExceeded
 from headrace.expr import bounds

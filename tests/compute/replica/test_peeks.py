@@ -33,7 +33,7 @@ from headrace.compute.protocol.commands import (
     UpdateConfiguration,
 )
 from headrace.compute.protocol.responses import Canceled, PeekResponse, Rows, Stashed
-from headrace.compute.replica import peek_stash, peeks
+from headrace.compute.replica import peeks
 from headrace.compute.replica.in_process import arrangement
 from headrace.compute.replica.in_process.arrangement import Arrangement
 from headrace.compute.replica.peek_finishing import RUN, peek_finisher
@@ -358,7 +358,7 @@ def test_a_large_result_that_is_cancelled_or_cut_off_leaves_no_file(tmp_path: Pa
 def test_a_large_result_for_which_there_is_no_room_is_a_problem(
     rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peek_stash, "token_bytes", bytes)
+    monkeypatch.setattr(peeks, "token_bytes", bytes)
     (tmp_path / "stash").mkdir()
     rig = bids(*LOTS[:rows], folder=tmp_path)
     (tmp_path / "stash" / f"{bytes(16).hex()}.rows").symlink_to("/dev/full")

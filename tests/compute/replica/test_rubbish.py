@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.compute.replica.in_process import gc_policy
-from headrace.compute.replica.in_process.gc_policy import GcPolicy
+from headrace.compute.replica.in_process import runtime
+from headrace.compute.replica.in_process.runtime import GcPolicy
 
 
 class Time:
@@ -37,7 +37,7 @@ def test_everything_is_looked_at_only_while_nothing_else_is_to_do(looks: list[An
     time = Time()
     collector = GcPolicy(time)
     assert not gc.isenabled()
-    time.now = gc_policy.OLD + 1
+    time.now = runtime.OLD + 1
     collector.slice(busy=True)
     assert 2 not in looks
     collector.slice(busy=False)
@@ -52,7 +52,7 @@ def test_after_a_drop_it_is_looked_at_soon(looks: list[Any]) -> None:
     collector.schedule_collection()
     collector.slice(busy=False)
     assert 2 not in looks
-    time.now = gc_policy.SOON + 1
+    time.now = runtime.SOON + 1
     collector.slice(busy=False)
     assert looks.count(2) == 1
     collector.close()

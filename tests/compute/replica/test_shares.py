@@ -24,7 +24,7 @@ from headrace.compute.protocol.dataflow import (
     IndexImport,
     SubscribeExport,
 )
-from headrace.compute.replica.dataflow_run import weighted_rows
+from headrace.compute.replica.feeds import weighted_rows
 from headrace.compute.replica.in_process.ticking import (
     COLUMNS,
     TickExecutor,

@@ -15,7 +15,7 @@ pytest.importorskip("grpc", reason="grpcio is not installed")
 
 from headrace.compute import AsyncClient
 from headrace.compute.errors import ConnectionBroken
-from headrace.compute.replica.peek_stash import PeekStash
+from headrace.compute.replica.peeks import PeekStash
 from headrace.compute.serve.controller_process import Options, run_controller
 from headrace.compute.serve.replica_process import ReplicaOptions, run_replica
 from headrace.expr.row_classes import schema_of

@@ -25,14 +25,6 @@ from headrace.compute.collections.delta_rows import (
     updates_with_hashes,
 )
 from headrace.compute.collections.delta_table import LAST_NUMBER, SCHEMA, CollectionFile, Table
-from headrace.compute.collections.refusals import (
-    check_changes,
-    check_expected,
-    check_id,
-    check_readable,
-    check_same_collection,
-    unknown_collection_error,
-)
 from headrace.compute.collections.rows import (
     Change,
     RowCodec,
@@ -44,7 +36,17 @@ from headrace.compute.collections.rows import (
     hash_row_key,
     split_into_chunks,
 )
-from headrace.compute.collections.store import Append, Bounds, Collections
+from headrace.compute.collections.store import (
+    Append,
+    Bounds,
+    Collections,
+    check_changes,
+    check_expected,
+    check_id,
+    check_readable,
+    check_same_collection,
+    unknown_collection_error,
+)
 from headrace.compute.collections.untyped_pyarrow import ArrowTable, pa
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.protocol.dataflow import Id

@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Condition
 
-from headrace.compute.collections.refusals import (
+from headrace.compute.collections.rows import Change, RowCodec, check_counts, split_into_chunks
+from headrace.compute.collections.store import (
+    Append,
+    Bounds,
+    Collections,
     check_changes,
     check_expected,
     check_id,
@@ -16,8 +20,6 @@ from headrace.compute.collections.refusals import (
     check_same_collection,
     unknown_collection_error,
 )
-from headrace.compute.collections.rows import Change, RowCodec, check_counts, split_into_chunks
-from headrace.compute.collections.store import Append, Bounds, Collections
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.protocol.dataflow import Id
 from headrace.compute.protocol.responses import Counted, Update

@@ -5,13 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from headrace.compute.collections.refusals import (
-    check_changes,
-    check_expected,
-    check_id,
-    check_readable,
-    check_same_collection,
-)
 from headrace.compute.collections.rows import (
     HASH_BITS,
     Change,
@@ -25,10 +18,11 @@ from headrace.compute.collections.rows import (
     other_hashes,
     split_into_chunks,
 )
-from headrace.compute.collections.sql_database import Database, Transaction
 from headrace.compute.collections.sql_tables import (
     CollectionRecord,
+    Database,
     PageSizer,
+    Transaction,
     find_collection,
     find_place,
     frontier_after,
@@ -36,7 +30,16 @@ from headrace.compute.collections.sql_tables import (
     read_pages,
     read_rows,
 )
-from headrace.compute.collections.store import Append, Bounds, Collections
+from headrace.compute.collections.store import (
+    Append,
+    Bounds,
+    Collections,
+    check_changes,
+    check_expected,
+    check_id,
+    check_readable,
+    check_same_collection,
+)
 from headrace.compute.frontier import LAST_TIME, START, Frontier
 from headrace.compute.protocol.dataflow import Id
 from headrace.compute.protocol.responses import Counted, Row, Update

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.compute.collections.rows import damaged_store_error
 from headrace.compute.collections.sql_collections import SqlCollections
-from headrace.compute.collections.sql_database import Database, Stored, Transaction
+from headrace.compute.collections.sql_tables import Database, Stored, Transaction
 from headrace.compute.errors import ComputeError, StoreUnavailable
 from headrace.compute.sqlite_files import (
     OpenFile,

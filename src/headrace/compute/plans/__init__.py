@@ -5,24 +5,24 @@ makes. `check_servable` refuses flows whose results are not a function of the in
 """
 
 from headrace.compute.plans.decoding import decode
-from headrace.compute.plans.encoding import encode
-from headrace.compute.plans.flow_endpoints import (
-    INPUT,
-    OUTPUT,
-    FlowSink,
-    FlowSource,
-    identity_flow,
-    sinks_of,
-    sources_of,
-)
-from headrace.compute.plans.limits import LIMITS, PlanLimits
-from headrace.compute.plans.servable import check_servable
-from headrace.compute.plans.standalone_expressions import (
+from headrace.compute.plans.encoding import (
     decode_expr,
+    encode,
     encode_expr,
     predicate_of,
     schema_from_bytes,
     schema_to_bytes,
+)
+from headrace.compute.plans.limits import LIMITS, PlanLimits
+from headrace.compute.plans.servable import (
+    INPUT,
+    OUTPUT,
+    FlowSink,
+    FlowSource,
+    check_servable,
+    identity_flow,
+    sinks_of,
+    sources_of,
 )
 
 __all__ = [

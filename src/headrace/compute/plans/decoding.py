@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from google.protobuf.message import DecodeError
+
+from headrace.analysis.node_labels import is_named, label_in_sentence
 from headrace.compute.errors import BadPlan, CallableRefused
-from headrace.compute.plans.callables import unpickle_callables
 from headrace.compute.plans.generated import plan_pb2 as pb
 from headrace.compute.plans.limits import LIMITS, PlanLimits
 from headrace.compute.plans.operator_decoder import ValueDecoder, parse_message
 from headrace.compute.plans.operator_encoder import ValueEncoder
 from headrace.compute.plans.registry import RECORD_NAMES
-from headrace.compute.plans.source_locations import SourceLocations
+from headrace.compute.problem_conversion import file_name, mark_remote_file
 from headrace.compute.protocol.dataflow import Plan
 from headrace.engine.program import compile_program
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, SourceLocation, Step
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
 from headrace.flow.stream import Stream
 from headrace.flow.stream_context import FlowContext
-from headrace.graph.node import Node, Operator
+from headrace.graph.node import FlowGraph, Node, Operator
 from headrace.operators.bag_feedback import BagFeedback
 from headrace.operators.chain_first_n import ChainFirstN
 from headrace.operators.feedback import Feedback
@@ -33,9 +36,167 @@ from headrace.operators.source import Source
 from headrace.operators.union import Union
 
 if TYPE_CHECKING:
-    from headrace.compute.plans.plan_errors import PlanPosition
-    from headrace.errors import SourceLocation
+    from headrace.compute.plans.limits import PlanPosition
     from headrace.graph.node import Columns
+
+
+# --- Python functions ---------------------------------------------------------------
+
+
+_SHOWN = 5
+
+
+def refuse_callables(graph: FlowGraph, nodes: Sequence[tuple[Node, str]]) -> CallableRefused:
+    """Create the error for operators that hold Python objects, naming the objects."""
+    listed = [label_in_sentence(graph, node) for node, _ in nodes[:_SHOWN]] + ["..."] * (len(nodes) > _SHOWN)
+    return CallableRefused(
+        f"flow {graph.name!r} holds Python functions, which a plan does not carry: in {', '.join(listed)}",
+        where=[Step(node.location, what) for node, what in nodes[:_SHOWN]],
+        why="A plan is data that anybody may read; a function is code that would be run by the reader.",
+        fix="use expressions: filter(hr.col.price > 10), select(double=hr.col.price * 2);\n"
+        "or allow functions on both sides, allow_callables=True or --allow-callables",
+        operators=tuple(node.name for node, _ in nodes),
+    )
+
+
+def pickle_callables(objects: Sequence[object]) -> bytes:
+    """Pickle Python objects, by value if they are defined in the user's own modules.
+
+    Raises `CallableRefused` if the pickler is not installed, or fails.
+    """
+    if not objects:
+        return b""
+    cloudpickle = _cloudpickle()
+    from headrace.spark.ticks.by_value import by_value
+
+    try:
+        with by_value(cloudpickle):
+            return cast("bytes", cloudpickle.dumps(list(objects), protocol=5))
+    except (pickle.PicklingError, TypeError, ValueError, AttributeError) as error:
+        raise CallableRefused(
+            f"a function of the flow cannot travel: {error}",
+            why="Something that it holds (a lock, an open file, a connection) lives in this process alone.",
+            fix="let it make what it needs when it is called",
+            operators=(),
+        ) from None
+
+
+def unpickle_callables(data: bytes) -> list[object]:
+    """Unpickle a plan's objects. This runs the sender's code, so it requires that callables are allowed.
+
+    Raises `BadPlan` for invalid bytes.
+    """
+    if not data:
+        return []
+    _cloudpickle()
+    try:
+        objects: Any = pickle.loads(data)
+    except Exception as error:
+        raise BadPlan(
+            f"the functions of the plan cannot be loaded: {error}",
+            why="They need the same Python, and the packages that they import.",
+            fix="install the packages that they import in the environment of this process",
+            part="functions",
+        ) from None
+    if not isinstance(objects, list):
+        raise BadPlan("the functions of the plan are no list", part="functions")
+    return cast("list[object]", objects)
+
+
+def _cloudpickle() -> Any:
+    try:
+        from pyspark import cloudpickle
+    except ImportError:
+        pass
+    else:
+        return cloudpickle
+    try:
+        import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
+    except ImportError:
+        raise CallableRefused(
+            "functions cannot travel: there is nothing here that makes them portable",
+            why="Functions of your own modules and lambdas are pickled by value, which plain pickle cannot.",
+            fix="pip install cloudpickle, or headrace[spark], which brings it",
+            operators=(),
+        ) from None
+    return cloudpickle
+
+
+# --- source locations ---------------------------------------------------------------
+
+
+_LONGEST = 1 << 20
+_LONGEST_NAME = 200
+
+
+def encode_locations(flow: str, nodes: Sequence[Node]) -> bytes:
+    """Encode source locations and user-given names of operators. Of files, only the names travel."""
+    named = [_text(file_name(node.location.file)) for node in nodes]
+    files = {file: at for at, file in enumerate(dict.fromkeys(named))}
+    places = [
+        pb.Place(
+            file=files[file],
+            line=max(node.location.line, 0),
+            function=_text(node.location.function),
+            name=_text(_given_name(node)),
+        )
+        for node, file in zip(nodes, named, strict=True)
+    ]
+    written = pb.Places(flow=_text(flow), files=list(files), places=places)
+    return written.SerializeToString(deterministic=True)
+
+
+def _given_name(node: Node) -> str:
+    """Return an operator's user-given name, unless the name belongs to the operator's definition."""
+    own = isinstance(node.operator, Source | SignalSource | Sink)
+    return node.name if is_named(node) and not own else ""
+
+
+def _printable(text: str) -> str:
+    """Sanitise text for display: printable characters only, of limited length."""
+    return "".join(c for c in text[:_LONGEST_NAME] if c.isprintable())
+
+
+def _text(text: str) -> str:
+    return text.encode(errors="replace").decode()
+
+
+class SourceLocations:
+    """Best-effort source locations of a plan; malformed ones are ignored.
+
+    Files are shown in `<>` and never opened here, because the sender of the plan chose their names.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._message = pb.Places()
+        try:
+            if len(data) <= _LONGEST:
+                self._message.ParseFromString(data)
+        except DecodeError:
+            self._message = pb.Places()
+
+    @property
+    def _count(self) -> int:
+        return len(self._message.places)
+
+    @property
+    def flow(self) -> str:
+        """Name of the flow."""
+        return _printable(self._message.flow) or "plan"
+
+    def location(self, node: int) -> SourceLocation:
+        """Return an operator's source location."""
+        if node >= self._count:
+            return SourceLocation("<plan>", node)
+        found = self._message.places[node]
+        files = self._message.files
+        file = _printable(files[found.file]) if found.file < len(files) else "plan"
+        return SourceLocation(mark_remote_file(file), found.line, _printable(found.function))
+
+    def name(self, node: int) -> str | None:
+        """Return an operator's user-given name, if there is one."""
+        return (_printable(self._message.places[node].name) or None) if node < self._count else None
+
 
 VERSION = 1
 """Version of the encoding of plans."""

@@ -16,9 +16,8 @@ from google.protobuf.message import DecodeError, Message
 from headrace.compute.errors import BadPlan
 from headrace.compute.plans.function_signatures import SHAPES
 from headrace.compute.plans.generated import plan_pb2 as pb
-from headrace.compute.plans.limits import PlanLimits, check_size
+from headrace.compute.plans.limits import PlanLimits, PlanPosition, check_size
 from headrace.compute.plans.operator_encoder import PLAIN_TYPES
-from headrace.compute.plans.plan_errors import PlanPosition
 from headrace.compute.plans.registry import (
     CHOICE_NAMES,
     CHOICES,

@@ -11,7 +11,7 @@ from functools import singledispatchmethod
 from typing import Any, cast
 
 from headrace.compute.plans.generated import plan_pb2 as pb
-from headrace.compute.plans.plan_errors import PlanPosition
+from headrace.compute.plans.limits import PlanPosition
 from headrace.compute.plans.registry import (
     CHOICE_NAMES,
     FUNCTION_NAMES,

@@ -30,13 +30,17 @@ from headrace.compute.protocol.dataflow import (
     SubscribeExport,
 )
 from headrace.compute.protocol.responses import Status
-from headrace.compute.replica.collection_writer import CollectionWriter
-from headrace.compute.replica.copy_files import CopyWriter
-from headrace.compute.replica.dataflow_run import DataflowRun
-from headrace.compute.replica.exports import ExportWriter, Failed, Index, IndexWriter, MissingCollection
-from headrace.compute.replica.feeds import Feed
+from headrace.compute.replica.durable_exports import CollectionWriter, CopyWriter
+from headrace.compute.replica.exports import (
+    ExportWriter,
+    Failed,
+    Index,
+    IndexWriter,
+    MissingCollection,
+    SubscribeWriter,
+)
+from headrace.compute.replica.feeds import DataflowRun, Feed
 from headrace.compute.replica.runtime import Answer
-from headrace.compute.replica.subscriptions import SubscribeWriter
 from headrace.compute.replica.work_watch import WorkWatch
 from headrace.errors import HeadraceError
 from headrace.expr.types import Schema

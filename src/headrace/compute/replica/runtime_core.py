@@ -17,11 +17,10 @@ from headrace.compute.protocol.commands import InstanceConfig, Parameters, Peek
 from headrace.compute.protocol.dataflow import Dataflow, Id
 from headrace.compute.protocol.responses import Counted, PeekResponse, Stashed
 from headrace.compute.replica.building import PlanDecoder, RuntimeContext
-from headrace.compute.replica.collection_writer import CollectionWriter
-from headrace.compute.replica.dataflow_run import DataflowRun
+from headrace.compute.replica.durable_exports import CollectionWriter
 from headrace.compute.replica.exports import ExportWriter, Index, IndexWriter
-from headrace.compute.replica.peek_stash import PeekStash
-from headrace.compute.replica.peeks import PendingPeeks
+from headrace.compute.replica.feeds import DataflowRun
+from headrace.compute.replica.peeks import PeekStash, PendingPeeks
 from headrace.compute.replica.runtime import Answer, ReachedFrontiers, Runtime
 from headrace.compute.replica.work_watch import WorkWatch
 

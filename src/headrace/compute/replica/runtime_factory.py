@@ -10,8 +10,7 @@ from headrace.compute.collections.opening import open_collections
 from headrace.compute.protocol.commands import InstanceConfig, RuntimeName, TimelyConfig
 from headrace.compute.replica.building import PlanDecoder
 from headrace.compute.replica.feeds import StoreWatcher
-from headrace.compute.replica.in_process.gc_policy import GcPolicy
-from headrace.compute.replica.in_process.runtime import InProcessRuntime
+from headrace.compute.replica.in_process.runtime import GcPolicy, InProcessRuntime
 from headrace.compute.replica.runtime import Runtime
 from headrace.compute.replica.work_watch import WorkWatch, memory_of_process
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from headrace.compute.replica.death_record import DeathRecord
 from headrace.compute.replica.replica import Replica
 from headrace.compute.replica.runtime_factory import make_runtime
-from headrace.compute.replica.work_watch import WorkWatch
+from headrace.compute.replica.work_watch import DeathRecord, WorkWatch
 from headrace.compute.transport.channels import Limits
 from headrace.compute.transport.credentials import Security
 from headrace.compute.transport.replica_server import serve_replica

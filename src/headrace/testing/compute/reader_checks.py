@@ -24,8 +24,8 @@ from headrace.compute.protocol.responses import (
 )
 from headrace.compute.protocol.row_batch import decode_batch
 from headrace.expr.types import Schema
-from headrace.testing.compute.expected_views import GroundTruth
 from headrace.testing.compute.simulation_trace import shown
+from headrace.testing.compute.workload import GroundTruth
 
 PeekAnswer: TypeAlias = Rows | Stashed | Problem | Canceled
 

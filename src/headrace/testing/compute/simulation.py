@@ -18,12 +18,11 @@ from headrace.compute.replica.building import PlanDecoder
 from headrace.compute.replica.in_process.runtime import InProcessRuntime
 from headrace.compute.replica.replica import Replica
 from headrace.testing.compute.actions import ACTIONS
-from headrace.testing.compute.expected_views import GroundTruth
 from headrace.testing.compute.network import Link, Process
 from headrace.testing.compute.reader_checks import Violation
 from headrace.testing.compute.simulation_trace import Trace
 from headrace.testing.compute.users import Users
-from headrace.testing.compute.workload import Recipe, Workload
+from headrace.testing.compute.workload import GroundTruth, Recipe, Workload
 
 SETTLING_ROUNDS = 2000
 """Limit on the steps for a world without failures to run out of work."""

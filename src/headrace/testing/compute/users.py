@@ -20,10 +20,9 @@ from headrace.compute.errors import (
 )
 from headrace.compute.protocol.client_messages import PeekRequest
 from headrace.compute.protocol.responses import Counted, Row
-from headrace.testing.compute.expected_views import GroundTruth
 from headrace.testing.compute.reader_checks import CopyWatch, PeekWatch, SubscriptionWatch, Violation
 from headrace.testing.compute.simulation_trace import shown
-from headrace.testing.compute.workload import Workload, kept
+from headrace.testing.compute.workload import GroundTruth, Workload, kept
 
 
 @dataclass

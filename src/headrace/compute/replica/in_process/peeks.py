@@ -17,9 +17,9 @@ from headrace.compute.protocol.row_batch import rows_size
 from headrace.compute.replica.building import RuntimeContext, check_keys, check_since
 from headrace.compute.replica.feeds import Feed, Feeds
 from headrace.compute.replica.in_process.arrangement import Arrangement
-from headrace.compute.replica.peek_stash import PeekStash
 from headrace.compute.replica.peeks import (
     PeekRun,
+    PeekStash,
     PendingPeek,
     PendingPeeks,
     check_not_failed,

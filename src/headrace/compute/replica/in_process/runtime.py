@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from secrets import token_hex
 from tempfile import gettempdir
@@ -14,22 +16,136 @@ from headrace.compute.errors import StoreUnavailable
 from headrace.compute.frontier import Frontier
 from headrace.compute.protocol.commands import InstanceConfig
 from headrace.compute.protocol.dataflow import CollectionImport, Dataflow, Id, IndexExport, IndexImport
+from headrace.compute.protocol.responses import Status
 from headrace.compute.replica.building import DataflowBuild, PlanDecoder, RuntimeContext
 from headrace.compute.replica.exports import ExportWriter
 from headrace.compute.replica.feeds import Feed, Feeds, StoreWatcher
 from headrace.compute.replica.in_process.arrangement import Arrangement
-from headrace.compute.replica.in_process.dataflows import ArrangementWriter, RunningDataflow
-from headrace.compute.replica.in_process.gc_policy import GcPolicy
+from headrace.compute.replica.in_process.dataflows import (
+    ArrangementWriter,
+    DataflowScheduler,
+    RunningDataflow,
+)
 from headrace.compute.replica.in_process.inlets import FromCollection, FromIndex, Inlet, SharedArrangements
 from headrace.compute.replica.in_process.peeks import InProcessPeeks
-from headrace.compute.replica.in_process.periodic_status import Introspection
-from headrace.compute.replica.in_process.scheduler import DataflowScheduler
 from headrace.compute.replica.in_process.ticking import ChooseTicking, create_undivided_engine
 from headrace.compute.replica.runtime import ReachedFrontiers
 from headrace.compute.replica.runtime_core import RuntimeCore, wall_clock_milliseconds
 from headrace.compute.replica.work_watch import WorkStopped, WorkWatch
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
+
+# --- garbage collection -------------------------------------------------------------
+
+# By default, the collector repeatedly traverses all objects while an index grows, which takes a tenth of a
+# second per million rows. Nearly all objects of a replica are freed by reference counting. So young objects
+# are collected often, at little cost, but all objects only when the replica is idle and a view was dropped
+# (its engine can be freed in no other way) or a long time has passed.
+
+
+YOUNG = 20_000
+"""Number of allocations before young objects are collected, which takes a millisecond or two."""
+OLD = 300.0
+"""Seconds between full collections, run when the replica is idle."""
+SOON = 10.0
+"""Seconds before a full collection after a view was dropped, since others may be dropped with it."""
+
+
+class GcPolicy:
+    """Garbage-collection policy of this process until closed. timer: seconds."""
+
+    def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
+        self._timer = timer
+        self._was_enabled = gc.isenabled()
+        self._due = timer() + OLD
+        gc.disable()
+
+    def slice(self, busy: bool) -> None:
+        """Collect young objects, or all if due and idle."""
+        if gc.get_count()[0] > YOUNG:
+            gc.collect(1)
+        if not busy and self._timer() > self._due:
+            gc.collect()
+            self._due = self._timer() + OLD
+
+    def schedule_collection(self) -> None:
+        """Schedule a full collection soon, because a view was dropped."""
+        self._due = min(self._due, self._timer() + SOON)
+
+    def close(self) -> None:
+        """Restore the collector."""
+        if self._was_enabled:
+            gc.enable()
+
+
+# --- periodic metrics and states ----------------------------------------------------
+
+
+SAMPLES = 1000
+"""Number of recent cancelled peeks that are sampled."""
+
+
+class Introspection:
+    """Reports on a replica's dataflows every `interval` milliseconds; 0 disables them.
+
+    clock: milliseconds. memory: returns the process's memory in bytes, if it should be reported.
+    """
+
+    def __init__(self, interval: int, clock: Callable[[], int], memory: Callable[[], int] | None) -> None:
+        self._memory = memory
+        self._interval = interval
+        self._clock = clock
+        self._due = clock()
+        self._reported: dict[RunningDataflow, str] = {}
+        self._cancels: deque[float] = deque(maxlen=SAMPLES)
+
+    def record_cancellation(self, seconds: float) -> None:
+        """Record how long a cancellation may have waited."""
+        self._cancels.append(seconds * 1000)
+
+    def look(self, dataflows: Iterable[RunningDataflow], peeks: int) -> list[Status]:
+        """Return the statuses to report, if they are due."""
+        if not self._interval or self._clock() < self._due:
+            return []
+        self._due = self._clock() + self._interval
+        running = list(dict.fromkeys(dataflows))
+        return [*self._news(running), Status(None, "replica", self._values(running, peeks))]
+
+    def _news(self, running: list[RunningDataflow]) -> list[Status]:
+        """Return the new state of each dataflow whose state has changed."""
+        found: list[Status] = []
+        for each in running:
+            text = _state(each)
+            if text != self._reported.get(each):
+                found += [Status(id, text) for id in sorted(each.wanted)]
+        self._reported = {each: _state(each) for each in running}
+        return found
+
+    def _values(self, running: list[RunningDataflow], peeks: int) -> tuple[tuple[str, float], ...]:
+        indexes = [index for each in running for index in each.maintained_indexes]
+        values: dict[str, float] = {
+            "rows": sum(index.weight for index in indexes),
+            "changes": sum(index.distinguished_times for index in indexes),
+            "dataflows": len(running),
+            "peeks": peeks,
+        }
+        if self._memory is not None:
+            values["memory"] = self._memory()
+        if self._cancels:
+            ordered = sorted(self._cancels)
+            values |= {
+                "cancel_ms": ordered[len(ordered) // 2],
+                "cancel_ms_p99": ordered[len(ordered) * 99 // 100],
+                "cancel_ms_max": ordered[-1],
+            }
+        return tuple(values.items())
+
+
+def _state(running: RunningDataflow) -> str:
+    if running.failed is not None:
+        return running.failed.error.what
+    return "hydrated" if running.hydrated else "hydrating"
+
 
 PEEK_SLICE = 0.002
 """Seconds that a peek works before the dataflows have their turn."""

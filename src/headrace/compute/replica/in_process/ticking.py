@@ -16,7 +16,7 @@ from headrace.compute.protocol.dataflow import Dataflow
 from headrace.compute.protocol.responses import Counted
 from headrace.compute.protocol.row_batch import WEIGHT, NotColumnar, RowBatch, is_columnar
 from headrace.compute.replica.building import passes_through
-from headrace.compute.replica.dataflow_run import weighted_rows
+from headrace.compute.replica.feeds import weighted_rows
 from headrace.engine.engine import Engine
 from headrace.engine.tick_budget import LARGEST_TICK
 from headrace.expr.dict_keys import with_representatives

@@ -13,9 +13,8 @@ from headrace.compute.errors import SinceViolation
 from headrace.compute.frontier import START, Frontier, meet
 from headrace.compute.protocol.dataflow import Id
 from headrace.compute.protocol.responses import Counted, Update
-from headrace.compute.replica.dataflow_run import weighted_rows
 from headrace.compute.replica.exports import Failed
-from headrace.compute.replica.feeds import check_not_back
+from headrace.compute.replica.feeds import check_not_back, weighted_rows
 from headrace.compute.replica.spark.versions import Versions
 from headrace.expr.types import Schema
 from headrace.spark.external_ticks import Given

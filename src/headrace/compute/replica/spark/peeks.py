@@ -20,8 +20,8 @@ from headrace.compute.protocol.row_batch import rows_size
 from headrace.compute.replica.building import RuntimeContext, check_keys, check_since
 from headrace.compute.replica.feeds import Feeds
 from headrace.compute.replica.peek_finishing import peek_finisher
-from headrace.compute.replica.peek_stash import PeekStash
 from headrace.compute.replica.peeks import (
+    PeekStash,
     PendingPeek,
     PendingPeeks,
     check_not_failed,
@@ -29,7 +29,7 @@ from headrace.compute.replica.peeks import (
     collection_parts,
     filter_rows,
 )
-from headrace.compute.replica.spark.building import SparkIndex
+from headrace.compute.replica.spark.dataflow import SparkIndex
 from headrace.compute.replica.spark.threads import SparkThreads, Stores
 from headrace.compute.replica.spark.versions import Versions, sum_changes
 from headrace.errors import HeadraceError

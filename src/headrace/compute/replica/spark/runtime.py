@@ -22,8 +22,7 @@ from headrace.compute.protocol.dataflow import Dataflow
 from headrace.compute.replica.building import PlanDecoder
 from headrace.compute.replica.runtime import Answer
 from headrace.compute.replica.runtime_core import RuntimeCore, wall_clock_milliseconds
-from headrace.compute.replica.spark.building import LazyStore, SparkBuild, SparkIndex
-from headrace.compute.replica.spark.dataflow import SparkDataflow
+from headrace.compute.replica.spark.dataflow import LazyStore, SparkBuild, SparkDataflow, SparkIndex
 from headrace.compute.replica.spark.peeks import SparkPeeks
 from headrace.compute.replica.spark.threads import SparkThreads, Stores
 from headrace.errors import HeadraceError, SparkProcessDied, SparkUnavailable

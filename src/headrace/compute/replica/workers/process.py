@@ -26,12 +26,11 @@ from headrace.compute.protocol.commands import (
 )
 from headrace.compute.protocol.dataflow import Dataflow, Id
 from headrace.compute.replica.building import PlanDecoder
-from headrace.compute.replica.death_record import DeathRecord
 from headrace.compute.replica.feeds import StoreWatcher
 from headrace.compute.replica.in_process.runtime import InProcessRuntime
 from headrace.compute.replica.in_process.ticking import MakeTickExecutor
 from headrace.compute.replica.runtime import ReachedFrontiers
-from headrace.compute.replica.work_watch import WorkWatch
+from headrace.compute.replica.work_watch import DeathRecord, WorkWatch
 from headrace.compute.replica.workers.shard import WorkerShard, divide_flow
 from headrace.compute.replica.workers.worker_link import (
     BeginWorker,
