@@ -16,7 +16,7 @@ import pytest
 
 from headrace.compute import sqlite_files
 from headrace.compute.collections.sqlite import SqliteCollections
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import StoreDamaged
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.sqlite_files import OpenFile
@@ -30,7 +30,9 @@ def file(tmp_path: Path) -> Path:
 def filled(file: Path) -> None:
     with closing(SqliteCollections(file)) as store:
         store.create("s1", b"words")
-        store.append([Append("s1", START, Frontier(1), [((i, f"word {i}"), 0, 1) for i in range(2_000)])])
+        store.append(
+            [CollectionAppend("s1", START, Frontier(1), [((i, f"word {i}"), 0, 1) for i in range(2_000)])]
+        )
 
 
 def statements(file: Path, *sql: str) -> None:
@@ -41,7 +43,9 @@ def statements(file: Path, *sql: str) -> None:
 
 def written(file: Path, store: SqliteCollections, times: range) -> None:
     for time in times:
-        store.append([Append("s1", Frontier(time), Frontier(time + 1), [((time, "x" * 1_000), time, 1)])])
+        store.append(
+            [CollectionAppend("s1", Frontier(time), Frontier(time + 1), [((time, "x" * 1_000), time, 1)])]
+        )
     statements(file, "PRAGMA wal_checkpoint")
 
 
@@ -56,7 +60,7 @@ def store(file: Path) -> Iterator[SqliteCollections]:
 def check_is_noticed(store: SqliteCollections) -> None:
     for use in (
         lambda: store.bounds(["s1"]),
-        lambda: store.append([Append("s1", Frontier(99), Frontier(100), [])]),
+        lambda: store.append([CollectionAppend("s1", Frontier(99), Frontier(100), [])]),
         lambda: list(store.snapshot("s1", 0)),
         lambda: store.wait(0),
     ):

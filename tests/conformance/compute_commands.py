@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from headrace.compute.history import History, reduce_commands
+from headrace.compute.history import CommandHistory, reduce_commands
 from headrace.compute.protocol.commands import Command, CreateDataflow, CreateInstance
 from headrace.compute.protocol.dataflow import IndexExport
 from headrace.compute.reconciliation import ReconciliationPlan, can_adopt_configuration, reconcile
@@ -94,7 +94,9 @@ def _uppers(case: Fields) -> Run:
     expected = {_import_named(name): frontier_of(then.value(name)) for name in then}
 
     def run() -> str:
-        (created,) = (c.dataflow for c in History(commands).replay(uppers) if isinstance(c, CreateDataflow))
+        (created,) = (
+            c.dataflow for c in CommandHistory(commands).replay(uppers) if isinstance(c, CreateDataflow)
+        )
         return describe_difference("uppers", expected, {i.id: i.upper for i in created.collections})
 
     return run
@@ -111,7 +113,7 @@ def _verb(case: Fields) -> str:
 
 
 def _without_peeks(commands: list[Command]) -> list[Command]:
-    history = History()
+    history = CommandHistory()
     history.commands = list(commands)
     history.discard_peeks()
     return history.commands

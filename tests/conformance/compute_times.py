@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.compute.collections.store import Bounds
-from headrace.compute.controller.restart import Lag, ReadPolicy, ValidFrom, select_as_ofs
+from headrace.compute.collections.store import CollectionBounds
+from headrace.compute.controller.restart import LagPolicy, ReadPolicy, ValidFrom, select_as_ofs
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.hydration import (
     Lagging,
@@ -56,7 +56,7 @@ def read_as_of(case: Fields) -> Run:
     """
     given, then = case.object("given"), case.object("then")
     storage = given.value("storage(since,upper)")
-    bounds = {id: Bounds(Frontier(since), _upper(upper)) for id, (since, upper) in storage.items()}
+    bounds = {id: CollectionBounds(Frontier(since), _upper(upper)) for id, (since, upper) in storage.items()}
     described = given.items("dataflows(export<-inputs)")
     flows = [_reading(id, inputs, bounds, {e for e, _ in described}) for id, inputs in described]
     policies = {id: _policy(case, text) for id, text in given.value("read_policies", {}).items()}
@@ -74,7 +74,9 @@ def _upper(value: int | str) -> Frontier:
     return END if value == "sealed" else Frontier(int(value))
 
 
-def _reading(export: Id, inputs: list[Id], bounds: Mapping[Id, Bounds], exports: set[Id]) -> Dataflow:
+def _reading(
+    export: Id, inputs: list[Id], bounds: Mapping[Id, CollectionBounds], exports: set[Id]
+) -> Dataflow:
     out = CollectionExport(export, "out", export) if export in bounds else IndexExport(export, "out")
     return Dataflow(
         Plan(export.encode()),
@@ -89,7 +91,7 @@ def _policy(case: Fields, text: str) -> ReadPolicy:
     found = re.match(r"(lag|valid_from) (\d+)", text)
     if found is None:
         raise case.build_error(f"{text!r} is no read policy", "lag N or valid_from N")
-    return Lag(int(found[2])) if found[1] == "lag" else ValidFrom(Frontier(int(found[2])))
+    return LagPolicy(int(found[2])) if found[1] == "lag" else ValidFrom(Frontier(int(found[2])))
 
 
 def read_hydration(case: Fields) -> Run:

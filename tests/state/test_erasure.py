@@ -16,7 +16,7 @@ import headrace as hr
 from headrace import Flow, col
 from headrace.cli.main import app
 from headrace.compute.collections.sqlite import SqliteCollections
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.frontier import Frontier
 from headrace.errors import BadInput
 from headrace.io import Call, Changelog, JsonFiles, TableFiles
@@ -247,8 +247,8 @@ def test_a_deleted_row_is_in_no_page_of_a_store(tmp_path: Path) -> None:
     store = SqliteCollections(file)
     store.create("people", b"")
     rows = [(tuple(person), 0, 1) for person in PEOPLE]
-    store.append([Append("people", Frontier(0), Frontier(1), rows)])
-    store.append([Append("people", Frontier(1), Frontier(2), [(tuple(PEOPLE[-1]), 1, -1)])])
+    store.append([CollectionAppend("people", Frontier(0), Frontier(1), rows)])
+    store.append([CollectionAppend("people", Frontier(1), Frontier(2), [(tuple(PEOPLE[-1]), 1, -1)])])
     # As long as readers may ask for an earlier time, the row stays, and that is said.
     assert set(store.erase()) == {"people"}
     assert files_with(tmp_path)

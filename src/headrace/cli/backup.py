@@ -25,9 +25,9 @@ def save(state: State, folder: Folder, collections: Rows = None) -> None:
     Both are of one moment. Rows in another store than SQLite are saved by the means of that store, while
     nobody creates or drops a view.
     """
-    from headrace.compute.serve.backup import Place, save
+    from headrace.compute.serve.backup import ControllerFiles, save
 
-    copies = save(Place.of(state, collections), folder)
+    copies = save(ControllerFiles.of(state, collections), folder)
     for file in (copies.state, copies.collections):
         if file is not None:
             typer.echo(f"{file}   {file.stat().st_size:,} bytes")
@@ -49,9 +49,9 @@ def restore(
 
     Subscribers begin again with a snapshot: what was written after the backup is gone.
     """
-    from headrace.compute.serve.backup import COLLECTIONS, STATE, Place, restore
+    from headrace.compute.serve.backup import COLLECTIONS, STATE, ControllerFiles, restore
 
-    copies = Place.of(folder)
-    place = Place(state / STATE, collections or state / COLLECTIONS)
+    copies = ControllerFiles.of(folder)
+    place = ControllerFiles(state / STATE, collections or state / COLLECTIONS)
     restore(copies, place, replace=replace, state_only=state_only)
     typer.echo(f"restored {place.state}" + (f" and {place.collections}" if copies.collections else ""))

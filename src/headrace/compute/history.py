@@ -37,7 +37,7 @@ from headrace.compute.protocol.commands import (
 from headrace.compute.protocol.dataflow import Dataflow, Id
 
 
-class History:
+class CommandHistory:
     """Command sequence that stays short through reduction.
 
     commands: the commands to replay, in order. Do not modify the list; each reduction replaces it.
@@ -234,7 +234,7 @@ class CommandLog:
     """
 
     def __init__(self, commands: Iterable[Command] = (), *, most_behind: int = 10_000) -> None:
-        self.history = History(commands, slack=_SLACK)
+        self.history = CommandHistory(commands, slack=_SLACK)
         self.most_behind = most_behind
         self._log: deque[Command] = deque()
         self._first = 0  # number of the first command in the log

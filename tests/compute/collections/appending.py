@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from headrace.compute.collections.opening import open_collections
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import UpperMismatch
 from headrace.compute.frontier import Frontier
 
@@ -20,7 +20,8 @@ def main(uri: str, name: str, wins: int) -> None:
         upper = store.bounds(["s1"])[0].upper
         assert upper.time is not None
         both = [
-            Append(id, upper, Frontier(upper.time + 1), [((name,), upper.time, 1)]) for id in ("s1", "s2")
+            CollectionAppend(id, upper, Frontier(upper.time + 1), [((name,), upper.time, 1)])
+            for id in ("s1", "s2")
         ]
         try:
             store.append(both)

@@ -8,17 +8,17 @@ from __future__ import annotations
 import sys
 
 from headrace.compute.collections.opening import open_collections
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.frontier import Frontier
 
 ROWS = 20
 
 
-def appends(time: int) -> list[Append]:
+def appends(time: int) -> list[CollectionAppend]:
     """Those of a time: rows come, and those of the time before go."""
     rows = [((time, i), time, 1) for i in range(ROWS)]
     gone = [((time - 1, i), time, -1) for i in range(ROWS)] if time else []
-    return [Append(id, Frontier(time), Frontier(time + 1), rows + gone) for id in ("s1", "s2")]
+    return [CollectionAppend(id, Frontier(time), Frontier(time + 1), rows + gone) for id in ("s1", "s2")]
 
 
 def main(uri: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.compute.collections.store import Append, Bounds, Collections
+from headrace.compute.collections.store import CollectionAppend, CollectionBounds, Collections
 from headrace.compute.errors import (
     AlreadyThere,
     NegativeMultiplicity,
@@ -30,7 +30,9 @@ def at(time: int) -> Frontier:
 
 
 def add(store: Collections, id: str, lower: int, upper: int, *updates: tuple[Any, int, int]) -> None:
-    store.append([Append(id, at(lower), at(upper), [((value,), time, n) for value, time, n in updates])])
+    store.append(
+        [CollectionAppend(id, at(lower), at(upper), [((value,), time, n) for value, time, n in updates])]
+    )
 
 
 def bag(store: Collections, id: str, time: int, chunk: int = 10_000) -> dict[Any, int]:
@@ -61,9 +63,9 @@ def test_a_new_collection_is_empty_and_begins_at_its_upper(store: Collections) -
     store.create("s1", b"words")
     store.create("s2", b"numbers", at(5))
     assert store.bounds(["s2", "s1", "s2"]) == [
-        Bounds(START, at(5)),
-        Bounds(START, START),
-        Bounds(START, at(5)),
+        CollectionBounds(START, at(5)),
+        CollectionBounds(START, START),
+        CollectionBounds(START, at(5)),
     ]
     assert bag(store, "s2", 4) == {}
     assert store.all() == {"s1": b"words", "s2": b"numbers"}
@@ -72,7 +74,7 @@ def test_a_new_collection_is_empty_and_begins_at_its_upper(store: Collections) -
 def test_creating_an_equal_collection_again_does_nothing(s1: Collections) -> None:
     add(s1, "s1", 0, 3, ("a", 1, 1))
     s1.create("s1", b"words", at(9))
-    assert s1.bounds(["s1"]) == [Bounds(START, at(3))]
+    assert s1.bounds(["s1"]) == [CollectionBounds(START, at(3))]
     assert bag(s1, "s1", 2) == {"a": 1}
 
 
@@ -92,7 +94,7 @@ def test_a_dropped_collection_is_forgotten_with_its_rows(s1: Collections) -> Non
     assert s1.all() == {"s2": b""}
     assert bag(s1, "s2", 1) == {"b": 1}
     s1.create("s1", b"numbers")
-    assert s1.bounds(["s1"]) == [Bounds(START, START)]
+    assert s1.bounds(["s1"]) == [CollectionBounds(START, START)]
     add(s1, "s1", 0, 3, ("c", 1, 1))
     assert bag(s1, "s1", 2) == {"c": 1}
 
@@ -118,7 +120,7 @@ def test_an_id_is_never_a_path_or_a_statement(s1: Collections, name: str) -> Non
 def test_a_collection_that_is_not_there_is_named(store: Collections) -> None:
     calls = [
         lambda: store.bounds(["s9"]),
-        lambda: store.append([Append("s9", START, at(1))]),
+        lambda: store.append([CollectionAppend("s9", START, at(1))]),
         lambda: list(store.snapshot("s9", 0)),
         lambda: list(store.changes("s9", START, START)),
         lambda: store.compact("s9", at(1)),
@@ -135,14 +137,14 @@ def test_a_collection_that_is_not_there_is_named(store: Collections) -> None:
 
 def test_an_append_moves_the_upper_and_adds_its_rows(s1: Collections) -> None:
     add(s1, "s1", 0, 4, ("b", 3, 1), ("a", 1, 2))
-    assert s1.bounds(["s1"]) == [Bounds(START, at(4))]
+    assert s1.bounds(["s1"]) == [CollectionBounds(START, at(4))]
     assert [bag(s1, "s1", t) for t in range(4)] == [{}, {"a": 2}, {"a": 2}, {"a": 2, "b": 1}]
 
 
 def test_an_append_without_rows_moves_the_upper(s1: Collections) -> None:
     add(s1, "s1", 0, 4)
     add(s1, "s1", 4, 4)
-    assert s1.bounds(["s1"]) == [Bounds(START, at(4))]
+    assert s1.bounds(["s1"]) == [CollectionBounds(START, at(4))]
     assert bag(s1, "s1", 3) == {}
 
 
@@ -153,33 +155,36 @@ def test_an_append_that_expects_another_upper_changes_nothing(s1: Collections) -
         with pytest.raises(UpperMismatch) as refused:
             s1.append(
                 [
-                    Append("s2", START, at(9), [(("x",), 5, 1)]),
-                    Append("s1", expected, END, [(("b",), 7, 1)] if not expected.ended else []),
+                    CollectionAppend("s2", START, at(9), [(("x",), 5, 1)]),
+                    CollectionAppend("s1", expected, END, [(("b",), 7, 1)] if not expected.ended else []),
                 ]
             )
         assert refused.value.facts == {"id": "s1", "expected": expected, "upper": at(4)}
-    assert s1.bounds(["s1", "s2"]) == [Bounds(START, at(4)), Bounds(START, START)]
+    assert s1.bounds(["s1", "s2"]) == [CollectionBounds(START, at(4)), CollectionBounds(START, START)]
     assert bag(s1, "s1", 3) == {"a": 1}
 
 
 def test_several_collections_are_appended_to_together_or_not_at_all(s1: Collections) -> None:
     s1.create("s2", b"")
-    good = Append("s1", START, at(2), [(("a",), 1, 1)])
+    good = CollectionAppend("s1", START, at(2), [(("a",), 1, 1)])
     with pytest.raises(NegativeMultiplicity):
-        s1.append([good, Append("s2", START, at(2), [(("b",), 1, -1)])])
-    assert s1.bounds(["s1", "s2"]) == [Bounds(START, START)] * 2
-    s1.append([good, Append("s2", START, at(3), [(("b",), 1, 1)])])
-    assert s1.bounds(["s1", "s2"]) == [Bounds(START, at(2)), Bounds(START, at(3))]
+        s1.append([good, CollectionAppend("s2", START, at(2), [(("b",), 1, -1)])])
+    assert s1.bounds(["s1", "s2"]) == [CollectionBounds(START, START)] * 2
+    s1.append([good, CollectionAppend("s2", START, at(3), [(("b",), 1, 1)])])
+    assert s1.bounds(["s1", "s2"]) == [CollectionBounds(START, at(2)), CollectionBounds(START, at(3))]
     assert (bag(s1, "s1", 1), bag(s1, "s2", 1)) == ({"a": 1}, {"b": 1})
 
 
 def test_a_collection_named_twice_in_an_append_goes_on_where_the_first_part_ended(s1: Collections) -> None:
-    first = Append("s1", START, at(2), [(("a",), 1, 2)])
-    s1.append([first, Append("s1", at(2), at(4), [(("a",), 3, -2)])])
+    first = CollectionAppend("s1", START, at(2), [(("a",), 1, 2)])
+    s1.append([first, CollectionAppend("s1", at(2), at(4), [(("a",), 3, -2)])])
     assert (bag(s1, "s1", 1), bag(s1, "s1", 3)) == ({"a": 2}, {})
     with pytest.raises(NegativeMultiplicity):
         s1.append(
-            [Append("s1", at(4), at(5), [(("a",), 4, 1)]), Append("s1", at(5), at(6), [(("a",), 5, -2)])]
+            [
+                CollectionAppend("s1", at(4), at(5), [(("a",), 4, 1)]),
+                CollectionAppend("s1", at(5), at(6), [(("a",), 5, -2)]),
+            ]
         )
     assert s1.bounds(["s1"])[0].upper == at(4)
 
@@ -218,17 +223,17 @@ def test_times_outside_of_an_append_and_frontiers_that_go_back_are_refused(s1: C
             add(s1, "s1", lower, upper, ("a", time, 1))
     with pytest.raises(ValueError, match="63 bits"):
         add(s1, "s1", 3, 5, ("a", 3, 2**63))
-    assert s1.bounds(["s1"]) == [Bounds(START, at(3))]
+    assert s1.bounds(["s1"]) == [CollectionBounds(START, at(3))]
 
 
 def test_a_sealed_collection_is_readable_at_all_times_and_takes_no_more(s1: Collections) -> None:
-    s1.append([Append("s1", START, END, [(("a",), LAST_TIME, 1), (("b",), 0, 1)])])
-    assert s1.bounds(["s1"]) == [Bounds(START, END)]
+    s1.append([CollectionAppend("s1", START, END, [(("a",), LAST_TIME, 1), (("b",), 0, 1)])])
+    assert s1.bounds(["s1"]) == [CollectionBounds(START, END)]
     assert (bag(s1, "s1", LAST_TIME - 1), bag(s1, "s1", LAST_TIME)) == ({"b": 1}, {"a": 1, "b": 1})
     assert told(s1.changes("s1", at(1), END)) == [("a", LAST_TIME, 1)]
     with pytest.raises(UpperMismatch):
         add(s1, "s1", 5, 6)
-    s1.append([Append("s1", END, END)])
+    s1.append([CollectionAppend("s1", END, END)])
 
 
 def test_what_was_appended_is_there_for_another_handle_and_after_closing(place: Place) -> None:
@@ -241,12 +246,12 @@ def test_what_was_appended_is_there_for_another_handle_and_after_closing(place: 
     with pytest.raises(UpperMismatch):
         add(one, "s1", 4, 5)
     one.compact("s1", at(2))
-    assert other.bounds(["s1"]) == [Bounds(at(2), at(5))]
+    assert other.bounds(["s1"]) == [CollectionBounds(at(2), at(5))]
     one.close()
     other.close()
     again = place.open()
     assert again.all() == {"s1": b"words"}
-    assert (again.bounds(["s1"]), bag(again, "s1", 4)) == ([Bounds(at(2), at(5))], {"a": 1, "b": 1})
+    assert (again.bounds(["s1"]), bag(again, "s1", 4)) == ([CollectionBounds(at(2), at(5))], {"a": 1, "b": 1})
 
 
 # -- rows ---------------------------------------------------------------------------------------
@@ -271,7 +276,7 @@ def test_every_plain_value_comes_back_as_it_was(s1: Collections) -> None:
 
 def test_rows_have_any_number_of_columns(s1: Collections) -> None:
     rows: list[tuple[Any, ...]] = [(), (1,), (1, 2), (1, 2, 3)]
-    s1.append([Append("s1", START, at(1), [(row, 0, 1) for row in rows])])
+    s1.append([CollectionAppend("s1", START, at(1), [(row, 0, 1) for row in rows])])
     assert sorted(row for part in s1.snapshot("s1", 0) for row, _ in part) == rows
 
 
@@ -341,7 +346,7 @@ def test_a_snapshot_is_of_one_moment_however_slowly_it_is_read(place: Place) -> 
     reading = store.snapshot("s1", 0, chunk=10)
     first = next(reading)
     add(other, "s1", 1, 2, *((i, 1, -1) for i in range(250)), *((i, 1, 1) for i in range(1000, 1500)))
-    store.append([Append("s1", at(2), at(3), [((3,), 2, 1)])])
+    store.append([CollectionAppend("s1", at(2), at(3), [((3,), 2, 1)])])
     rest = [row for rows in reading for row in rows]
     assert sorted(first + rest) == [((i,), 1) for i in range(500)]
 
@@ -470,9 +475,9 @@ def test_the_since_only_rises(s1: Collections) -> None:
     add(s1, "s1", 0, 10, ("a", 1, 1))
     s1.compact("s1", at(5))
     s1.compact("s1", at(3))
-    assert s1.bounds(["s1"]) == [Bounds(at(5), at(10))]
+    assert s1.bounds(["s1"]) == [CollectionBounds(at(5), at(10))]
     s1.compact("s1", at(5))
-    assert s1.bounds(["s1"]) == [Bounds(at(5), at(10))]
+    assert s1.bounds(["s1"]) == [CollectionBounds(at(5), at(10))]
 
 
 def test_a_since_beyond_the_upper_leaves_nothing_readable_until_the_upper_is_there(s1: Collections) -> None:
@@ -490,12 +495,12 @@ def test_a_since_beyond_the_upper_leaves_nothing_readable_until_the_upper_is_the
 def test_after_the_last_compaction_nothing_can_be_read(s1: Collections) -> None:
     add(s1, "s1", 0, 2, ("a", 1, 1))
     s1.compact("s1", END)
-    assert s1.bounds(["s1"]) == [Bounds(END, at(2))]
+    assert s1.bounds(["s1"]) == [CollectionBounds(END, at(2))]
     for call in (lambda: s1.snapshot("s1", 1), lambda: s1.changes("s1", at(1), at(2))):
         with pytest.raises(SinceViolation):
             call()
     add(s1, "s1", 2, 3, ("never there", 2, -1))
-    assert s1.bounds(["s1"]) == [Bounds(END, at(3))]
+    assert s1.bounds(["s1"]) == [CollectionBounds(END, at(3))]
     s1.compact("s1", END)
 
 

@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 from headrace.compute.collections.delta import DeltaCollections
 from headrace.compute.collections.delta_rows import FEW, choose_files_to_merge
 from headrace.compute.collections.delta_table import CollectionFile
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import StoreDamaged, StoreUnavailable
 from headrace.compute.frontier import START, Frontier
 
@@ -59,7 +59,7 @@ def test_a_file_that_is_gone_makes_a_reading_end(tmp_path: Path) -> None:
     path = tmp_path / "t"
     store = DeltaCollections(str(path))
     store.create("s1", b"")
-    store.append([Append("s1", START, Frontier(1), [(("a",), 0, 1)])])
+    store.append([CollectionAppend("s1", START, Frontier(1), [(("a",), 0, 1)])])
     for file in path.glob("collection=1/*.parquet"):
         file.unlink()
     with pytest.raises((StoreUnavailable, StoreDamaged)):
@@ -79,7 +79,7 @@ def test_what_was_made_is_known_though_the_answer_was_lost(
     def fails_before(*_: object, **__: object) -> None:
         raise OSError("the disk is full")
 
-    append = Append("s1", START, Frontier(1), [(("a",), 0, 1)])
+    append = CollectionAppend("s1", START, Frontier(1), [(("a",), 0, 1)])
     monkeypatch.setattr("headrace.compute.collections.delta_table.write_deltalake", fails_before)
     with pytest.raises(StoreUnavailable, match="disk is full"):
         store.append([append])
@@ -93,7 +93,7 @@ def test_the_number_of_files_stays_small_under_compaction(tmp_path: Path) -> Non
     store = DeltaCollections(str(tmp_path / "t"))
     store.create("s1", b"")
     for time in range(40):
-        store.append([Append("s1", Frontier(time), Frontier(time + 1), [((time % 3,), time, 1)])])
+        store.append([CollectionAppend("s1", Frontier(time), Frontier(time + 1), [((time % 3,), time, 1)])])
         store.compact("s1", Frontier(time))
     there = deltalake.DeltaTable(tmp_path / "t").get_add_actions(flatten=True)
     assert len(pa.table(there)) < 2 * FEW

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.compute.collections.listen import ChangeBatch, Listen
 from headrace.compute.collections.memory import MemoryCollections
-from headrace.compute.collections.store import Append, Collections
+from headrace.compute.collections.store import CollectionAppend, Collections
 from headrace.compute.errors import SinceViolation, StoreUnavailable
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.protocol.responses import Update
@@ -23,7 +23,7 @@ def at(time: int) -> Frontier:
 def store_of(*updates: tuple[Any, int, int], upper: Frontier) -> MemoryCollections:
     store = MemoryCollections()
     store.create("s1", b"")
-    store.append([Append("s1", START, upper, [((value,), time, n) for value, time, n in updates])])
+    store.append([CollectionAppend("s1", START, upper, [((value,), time, n) for value, time, n in updates])])
     return store
 
 
@@ -59,7 +59,7 @@ def test_nothing_new_is_no_part_and_times_without_changes_are_an_empty_one() -> 
     store = store_of(upper=at(3))
     listen = Listen(store, "s1", at(3))
     assert listen.next() is None
-    store.append([Append("s1", at(3), at(7))])
+    store.append([CollectionAppend("s1", at(3), at(7))])
     assert listen.next() == ChangeBatch(at(3), at(7), [])
     assert listen.next() is None
 

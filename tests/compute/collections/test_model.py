@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from headrace.compute.collections.listen import Listen
-from headrace.compute.collections.store import Append, Collections
+from headrace.compute.collections.store import CollectionAppend, Collections
 from headrace.compute.errors import NegativeMultiplicity, SinceViolation, TimestampNotReady, UpperMismatch
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.protocol.responses import Update
@@ -87,7 +87,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(data=st.data(), who=st.integers(0, 1), ids=st.sets(st.sampled_from(IDS), min_size=1))
     def append(self, data: st.DataObject, who: int, ids: set[str]) -> None:
-        appends: list[Append] = []
+        appends: list[CollectionAppend] = []
         refusals: set[type[Exception]] = set()
         for id in sorted(ids):
             model = self.models[id]
@@ -107,7 +107,7 @@ class Machine(RuleBasedStateMachine):
             upper = expected if expected.ended else Frontier(lower + span)
             if model.refuses(updates):
                 refusals.add(NegativeMultiplicity)
-            appends.append(Append(id, expected, upper, updates))
+            appends.append(CollectionAppend(id, expected, upper, updates))
         if refusals:
             with pytest.raises(tuple(refusals)):
                 self.handles[who].append(appends)

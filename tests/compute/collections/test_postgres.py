@@ -12,14 +12,14 @@ import pytest
 pytest.importorskip("pg8000", reason="pg8000 is not installed")
 
 from headrace.compute.collections.opening import open_collections
-from headrace.compute.collections.postgres import Connection, PostgresCollections, ServerLocation
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.postgres import PostgresCollections, PostgresConnection, ServerLocation
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import StoreDamaged, StoreUnavailable
 from headrace.compute.frontier import START, Frontier
 from headrace.errors import BadInput
 from tests.postgres_server import PASSWORD, Postgres
 
-APPEND = Append("s1", START, Frontier(1), [(("a",), 0, 1)])
+APPEND = CollectionAppend("s1", START, Frontier(1), [(("a",), 0, 1)])
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_connections_that_were_lost_are_made_again(store: PostgresCollections, p
     store.append([APPEND])
     hang_up(postgres)
     assert store.bounds(["s1"])[0].upper == Frontier(1)
-    store.append([Append("s1", Frontier(1), Frontier(2))])
+    store.append([CollectionAppend("s1", Frontier(1), Frontier(2))])
     try:
         store.wait(0.3)
     except StoreUnavailable:
@@ -59,13 +59,13 @@ def test_connections_that_were_lost_are_made_again(store: PostgresCollections, p
 def test_a_connection_that_breaks_during_an_append_writes_nothing(
     store: PostgresCollections, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    insert = Connection.insert
+    insert = PostgresConnection.insert
 
-    def breaks(self: Connection, updates: Any) -> None:
+    def breaks(self: PostgresConnection, updates: Any) -> None:
         insert(self, updates)
         hang_up(postgres)
 
-    monkeypatch.setattr(Connection, "insert", breaks)
+    monkeypatch.setattr(PostgresConnection, "insert", breaks)
     with pytest.raises(StoreUnavailable) as lost:
         store.append([APPEND])
     assert not lost.value.facts["undecided"]
@@ -77,17 +77,17 @@ def test_a_connection_that_breaks_during_an_append_writes_nothing(
 def test_what_was_committed_is_known_though_the_answer_was_lost(
     store: PostgresCollections, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    simple = Connection.simple
+    simple = PostgresConnection.simple
     lost: list[bool] = []
 
-    def loses(self: Connection, statement: str) -> list[Any]:
+    def loses(self: PostgresConnection, statement: str) -> list[Any]:
         if statement == "COMMIT" and not lost:
             lost.append(True)
             simple(self, statement)
             hang_up(postgres)
         return simple(self, statement)
 
-    monkeypatch.setattr(Connection, "simple", loses)
+    monkeypatch.setattr(PostgresConnection, "simple", loses)
     store.append([APPEND])
     assert lost
     assert store.bounds(["s1"])[0].upper == Frontier(1)
@@ -96,16 +96,16 @@ def test_what_was_committed_is_known_though_the_answer_was_lost(
 def test_what_was_not_committed_is_known_though_the_answer_was_lost(
     store: PostgresCollections, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    simple = Connection.simple
+    simple = PostgresConnection.simple
     lost: list[bool] = []
 
-    def loses(self: Connection, statement: str) -> list[Any]:
+    def loses(self: PostgresConnection, statement: str) -> list[Any]:
         if statement == "COMMIT" and not lost:
             lost.append(True)
             hang_up(postgres)
         return simple(self, statement)
 
-    monkeypatch.setattr(Connection, "simple", loses)
+    monkeypatch.setattr(PostgresConnection, "simple", loses)
     with pytest.raises(StoreUnavailable) as failed:
         store.append([APPEND])
     assert not failed.value.facts["undecided"]
@@ -115,18 +115,18 @@ def test_what_was_not_committed_is_known_though_the_answer_was_lost(
 def test_a_server_that_cannot_be_asked_leaves_it_undecided(
     store: PostgresCollections, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    simple = Connection.simple
+    simple = PostgresConnection.simple
 
-    def loses(self: Connection, statement: str) -> list[Any]:
+    def loses(self: PostgresConnection, statement: str) -> list[Any]:
         found = simple(self, statement)
         if statement == "COMMIT":
             hang_up(postgres)
-            monkeypatch.setattr(Connection, "_connect", _refused)
+            monkeypatch.setattr(PostgresConnection, "_connect", _refused)
             return simple(self, "SELECT 1")
         return found
 
     monkeypatch.setattr("headrace.compute.collections.postgres._DECISION_SECONDS", 0.3)
-    monkeypatch.setattr(Connection, "simple", loses)
+    monkeypatch.setattr(PostgresConnection, "simple", loses)
     with pytest.raises(StoreUnavailable, match="not known") as failed:
         store.append([APPEND])
     assert failed.value.facts["undecided"]
@@ -134,7 +134,7 @@ def test_a_server_that_cannot_be_asked_leaves_it_undecided(
     assert store.bounds(["s1"])[0].upper == Frontier(1)
 
 
-def _refused(self: Connection) -> Any:
+def _refused(self: PostgresConnection) -> Any:
     raise self._unavailable("connection refused")
 
 

@@ -13,7 +13,7 @@ import pytest
 from headrace.compute.collections import sqlite as module
 from headrace.compute.collections.rows import RowCodec
 from headrace.compute.collections.sqlite import SqliteCollections
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import StoreDamaged, StoreUnavailable
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.sqlite_files import LOG_LIMIT
@@ -27,7 +27,9 @@ def file(tmp_path: Path) -> Path:
 def filled(file: Path, rows: int = 2_000) -> None:
     store = SqliteCollections(file)
     store.create("s1", b"words")
-    store.append([Append("s1", START, Frontier(1), [((i, f"word {i}"), 0, 1) for i in range(rows)])])
+    store.append(
+        [CollectionAppend("s1", START, Frontier(1), [((i, f"word {i}"), 0, 1) for i in range(rows)])]
+    )
     store.close()
 
 
@@ -127,7 +129,7 @@ def test_a_row_whose_bytes_have_changed_to_another_row_is_damage(
     file: Path, row: tuple[object, ...], place: int
 ) -> None:
     filled(file)
-    (changed,) = RowCodec().changes(Append("s1", START, Frontier(1), [(row, 0, 1)]))
+    (changed,) = RowCodec().changes(CollectionAppend("s1", START, Frontier(1), [(row, 0, 1)]))
     connection = sqlite3.connect(file, isolation_level=None)
     changing = "UPDATE headrace_updates SET row = ? WHERE place % 1099511627776 = ?"
     connection.execute(changing, [changed.row, place])
@@ -139,7 +141,7 @@ def test_a_row_whose_bytes_have_changed_to_another_row_is_damage(
     with pytest.raises(StoreDamaged, match="the bytes of a row have changed"):
         list(store.changes("s1", START, Frontier(1)))
     with pytest.raises(StoreDamaged, match="the bytes of a row have changed"):
-        store.append([Append("s1", Frontier(1), Frontier(2), [((place, f"word {place}"), 1, -1)])])
+        store.append([CollectionAppend("s1", Frontier(1), Frontier(2), [((place, f"word {place}"), 1, -1)])])
     store.close()
 
 
@@ -147,7 +149,7 @@ def test_rows_that_are_not_encoded_like_their_keys_are_whole(file: Path) -> None
     store = SqliteCollections(file)
     store.create("s1", b"values")
     rows = [(-0.0,), (float("nan"),), (Decimal("1.00"),), (frozenset({2, 1}),), (("a", None, b"b", (1.5,)),)]
-    store.append([Append("s1", START, Frontier(1), [(row, 0, 1) for row in rows])])
+    store.append([CollectionAppend("s1", START, Frontier(1), [(row, 0, 1) for row in rows])])
     assert sum(len(part) for part in store.snapshot("s1", 0)) == len(rows)
     assert sum(len(part) for part in store.changes("s1", START, Frontier(1))) == len(rows)
     store.close()
@@ -159,7 +161,7 @@ def test_the_log_does_not_stay_larger_than_its_database(file: Path) -> None:
     store, reader = SqliteCollections(file), SqliteCollections(file)
     for time in range(1, 11):
         rows = [((n, f"word {n} at {time}"), time, 1) for n in range(2_000)]
-        store.append([Append("s1", Frontier(time), Frontier(time + 1), rows)])
+        store.append([CollectionAppend("s1", Frontier(time), Frontier(time + 1), rows)])
         store.compact("s1", Frontier(time))
         assert log.stat().st_size <= max(LOG_LIMIT, file.stat().st_size)
     # A reader of earlier rows needs the log, and is not disturbed.
@@ -167,7 +169,7 @@ def test_the_log_does_not_stay_larger_than_its_database(file: Path) -> None:
     next(reading)
     for time in range(11, 21):
         rows = [((n, f"word {n} at {time}"), time, 1) for n in range(2_000)]
-        store.append([Append("s1", Frontier(time), Frontier(time + 1), rows)])
+        store.append([CollectionAppend("s1", Frontier(time), Frontier(time + 1), rows)])
         store.compact("s1", Frontier(time))
     assert sum(len(part) for part in reading) > 0
     store.compact("s1", Frontier(20))
@@ -202,7 +204,7 @@ def test_a_writer_that_does_not_let_go_makes_it_unavailable_and_readers_do_not_m
     store = SqliteCollections(file)
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    append = Append("s1", Frontier(1), Frontier(2), [(("a", "b"), 1, 1)])
+    append = CollectionAppend("s1", Frontier(1), Frontier(2), [(("a", "b"), 1, 1)])
     with pytest.raises(StoreUnavailable):
         store.append([append])
     assert sum(len(part) for part in store.snapshot("s1", 0)) == 2_000
@@ -220,10 +222,10 @@ def test_a_full_disk_makes_it_unavailable_and_loses_nothing(file: Path) -> None:
     writer.execute("PRAGMA max_page_count = 60")
     rows = [((i, "x" * 100), 1, 1) for i in range(5_000)]
     with pytest.raises(StoreUnavailable, match="full"):
-        store.append([Append("s1", Frontier(1), Frontier(2), rows)])
+        store.append([CollectionAppend("s1", Frontier(1), Frontier(2), rows)])
     assert store.bounds(["s1"])[0].upper == Frontier(1)
     writer.execute("PRAGMA max_page_count = 1000000")
-    store.append([Append("s1", Frontier(1), Frontier(2), rows)])
+    store.append([CollectionAppend("s1", Frontier(1), Frontier(2), rows)])
     assert sum(len(part) for part in store.snapshot("s1", 1)) == 7_000
     store.close()
 
@@ -233,7 +235,11 @@ def test_updates_are_merged_and_dropped_in_slices(file: Path) -> None:
     store.create("s1", b"")
     for time in range(4):
         store.append(
-            [Append("s1", Frontier(time), Frontier(time + 1), [((i,), time, 1) for i in range(1_500)])]
+            [
+                CollectionAppend(
+                    "s1", Frontier(time), Frontier(time + 1), [((i,), time, 1) for i in range(1_500)]
+                )
+            ]
         )
     counts: list[int] = []
     connection = sqlite3.connect(file)
@@ -256,7 +262,7 @@ def test_a_row_that_changes_all_the_time_is_one_row_after_compaction(file: Path)
     store = SqliteCollections(file)
     store.create("s1", b"")
     updates = [(("hot",), time, 1 if time % 2 == 0 else -1) for time in range(5_001)]
-    store.append([Append("s1", START, Frontier(5_001), updates)])
+    store.append([CollectionAppend("s1", START, Frontier(5_001), updates)])
     for _ in range(3):
         store.compact("s1", Frontier(5_000))
     connection = sqlite3.connect(file)
@@ -271,11 +277,11 @@ def test_a_snapshot_adds_up_few_changes_of_many_rows_that_are_merged(file: Path)
     store.create("s1", b"rows")
     rows = [(n, "word") for n in range(1_000)]
     gone = [((n, "gone"), 0, 1) for n in range(500)]
-    store.append([Append("s1", START, Frontier(1), [*gone, *((row, 0, 1) for row in rows)])])
-    store.append([Append("s1", Frontier(1), Frontier(2), [(row, 1, -1) for row, _, _ in gone])])
+    store.append([CollectionAppend("s1", START, Frontier(1), [*gone, *((row, 0, 1) for row in rows)])])
+    store.append([CollectionAppend("s1", Frontier(1), Frontier(2), [(row, 1, -1) for row, _, _ in gone])])
     store.compact("s1", Frontier(1))
     changes = [((7, "word"), 2, -1), ((8, "word"), 2, 1), ((1_000, "word"), 2, 1)]
-    store.append([Append("s1", Frontier(2), Frontier(3), changes)])
+    store.append([CollectionAppend("s1", Frontier(2), Frontier(3), changes)])
     found = {row: count for part in store.snapshot("s1", 2, 100) for row, count in part}
     assert found == {(8, "word"): 2, (1_000, "word"): 1, **dict.fromkeys([*rows[:7], *rows[9:]], 1)}
     store.close()
@@ -285,8 +291,8 @@ def test_rows_whose_hashes_are_equal_are_told_apart(file: Path, monkeypatch: pyt
     monkeypatch.setattr("headrace.compute.collections.sql_collections.hash_row_key", lambda key: len(key) % 2)
     store = SqliteCollections(file)
     store.create("s1", b"")
-    store.append([Append("s1", START, Frontier(2), [((i % 7,), i % 2, 1) for i in range(70)])])
-    store.append([Append("s1", Frontier(2), Frontier(3), [((0,), 2, -10), ((1,), 2, -9)])])
+    store.append([CollectionAppend("s1", START, Frontier(2), [((i % 7,), i % 2, 1) for i in range(70)])])
+    store.append([CollectionAppend("s1", Frontier(2), Frontier(3), [((0,), 2, -10), ((1,), 2, -9)])])
     expected = {(1,): 1} | {(i,): 10 for i in range(2, 7)}
     assert dict(row for part in store.snapshot("s1", 2) for row in part) == expected
     store.compact("s1", Frontier(2))
@@ -302,7 +308,8 @@ def test_handles_may_be_used_from_another_thread(file: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         for time in range(20):
             writing = pool.submit(
-                store.append, [Append("s1", Frontier(time), Frontier(time + 1), [((time,), time, 1)])]
+                store.append,
+                [CollectionAppend("s1", Frontier(time), Frontier(time + 1), [((time,), time, 1)])],
             )
             store.bounds(["s1"])
             writing.result()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.compute.collections.memory import MemoryCollections, SharedStore
-from headrace.compute.collections.store import Bounds
+from headrace.compute.collections.store import CollectionBounds
 from headrace.compute.controller import Controller, ReplicaConnection
 from headrace.compute.errors import ConnectionBroken, StoreUnavailable
 from headrace.compute.protocol.commands import Command, InstanceConfig, TimelyConfig
@@ -93,7 +93,7 @@ class Reaching(MemoryCollections):
         super().__init__(replica.shared)
         self._replica = replica
 
-    def bounds(self, ids: Sequence[Id]) -> list[Bounds]:
+    def bounds(self, ids: Sequence[Id]) -> list[CollectionBounds]:
         if self._replica.away:
             raise StoreUnavailable("the store cannot be reached")
         return super().bounds(ids)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.compute.collections.memory import MemoryCollections
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.controller import Controller, DurableCatalog
 from headrace.compute.errors import ComputeError, StaleEpoch, StoreDamaged, StoreUnavailable
 from headrace.compute.frontier import START, Frontier
@@ -54,7 +54,7 @@ class MortalCollections(MemoryCollections):
     def drop(self, id: str) -> None:
         self.steps.step(lambda: super(MortalCollections, self).drop(id))
 
-    def append(self, appends: Sequence[Append]) -> None:
+    def append(self, appends: Sequence[CollectionAppend]) -> None:
         self.steps.step(lambda: super(MortalCollections, self).append(appends))
 
     def compact(self, id: str, since: Frontier) -> None:

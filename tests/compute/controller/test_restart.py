@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.compute.collections.memory import MemoryCollections
-from headrace.compute.collections.store import Append, Bounds
+from headrace.compute.collections.store import CollectionAppend, CollectionBounds
 from headrace.compute.controller import ControllerSettings
 from headrace.compute.errors import SinceViolation
 from headrace.compute.frontier import END, Frontier
@@ -181,7 +181,7 @@ def test_a_view_into_a_complete_collection_runs_no_more() -> None:
     world.view("top", into="rows")
     world.view("high", high_tops())
     rows = world.controller.describe("rows").id
-    world.collections.append([Append(rows, Frontier(0), END)])
+    world.collections.append([CollectionAppend(rows, Frontier(0), END)])
     world.start()
     replica = world.replica("r1")
     assert replica.of(CreateDataflow) == []
@@ -255,9 +255,9 @@ def test_a_replica_that_may_write_goes_on_writing_for_a_controller_that_allows_n
 class LateWriter(MemoryCollections):
     """A store to which the controller before ends a write when the next one looks."""
 
-    late: list[Append] = []
+    late: list[CollectionAppend] = []
 
-    def bounds(self, ids: Sequence[Id]) -> list[Bounds]:
+    def bounds(self, ids: Sequence[Id]) -> list[CollectionBounds]:
         found = super().bounds(ids)
         if self.late:
             late, self.late = self.late, []

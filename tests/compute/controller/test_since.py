@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.controller import ControllerSettings
 from headrace.compute.errors import SinceViolation
 from headrace.compute.frontier import END, Frontier
@@ -228,13 +228,13 @@ def test_what_is_written_is_held_from_its_last_time_on(world: World) -> None:
     world.now = 6_000
     time = world.write("bids", (1, 3))
     rows = world.controller.describe("rows").id
-    world.collections.append([Append(rows, Frontier(0), Frontier(time - 99))])
+    world.collections.append([CollectionAppend(rows, Frontier(0), Frontier(time - 99))])
     replica.reports("u1", time + 1)
     world.passes(1_000)
     assert replica.compactions("u2") == [Frontier(time - 100)]
     # The index is of the same dataflow, which starts from the earlier of both.
     assert replica.compactions("u1") == [Frontier(time - 100)]
-    world.collections.append([Append(rows, Frontier(time - 99), Frontier(time + 1))])
+    world.collections.append([CollectionAppend(rows, Frontier(time - 99), Frontier(time + 1))])
     world.passes(1_000)
     assert replica.compactions("u2")[-1] == replica.compactions("u1")[-1] == Frontier(time)
 

@@ -9,7 +9,7 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.controller.catalog import ViewEntry
 from headrace.compute.errors import (
     AlreadyThere,
@@ -92,7 +92,7 @@ def test_a_view_over_one_that_is_behind_starts_when_that_has_come_so_far(world: 
     as_of = replica.dataflow("u3").as_of
     assert as_of == Frontier(0)
     assert replica.scheduled() == ["u1", "u2"]
-    world.collections.append([Append(rows, Frontier(0), Frontier(time + 1), (((1, 20), time, 1),))])
+    world.collections.append([CollectionAppend(rows, Frontier(0), Frontier(time + 1), (((1, 20), time, 1),))])
     world.passes(1_000)
     assert replica.scheduled() == ["u1", "u2", "u3"]
     world.passes(1_000)

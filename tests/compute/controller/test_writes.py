@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.compute.collections.memory import MemoryCollections
-from headrace.compute.collections.store import Append, Bounds
+from headrace.compute.collections.store import CollectionAppend, CollectionBounds
 from headrace.compute.controller import ControllerSettings
 from headrace.compute.controller.state import TimestampOracle
 from headrace.compute.errors import (
@@ -34,14 +34,14 @@ class Failing(MemoryCollections):
         super().__init__()
         self.before = self.after = self.blind = False
 
-    def append(self, appends: Sequence[Append]) -> None:
+    def append(self, appends: Sequence[CollectionAppend]) -> None:
         if self.before:
             raise StoreUnavailable("the disk is gone")
         super().append(appends)
         if self.after:
             raise StoreUnavailable("the disk is gone")
 
-    def bounds(self, ids: Sequence[str]) -> list[Bounds]:
+    def bounds(self, ids: Sequence[str]) -> list[CollectionBounds]:
         if self.blind:
             raise StoreUnavailable("the disk is gone")
         return super().bounds(ids)
@@ -293,7 +293,7 @@ def test_whoever_is_superseded_while_it_looks_up_a_write_does_not_acknowledge_it
     collections.after = False
     bounds = collections.bounds
 
-    def late(ids: Sequence[str]) -> list[Bounds]:
+    def late(ids: Sequence[str]) -> list[CollectionBounds]:
         monkeypatch.setattr(collections, "bounds", bounds)
         world.start()
         return bounds(ids)
@@ -490,6 +490,6 @@ def test_reads_go_on_at_the_right_time_over_what_is_written_by_views(world: Worl
     (peek,) = replica.of(Peek)
     assert (peek.uuid, peek.time) == (uuid, time)
     rows = world.controller.describe("rows").id
-    world.collections.append([Append(rows, Frontier(0), Frontier(time + 1), (((1, 20), time, 1),))])
+    world.collections.append([CollectionAppend(rows, Frontier(0), Frontier(time + 1), (((1, 20), time, 1),))])
     world.passes(1_000)
     assert next(c.upper for c in world.status().collections if c.name == "rows") == Frontier(time + 1)

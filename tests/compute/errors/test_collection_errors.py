@@ -11,7 +11,7 @@ import pytest
 
 from headrace.compute.collections.memory import MemoryCollections
 from headrace.compute.collections.opening import open_collections
-from headrace.compute.collections.store import Append, Collections
+from headrace.compute.collections.store import CollectionAppend, Collections
 from headrace.compute.frontier import START, Frontier
 from headrace.errors import HeadraceError
 from tests.golden import assert_golden
@@ -22,12 +22,12 @@ GOLDEN = Path(__file__).parent / "collections"
 def filled() -> Collections:
     store = MemoryCollections()
     store.create("s1", b"")
-    store.append([Append("s1", START, Frontier(8), [(("ann", 3), 5, 1)])])
+    store.append([CollectionAppend("s1", START, Frontier(8), [(("ann", 3), 5, 1)])])
     return store
 
 
 def append(expected: int, *updates: tuple[tuple[str, int], int, int]) -> None:
-    filled().append([Append("s1", Frontier(expected), Frontier(expected + 2), updates)])
+    filled().append([CollectionAppend("s1", Frontier(expected), Frontier(expected + 2), updates)])
 
 
 def compacted() -> None:

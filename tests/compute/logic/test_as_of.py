@@ -7,8 +7,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.compute.collections.store import Bounds
-from headrace.compute.controller.restart import Lag, ReadPolicy, ValidFrom, select_as_ofs
+from headrace.compute.collections.store import CollectionBounds
+from headrace.compute.controller.restart import LagPolicy, ReadPolicy, ValidFrom, select_as_ofs
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.protocol.dataflow import (
     CollectionExport,
@@ -29,13 +29,13 @@ def reading(export: Export, *ids: str) -> Dataflow:
     return Dataflow(Plan(b""), collections, indexes, (export,), Frontier(0))
 
 
-def bounds(since: int, upper: int | None) -> Bounds:
-    return Bounds(Frontier(since), Frontier(upper))
+def bounds(since: int, upper: int | None) -> CollectionBounds:
+    return CollectionBounds(Frontier(since), Frontier(upper))
 
 
 def random_catalog(
     chance: random.Random,
-) -> tuple[list[Dataflow], dict[str, Bounds], dict[str, ReadPolicy]]:
+) -> tuple[list[Dataflow], dict[str, CollectionBounds], dict[str, ReadPolicy]]:
     collections = {
         f"s{n}": bounds(since := chance.randrange(10), since + chance.randrange(12)) for n in range(4)
     }
@@ -52,7 +52,7 @@ def random_catalog(
             collections[written] = bounds(since, upper)
             flows.append(reading(CollectionExport(f"u{number}", "out", written), *reads))
     policies: dict[str, ReadPolicy] = {
-        id: chance.choice((Lag(chance.randrange(9)), ValidFrom(Frontier(chance.randrange(20)))))
+        id: chance.choice((LagPolicy(chance.randrange(9)), ValidFrom(Frontier(chance.randrange(20)))))
         for id in indexes
     }
     return flows, collections, policies
@@ -118,8 +118,8 @@ def test_a_gap_is_told_and_does_not_stop_the_others() -> None:
 def test_an_index_starts_as_far_behind_as_its_policy_keeps_it_and_its_input_allows() -> None:
     flows = [reading(IndexExport(id, "out"), "s1") for id in ("u1", "u2", "u3", "u4", "u5")]
     policies: dict[str, ReadPolicy] = {
-        "u1": Lag(30),
-        "u2": Lag(90),
+        "u1": LagPolicy(30),
+        "u2": LagPolicy(90),
         "u3": ValidFrom(Frontier(60)),
         "u4": ValidFrom(Frontier(10)),
     }
@@ -129,7 +129,7 @@ def test_an_index_starts_as_far_behind_as_its_policy_keeps_it_and_its_input_allo
 
 
 def test_an_index_of_nothing_is_kept_behind_the_clock() -> None:
-    found = select_as_ofs([reading(IndexExport("u1", "out"))], {}, {"u1": Lag(5)}, now=100)
+    found = select_as_ofs([reading(IndexExport("u1", "out"))], {}, {"u1": LagPolicy(5)}, now=100)
     assert found.as_of == {"u1": Frontier(95)}
 
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.compute.frontier import END, Frontier
-from headrace.compute.history import History, reduce_commands
+from headrace.compute.history import CommandHistory, reduce_commands
 from headrace.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
@@ -95,7 +95,7 @@ def test_reducing_twice_changes_nothing(commands: list[Command]) -> None:
 @given(sessions)
 @example(random_commands(random.Random(174)))
 def test_a_history_that_was_pushed_one_by_one_is_the_reduced_one(commands: list[Command]) -> None:
-    history = History(commands)
+    history = CommandHistory(commands)
     history.reduce()
     assert history.commands == reduce_commands(commands)
 
@@ -120,7 +120,7 @@ def test_what_a_reduced_history_imports_can_still_be_read(chance: random.Random)
 
 @given(seeds)
 def test_a_history_is_never_longer_than_twice_what_is_alive(chance: random.Random) -> None:
-    history, most = History(), 0
+    history, most = CommandHistory(), 0
     for command in random_commands(chance, 60):
         history.push(command)
         most = max(most, len(reduce_commands(history.commands)))
@@ -128,7 +128,7 @@ def test_a_history_is_never_longer_than_twice_what_is_alive(chance: random.Rando
 
 
 def test_a_history_stays_short_whatever_comes_and_goes() -> None:
-    history = History([CreateTimely(), CreateInstance(InstanceConfig("memory:")), index("u1", 0)])
+    history = CommandHistory([CreateTimely(), CreateInstance(InstanceConfig("memory:")), index("u1", 0)])
     for time in range(1000):
         uuid = time.to_bytes(16, "big")
         history.push(Peek(uuid, IndexTarget("u1"), time))
@@ -197,7 +197,7 @@ def test_a_compaction_that_goes_back_is_refused(commands: list[Command]) -> None
     with pytest.raises(AssertionError, match="goes back"):
         reduce_commands(commands)
     with pytest.raises(AssertionError, match="goes back"):
-        History(commands).reduce()
+        CommandHistory(commands).reduce()
 
 
 def test_compactions_that_are_left_stand_in_the_order_of_creation() -> None:
@@ -213,7 +213,7 @@ def test_a_dropped_export_of_a_dataflow_that_goes_on_stays_dropped() -> None:
 
 
 def test_replaying_puts_the_present_uppers_into_the_imports_and_nothing_else() -> None:
-    (created,) = History([index("u1", 5, reads=("s1", "s2"))]).replay({"s1": Frontier(50)})
+    (created,) = CommandHistory([index("u1", 5, reads=("s1", "s2"))]).replay({"s1": Frontier(50)})
     assert isinstance(created, CreateDataflow)
     assert {i.id: i.upper for i in created.dataflow.collections} == {"s1": Frontier(50), "s2": Frontier(0)}
     assert created == index("u1", 5, reads=("s1", "s2"))

@@ -54,7 +54,7 @@ from headrace.compute.protocol.responses import (
     Status,
     SubscribeResponse,
 )
-from headrace.compute.protocol.stages import ControllerStages, ReplicaStages, Stage
+from headrace.compute.protocol.stages import ControllerStages, ProtocolStage, ReplicaStages
 
 Message = Command | Response
 COMMANDS = Command.__args__  # type: ignore[attr-defined]
@@ -291,7 +291,7 @@ def test_it_may_not_be_said_and_all_before_it_may(messages: list[Message]) -> No
     with pytest.raises(ProtocolViolation) as refused:
         say(messages)
     assert refused.value.facts["message"] == type(messages[-1]).__name__
-    assert refused.value.facts["stage"] in {stage.value for stage in Stage}
+    assert refused.value.facts["stage"] in {stage.value for stage in ProtocolStage}
 
 
 def remembered(stages: ControllerStages | ReplicaStages) -> object:

@@ -11,7 +11,7 @@ from typing import Any
 
 import headrace as hr
 from headrace.compute.collections.memory import MemoryCollections
-from headrace.compute.collections.store import Append, Collections
+from headrace.compute.collections.store import CollectionAppend, Collections
 from headrace.compute.errors import ComputeError
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.plans import identity_flow, schema_to_bytes, sinks_of, sources_of
@@ -190,7 +190,7 @@ class Rig:
     def write(self, id: Id, *updates: Update, upper: int) -> Rig:
         """Append the updates; the upper is then `upper`."""
         (bounds,) = self.store.bounds([id])
-        self.store.append([Append(id, bounds.upper, Frontier(upper), updates)])
+        self.store.append([CollectionAppend(id, bounds.upper, Frontier(upper), updates)])
         return self
 
     # -- dataflows --------------------------------------------------------------------

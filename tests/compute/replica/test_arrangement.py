@@ -17,7 +17,7 @@ from headrace.compute.frontier import Frontier
 from headrace.compute.protocol.row_batch import NotColumnar, RowBatch
 from headrace.compute.replica.exports import together
 from headrace.compute.replica.in_process import arrangement
-from headrace.compute.replica.in_process.arrangement import Arrangement, Hold
+from headrace.compute.replica.in_process.arrangement import ArrangementHold, TimedArrangement
 from headrace.expr.code_runtime import NAN
 from headrace.expr.types import (
     ANY,
@@ -117,11 +117,11 @@ def check_random_history(
     schema: Schema, all_rows: list[tuple[Any, ...]], keys: list[tuple[str, ...]], data: st.DataObject
 ) -> None:
     """Compare an index with a list of all changes, at all readable times, while anything happens to it."""
-    index = Arrangement(schema, data.draw(st.sampled_from(keys)), 5)
+    index = TimedArrangement(schema, data.draw(st.sampled_from(keys)), 5)
     all_: list[tuple[Any, int, int]] = []
     time, since = 5, 5
-    holds: list[Hold] = []
-    scans: list[tuple[Any, int, Bag, Hold]] = []
+    holds: list[ArrangementHold] = []
+    scans: list[tuple[Any, int, Bag, ArrangementHold]] = []
     changes_ = st.dictionaries(st.sampled_from(all_rows), st.sampled_from([-1, 1, 1, 2]), max_size=6)
 
     def there(at: int) -> Bag:
@@ -211,7 +211,7 @@ def test_what_cancels_out_is_no_change(parts: list[dict[str, int]]) -> None:
 
 
 def test_a_since_that_passes_a_time_of_which_more_is_to_come_leaves_it_whole() -> None:
-    index = Arrangement(BID, ("item",), 0)
+    index = TimedArrangement(BID, ("item",), 0)
     index.add([(("a", 1), 1)], 5)
     index.advance(Frontier(6))
     index.add([(("a", 2), 1)], 10)

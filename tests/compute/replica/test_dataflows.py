@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.compute.collections.memory import MemoryCollections
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import (
     DataflowFailed,
     FellBehind,
@@ -105,7 +105,7 @@ def test_of_a_sealed_input_the_contents_are_final() -> None:
     store = MemoryCollections()
     rig = Rig(store=store).connect().collection("s1", BID, (("a", 5), 3, 1), upper=10)
     rig.index("u1", all_bids(), as_of=5)
-    store.append([Append("s1", Frontier(10), END, [(("b", 1), 11, 1)])])
+    store.append([CollectionAppend("s1", Frontier(10), END, [(("b", 1), 11, 1)])])
     rig.run()
     assert rig.frontiers("u1")[-1] == Frontiers("u1", END, END, END)
     assert rig.rows("u1", 1000) == Bag({("a", 5): 1, ("b", 1): 1})

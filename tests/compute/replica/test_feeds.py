@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.compute.collections.memory import MemoryCollections
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import SinceViolation, StoreUnavailable
 from headrace.compute.frontier import Frontier
 from headrace.compute.protocol.responses import Update
@@ -50,7 +50,7 @@ def test_every_reader_is_given_every_change_once(data: st.DataObject) -> None:
                 case "write":
                     times = data.draw(st.lists(st.integers(upper, upper + 3), max_size=5))
                     updates = [((f"row {len(written) + at}",), time, 1) for at, time in enumerate(times)]
-                    store.append([Append("s1", Frontier(upper), Frontier(upper + 4), updates)])
+                    store.append([CollectionAppend("s1", Frontier(upper), Frontier(upper + 4), updates)])
                     upper, written = upper + 4, written + updates
                     feed.refresh()
                 case "begin":
@@ -93,7 +93,7 @@ def test_what_two_dataflows_read_is_read_once() -> None:
     store.create("s1", b"")
     feed = Feeds(store).feed("s1")
     one, other = feed.cursor(Frontier(0)), feed.cursor(Frontier(0))
-    store.append([Append("s1", Frontier(0), Frontier(9), [((n,), n, 1) for n in range(9)])])
+    store.append([CollectionAppend("s1", Frontier(0), Frontier(9), [((n,), n, 1) for n in range(9)])])
     feed.refresh()
     for cursor in (one, other):
         seen: list[Update] = []
@@ -108,7 +108,7 @@ def test_a_reader_that_a_compaction_has_passed_is_told_and_others_go_on() -> Non
     store.create("s1", b"")
     feed = Feeds(store).feed("s1")
     behind, ahead = feed.cursor(Frontier(0)), feed.cursor(Frontier(8))
-    store.append([Append("s1", Frontier(0), Frontier(9), [((n,), n, 1) for n in range(9)])])
+    store.append([CollectionAppend("s1", Frontier(0), Frontier(9), [((n,), n, 1) for n in range(9)])])
     store.compact("s1", Frontier(7))
     feed.refresh()
     seen: list[Update] = []
@@ -130,7 +130,7 @@ def test_that_one_is_lost_does_not_hide_how_far_the_others_are() -> None:
         store.create(id, b"")
         feeds.feed(id)
     store.drop("s1")
-    store.append([Append("s2", Frontier(0), Frontier(5))])
+    store.append([CollectionAppend("s2", Frontier(0), Frontier(5))])
     assert sorted(feeds.update_uppers()) == ["s1", "s2"]
     assert feeds.update_uppers() == []
 

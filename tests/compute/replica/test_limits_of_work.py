@@ -23,7 +23,7 @@ from headrace.compute.protocol.dataflow import DataflowLimits, IndexExport
 from headrace.compute.protocol.responses import Frontiers, Problem, Rows, Status
 from headrace.compute.replica import peeks
 from headrace.compute.replica.in_process import dataflows
-from headrace.compute.replica.in_process.arrangement import Arrangement
+from headrace.compute.replica.in_process.arrangement import TimedArrangement
 from headrace.compute.replica.work_watch import MAX_RECORDED, DeathRecord, PieceLimits, WorkWatch, name_of
 from headrace.engine.engine import Engine
 from headrace.errors import LimitExceeded, Origin, WorkLimitExceeded
@@ -267,9 +267,9 @@ def test_a_tick_that_takes_too_much_is_interrupted(seconds: float, memory: int) 
 
 def test_an_index_is_not_interrupted_within_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     looked = Looked()
-    add = Arrangement.add
+    add = TimedArrangement.add
 
-    def costly(index: Arrangement, changes: Any, time: int) -> None:
+    def costly(index: TimedArrangement, changes: Any, time: int) -> None:
         add(index, changes[:1], time)
         if time > 5:
             looked.watch.look()
@@ -277,7 +277,7 @@ def test_an_index_is_not_interrupted_within_a_change(monkeypatch: pytest.MonkeyP
             looked.watch.look()
         add(index, changes[1:], time)
 
-    monkeypatch.setattr(Arrangement, "add", costly)
+    monkeypatch.setattr(TimedArrangement, "add", costly)
     rig = Rig(watch=looked.watch).connect().collection("s1", BID, (("a", 1), 3, 1), upper=10)
     rig.index("u1", all_bids(), as_of=5).run()
     rig.write("s1", (("b", 1), 12, 1), (("a", 1), 12, -1), upper=20).run()
@@ -285,7 +285,7 @@ def test_an_index_is_not_interrupted_within_a_change(monkeypatch: pytest.MonkeyP
     assert rig.rows("u1", 9) == Bag({("a", 1): 1})
 
 
-@pytest.mark.parametrize("phase", [Arrangement.add, Engine.state_bytes], ids=["export", "measure"])
+@pytest.mark.parametrize("phase", [TimedArrangement.add, Engine.state_bytes], ids=["export", "measure"])
 def test_what_a_tick_does_after_its_operators_is_interrupted_too(
     monkeypatch: pytest.MonkeyPatch, phase: Callable[..., Any]
 ) -> None:
@@ -297,7 +297,7 @@ def test_what_a_tick_does_after_its_operators_is_interrupted_too(
         looked.watch.look()
         return phase(*given)
 
-    where = Arrangement if phase is Arrangement.add else Engine
+    where = TimedArrangement if phase is TimedArrangement.add else Engine
     monkeypatch.setattr(where, phase.__name__, costly)
     monkeypatch.setattr(dataflows, "_MEASURED", 0)
     rig = Rig(watch=looked.watch).connect().collection("s1", BID, (("a", 1), 3, 1), upper=10)

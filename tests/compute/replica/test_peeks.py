@@ -35,7 +35,7 @@ from headrace.compute.protocol.commands import (
 from headrace.compute.protocol.responses import Canceled, PeekResponse, Rows, Stashed
 from headrace.compute.replica import peeks
 from headrace.compute.replica.in_process import arrangement
-from headrace.compute.replica.in_process.arrangement import Arrangement
+from headrace.compute.replica.in_process.arrangement import TimedArrangement
 from headrace.compute.replica.peek_finishing import RUN, peek_finisher
 from headrace.errors import Origin
 from tests.compute.replica.flows import BID, all_bids
@@ -278,7 +278,7 @@ def test_a_look_up_that_nobody_foresaw_to_fail_fails_its_own_peek_only(
 ) -> None:
     rig = bids((("a", 1), 3, 1))
     with monkeypatch.context() as patch:
-        patch.setattr(Arrangement, "rows_at", broken)
+        patch.setattr(TimedArrangement, "rows_at", broken)
         assert problem(rig.peek("u1", 7, [("a",)]), ComputeError).origin is Origin.PROCESS
     assert bag(rig.peek("u1", 7, [("a",)]).rows) == Bag({("a", 1): 1})
 

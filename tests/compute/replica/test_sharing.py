@@ -17,7 +17,7 @@ from headrace.compute.plans import identity_flow
 from headrace.compute.protocol.commands import AllowCompaction
 from headrace.compute.protocol.dataflow import IndexExport
 from headrace.compute.replica.in_process import arrangement, inlets, ticking
-from headrace.compute.replica.in_process.arrangement import Arrangement
+from headrace.compute.replica.in_process.arrangement import TimedArrangement
 from headrace.compute.replica.in_process.inlets import FromIndex, SharedArrangements
 from headrace.expr.row_classes import schema_of
 from headrace.flow.flow import Flow
@@ -102,7 +102,7 @@ def flow_of(shape: str, tables: frozenset[str]) -> Flow:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_it_is_known_which_sides_need_no_copy(shape: str) -> None:
     flow = flow_of(shape, frozenset(SOURCES))
-    indexes = {name: Arrangement(SCHEMA, KEYS[name], 0) for name in SOURCES}
+    indexes = {name: TimedArrangement(SCHEMA, KEYS[name], 0) for name in SOURCES}
     sharing = SharedArrangements(flow, [FromIndex(name, index, 0) for name, index in indexes.items()])
     assert sharing.shared == SHAPES[shape][1]
     read = {name for name in SOURCES if flow.graph().consumers()[flow.graph().sources[name]]}

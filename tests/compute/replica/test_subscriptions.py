@@ -12,7 +12,7 @@ from headrace.compute.plans import identity_flow
 from headrace.compute.protocol.commands import Parameters, UpdateConfiguration
 from headrace.compute.protocol.dataflow import SubscribeExport
 from headrace.compute.protocol.responses import Counted, Frontiers, Problem
-from headrace.compute.replica.in_process.arrangement import Arrangement
+from headrace.compute.replica.in_process.arrangement import TimedArrangement
 from tests.compute.replica.flows import BID, all_bids, totals
 from tests.compute.replica.rig import Bag, Rig, problem, subscribed
 
@@ -75,7 +75,7 @@ def test_without_a_snapshot_no_row_is_read_to_begin(of_index: bool, monkeypatch:
         raise AssertionError("a row was read")
         yield []
 
-    monkeypatch.setattr(Arrangement, "scan", unread)
+    monkeypatch.setattr(TimedArrangement, "scan", unread)
     monkeypatch.setattr(rig.store, "snapshot", unread)
     if of_index:
         rig.subscribe("t1", "u1", BID, as_of=6, snapshot=False)

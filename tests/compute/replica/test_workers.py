@@ -15,7 +15,7 @@ import headrace as hr
 from headrace import col
 from headrace import functions as f
 from headrace.compute.collections.opening import open_collections
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import ComputeError, ConnectionBroken, ResultGone
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.plans import encode, schema_to_bytes
@@ -53,7 +53,7 @@ from headrace.compute.protocol.responses import (
     SubscribeResponse,
 )
 from headrace.compute.replica.replica import Replica
-from headrace.compute.replica.runtime import Runtime
+from headrace.compute.replica.runtime import ReplicaRuntime
 from headrace.compute.replica.runtime_factory import make_runtime
 from headrace.compute.replica.workers.runtime import Workers
 from headrace.errors import Origin
@@ -61,7 +61,7 @@ from headrace.expr.row_classes import schema_of
 from tests.compute.runtimes.stage import BEST, Best, Bid, Stage, at_time
 
 
-def make(config: InstanceConfig, wake: Callable[[], None], folder: Path) -> Runtime:
+def make(config: InstanceConfig, wake: Callable[[], None], folder: Path) -> ReplicaRuntime:
     return Workers(config, wake, number=2, folder=folder)
 
 
@@ -224,7 +224,7 @@ def test_a_replica_of_workers_keeps_its_dataflows_for_the_next_controller(tmp_pa
     uri = f"sqlite:{tmp_path}/collections.db"
     store = open_collections(uri)
     store.create("s1", schema_to_bytes(schema_of(Bid)))
-    store.append([Append("s1", Frontier(0), Frontier(5), [((1, 10), 2, 1), ((2, 20), 2, 1)])])
+    store.append([CollectionAppend("s1", Frontier(0), Frontier(5), [((1, 10), 2, 1), ((2, 20), 2, 1)])])
     halted: list[ComputeError] = []
     replica = Replica(
         partial(make_runtime, state=tmp_path / "replica"), clock=lambda: 0, wake=woken.set, halt=halted.append

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.compute.collections.memory import MemoryCollections
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import StoreUnavailable, UpperMismatch
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.protocol.commands import AllowWrites, CreateDataflow, Schedule
@@ -68,7 +68,7 @@ def test_how_far_it_was_computed_is_told_apart_from_how_far_it_is_written() -> N
     store = MemoryCollections()
     rig = started(store, allowed=False)
     rig.run()
-    store.append([Append("s2", Frontier(0), Frontier(30))])
+    store.append([CollectionAppend("s2", Frontier(0), Frontier(30))])
     rig.run()
     last = dict.fromkeys(("write", "input", "output"))
     for told in rig.frontiers("u1"):
@@ -146,7 +146,7 @@ def test_a_sealed_input_seals_what_is_written_and_a_dropped_dataflow_does_not() 
     rig.run()
     rig.drop("u1").run()
     assert upper(store) == Frontier(10)
-    store.append([Append("s1", Frontier(10), END)])
+    store.append([CollectionAppend("s1", Frontier(10), END)])
     again = Rig(store=store).connect()
     again.create(totals(), TOTALS, as_of=8)
     again.tell(AllowWrites("u1")).run()

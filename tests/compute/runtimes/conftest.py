@@ -12,7 +12,7 @@ from headrace.compute.collections.opening import open_collections
 from headrace.compute.protocol.commands import InstanceConfig
 from headrace.compute.replica.building import PlanDecoder
 from headrace.compute.replica.in_process.runtime import InProcessRuntime
-from headrace.compute.replica.runtime import Runtime
+from headrace.compute.replica.runtime import ReplicaRuntime
 from headrace.compute.replica.workers.runtime import Workers
 from tests.compute.runtimes.stage import Make, Stage
 
@@ -25,14 +25,14 @@ ALL = [
 _NAMES = count()
 
 
-def make_here(config: InstanceConfig, wake: Callable[[], None], folder: Path) -> Runtime:
+def make_here(config: InstanceConfig, wake: Callable[[], None], folder: Path) -> ReplicaRuntime:
     store = open_collections(config.collections)
     return InProcessRuntime(
         config, wake, collections=store, folder=folder, plans=PlanDecoder(allow_callables=True)
     )
 
 
-def make_workers(config: InstanceConfig, wake: Callable[[], None], folder: Path) -> Runtime:
+def make_workers(config: InstanceConfig, wake: Callable[[], None], folder: Path) -> ReplicaRuntime:
     return Workers(config, wake, number=2, folder=folder)
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import headrace as hr
 from headrace import col
 from headrace.compute.collections.opening import open_collections
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.plans import INPUT, OUTPUT, encode, identity_flow, schema_to_bytes
 from headrace.compute.protocol.commands import (
@@ -48,7 +48,7 @@ from headrace.compute.protocol.responses import (
     SubscribeResponse,
     Update,
 )
-from headrace.compute.replica.runtime import Answer, ReachedFrontiers, Runtime
+from headrace.compute.replica.runtime import Answer, ReachedFrontiers, ReplicaRuntime
 from headrace.expr.row_classes import schema_of
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ def best_flow() -> hr.Flow:
 
 BEST = encode(best_flow())
 SAME = encode(identity_flow(schema_of(Best)))
-Make = Callable[[InstanceConfig, Callable[[], None], Path], Runtime]
+Make = Callable[[InstanceConfig, Callable[[], None], Path], ReplicaRuntime]
 
 
 class Stage:
@@ -91,7 +91,7 @@ class Stage:
         self.told: list[Answer] = []
         self.runtime = self._started()
 
-    def _started(self) -> Runtime:
+    def _started(self) -> ReplicaRuntime:
         return self._make(InstanceConfig(self.uri), self._woken.set, self.folder)
 
     def restart(self) -> None:
@@ -108,13 +108,13 @@ class Stage:
 
     def collection(self, id: Id, rows: type = Bid, upper: int = 1) -> None:
         self.store.create(id, schema_to_bytes(schema_of(rows)))
-        self.store.append([Append(id, Frontier(0), Frontier(upper))])
+        self.store.append([CollectionAppend(id, Frontier(0), Frontier(upper))])
 
     def write(self, id: Id, *updates: Update, upper: int | None = None) -> None:
         """Append updates; the upper is after the last of them, or the one that is given."""
         (bounds,) = self.store.bounds([id])
         end = Frontier(max(time for _, time, _ in updates) + 1 if upper is None else upper)
-        self.store.append([Append(id, bounds.upper, end, updates)])
+        self.store.append([CollectionAppend(id, bounds.upper, end, updates)])
 
     # -- dataflows ------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.controller.pending import StashedOnReplica
 from headrace.compute.errors import ResultGone, StaleEpoch
 from headrace.compute.protocol.rows import encode
@@ -27,7 +27,7 @@ class PaperStore:
         self.may_append = threading.Event()
         self.may_append.set()
 
-    def append(self, appends: Sequence[Append]) -> None:
+    def append(self, appends: Sequence[CollectionAppend]) -> None:
         self.may_append.wait()
         if self.refuse is not None:
             raise self.refuse

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.controller.pending import PeekAnswer, StashedOnReplica
 from headrace.compute.controller.state import Write
 from headrace.compute.controller.status import ControllerStatus
@@ -85,7 +85,9 @@ class PaperController:
                     raise NegativeMultiplicity(f"{row} is not in {name!r}", id=name, row=row)
         self.time += 1
         appends = [
-            Append(name, Frontier(self.time), Frontier(self.time + 1), [(r, self.time, w) for r, w in rows])
+            CollectionAppend(
+                name, Frontier(self.time), Frontier(self.time + 1), [(r, self.time, w) for r, w in rows]
+            )
             for name, rows in writes.items()
         ]
         return Write(self.time, tuple(appends), tuple(ids))

@@ -16,11 +16,11 @@ pytest.importorskip("grpc", reason="grpcio is not installed")
 
 from headrace.compute import AsyncClient
 from headrace.compute.collections.sqlite import SqliteCollections
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.controller import DurableCatalog
 from headrace.compute.errors import StoreDamaged, StoreUnavailable
 from headrace.compute.frontier import START, Frontier
-from headrace.compute.serve.backup import Place, restore, save
+from headrace.compute.serve.backup import ControllerFiles, restore, save
 from headrace.compute.serve.controller_process import Options, run_controller
 from headrace.compute.serve.replica_process import ReplicaOptions, run_replica
 from headrace.errors import BadInput
@@ -52,24 +52,24 @@ async def shown(client: AsyncClient) -> list[tuple[str, int]]:
 
 
 def test_a_backup_of_a_running_controller_is_restored_with_its_views_and_rows(tmp_path: Path) -> None:
-    place, copies = Place.of(tmp_path / "state"), tmp_path / "backup"
+    place, copies = ControllerFiles.of(tmp_path / "state"), tmp_path / "backup"
 
     async def before(client: AsyncClient) -> None:
         await client.create_view("totals", totals(), key="shop")
         await client.insert("sales", [Sale("a", 1)])
-        saved = await asyncio.to_thread(save, Place.of(tmp_path / "state"), copies)
-        assert saved == Place(copies / "controller.db", copies / "collections.db")
+        saved = await asyncio.to_thread(save, ControllerFiles.of(tmp_path / "state"), copies)
+        assert saved == ControllerFiles(copies / "controller.db", copies / "collections.db")
         await client.insert("sales", [Sale("b", 2)])
         await client.create_collection("later", int)
         with pytest.raises(StoreUnavailable, match=r"a process has .* open"):
-            await asyncio.to_thread(restore, saved, Place.of(tmp_path / "state"), replace=True)
+            await asyncio.to_thread(restore, saved, ControllerFiles.of(tmp_path / "state"), replace=True)
         assert await shown(client) == [("a", 1), ("b", 2)]
 
     served(tmp_path, before)
-    place = Place.of(tmp_path / "state")
+    place = ControllerFiles.of(tmp_path / "state")
     with pytest.raises(BadInput, match="would be overwritten"):
-        restore(Place.of(copies), place)
-    restore(Place.of(copies), place, replace=True)
+        restore(ControllerFiles.of(copies), place)
+    restore(ControllerFiles.of(copies), place, replace=True)
 
     async def after(client: AsyncClient) -> None:
         assert await shown(client) == [("a", 1)]
@@ -87,12 +87,12 @@ def test_a_backup_makes_a_lost_state_good(tmp_path: Path) -> None:
         await client.insert("sales", [Sale("a", 1)])
 
     served(tmp_path, before)
-    save(Place.of(tmp_path / "state"), tmp_path / "backup")
+    save(ControllerFiles.of(tmp_path / "state"), tmp_path / "backup")
     (tmp_path / "state" / "controller.db").unlink()
     with pytest.raises(StoreDamaged, match="unknown to this state") as error:
         served(tmp_path, shown)
     assert "headrace backup restore" in error.value.fix
-    restore(Place.of(tmp_path / "backup"), Place.of(tmp_path / "state"), replace=True)
+    restore(ControllerFiles.of(tmp_path / "backup"), ControllerFiles.of(tmp_path / "state"), replace=True)
     assert served(tmp_path, shown, replica="r2") == [("a", 1)]
 
 
@@ -123,7 +123,7 @@ class Watched(SqliteCollections):
         super().drop(id)
         self.saw()
 
-    def append(self, appends: Sequence[Append]) -> None:
+    def append(self, appends: Sequence[CollectionAppend]) -> None:
         self.saw()
         super().append(appends)
         self.saw()
@@ -132,10 +132,10 @@ class Watched(SqliteCollections):
 def test_a_backup_at_any_moment_has_files_that_belong_together(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir()
-    saved: list[tuple[Place, dict[str, Any]]] = []
+    saved: list[tuple[ControllerFiles, dict[str, Any]]] = []
 
     def save_now() -> None:
-        saved.append((save(Place.of(folder), tmp_path / f"backup {len(saved)}"), contents(store)))
+        saved.append((save(ControllerFiles.of(folder), tmp_path / f"backup {len(saved)}"), contents(store)))
 
     store = Watched(folder / "collections.db")
     world = World(state=DurableCatalog.open(folder / "controller.db"), collections=store)
@@ -158,24 +158,24 @@ def test_what_is_no_backup_or_no_state_is_refused_and_nothing_changes(tmp_path: 
     served(tmp_path, lambda client: client.create_collection("numbers", int))
     state = tmp_path / "state"
     before = {file.name: file.read_bytes() for file in state.iterdir()}
-    good = save(Place.of(state), tmp_path / "good")
+    good = save(ControllerFiles.of(state), tmp_path / "good")
     with pytest.raises(BadInput, match="is not empty"):
-        save(Place.of(state), tmp_path / "good")
+        save(ControllerFiles.of(state), tmp_path / "good")
     with pytest.raises(BadInput, match="there is no"):
-        save(Place.of(tmp_path / "nowhere"), tmp_path / "new")
+        save(ControllerFiles.of(tmp_path / "nowhere"), tmp_path / "new")
     with pytest.raises(BadInput, match="there is no backup"):
-        restore(Place.of(tmp_path / "nowhere"), Place.of(state), replace=True)
+        restore(ControllerFiles.of(tmp_path / "nowhere"), ControllerFiles.of(state), replace=True)
     for name in ("controller.db", "collections.db"):
         bad = tmp_path / f"bad {name}"
         shutil.copytree(tmp_path / "good", bad)
         (bad / name).write_bytes(b"no database" * 1000)
         with pytest.raises(StoreDamaged):
-            restore(Place.of(bad), Place.of(state), replace=True)
+            restore(ControllerFiles.of(bad), ControllerFiles.of(state), replace=True)
     assert {file.name: file.read_bytes() for file in state.iterdir()} == before
     assert good.collections is not None
 
 
-def saved(tmp_path: Path) -> Place:
+def saved(tmp_path: Path) -> ControllerFiles:
     state = tmp_path / "state"
     state.mkdir()
     world = World(
@@ -185,7 +185,7 @@ def saved(tmp_path: Path) -> Place:
     world.view()
     world.state.close()
     rows.close()
-    return save(Place.of(state), tmp_path / "good")
+    return save(ControllerFiles.of(state), tmp_path / "good")
 
 
 def test_a_disk_that_is_full_during_a_restore_is_told_and_leaves_nothing(
@@ -200,7 +200,7 @@ def test_a_disk_that_is_full_during_a_restore_is_told_and_leaves_nothing(
 
     monkeypatch.setattr("headrace.compute.serve.backup._copy", full)
     with pytest.raises(StoreUnavailable, match="cannot be copied") as error:
-        restore(copies, Place.of(state), replace=True)
+        restore(copies, ControllerFiles.of(state), replace=True)
     assert error.value.why == "database or disk is full"
     assert {file.name: file.read_bytes() for file in state.iterdir()} == before
 
@@ -209,32 +209,32 @@ def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path) -> None:
     copies, file = saved(tmp_path), tmp_path / "file"
     file.touch()
     with pytest.raises(BadInput, match="is not a folder"):
-        restore(copies, Place(file / "controller.db", file / "collections.db"))
+        restore(copies, ControllerFiles(file / "controller.db", file / "collections.db"))
     with pytest.raises(BadInput, match="is not a folder"):
-        save(Place.of(tmp_path / "state"), file)
+        save(ControllerFiles.of(tmp_path / "state"), file)
     with pytest.raises(BadInput, match="there is no backup"):
-        restore(Place.of(file), Place.of(tmp_path / "state"))
+        restore(ControllerFiles.of(file), ControllerFiles.of(tmp_path / "state"))
 
 
 def test_a_state_alone_is_not_restored_beside_rows_of_another_moment(tmp_path: Path) -> None:
     saved(tmp_path)
     state, elsewhere = tmp_path / "state", tmp_path / "rows.db"
     (state / "collections.db").rename(elsewhere)
-    half = save(Place.of(state), tmp_path / "half")
+    half = save(ControllerFiles.of(state), tmp_path / "half")
     elsewhere.rename(state / "collections.db")
     before = {file.name: file.read_bytes() for file in state.iterdir()}
     with pytest.raises(BadInput, match="has no rows"):
-        restore(half, Place.of(state), replace=True)
+        restore(half, ControllerFiles.of(state), replace=True)
     assert {file.name: file.read_bytes() for file in state.iterdir()} == before
-    restore(half, Place.of(state), replace=True, state_only=True)
+    restore(half, ControllerFiles.of(state), replace=True, state_only=True)
 
 
 def test_a_backup_that_lost_its_rows_is_not_restored_as_if_they_were_elsewhere(tmp_path: Path) -> None:
     copies = saved(tmp_path)
     assert copies.collections is not None
     copies.collections.unlink()
-    new = Place(tmp_path / "new" / "controller.db", tmp_path / "new" / "collections.db")
-    lost = Place.of(tmp_path / "good")
+    new = ControllerFiles(tmp_path / "new" / "controller.db", tmp_path / "new" / "collections.db")
+    lost = ControllerFiles.of(tmp_path / "good")
     with pytest.raises(BadInput, match="has no rows") as error:
         restore(lost, new)
     assert "--state-only" in error.value.fix
@@ -248,7 +248,7 @@ def test_a_file_that_cannot_be_opened_is_not_said_to_be_in_use(tmp_path: Path) -
     target = tmp_path / "new"
     (target / "controller.db").mkdir(parents=True)
     with pytest.raises(StoreUnavailable, match="cannot be copied now"):
-        restore(copies, Place(target / "controller.db", target / "collections.db"), replace=True)
+        restore(copies, ControllerFiles(target / "controller.db", target / "collections.db"), replace=True)
     assert [file.name for file in target.iterdir()] == ["controller.db"]
 
 
@@ -256,9 +256,12 @@ def test_rows_that_lie_elsewhere_are_saved_and_restored_too(tmp_path: Path) -> N
     served(tmp_path, lambda client: client.create_collection("numbers", int))
     elsewhere = tmp_path / "elsewhere.db"
     (tmp_path / "state" / "collections.db").rename(elsewhere)
-    assert save(Place.of(tmp_path / "state"), tmp_path / "half").collections is None
-    save(Place.of(tmp_path / "state", elsewhere), tmp_path / "whole")
-    restore(Place.of(tmp_path / "whole"), Place(tmp_path / "new" / "controller.db", tmp_path / "rows.db"))
+    assert save(ControllerFiles.of(tmp_path / "state"), tmp_path / "half").collections is None
+    save(ControllerFiles.of(tmp_path / "state", elsewhere), tmp_path / "whole")
+    restore(
+        ControllerFiles.of(tmp_path / "whole"),
+        ControllerFiles(tmp_path / "new" / "controller.db", tmp_path / "rows.db"),
+    )
     with closing(SqliteCollections(tmp_path / "rows.db")) as rows:
         World(state=DurableCatalog.open(tmp_path / "new" / "controller.db"), collections=rows).state.close()
 
@@ -281,7 +284,7 @@ def replaced_under_a_replica(folder: Path, replace: Callable[[Path, Path], objec
         ):
             await client.create_view("totals", totals(), key="shop")
             await client.insert("sales", [Sale("a", 1)])
-            await asyncio.to_thread(save, Place.of(folder / "state"), folder / "backup")
+            await asyncio.to_thread(save, ControllerFiles.of(folder / "state"), folder / "backup")
             await client.insert("sales", [Sale("b", 2)])
             assert await shown(client) == [("a", 1), ("b", 2)]
             replace(folder / "backup" / "collections.db", file)

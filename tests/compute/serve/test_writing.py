@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from headrace.compute.collections.memory import MemoryCollections
-from headrace.compute.collections.store import Append, Bounds
+from headrace.compute.collections.store import CollectionAppend, CollectionBounds
 from headrace.compute.errors import StoreUnavailable
 from headrace.compute.protocol.dataflow import Id
 from headrace.compute.serve.group_commit import GroupCommit
@@ -20,14 +20,14 @@ class Unsteady(MemoryCollections):
 
     lost = blind = broken = False
 
-    def append(self, appends: Sequence[Append]) -> None:
+    def append(self, appends: Sequence[CollectionAppend]) -> None:
         if self.broken:
             raise ZeroDivisionError
         super().append(appends)
         if self.lost:
             raise StoreUnavailable("the answer was lost")
 
-    def bounds(self, ids: Sequence[Id]) -> list[Bounds]:
+    def bounds(self, ids: Sequence[Id]) -> list[CollectionBounds]:
         if self.blind:
             raise StoreUnavailable("the disk is gone")
         return super().bounds(ids)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import grpc
 
 from headrace.compute.collections.memory import MemoryCollections
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.plans import INPUT, OUTPUT, encode, identity_flow, schema_to_bytes
 from headrace.compute.protocol import serialization
@@ -75,7 +75,7 @@ class Attacked:
     async def _start(self, folder: Path) -> str:
         store = MemoryCollections.named("fuzzed")
         store.create("s1", schema_to_bytes(schema_of(Bid)))
-        store.append([Append("s1", START, Frontier(5), [((7, 30), 1, 2), ((8, 40), 1, 1)])])
+        store.append([CollectionAppend("s1", START, Frontier(5), [((7, 30), 1, 2), ((8, 40), 1, 1)])])
         bell = Wakeup()
         replica = Replica(
             partial(make_runtime, state=folder, collections=STORE),

@@ -26,8 +26,8 @@ from headrace.compute.collections.delta_rows import (
 )
 from headrace.compute.collections.delta_table import LAST_NUMBER, SCHEMA, CollectionFile, Table
 from headrace.compute.collections.rows import (
-    Change,
     RowCodec,
+    StoredChange,
     check_chunk,
     check_counts,
     check_positive,
@@ -37,8 +37,8 @@ from headrace.compute.collections.rows import (
     split_into_chunks,
 )
 from headrace.compute.collections.store import (
-    Append,
-    Bounds,
+    CollectionAppend,
+    CollectionBounds,
     Collections,
     check_changes,
     check_expected,
@@ -65,7 +65,7 @@ _CLEANING = 600.0
 class _Record:
     number: int
     description: bytes
-    bounds: Bounds
+    bounds: CollectionBounds
 
 
 class DeltaCollections(Collections):
@@ -105,7 +105,9 @@ class DeltaCollections(Collections):
         if found is None:
             raise unknown_collection_error(id)
         number, description = found
-        bounds = Bounds(self._table.frontier("since", number), self._table.frontier("upper", number))
+        bounds = CollectionBounds(
+            self._table.frontier("since", number), self._table.frontier("upper", number)
+        )
         return _Record(number, description, bounds)
 
     def create(self, id: Id, description: bytes, upper: Frontier = START) -> None:
@@ -134,7 +136,7 @@ class DeltaCollections(Collections):
         self._try(self._sweep)
 
     def _catalogued(self, row: Row, weight: int) -> ArrowTable:
-        append = Append("catalogue", START, Frontier(1), [(row, 0, weight)])
+        append = CollectionAppend("catalogue", START, Frontier(1), [(row, 0, weight)])
         return changes_to_table(_CATALOGUE, RowCodec().changes(append))
 
     def _sweep(self) -> bool:
@@ -150,7 +152,7 @@ class DeltaCollections(Collections):
             self._table.refresh()
             return {id: description for id, (_, description) in self._known().items()}
 
-    def bounds(self, ids: Sequence[Id]) -> list[Bounds]:
+    def bounds(self, ids: Sequence[Id]) -> list[CollectionBounds]:
         with self._lock:
             self._table.refresh()
             return [self._get(id).bounds for id in ids]
@@ -167,14 +169,14 @@ class DeltaCollections(Collections):
             time.sleep(random() * 0.002 * min(tries + 1, 20))
         raise self._table.unavailable_error(f"others were faster {_TRIES} times")
 
-    def append(self, appends: Sequence[Append]) -> None:
+    def append(self, appends: Sequence[CollectionAppend]) -> None:
         codec = RowCodec()
         changes = [codec.changes(append) for append in appends]
         self._try(lambda: self._append(appends, changes))
 
-    def _append(self, appends: Sequence[Append], changes: Sequence[list[Change]]) -> bool:
+    def _append(self, appends: Sequence[CollectionAppend], changes: Sequence[list[StoredChange]]) -> bool:
         uppers: dict[int, Frontier] = {}
-        pending: dict[int, list[Change]] = defaultdict(list)
+        pending: dict[int, list[StoredChange]] = defaultdict(list)
         for append, ours in zip(appends, changes):
             there = self._get(append.id)
             number = there.number
@@ -191,7 +193,9 @@ class DeltaCollections(Collections):
             pa.concat_tables([_NOTHING, *(changes_to_table(*ours) for ours in pending.items())]), moved
         )
 
-    def _counts(self, number: int, before: Sequence[Change], keys: Collection[bytes]) -> Mapping[bytes, int]:
+    def _counts(
+        self, number: int, before: Sequence[StoredChange], keys: Collection[bytes]
+    ) -> Mapping[bytes, int]:
         """Return the multiplicity of each row by row key, including pending changes."""
         codec = RowCodec()
         counts: dict[bytes, int] = defaultdict(int)

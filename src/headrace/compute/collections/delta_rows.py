@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from headrace.compute.collections.delta_table import SCHEMA, CollectionFile, Table
-from headrace.compute.collections.rows import Change, RowCodec, decode_row, hash_row_key
+from headrace.compute.collections.rows import RowCodec, StoredChange, decode_row, hash_row_key
 from headrace.compute.collections.untyped_pyarrow import ArrowBatch, ArrowTable, compute, pa
 from headrace.compute.frontier import LAST_TIME
 from headrace.compute.protocol.responses import Row
@@ -14,7 +14,7 @@ from headrace.compute.protocol.responses import Row
 _BATCH = 50_000
 
 
-def changes_to_table(number: int, changes: Sequence[Change]) -> ArrowTable:
+def changes_to_table(number: int, changes: Sequence[StoredChange]) -> ArrowTable:
     """Convert the changes that an append makes to one collection to an Arrow table."""
     return pa.table(
         [
@@ -72,10 +72,10 @@ class MultiplicitySums:
     def rows(self) -> Iterator[tuple[Row, int]]:
         return ((self._rows[key][0], count) for key, count in self._counts.items() if count)
 
-    def changes(self, time: int) -> list[Change]:
+    def changes(self, time: int) -> list[StoredChange]:
         """Convert the sums to updates at one time. Weights of more than 63 bits are split."""
         return [
-            Change(time, key, self._rows[key][1], part)
+            StoredChange(time, key, self._rows[key][1], part)
             for key, count in self._counts.items()
             for part in _parts(count)
         ]

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Condition
 
-from headrace.compute.collections.rows import Change, RowCodec, check_counts, split_into_chunks
+from headrace.compute.collections.rows import RowCodec, StoredChange, check_counts, split_into_chunks
 from headrace.compute.collections.store import (
-    Append,
-    Bounds,
+    CollectionAppend,
+    CollectionBounds,
     Collections,
     check_changes,
     check_expected,
@@ -39,14 +39,14 @@ class _Contents:
     description: bytes
     upper: Frontier
     since: Frontier = START
-    changes: list[Change] = field(default_factory=list[Change])
+    changes: list[StoredChange] = field(default_factory=list[StoredChange])
     counts: dict[bytes, int] = field(default_factory=dict[bytes, int])
 
     @property
-    def bounds(self) -> Bounds:
-        return Bounds(self.since, self.upper)
+    def bounds(self) -> CollectionBounds:
+        return CollectionBounds(self.since, self.upper)
 
-    def add(self, changes: Sequence[Change], upper: Frontier) -> None:
+    def add(self, changes: Sequence[StoredChange], upper: Frontier) -> None:
         self.upper = upper
         if not self.since.ended:
             self.changes += changes
@@ -127,13 +127,13 @@ class MemoryCollections(Collections):
         with self._shared.changed:
             return {id: contents.description for id, contents in self._shared.contents.items()}
 
-    def bounds(self, ids: Sequence[Id]) -> list[Bounds]:
+    def bounds(self, ids: Sequence[Id]) -> list[CollectionBounds]:
         with self._shared.changed:
             return [self._shared.get(id).bounds for id in ids]
 
-    def append(self, appends: Sequence[Append]) -> None:
+    def append(self, appends: Sequence[CollectionAppend]) -> None:
         with self._shared.changed:
-            checked: list[tuple[_Contents, list[Change], Frontier]] = []
+            checked: list[tuple[_Contents, list[StoredChange], Frontier]] = []
             uppers: dict[Id, Frontier] = {}
             pending: dict[Id, dict[bytes, int]] = {}
             for append in appends:
@@ -200,18 +200,18 @@ def _together(counts: Sequence[Mapping[bytes, int]], keys: Iterable[bytes]) -> d
     return {key: sum(of.get(key, 0) for of in counts) for key in keys}
 
 
-def _first_from(changes: list[Change], frontier: Frontier) -> int:
+def _first_from(changes: list[StoredChange], frontier: Frontier) -> int:
     """Return the number of leading changes that the frontier has passed."""
     return len(changes) if frontier.time is None else bisect_left(changes, (frontier.time,))
 
 
-def _first_after(changes: list[Change], time: int) -> int:
+def _first_after(changes: list[StoredChange], time: int) -> int:
     return bisect_left(changes, (time + 1,))
 
 
-def _sums(changes: list[Change], at: int) -> list[tuple[Change, int]]:
+def _sums(changes: list[StoredChange], at: int) -> list[tuple[StoredChange, int]]:
     """Return each row's multiplicity at a time, with the row's first change."""
-    found: dict[bytes, tuple[Change, int]] = {}
+    found: dict[bytes, tuple[StoredChange, int]] = {}
     for change in changes[: _first_after(changes, at)]:
         first, count = found.get(change.key, (change, 0))
         found[change.key] = first, count + change.weight

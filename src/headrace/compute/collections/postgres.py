@@ -97,7 +97,7 @@ _SETTINGS = (
 )
 
 
-class Connection(Transaction):
+class PostgresConnection(Transaction):
     """Connection to PostgreSQL. idle: limit on idle time within a transaction, which blocks others."""
 
     def __init__(self, location: ServerLocation, idle: str = "30s") -> None:
@@ -318,9 +318,9 @@ class PostgresDatabase(Database):
         self.location = str(location)
         self._location = location
         self._write_lock, self._read_lock = Lock(), Lock()
-        self._writer, self._reader = Connection(location), Connection(location)
-        self._notifications = Notifications(location)
-        self._idle: list[Connection] = []
+        self._writer, self._reader = PostgresConnection(location), PostgresConnection(location)
+        self._notifications = PostgresNotifications(location)
+        self._idle: list[PostgresConnection] = []
         try:
             self._prepare()
         except BaseException:
@@ -361,7 +361,7 @@ class PostgresDatabase(Database):
                 raise
             self._commit(tx, number)
 
-    def _commit(self, tx: Connection, number: str | None) -> None:
+    def _commit(self, tx: PostgresConnection, number: str | None) -> None:
         try:
             tx.simple("COMMIT")
         except StoreUnavailable as error:
@@ -396,7 +396,7 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def snapshot_transaction(self) -> Generator[Transaction]:
-        connection = self._idle.pop() if self._idle else Connection(self._location, idle="0")
+        connection = self._idle.pop() if self._idle else PostgresConnection(self._location, idle="0")
         try:
             with _reading(connection) as tx:
                 yield tx
@@ -418,7 +418,7 @@ class PostgresDatabase(Database):
 
 
 @contextmanager
-def _reading(connection: Connection) -> Generator[Transaction]:
+def _reading(connection: PostgresConnection) -> Generator[Transaction]:
     connection.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     try:
         yield connection
@@ -428,11 +428,11 @@ def _reading(connection: Connection) -> Generator[Transaction]:
         raise
 
 
-class Notifications:
+class PostgresNotifications:
     """Connection that receives commit notifications, opened at the first wait."""
 
     def __init__(self, location: ServerLocation) -> None:
-        self._connection = Connection(location)
+        self._connection = PostgresConnection(location)
         self._asked = 0.0
 
     def listen(self) -> None:

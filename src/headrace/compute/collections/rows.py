@@ -8,7 +8,7 @@ from hashlib import blake2b
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar, cast
 
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import NegativeMultiplicity, StoreDamaged
 from headrace.compute.frontier import LAST_TIME
 from headrace.compute.protocol.dataflow import Id
@@ -25,7 +25,7 @@ _MANY = 256
 T = TypeVar("T")
 
 
-class Change(NamedTuple):
+class StoredChange(NamedTuple):
     """One update, ready to be stored.
 
     key: identity of the row, the same for equal rows such as 1.0 and 1.00.
@@ -60,7 +60,7 @@ class RowCodec:
             data = self._key(row)
         return data, row
 
-    def changes(self, append: Append) -> list[Change]:
+    def changes(self, append: CollectionAppend) -> list[StoredChange]:
         """Return an append's changes, consolidated to one per row and time and ordered by time.
 
         Raises ValueError for a regressing frontier, a time outside, or a weight of more than 63 bits;
@@ -78,12 +78,14 @@ class RowCodec:
                 rows[key] = self._value(row)
         if any(not -LAST_TIME <= weight <= LAST_TIME for weight in weights.values()):
             raise ValueError(f"{append.id}: a weight of more than 63 bits")
-        found = [Change(time, key, rows[key], weight) for (time, key), weight in weights.items() if weight]
+        found = [
+            StoredChange(time, key, rows[key], weight) for (time, key), weight in weights.items() if weight
+        ]
         found.sort(key=lambda change: change.time)
         return found
 
 
-def check_frontiers(append: Append) -> None:
+def check_frontiers(append: CollectionAppend) -> None:
     if append.upper < append.expected:
         raise ValueError(f"{append.id}: from {append.expected} back to {append.upper}")
 
@@ -187,7 +189,7 @@ def changed_row_error(location: str, row: Row) -> StoreDamaged:
 
 
 def check_counts(
-    id: Id, changes: Collection[Change], counts: Callable[[Collection[bytes]], Mapping[bytes, int]]
+    id: Id, changes: Collection[StoredChange], counts: Callable[[Collection[bytes]], Mapping[bytes, int]]
 ) -> None:
     """Raise `NegativeMultiplicity` if a row's multiplicity would drop below zero at some time.
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from headrace.compute.collections.rows import (
     HASH_BITS,
-    Change,
     RowCodec,
+    StoredChange,
     changed_row_error,
     check_counts,
     check_positive,
@@ -31,8 +31,8 @@ from headrace.compute.collections.sql_tables import (
     read_rows,
 )
 from headrace.compute.collections.store import (
-    Append,
-    Bounds,
+    CollectionAppend,
+    CollectionBounds,
     Collections,
     check_changes,
     check_expected,
@@ -144,7 +144,7 @@ def sweep(tx: Transaction) -> None:
         tx.run("UPDATE headrace_collections SET merged = next WHERE number = $1", number)
 
 
-def _has_history(bounds: Bounds) -> bool:
+def _has_history(bounds: CollectionBounds) -> bool:
     """Return whether a collection can be read as of several times."""
     since, upper = bounds.since.time, bounds.upper.time
     return since is not None and upper is not None and since + 1 < upper
@@ -187,18 +187,18 @@ class SqlCollections(Collections):
             )
         return {id: bytes(description) for id, description in found}
 
-    def bounds(self, ids: Sequence[Id]) -> list[Bounds]:
+    def bounds(self, ids: Sequence[Id]) -> list[CollectionBounds]:
         with self._database.read_transaction() as tx:
             return [find_collection(tx, id).bounds for id in ids]
 
     # -- writing --------------------------------------------------------------------------------
 
-    def append(self, appends: Sequence[Append]) -> None:
+    def append(self, appends: Sequence[CollectionAppend]) -> None:
         with self._database.write_transaction() as tx:
             for append in appends:
                 self._append(tx, append, self._codec.changes(append))
 
-    def _append(self, tx: Transaction, append: Append, changes: list[Change]) -> None:
+    def _append(self, tx: Transaction, append: CollectionAppend, changes: list[StoredChange]) -> None:
         there = find_collection(tx, append.id)
         check_expected(append.id, append.expected, there.upper)
         if there.since.ended:
@@ -241,7 +241,7 @@ class SqlCollections(Collections):
             sweep(tx)
         self._database.tidy()
 
-    def erase(self) -> dict[Id, Bounds]:
+    def erase(self) -> dict[Id, CollectionBounds]:
         for id in (*self.all(), None):
             while self._merge_some(id):
                 pass

@@ -20,7 +20,11 @@ from operator import itemgetter
 from typing import Any, TypeAlias, cast
 
 from headrace.compute.collections.rows import HASH_BITS, check_chunk
-from headrace.compute.collections.store import Bounds, is_valid_collection_id, unknown_collection_error
+from headrace.compute.collections.store import (
+    CollectionBounds,
+    is_valid_collection_id,
+    unknown_collection_error,
+)
 from headrace.compute.frontier import LAST_TIME, Frontier
 from headrace.compute.protocol.dataflow import Id
 from headrace.errors import BadInput
@@ -121,8 +125,8 @@ class CollectionRecord:
     description: bytes
 
     @property
-    def bounds(self) -> Bounds:
-        return Bounds(self.since, self.upper)
+    def bounds(self) -> CollectionBounds:
+        return CollectionBounds(self.since, self.upper)
 
     @property
     def first_place(self) -> int:

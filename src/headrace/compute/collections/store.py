@@ -27,7 +27,7 @@ from headrace.errors import BadInput
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class CollectionBounds:
     """Readable times of a collection: from `since` to before `upper`. upper END: sealed."""
 
     since: Frontier
@@ -35,7 +35,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class CollectionAppend:
     """Updates that advance a collection from `expected`, its current upper, to `upper`.
 
     updates: updates with times in [expected, upper), in any order; may be empty.
@@ -79,11 +79,11 @@ class Collections(ABC):
         """Return the ids and descriptions of all collections."""
 
     @abstractmethod
-    def bounds(self, ids: Sequence[Id]) -> list[Bounds]:
+    def bounds(self, ids: Sequence[Id]) -> list[CollectionBounds]:
         """Read the bounds of several collections in one consistent snapshot."""
 
     @abstractmethod
-    def append(self, appends: Sequence[Append]) -> None:
+    def append(self, appends: Sequence[CollectionAppend]) -> None:
         """Append to several collections atomically and durably.
 
         Exclusive per collection. The second append to the same collection continues where the first ends.
@@ -133,7 +133,7 @@ class Collections(ABC):
         """Raise `StoreDamaged` if the storage is damaged. thorough: read all rows to tell."""
         return
 
-    def erase(self) -> dict[Id, Bounds]:
+    def erase(self) -> dict[Id, CollectionBounds]:
         """Remove from disk what was deleted up to the since of each collection.
 
         Returns the collections that can be read as of earlier times, for which rows stay that are deleted
@@ -198,14 +198,14 @@ def check_expected(id: Id, expected: Frontier, upper: Frontier) -> None:
         )
 
 
-def check_readable(id: Id, bounds: Bounds, at: int) -> None:
+def check_readable(id: Id, bounds: CollectionBounds, at: int) -> None:
     if bounds.since.has_passed(at):
         raise _compacted(id, at, bounds.since)
     if not bounds.upper.has_passed(at):
         raise _not_yet(id, at, bounds.upper)
 
 
-def check_changes(id: Id, bounds: Bounds, lower: Frontier, upper: Frontier) -> None:
+def check_changes(id: Id, bounds: CollectionBounds, lower: Frontier, upper: Frontier) -> None:
     if lower <= bounds.since and bounds.since != START:
         raise _compacted(id, lower.time, bounds.since)
     if upper > bounds.upper:

@@ -154,7 +154,7 @@ class ReplicaEntry:
 
 
 @dataclass(slots=True)
-class Catalog:
+class ControllerCatalog:
     """Entries by id or name, in order of creation.
 
     strays: ids of collections that may be left in the store without an entry, and are to be dropped there.

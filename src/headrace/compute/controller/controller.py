@@ -16,7 +16,7 @@ from headrace.compute.controller.ddl import drop_stray_collections
 from headrace.compute.controller.durable_catalog import DurableCatalog, TransientIds
 from headrace.compute.controller.holds import KeepPast, Leases, Positions
 from headrace.compute.controller.instance import Instance
-from headrace.compute.controller.replica_connection import Replica, ReplicaConnection
+from headrace.compute.controller.replica_connection import ReplicaConnection, ReplicaRecord
 from headrace.compute.controller.restart import create_views, start
 from headrace.compute.controller.settings import ControllerSettings
 from headrace.compute.controller.state import ControllerState, TimestampOracle, WriteState
@@ -151,7 +151,7 @@ def status(state: ControllerState) -> ControllerStatus:
     )
 
 
-def _replica(state: ControllerState, replica: Replica, now: int) -> ReplicaStatus:
+def _replica(state: ControllerState, replica: ReplicaRecord, now: int) -> ReplicaStatus:
     connection = replica.connection
     return ReplicaStatus(
         name=replica.name,
@@ -322,7 +322,7 @@ class Controller(ControllerState):
             leases.grant(id, exports.holds.since(id))
         self.positions.hold_recorded()
         for entry in catalog.replicas.values():
-            self.replicas[entry.name] = Replica(entry, since=clock(), retry_at=clock())
+            self.replicas[entry.name] = ReplicaRecord(entry, since=clock(), retry_at=clock())
         self.initial_holds = [exports.holds.acquire(id) for id in exports.uppers]
         exports.pushed = lambda: replicas.wake_connections(self)
 

@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 from headrace.compute.controller import peeks, subscriptions
 from headrace.compute.controller.catalog import (
-    Catalog,
     CollectionEntry,
+    ControllerCatalog,
     MaterializationTarget,
     ViewEntry,
     check_name,
@@ -212,7 +212,9 @@ def _decode_plan(plan: Plan, *, allow_callables: bool) -> _PlanSchema:
     return _PlanSchema(sources_of(flow), sinks[0], locations)
 
 
-def _find_source_entry(catalog: Catalog, source: FlowSource, location: SourceLocation) -> _Entry | None:
+def _find_source_entry(
+    catalog: ControllerCatalog, source: FlowSource, location: SourceLocation
+) -> _Entry | None:
     """Return the entry that a source reads, or None. Raises `AlreadyThere` if its schema differs."""
     found = catalog.find(source.name)
     if found is None:

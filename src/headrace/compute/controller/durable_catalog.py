@@ -14,7 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from headrace.compute.controller.catalog import Catalog, CollectionEntry, ReplicaEntry, ViewEntry
+from headrace.compute.controller.catalog import CollectionEntry, ControllerCatalog, ReplicaEntry, ViewEntry
 from headrace.compute.errors import ComputeError, StaleEpoch, StoreDamaged, StoreUnavailable
 from headrace.compute.protocol.dataflow import Id
 from headrace.compute.sqlite_files import (
@@ -95,7 +95,7 @@ class DurableCatalog:
         if self._file is not None:
             self._file.close()
 
-    def start(self) -> tuple[int, Catalog]:
+    def start(self) -> tuple[int, ControllerCatalog]:
         """Start a new controller. Returns its epoch, which is unique and increasing, and the catalog.
 
         Raises `StoreDamaged` if the file was not written by this class, or has changed since.
@@ -227,8 +227,8 @@ class DurableCatalog:
     def _set_number(self, name: str, value: int) -> None:
         self._connection.execute("UPDATE numbers SET value = ? WHERE name = ?", (value, name))
 
-    def _catalog(self) -> Catalog:
-        catalog = Catalog(last_time=self._number("time"), given=self._number("s"))
+    def _catalog(self) -> ControllerCatalog:
+        catalog = ControllerCatalog(last_time=self._number("time"), given=self._number("s"))
         try:
             for entry in self._entries("collections"):
                 catalog.add(CollectionEntry.from_bytes(entry))

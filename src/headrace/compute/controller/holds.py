@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from headrace.compute.controller.catalog import Catalog
+from headrace.compute.controller.catalog import ControllerCatalog
 from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.protocol.dataflow import Id
@@ -301,7 +301,7 @@ class Positions:
     """
 
     def __init__(
-        self, state: DurableCatalog, epoch: int, catalog: Catalog, holds: ReadHolds, leases: Leases
+        self, state: DurableCatalog, epoch: int, catalog: ControllerCatalog, holds: ReadHolds, leases: Leases
     ) -> None:
         self._state = state
         self._epoch = epoch

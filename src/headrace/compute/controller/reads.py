@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from headrace.compute.controller.catalog import CollectionEntry, ViewEntry
 from headrace.compute.controller.pending import PendingRead
-from headrace.compute.controller.replica_connection import Replica, ReplicaConnection
+from headrace.compute.controller.replica_connection import ReplicaConnection, ReplicaRecord
 from headrace.compute.controller.state import ControllerState
 from headrace.compute.controller.status import ReplicaState
 from headrace.compute.errors import BadMessage, Missing, ReadTimeout, SinceViolation, TargetReplicaLost
@@ -186,7 +186,7 @@ def _lacking(state: ControllerState, read: PendingRead, connection: ReplicaConne
     return None if tracked.write.has_passed(read.time) else Missing.TIME
 
 
-def _standing(state: ControllerState, read: PendingRead, replica: Replica, now: int) -> str:
+def _standing(state: ControllerState, read: PendingRead, replica: ReplicaRecord, now: int) -> str:
     """Describe what a replica has to do with a read: its connection, problem, or missing condition."""
     connection = replica.connection
     if connection is None:

@@ -342,7 +342,7 @@ class CrashRecord:
 
 
 @dataclass(slots=True, eq=False)
-class Replica:
+class ReplicaRecord:
     """State of one replica, connected or not.
 
     connections: number of connections so far.

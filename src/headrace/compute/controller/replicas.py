@@ -11,8 +11,8 @@ from headrace.compute.controller.replica_connection import (
     Answer,
     ConnectionContext,
     HistoryOverrides,
-    Replica,
     ReplicaConnection,
+    ReplicaRecord,
     retry_delay,
 )
 from headrace.compute.controller.state import ControllerState
@@ -60,7 +60,7 @@ def add_replica(
         change.add_replica(entry)
     state.catalog.replicas[name] = entry
     now = state.clock()
-    state.replicas[name] = Replica(entry, since=now, retry_at=now)
+    state.replicas[name] = ReplicaRecord(entry, since=now, retry_at=now)
 
 
 def drop_replica(state: ControllerState, name: str) -> None:
@@ -107,7 +107,7 @@ def next_retry_delay(state: ControllerState, name: str | None = None) -> int | N
     return min((wait for r in replicas if (wait := _delay(state, r)) is not None), default=None)
 
 
-def _delay(state: ControllerState, replica: Replica) -> int | None:
+def _delay(state: ControllerState, replica: ReplicaRecord) -> int | None:
     now = state.clock()
     return max(replica.retry_at - now, 0) if replica.state(now) is ReplicaState.WAITING else None
 
@@ -202,13 +202,13 @@ def _record_lost_connection(
         _rest(state, replica, len(replica.crashes.deaths))
 
 
-def _wait_after_refusal(state: ControllerState, replica: Replica) -> None:
+def _wait_after_refusal(state: ControllerState, replica: ReplicaRecord) -> None:
     replica.tries += 1
     first, longest = state.settings.first_retry, state.settings.longest_retry
     replica.retry_at = state.clock() + retry_delay(state.random, replica.tries, first, longest)
 
 
-def _rest(state: ControllerState, replica: Replica, times: int) -> None:
+def _rest(state: ControllerState, replica: ReplicaRecord, times: int) -> None:
     """Retry a replica later, the later the more often this has happened."""
     first, longest = state.settings.first_rest, state.settings.longest_rest
     replica.retry_at = state.clock() + retry_delay(state.random, times, first, longest)

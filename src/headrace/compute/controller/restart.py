@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from headrace.compute.collections.store import Append, Bounds, Collections
-from headrace.compute.controller.catalog import Catalog, CollectionEntry
+from headrace.compute.collections.store import CollectionAppend, CollectionBounds, Collections
+from headrace.compute.controller.catalog import CollectionEntry, ControllerCatalog
 from headrace.compute.controller.durable_catalog import DurableCatalog
 from headrace.compute.controller.holds import KeepPast
 from headrace.compute.controller.state import ControllerState
@@ -31,7 +31,7 @@ from headrace.expr.types import BYTES, Field, Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
+class LagPolicy:
     """Read policy that keeps an index readable for a number of milliseconds behind its upper.
 
     >>> Lag(5).since(Frontier(20)), Lag(5).since(Frontier(3)), Lag(5).since(END)
@@ -76,7 +76,7 @@ class AsOfSelection:
 
 def select_as_ofs(
     dataflows: Sequence[Dataflow],
-    collections: Mapping[Id, Bounds],
+    collections: Mapping[Id, CollectionBounds],
     policies: Mapping[Id, ReadPolicy],
     now: int,
 ) -> AsOfSelection:
@@ -130,7 +130,9 @@ class _Range:
 
 
 class _Selection:
-    def __init__(self, collections: Mapping[Id, Bounds], policies: Mapping[Id, ReadPolicy], now: int) -> None:
+    def __init__(
+        self, collections: Mapping[Id, CollectionBounds], policies: Mapping[Id, ReadPolicy], now: int
+    ) -> None:
         self._collections = collections
         self._policies = policies
         self._now = Frontier(now)
@@ -222,8 +224,8 @@ class InitialState:
     """Initial state of a controller. last: upper bound on the times of earlier writes."""
 
     epoch: int
-    catalog: Catalog
-    bounds: dict[Id, Bounds]
+    catalog: ControllerCatalog
+    bounds: dict[Id, CollectionBounds]
     last: int
 
     @property
@@ -249,7 +251,7 @@ def start(durable: DurableCatalog, collections: Collections) -> InitialState:
     raise StoreUnavailable("another process keeps writing to the collections", fix="end all other writers")
 
 
-def create_views(state: ControllerState, bounds: Mapping[Id, Bounds]) -> None:
+def create_views(state: ControllerState, bounds: Mapping[Id, CollectionBounds]) -> None:
     """Create the dataflows of all views, and note those with a gap."""
     catalog = state.catalog
     dataflows = {view.id: view.dataflow(catalog.collections) for view in catalog.views.values()}
@@ -269,7 +271,7 @@ def create_views(state: ControllerState, bounds: Mapping[Id, Bounds]) -> None:
         state.note(None, f"{catalog.views[id].name!r} starts anew, with a gap")
 
 
-def _check_ids(catalog: Catalog, collections: Collections) -> None:
+def _check_ids(catalog: ControllerCatalog, collections: Collections) -> None:
     """Raise `StoreDamaged` if the store already has collections with ids yet to be assigned."""
     later = [id for id in collections.all() if id[:1] == "s" and id[1:].isdecimal()]
     if any(int(id[1:]) > catalog.given for id in later):
@@ -281,7 +283,9 @@ def _check_ids(catalog: Catalog, collections: Collections) -> None:
         )
 
 
-def _drop_strays(durable: DurableCatalog, epoch: int, catalog: Catalog, collections: Collections) -> None:
+def _drop_strays(
+    durable: DurableCatalog, epoch: int, catalog: ControllerCatalog, collections: Collections
+) -> None:
     strays = sorted(catalog.strays)
     for id in strays:
         collections.drop(id)
@@ -293,7 +297,7 @@ def _drop_strays(durable: DurableCatalog, epoch: int, catalog: Catalog, collecti
 
 
 def _create_write_ids(
-    durable: DurableCatalog, epoch: int, catalog: Catalog, collections: Collections
+    durable: DurableCatalog, epoch: int, catalog: ControllerCatalog, collections: Collections
 ) -> None:
     with durable.begin_change(epoch) as change:
         (id,) = change.assign_ids("s")
@@ -306,7 +310,9 @@ def _create_write_ids(
     catalog.add(entry)
 
 
-def _level_uppers(catalog: Catalog, collections: Collections) -> tuple[dict[Id, Bounds], int]:
+def _level_uppers(
+    catalog: ControllerCatalog, collections: Collections
+) -> tuple[dict[Id, CollectionBounds], int]:
     """Advance the collections of clients to a common upper. Returns all bounds, and the last time.
 
     Afterwards no read waits for a collection without changes, and a write that the previous controller still
@@ -321,11 +327,11 @@ def _level_uppers(catalog: Catalog, collections: Collections) -> tuple[dict[Id, 
     if not clients:
         return bounds, reached.time - 1
     upper = Frontier(reached.time + 1)
-    collections.append([Append(id, bounds[id].upper, upper) for id in clients])
-    return bounds | {id: Bounds(bounds[id].since, upper) for id in clients}, reached.time
+    collections.append([CollectionAppend(id, bounds[id].upper, upper) for id in clients])
+    return bounds | {id: CollectionBounds(bounds[id].since, upper) for id in clients}, reached.time
 
 
-def _bounds(catalog: Catalog, collections: Collections) -> dict[Id, Bounds]:
+def _bounds(catalog: ControllerCatalog, collections: Collections) -> dict[Id, CollectionBounds]:
     ids = list(catalog.collections)
     there = collections.all()
     for entry in catalog.collections.values():

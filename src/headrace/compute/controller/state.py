@@ -16,13 +16,13 @@ from itertools import count
 from operator import itemgetter
 from random import Random
 
-from headrace.compute.collections.store import Append, Collections
-from headrace.compute.controller.catalog import Catalog
+from headrace.compute.collections.store import CollectionAppend, Collections
+from headrace.compute.controller.catalog import ControllerCatalog
 from headrace.compute.controller.durable_catalog import DurableCatalog, StateChange, TransientIds
 from headrace.compute.controller.holds import Leases, Positions, ReadHold
 from headrace.compute.controller.instance import Instance
 from headrace.compute.controller.pending import PendingReads
-from headrace.compute.controller.replica_connection import Replica, ReplicaConnection
+from headrace.compute.controller.replica_connection import ReplicaConnection, ReplicaRecord
 from headrace.compute.controller.settings import ControllerSettings
 from headrace.compute.controller.status import AnomalyLog
 from headrace.compute.frontier import LAST_TIME, Frontier
@@ -91,7 +91,7 @@ class Write:
     """
 
     time: int
-    appends: tuple[Append, ...]
+    appends: tuple[CollectionAppend, ...]
     ids: tuple[bytes, ...] = ()
 
 
@@ -142,7 +142,7 @@ class ControllerState:
 
     epoch: int
     durable: DurableCatalog
-    catalog: Catalog
+    catalog: ControllerCatalog
     store: Collections
     instance: Instance
     oracle: TimestampOracle
@@ -161,7 +161,7 @@ class ControllerState:
     policies: dict[Id, ReadHold] = field(default_factory=dict[Id, ReadHold])
     pending: PendingReads = field(default_factory=PendingReads)
     passthrough_plans: dict[Id, Plan] = field(default_factory=dict[Id, Plan])
-    replicas: dict[str, Replica] = field(default_factory=dict[str, Replica])
+    replicas: dict[str, ReplicaRecord] = field(default_factory=dict[str, ReplicaRecord])
     ready: frozenset[str] = frozenset()
     connection_numbers: count[int] = field(default_factory=lambda: count(1))
     initial_holds: list[ReadHold] = field(default_factory=list[ReadHold])

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice, takewhile
 from typing import Any
 
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.controller.catalog import CollectionEntry
 from headrace.compute.controller.state import ControllerState, Write, WriteState
 from headrace.compute.errors import ComputeError, NotWritable, StoreUnavailable
@@ -45,11 +45,11 @@ def begin_write(
     time = state.oracle.assign_write_time()
     after = Frontier(time + 1)
     appends = [
-        Append(id, upper, after, tuple((row, time, w) for row, w in rows.get(id, ()) if w))
+        CollectionAppend(id, upper, after, tuple((row, time, w) for row, w in rows.get(id, ()) if w))
         for id, upper in _client_uppers(state).items()
     ]
     if updates := _id_updates(state, ids, time):
-        appends.append(Append(known.ids, state.instance.uppers[known.ids], after, updates))
+        appends.append(CollectionAppend(known.ids, state.instance.uppers[known.ids], after, updates))
     write = known.under_way = Write(time, tuple(appends), tuple(ids))
     try:
         state.positions.record_before_write(time)

@@ -70,7 +70,7 @@ _KINDS: tuple[Kind, ...] = ("write", "input", "output")
 
 @dataclass(slots=True)
 class ExportProtocolState:
-    """State of any export. since: last compaction. ended: whether all responses have been sent."""
+    """Responses still owed for an export. since: last compaction. ended: whether all have been sent."""
 
     export: Export
     as_of: Frontier
@@ -98,7 +98,7 @@ class ExportProtocolState:
 
 @dataclass(slots=True)
 class FrontiersState(ExportProtocolState):
-    """State of an index or collection export."""
+    """Frontiers reported of an index or collection export; the last of each kind is END."""
 
     reported: dict[Kind, Frontier] = field(default_factory=dict[Kind, Frontier])
 
@@ -125,7 +125,7 @@ class FrontiersState(ExportProtocolState):
 
 @dataclass(slots=True)
 class SubscriptionState(ExportProtocolState):
-    """State of a subscription. upper: of the last batch."""
+    """Batches sent of a subscription, up to `upper`. failed: whether one had a problem."""
 
     upper: Frontier = START
     failed: bool = False
@@ -170,8 +170,8 @@ def _times(updates: tuple[Update, ...] | EncodedUpdates) -> Iterable[int]:
 
 
 @dataclass(slots=True)
-class CopyState(ExportProtocolState):
-    """State of a copy."""
+class CopyResponseState(ExportProtocolState):
+    """Answer to a copy: owed, or sent; there is exactly one."""
 
     def answer(self, result: RowCount | Problem | Dropped) -> str | None:
         assert isinstance(self.export, CopyToExport)
@@ -229,7 +229,7 @@ class ExportStates:
                 why = state.report(response)
             case SubscribeResponse(), SubscriptionState():
                 why = state.see(response.event)
-            case CopyToResponse(), CopyState():
+            case CopyToResponse(), CopyResponseState():
                 why = state.answer(response.result)
             case _:
                 return f"It is a {type(state.export).__name__}, which has no such responses."
@@ -267,7 +267,7 @@ def _initial_state(export: Export, dataflow: Dataflow) -> ExportProtocolState:
         case SubscribeExport():
             return SubscriptionState(export, dataflow.as_of)
         case CopyToExport():
-            return CopyState(export, dataflow.as_of)
+            return CopyResponseState(export, dataflow.as_of)
 
 
 MOST_ANSWERED = 100_000
@@ -317,7 +317,7 @@ class PeekStages:
         return None
 
 
-class Stage(Enum):
+class ProtocolStage(Enum):
     """Stage of a connection: creation, initialization or computation."""
 
     CREATION = "creation"
@@ -329,7 +329,7 @@ class _Stages:
     """State common to both sides: the order of commands, and the responses that follow from them."""
 
     def __init__(self) -> None:
-        self.stage = Stage.CREATION
+        self.stage = ProtocolStage.CREATION
         self._begun = False
         self._peeks = PeekStages()
         self._exports = ExportStates()
@@ -340,7 +340,7 @@ class _Stages:
         return len(self._exports) + len(self._peeks)
 
     def _command(self, command: Command) -> None:
-        if self.stage is Stage.CREATION:
+        if self.stage is ProtocolStage.CREATION:
             self._create(command)
             return
         match command:
@@ -351,8 +351,8 @@ class _Stages:
             case CreateTimely() | CreateInstance():
                 why = "It is sent once, in the creation stage."
             case InitializationComplete():
-                why = "It is sent once." if self.stage is Stage.COMPUTATION else None
-                self.stage = Stage.COMPUTATION
+                why = "It is sent once." if self.stage is ProtocolStage.COMPUTATION else None
+                self.stage = ProtocolStage.COMPUTATION
             case UpdateConfiguration():
                 why = None
             case _:
@@ -364,11 +364,11 @@ class _Stages:
         why = None if isinstance(command, expected) else f"{expected.__name__} comes first."
         self._refuse(command, why)
         if self._begun:
-            self.stage = Stage.INITIALIZATION
+            self.stage = ProtocolStage.INITIALIZATION
         self._begun = True
 
     def _response(self, response: Response) -> None:
-        if self.stage is Stage.CREATION:
+        if self.stage is ProtocolStage.CREATION:
             why = "A replica sends nothing in the creation stage."
         elif isinstance(response, PeekResponse):
             why = self._peeks.answer(response)

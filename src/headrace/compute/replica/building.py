@@ -33,13 +33,13 @@ from headrace.compute.protocol.responses import Status
 from headrace.compute.replica.durable_exports import CollectionWriter, CopyWriter
 from headrace.compute.replica.exports import (
     ExportWriter,
-    Failed,
+    FailedExport,
     Index,
     IndexWriter,
     MissingCollection,
     SubscribeWriter,
 )
-from headrace.compute.replica.feeds import DataflowRun, Feed
+from headrace.compute.replica.feeds import CollectionFeed, DataflowRun
 from headrace.compute.replica.runtime import Answer
 from headrace.compute.replica.work_watch import WorkWatch
 from headrace.errors import HeadraceError
@@ -84,7 +84,7 @@ class Import(Protocol):
     @property
     def schema(self) -> Schema: ...
     @property
-    def failed(self) -> Failed | None: ...
+    def failed(self) -> FailedExport | None: ...
     def close(self) -> None:
         """Release the read hold."""
         ...
@@ -296,7 +296,7 @@ class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
         )
 
     @abstractmethod
-    def _feed(self, id: Id) -> Feed:
+    def _feed(self, id: Id) -> CollectionFeed:
         """Open the feed of a collection to write. Raises what the store raises."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from headrace.compute.collections.store import Append
+from headrace.compute.collections.store import CollectionAppend
 from headrace.compute.errors import BadPlan, StoreUnavailable, UpperMismatch
 from headrace.compute.frontier import Frontier
 from headrace.compute.problem_conversion import problem_of
@@ -26,8 +26,8 @@ from headrace.compute.protocol.responses import (
     RowCount,
     Update,
 )
-from headrace.compute.replica.exports import ExportWriter, Failed, add_up
-from headrace.compute.replica.feeds import CHUNK, RETRY, Feed
+from headrace.compute.replica.exports import ExportWriter, FailedExport, add_up
+from headrace.compute.replica.feeds import CHUNK, RETRY, CollectionFeed
 from headrace.compute.replica.runtime import ReachedFrontiers
 from headrace.errors import HeadraceError
 from headrace.expr.types import Schema
@@ -54,7 +54,7 @@ class CollectionWriter(ExportWriter):
         self,
         id: Id,
         sink: str,
-        feed: Feed,
+        feed: CollectionFeed,
         as_of: int,
         *,
         timer: Callable[[], float],
@@ -94,7 +94,7 @@ class CollectionWriter(ExportWriter):
         """Allow writes from now on."""
         self._allowed = True
 
-    def fail(self, failed: Failed) -> None:
+    def fail(self, failed: FailedExport) -> None:
         # What was settled before may still be written, and no more.
         self._open.clear()
         if failed.lasting:
@@ -173,7 +173,7 @@ class CollectionWriter(ExportWriter):
             self._before(upper)
         if not self._allowed or self._computed <= upper:
             return False
-        append = Append(self.feed.id, upper, self._computed, self._pending)
+        append = CollectionAppend(self.feed.id, upper, self._computed, self._pending)
         try:
             self.feed.store.append([append])
         except UpperMismatch:
@@ -258,7 +258,7 @@ class CopyWriter(ExportWriter):
         self._answer(RowCount(total))
         yield
 
-    def fail(self, failed: Failed) -> None:
+    def fail(self, failed: FailedExport) -> None:
         self._answer(problem_of(failed.error))
 
     def clear(self) -> None:

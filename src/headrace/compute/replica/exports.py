@@ -29,7 +29,7 @@ from headrace.expr.types import Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedExport:
     """Failure of a dataflow: the error that replaces its contents, and its readers', from `time` on."""
 
     time: int
@@ -44,7 +44,7 @@ class Failed:
         return self.error.origin is Origin.DATA
 
 
-def failure_of(id: Id, name: str, time: int, cause: Exception) -> Failed:
+def failure_of(id: Id, name: str, time: int, cause: Exception) -> FailedExport:
     """Create the failure of a dataflow from `cause`, which may be the failure of one it reads."""
     known = cause if isinstance(cause, HeadraceError) else None
     what = known.what if known is not None else f"{type(cause).__name__}: {cause}"
@@ -59,7 +59,7 @@ def failure_of(id: Id, name: str, time: int, cause: Exception) -> Failed:
         cause=type(cause).__name__ if known is None else known.code,
     )
     error.__cause__ = cause
-    return Failed(time, error)
+    return FailedExport(time, error)
 
 
 _TAKE_BACK = "retract the rows that cause it, then drop the view and create it again"
@@ -94,7 +94,7 @@ class ExportWriter(ABC):
         return
 
     @abstractmethod
-    def fail(self, failed: Failed) -> None:
+    def fail(self, failed: FailedExport) -> None:
         """Replace the contents with an error from a time on, which must not be before the last upper."""
 
     @abstractmethod
@@ -146,7 +146,7 @@ class Index(Protocol):
     @property
     def since(self) -> Frontier: ...
     @property
-    def failed(self) -> Failed | None: ...
+    def failed(self) -> FailedExport | None: ...
 
     def hold(self, time: int) -> IndexHold:
         """Keep the index readable from `time` on, which is not before `since`."""
@@ -173,7 +173,7 @@ class IndexWriter(ExportWriter):
     def advance(self, upper: Frontier) -> None:
         return
 
-    def fail(self, failed: Failed) -> None:
+    def fail(self, failed: FailedExport) -> None:
         return
 
     def clear(self) -> None:
@@ -207,7 +207,7 @@ class MissingCollection(ExportWriter):
     def advance(self, upper: Frontier) -> None:
         return
 
-    def fail(self, failed: Failed) -> None:
+    def fail(self, failed: FailedExport) -> None:
         self._report(self.id, failed.error.what)
 
     def clear(self) -> None:
@@ -338,7 +338,7 @@ class SubscribeWriter(ExportWriter):
         updates, self._updates = self._updates, []
         self._send(self._upper, tuple(updates))
 
-    def fail(self, failed: Failed) -> None:
+    def fail(self, failed: FailedExport) -> None:
         self.flush()
         if not self._over:
             self._poison(Frontier(failed.time + 1), problem_of(failed.error))

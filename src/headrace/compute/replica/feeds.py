@@ -1,7 +1,7 @@
 """Feeds of durable collections: each change is read once, however many dataflows consume it.
 
-A `Feed` buffers the latest changes of a collection. A dataflow that is further behind, for example just after
-hydration, reads on its own until it reaches the buffer.
+A `CollectionFeed` buffers the latest changes of a collection. A dataflow that is further behind, for example
+just after hydration, reads on its own until it reaches the buffer.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from headrace.compute.collections.opening import open_collections
-from headrace.compute.collections.store import Bounds, Collections
+from headrace.compute.collections.store import CollectionBounds, Collections
 from headrace.compute.errors import ComputeError, SinceViolation, StoreDamaged, UnknownName
 from headrace.compute.frontier import END, START, Frontier
 from headrace.compute.plans import schema_from_bytes
 from headrace.compute.protocol.dataflow import Dataflow, Id
 from headrace.compute.protocol.responses import Counted, Update
-from headrace.compute.replica.exports import ExportWriter, Failed, failure_of
+from headrace.compute.replica.exports import ExportWriter, FailedExport, failure_of
 from headrace.errors import BadInput
 from headrace.expr.types import Schema
 
@@ -86,7 +86,7 @@ def check_not_back(id: Id, before: Frontier, upper: Frontier) -> None:
         )
 
 
-class Feed:
+class CollectionFeed:
     """Shared reader of one collection.
 
     since, upper: bounds of the collection at the last look.
@@ -95,7 +95,7 @@ class Feed:
     start, known: bounds of the times whose versions are buffered.
     """
 
-    def __init__(self, store: Collections, id: Id, bounds: Bounds) -> None:
+    def __init__(self, store: Collections, id: Id, bounds: CollectionBounds) -> None:
         self.store = store
         self.id = id
         self.since = bounds.since
@@ -103,7 +103,7 @@ class Feed:
         self._looked = bounds.upper
         self.start = self.known = bounds.upper
         self.lost: UnknownName | None = None
-        self.failed: Failed | None = None
+        self.failed: FailedExport | None = None
         self._buffer: deque[Version] = deque()
         self._buffered = 0
         self._reading: VersionAssembler | None = None
@@ -116,7 +116,7 @@ class Feed:
             raise UnknownName(f"there is no collection {self.id}", name=self.id)
         return schema_from_bytes(description)
 
-    def update_bounds(self, bounds: Bounds) -> bool:
+    def update_bounds(self, bounds: CollectionBounds) -> bool:
         """Take the collection's current bounds; return whether the upper has risen since the last call.
 
         Raises `StoreDamaged` if the collection has lost times that were read.
@@ -186,7 +186,7 @@ class Feed:
 class Cursor:
     """Reader of a feed. known: frontier before which all versions have been returned."""
 
-    def __init__(self, feed: Feed, lower: Frontier) -> None:
+    def __init__(self, feed: CollectionFeed, lower: Frontier) -> None:
         self.known = lower
         self._feed = feed
         self._alone: VersionAssembler | None = None
@@ -233,9 +233,9 @@ class Feeds:
 
     def __init__(self, store: Collections) -> None:
         self.store = store
-        self._feeds: dict[Id, Feed] = {}
+        self._feeds: dict[Id, CollectionFeed] = {}
 
-    def feed(self, id: Id) -> Feed:
+    def feed(self, id: Id) -> CollectionFeed:
         """Get or open the feed of a collection.
 
         Raises what the store raises: `UnknownName` where there is none.
@@ -243,7 +243,7 @@ class Feeds:
         feed = self._feeds.get(id)
         if feed is None:
             (bounds,) = self.store.bounds([id])
-            feed = self._feeds[id] = Feed(self.store, id, bounds)
+            feed = self._feeds[id] = CollectionFeed(self.store, id, bounds)
         return feed
 
     def forget_other_feeds(self, ids: set[Id]) -> None:
@@ -343,7 +343,7 @@ class DataflowRun(ABC):
         self.dataflow = dataflow
         self.as_of = dataflow.as_of.time
         self.upper = dataflow.as_of
-        self.failed: Failed | None = None
+        self.failed: FailedExport | None = None
         self.hydrated = self.ended = self.started = False
         self.skips_snapshot = False
         self.exports = list(exports)
@@ -380,7 +380,7 @@ class DataflowRun(ABC):
         """Fail from the upper on."""
         self._fail(self.as_of if self.upper.time is None else self.upper.time, cause)
 
-    def _pass_on(self, failure: Failed) -> None:
+    def _pass_on(self, failure: FailedExport) -> None:
         """Fail because an input has failed."""
         self._fail(max(failure.time, self.as_of), failure.error)
 
@@ -403,7 +403,7 @@ class DataflowRun(ABC):
     def _retry_later(self) -> None:
         self._retry_at = self._timer() + RETRY
 
-    def _fail_store(self, failure: Failed) -> None:
+    def _fail_store(self, failure: FailedExport) -> None:
         """Replace stored contents, other than exports, with an error."""
         return
 

@@ -23,7 +23,7 @@ from headrace.compute.protocol.dataflow import Id
 from headrace.compute.protocol.responses import Canceled, Counted, PeekResponse, Rows, Stashed
 from headrace.compute.protocol.row_batch import EncodedRows, RowBatch, encode, rows_size
 from headrace.compute.replica.building import Predicate, RuntimeContext, check_keys, check_since
-from headrace.compute.replica.exports import Failed, Index, IndexHold
+from headrace.compute.replica.exports import FailedExport, Index, IndexHold
 from headrace.compute.replica.feeds import CHUNK
 from headrace.compute.replica.peek_finishing import peek_finisher
 from headrace.errors import HeadraceError, WorkLimitExceeded
@@ -167,7 +167,7 @@ log = logging.getLogger("headrace.replica")
 
 
 @dataclass(slots=True, eq=False)
-class PendingPeek:
+class AcceptedPeek:
     """Peek awaiting its answer.
 
     hold: hold on the index read. waiting: whether its time is unsettled. over: whether it has ended.
@@ -185,7 +185,7 @@ class PendingPeek:
 
 
 IndexT = TypeVar("IndexT", bound=Index)
-PendingT = TypeVar("PendingT", bound=PendingPeek)
+PendingT = TypeVar("PendingT", bound=AcceptedPeek)
 
 
 class PendingPeeks(ABC, Generic[IndexT, PendingT]):
@@ -399,7 +399,7 @@ def check_work(seconds: float) -> None:
         )
 
 
-def check_not_failed(failed: Failed | None, time: int) -> None:
+def check_not_failed(failed: FailedExport | None, time: int) -> None:
     """Raise the error that replaces the contents of an index or collection at a time."""
     if failed is not None and time >= failed.time:
         raise failed.error

@@ -17,7 +17,7 @@ from headrace.compute.errors import (
     StaleEpoch,
 )
 from headrace.compute.frontier import END
-from headrace.compute.history import History
+from headrace.compute.history import CommandHistory
 from headrace.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
@@ -47,13 +47,13 @@ from headrace.compute.protocol.responses import (
     Status,
     SubscribeResponse,
 )
-from headrace.compute.protocol.stages import ReplicaStages, Stage
+from headrace.compute.protocol.stages import ProtocolStage, ReplicaStages
 from headrace.compute.reconciliation import ReconciliationPlan, reconcile
 from headrace.compute.replica.reporter import Reporter
-from headrace.compute.replica.runtime import Answer, Runtime
+from headrace.compute.replica.runtime import Answer, ReplicaRuntime
 from headrace.errors import Origin
 
-MakeRuntime = Callable[[TimelyConfig, InstanceConfig, Callable[[], None]], Runtime]
+MakeRuntime = Callable[[TimelyConfig, InstanceConfig, Callable[[], None]], ReplicaRuntime]
 
 _SLACK = 1_000
 """Commands, mostly peeks and their cancellations, that the history holds before it is reduced."""
@@ -84,11 +84,11 @@ class Replica:
         self._nonce: bytes | None = None
         self._stages: ReplicaStages | None = None
         self._initial: list[Command] = []
-        self._runtime: Runtime | None = None
+        self._runtime: ReplicaRuntime | None = None
         self._runs: TimelyConfig | None = None
         self._began = 0
         self._expires: int | None = None
-        self._history: History | None = None
+        self._history: CommandHistory | None = None
         self._parameters = Parameters()
         self._reporter = Reporter(clock)
         self._behind: FellBehind | None = None
@@ -133,7 +133,7 @@ class Replica:
                 stage=self._stages.stage.value,
                 message="CreateDataflow",
             )
-        if self._stages.stage is not Stage.COMPUTATION:
+        if self._stages.stage is not ProtocolStage.COMPUTATION:
             self._initial.append(command)
         elif isinstance(command, InitializationComplete):
             initial, self._initial = self._initial, []
@@ -180,20 +180,20 @@ class Replica:
         self._expires = instance.expiration_offset
         self._become(agreed, self._runtime)
 
-    def _drop_broken(self, runtime: Runtime, history: History) -> None:
+    def _drop_broken(self, runtime: ReplicaRuntime, history: CommandHistory) -> None:
         """Drop dataflows that cannot continue here but could on a fresh replica."""
         for id in runtime.broken_exports():
             runtime.allow_compaction(id, END)
             runtime.forget(id)
             history.push(AllowCompaction(id, END))
 
-    def _become(self, agreed: ReconciliationPlan, runtime: Runtime) -> None:
+    def _become(self, agreed: ReconciliationPlan, runtime: ReplicaRuntime) -> None:
         for compaction in agreed.first:
             runtime.allow_compaction(compaction.id, compaction.frontier)
         runtime.forget_answers()
         for id in (*self._reporter.begin(), *agreed.drop):
             runtime.forget(id)
-        self._history = History(agreed.history, slack=_SLACK)
+        self._history = CommandHistory(agreed.history, slack=_SLACK)
         for dataflow in agreed.keep:
             self._reporter.add_exports(dataflow)
         self._parameters = Parameters()
@@ -255,7 +255,7 @@ class Replica:
                 runtime.forget(id)
         return busy
 
-    def _has_fallen_behind(self, runtime: Runtime) -> bool:
+    def _has_fallen_behind(self, runtime: ReplicaRuntime) -> bool:
         """Report broken exports. Returns whether a new connection must repair some, unnoticed by readers."""
         broken = runtime.broken_exports()
         if (found := frozenset(broken)) != self._broken:

@@ -37,7 +37,7 @@ class ReachedFrontiers:
 Answer = PeekResponse | SubscribeResponse | CopyToResponse | Status
 
 
-class Runtime(ABC):
+class ReplicaRuntime(ABC):
     """Runtime of a replica: builds dataflows, maintains their exports, answers peeks. Used by one thread.
 
     config: configuration of the instance. wake: called from any thread when there is work for `step`

@@ -21,7 +21,7 @@ from headrace.compute.replica.durable_exports import CollectionWriter
 from headrace.compute.replica.exports import ExportWriter, Index, IndexWriter
 from headrace.compute.replica.feeds import DataflowRun
 from headrace.compute.replica.peeks import PeekStash, PendingPeeks
-from headrace.compute.replica.runtime import Answer, ReachedFrontiers, Runtime
+from headrace.compute.replica.runtime import Answer, ReachedFrontiers, ReplicaRuntime
 from headrace.compute.replica.work_watch import WorkWatch
 
 IndexT = TypeVar("IndexT", bound=Index)
@@ -34,7 +34,7 @@ def wall_clock_milliseconds() -> int:
     return time.time_ns() // 1_000_000
 
 
-class RuntimeCore(Runtime, Generic[IndexT, RunT]):
+class RuntimeCore(ReplicaRuntime, Generic[IndexT, RunT]):
     """Core shared by runtimes. Commands come from one thread, responses from any.
 
     folder: for copies (`copies/`) and large results (`stash/`). clock: milliseconds. timer: seconds.

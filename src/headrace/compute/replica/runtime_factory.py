@@ -11,7 +11,7 @@ from headrace.compute.protocol.commands import InstanceConfig, RuntimeName, Time
 from headrace.compute.replica.building import PlanDecoder
 from headrace.compute.replica.feeds import StoreWatcher
 from headrace.compute.replica.in_process.runtime import GcPolicy, InProcessRuntime
-from headrace.compute.replica.runtime import Runtime
+from headrace.compute.replica.runtime import ReplicaRuntime
 from headrace.compute.replica.work_watch import WorkWatch, memory_of_process
 
 
@@ -33,7 +33,7 @@ def make_runtime(
     collections: str | None = None,
     allow_callables: bool = False,
     watch: WorkWatch | None = None,
-) -> Runtime:
+) -> ReplicaRuntime:
     """Create the requested runtime. With its keywords bound, it is the `make_runtime` of a `Replica`.
 
     state:       folder for this replica alone.
@@ -52,7 +52,7 @@ def make_runtime(
 
 def _here(
     options: _Options, timely: TimelyConfig, instance: InstanceConfig, wake: Callable[[], None]
-) -> Runtime:
+) -> ReplicaRuntime:
     if timely.workers > 1:
         from headrace.compute.replica.workers.runtime import Workers
 
@@ -80,12 +80,12 @@ def _here(
 
 def _on_spark(
     options: _Options, timely: TimelyConfig, instance: InstanceConfig, wake: Callable[[], None]
-) -> Runtime:
+) -> ReplicaRuntime:
     from headrace.compute.replica.spark.runtime import SparkRuntime
 
     return SparkRuntime(instance, wake, state=options.state, allow_callables=options.allow_callables)
 
 
 _RUNTIMES: Mapping[
-    RuntimeName, Callable[[_Options, TimelyConfig, InstanceConfig, Callable[[], None]], Runtime]
+    RuntimeName, Callable[[_Options, TimelyConfig, InstanceConfig, Callable[[], None]], ReplicaRuntime]
 ] = {"here": _here, "spark": _on_spark}

@@ -27,14 +27,14 @@ _BUSY_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ControllerFiles:
     """Files of a controller. collections: None where they are in another store than SQLite."""
 
     state: Path
     collections: Path | None
 
     @classmethod
-    def of(cls, folder: Path, collections: Path | None = None) -> Place:
+    def of(cls, folder: Path, collections: Path | None = None) -> ControllerFiles:
         """Find the files in a controller's folder. collections: file of the rows, if it is elsewhere."""
         there = folder / COLLECTIONS
         return cls(folder / STATE, collections or (there if there.exists() else None))
@@ -48,7 +48,7 @@ class Place:
                 rows.check(thorough=True)
 
 
-def save(place: Place, folder: Path) -> Place:
+def save(place: ControllerFiles, folder: Path) -> ControllerFiles:
     """Copy the files of a controller, which may run meanwhile, into a new folder, and check the copies.
 
     Raises `BadInput` if there is no state, or something in the folder; `StoreDamaged`, `StoreUnavailable`.
@@ -68,7 +68,7 @@ def save(place: Place, folder: Path) -> Place:
             fix="name a new folder for each backup",
             path=str(folder),
         )
-    copies = Place(folder / STATE, None if place.collections is None else folder / COLLECTIONS)
+    copies = ControllerFiles(folder / STATE, None if place.collections is None else folder / COLLECTIONS)
     with ExitStack() as stack, _translated(place):
         make_private_folder(folder)
         lock = stack.enter_context(closing(_connect(place.state)))
@@ -86,7 +86,9 @@ def save(place: Place, folder: Path) -> Place:
     return copies
 
 
-def restore(copies: Place, place: Place, *, replace: bool = False, state_only: bool = False) -> None:
+def restore(
+    copies: ControllerFiles, place: ControllerFiles, *, replace: bool = False, state_only: bool = False
+) -> None:
     """Put the files of a backup in the place of a controller's.
 
     replace: whether files that are there are overwritten.
@@ -205,7 +207,7 @@ def _check_unused(file: Path) -> None:
 
 
 @contextmanager
-def _translated(place: Place) -> Generator[None]:
+def _translated(place: ControllerFiles) -> Generator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:

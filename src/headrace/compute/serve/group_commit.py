@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from headrace.compute.collections.store import Append, Collections
+from headrace.compute.collections.store import CollectionAppend, Collections
 from headrace.compute.controller.controller import Controller
 from headrace.compute.errors import StaleEpoch
 from headrace.compute.protocol.responses import Counted
@@ -152,7 +152,7 @@ class GroupCommit:
             self._controller.end_write(write)
         return write.time
 
-    def _append(self, appends: Sequence[Append]) -> None:
+    def _append(self, appends: Sequence[CollectionAppend]) -> None:
         # Runs in the executor's only thread: a store must be used by the thread that opened it.
         if self._store is None:
             self._store = self._open()

@@ -29,7 +29,7 @@ _PATIENCE = 0.005
 """Seconds for which a `CancelPeek` waits to be sent together with later commands."""
 
 
-class Connection(Protocol):
+class LinkConnection(Protocol):
     """Controller's side of a connection (`headrace.compute.controller.replica_connection`)."""
 
     wake: Callable[[], None]
@@ -48,7 +48,7 @@ class Connection(Protocol):
 class LinkController(Protocol):
     """Interface of the controller for links (`headrace.compute.controller.controller`)."""
 
-    def accept_connection(self, name: str) -> Connection: ...
+    def accept_connection(self, name: str) -> LinkConnection: ...
     def record_unreachable(self, name: str, error: ComputeError) -> None: ...
 
 
@@ -164,7 +164,7 @@ class ReplicaLink:
 
     # --- the stream ------------------------------------------------------------------
 
-    async def _converse(self, connection: Connection) -> None:
+    async def _converse(self, connection: LinkConnection) -> None:
         greeting = Greeting(connection.epoch, connection.nonce, self.name)
         metadata = (*greeting.metadata(), *self._security.metadata())
         call = self._channel.stream_stream(channels.STREAM)(metadata=metadata)
@@ -196,7 +196,7 @@ class ReplicaLink:
             await call.read()  # a refused call has no metadata, and raises the reason here
         return Welcome.read(metadata)
 
-    async def _receive(self, call: Any, connection: Connection) -> None:
+    async def _receive(self, call: Any, connection: LinkConnection) -> None:
         reader = serialization.ResponseReader(self._limits.message, self._limits.batch)
         while (data := await call.read()) is not _aio.EOF:
             for response in reader.read(data):
@@ -208,7 +208,7 @@ class ReplicaLink:
             f"replica {self.name!r} unexpectedly ended the connection", address=self.address
         )
 
-    async def _send(self, call: Any, connection: Connection) -> None:
+    async def _send(self, call: Any, connection: LinkConnection) -> None:
         try:
             while not connection.is_over:
                 commands = connection.take_commands()

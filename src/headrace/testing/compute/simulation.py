@@ -20,7 +20,7 @@ from headrace.compute.replica.replica import Replica
 from headrace.testing.compute.actions import ACTIONS
 from headrace.testing.compute.network import Link, Process
 from headrace.testing.compute.reader_checks import Violation
-from headrace.testing.compute.simulation_trace import Trace
+from headrace.testing.compute.simulation_trace import SimulationTrace
 from headrace.testing.compute.users import Users
 from headrace.testing.compute.workload import GroundTruth, Recipe, Workload
 
@@ -57,7 +57,7 @@ class Simulation:
         self._parameters = Parameters(hydration_concurrency=self.random.choice([1, 2, 4]))
         self._settings = self._some_settings()
         self._page = self.random.choice([1, 2, 10_000])
-        self.trace = Trace()
+        self.trace = SimulationTrace()
         self.users = Users(workload, GroundTruth(workload), self.random, self.clock, self.trace.note)
         self._shared = SharedStore()
         self.store = MemoryCollections(self._shared)

@@ -14,7 +14,7 @@ from headrace.compute.protocol.dataflow import Plan
 from headrace.errors import HeadraceError
 
 
-class Trace(list[str]):
+class SimulationTrace(list[str]):
     """Lines of a trace."""
 
     def note(self, *said: object) -> None:

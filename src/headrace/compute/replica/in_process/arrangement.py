@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.protocol.responses import Counted, Row
 from headrace.compute.protocol.row_batch import NotColumnar, RowBatch, is_columnar
-from headrace.compute.replica.exports import Failed, add_up
+from headrace.compute.replica.exports import FailedExport, add_up
 from headrace.compute.replica.feeds import Version
 from headrace.engine.spilling import estimated_bytes
 from headrace.expr.dict_keys import dict_key_source, key_function
@@ -76,13 +76,13 @@ class Keying:
         return self._key(values[0] if self.single else tuple(values))
 
 
-class Hold:
+class ArrangementHold:
     """Read hold that keeps an arrangement readable from `time` on, until moved forward or released."""
 
     __slots__ = ("_arrangement", "time")
 
-    def __init__(self, arrangement: Arrangement, time: int) -> None:
-        self._arrangement: Arrangement | None = arrangement
+    def __init__(self, arrangement: TimedArrangement, time: int) -> None:
+        self._arrangement: TimedArrangement | None = arrangement
         self.time = time
 
     def move(self, time: int) -> None:
@@ -105,7 +105,7 @@ class _Settled:
     columns: KeyedColumns | None
 
 
-class Arrangement:
+class TimedArrangement:
     """Rows by key columns, with their changes since some time.
 
     upper:  frontier before which times are settled; just after the failure if it `failed`.
@@ -120,11 +120,11 @@ class Arrangement:
         self.keying = Keying(schema, key)
         self.upper = Frontier(as_of)
         self.since = Frontier(as_of)
-        self.failed: Failed | None = None
+        self.failed: FailedExport | None = None
         self._columnar = bool(schema.fields) and is_columnar(schema)
         self._keys: KeyColumns | None = None
         self._last = as_of
-        self._holds: set[Hold] = set()
+        self._holds: set[ArrangementHold] = set()
         self._least: Frontier | None = self.since
         self._scans = 0
         self.clear()
@@ -162,7 +162,7 @@ class Arrangement:
             self._close(self._last)
         self.upper = upper
 
-    def fail(self, failed: Failed) -> None:
+    def fail(self, failed: FailedExport) -> None:
         """Replace the contents from the failure's time on with its error."""
         self._open, self._open_columns = [], None
         self.failed = failed
@@ -362,14 +362,14 @@ class Arrangement:
             self._least = min(self._least, self.since)
         return self._least
 
-    def hold(self, time: int) -> Hold:
+    def hold(self, time: int) -> ArrangementHold:
         """Keep the arrangement readable from `time` on, not before `earliest_hold`."""
-        hold = Hold(self, time)
+        hold = ArrangementHold(self, time)
         self._holds.add(hold)
         self._least = None
         return hold
 
-    def release_hold(self, hold: Hold) -> None:
+    def release_hold(self, hold: ArrangementHold) -> None:
         self._holds.discard(hold)
         self._least = None
 

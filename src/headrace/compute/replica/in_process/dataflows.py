@@ -16,14 +16,14 @@ from headrace.compute.frontier import Frontier, meet
 from headrace.compute.protocol.dataflow import Dataflow, Id
 from headrace.compute.protocol.responses import Counted
 from headrace.compute.replica.durable_exports import CollectionWriter
-from headrace.compute.replica.exports import ExportWriter, Failed, IndexWriter
+from headrace.compute.replica.exports import ExportWriter, FailedExport, IndexWriter
 from headrace.compute.replica.feeds import DataflowRun
-from headrace.compute.replica.in_process.arrangement import Arrangement
+from headrace.compute.replica.in_process.arrangement import TimedArrangement
 from headrace.compute.replica.in_process.inlets import (
     NOTHING_SHARED,
+    DataflowInlet,
     FromCollection,
     FromIndex,
-    Inlet,
     SharedArrangements,
 )
 from headrace.compute.replica.in_process.ticking import MOST, MakeTickExecutor, Ticking
@@ -41,16 +41,16 @@ SLICE = 0.004
 class ArrangementWriter(IndexWriter):
     """Export to an arrangement."""
 
-    index: Arrangement
+    index: TimedArrangement
 
-    def __init__(self, id: Id, sink: str, index: Arrangement) -> None:
+    def __init__(self, id: Id, sink: str, index: TimedArrangement) -> None:
         super().__init__(id, sink, index)
         self.add = index.add  # called for all that happens
 
     def advance(self, upper: Frontier) -> None:
         self.index.advance(upper)
 
-    def fail(self, failed: Failed) -> None:
+    def fail(self, failed: FailedExport) -> None:
         self.index.fail(failed)
 
     def clear(self) -> None:
@@ -64,7 +64,7 @@ class RunningDataflow(DataflowRun):
         self,
         dataflow: Dataflow,
         flow: Flow,
-        inlets: Sequence[Inlet],
+        inlets: Sequence[DataflowInlet],
         exports: Sequence[ExportWriter],
         timer: Callable[[], float],
         watch: WorkWatch,
@@ -98,12 +98,12 @@ class RunningDataflow(DataflowRun):
         return tuple(dict.fromkeys((*written, *read)))
 
     @property
-    def indexes_read(self) -> list[Arrangement]:
+    def indexes_read(self) -> list[TimedArrangement]:
         """Indexes that the dataflow reads."""
         return [inlet.index for inlet in self._inlets if isinstance(inlet, FromIndex)]
 
     @property
-    def maintained_indexes(self) -> list[Arrangement]:
+    def maintained_indexes(self) -> list[TimedArrangement]:
         """Indexes that the dataflow maintains."""
         return [export.index for export in self.exports if isinstance(export, ArrangementWriter)]
 
@@ -178,18 +178,18 @@ class RunningDataflow(DataflowRun):
             return self._passing_on(failure)
         return self._follow() if self._has_news() else None
 
-    def _failed_input(self) -> Failed | None:
+    def _failed_input(self) -> FailedExport | None:
         failures = [inlet.failed for inlet in self._inlets if inlet.failed is not None]
         return min(failures, key=lambda failure: failure.time, default=None)
 
-    def _passing_on(self, failure: Failed) -> Iterator[None]:
+    def _passing_on(self, failure: FailedExport) -> Iterator[None]:
         self._pass_on(failure)
         yield
 
     def _has_news(self) -> bool:
         return self.upper < self._bound() or self._behind() is not None
 
-    def _behind(self) -> Inlet | None:
+    def _behind(self) -> DataflowInlet | None:
         """Return the slowest input, which holds up the others, if it can be read now."""
         slowest = min(self._inlets, key=lambda inlet: inlet.known_frontier, default=None)
         return slowest if slowest is not None and slowest.known_frontier < slowest.upper else None
@@ -325,10 +325,10 @@ class DataflowScheduler:
         self._has_turn: set[RunningDataflow] = set()
         self._later: list[RunningDataflow] = []
         self._readers: dict[Id, dict[RunningDataflow, None]] = {}
-        self._index_readers: dict[Arrangement, dict[RunningDataflow, None]] = {}
+        self._index_readers: dict[TimedArrangement, dict[RunningDataflow, None]] = {}
         self._dying: list[RunningDataflow] = []
-        self._untidy: dict[Arrangement, None] = {}
-        self._graves: list[Arrangement] = []
+        self._untidy: dict[TimedArrangement, None] = {}
+        self._graves: list[TimedArrangement] = []
 
     def add(self, running: RunningDataflow) -> None:
         """Add a dataflow without scheduling it yet."""
@@ -375,7 +375,7 @@ class DataflowScheduler:
             self._has_come_farther(running)
         return True
 
-    def queue_compaction(self, index: Arrangement) -> None:
+    def queue_compaction(self, index: TimedArrangement) -> None:
         """Queue an index for compaction."""
         self._untidy[index] = None
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from headrace.compute.frontier import END, Frontier
 from headrace.compute.protocol.dataflow import Dataflow
 from headrace.compute.protocol.responses import Counted
-from headrace.compute.replica.exports import Failed
-from headrace.compute.replica.feeds import Cursor, Feed, Version
+from headrace.compute.replica.exports import FailedExport
+from headrace.compute.replica.feeds import CollectionFeed, Cursor, Version
 from headrace.compute.replica.in_process import ticking
-from headrace.compute.replica.in_process.arrangement import Arrangement
+from headrace.compute.replica.in_process.arrangement import TimedArrangement
 from headrace.engine.engine import Engine
 from headrace.engine.external_join_sides import SharedSide, SourceJoinSide, join_readers, join_sides
 from headrace.engine.program import compile_program
@@ -31,7 +31,7 @@ HYDRATED = 8_192
 """Number of rows of a snapshot read from a store at a time, which takes some ten milliseconds."""
 
 
-class Inlet(ABC):
+class DataflowInlet(ABC):
     """Source of a flow with its input.
 
     First `snapshot` is read, once it is `ready`; then versions, each a whole time, in order. `next_time` is
@@ -85,7 +85,7 @@ class Inlet(ABC):
         return False
 
     @property
-    def failed(self) -> Failed | None:
+    def failed(self) -> FailedExport | None:
         """Failure of the input, if any."""
         return None
 
@@ -94,10 +94,10 @@ class Inlet(ABC):
         """Release the input."""
 
 
-class FromCollection(Inlet):
+class FromCollection(DataflowInlet):
     """Input from a durable collection. upper: as of the last look at the store."""
 
-    def __init__(self, source: str, feed: Feed) -> None:
+    def __init__(self, source: str, feed: CollectionFeed) -> None:
         self.source = source
         self.feed = feed
         self._cursor: Cursor | None = None
@@ -143,17 +143,17 @@ class FromCollection(Inlet):
         pass
 
     @property
-    def failed(self) -> Failed | None:
+    def failed(self) -> FailedExport | None:
         return self.feed.failed
 
     def close(self) -> None:
         self._versions.clear()
 
 
-class FromIndex(Inlet):
+class FromIndex(DataflowInlet):
     """Input from an index, read in place and kept readable from the last computed time on."""
 
-    def __init__(self, source: str, index: Arrangement, at: int) -> None:
+    def __init__(self, source: str, index: TimedArrangement, at: int) -> None:
         self.source = source
         self.index = index
         self._hold = index.hold(at)
@@ -197,7 +197,7 @@ class FromIndex(Inlet):
             self._hold.move(upper.time - 1)
 
     @property
-    def failed(self) -> Failed | None:
+    def failed(self) -> FailedExport | None:
         return self.index.failed
 
     def close(self) -> None:
@@ -221,7 +221,7 @@ class _Window:
     loaded part by part and forgotten with the time: to find a key in columns takes ten times as long.
     """
 
-    def __init__(self, index: Arrangement, columns: Sequence[str]) -> None:
+    def __init__(self, index: TimedArrangement, columns: Sequence[str]) -> None:
         self._index = index
         self._key = _in_order(columns, index.key)
         self._time: int | None = None
@@ -276,8 +276,8 @@ class SharedArrangements:
     filled: sources whose rows need not be fed initially, because all their readers find them in the index.
     """
 
-    def __init__(self, flow: Flow, inlets: Iterable[Inlet]) -> None:
-        self._sides: list[tuple[SourceJoinSide, Arrangement]] = []
+    def __init__(self, flow: Flow, inlets: Iterable[DataflowInlet]) -> None:
+        self._sides: list[tuple[SourceJoinSide, TimedArrangement]] = []
         self.shared: frozenset[str] = frozenset()
         self.filled: frozenset[str] = frozenset()
         indexes = {inlet.source: inlet.index for inlet in inlets if isinstance(inlet, FromIndex)}
@@ -290,7 +290,7 @@ class SharedArrangements:
         assert dataflow.as_of.time is not None
         return Engine(flow, columnar_rows=ticking.COLUMNS, shared=self._begin(dataflow.as_of.time))
 
-    def _find(self, flow: Flow, indexes: dict[str, Arrangement]) -> None:
+    def _find(self, flow: Flow, indexes: dict[str, TimedArrangement]) -> None:
         program = compile_program(flow.graph())
         self._sides = [
             (side, indexes[side.source])
@@ -330,7 +330,7 @@ class SharedArrangements:
                 shared.end_time()
 
 
-def _arranged(index: Arrangement, side: SourceJoinSide) -> bool:
+def _arranged(index: TimedArrangement, side: SourceJoinSide) -> bool:
     """Return whether an index has the same key columns as a join side, in any order."""
     return sorted(index.key) == sorted(side.columns)
 

@@ -15,12 +15,12 @@ from headrace.compute.protocol.dataflow import Id
 from headrace.compute.protocol.responses import Counted, PeekResponse, Rows
 from headrace.compute.protocol.row_batch import rows_size
 from headrace.compute.replica.building import RuntimeContext, check_keys, check_since
-from headrace.compute.replica.feeds import Feed, Feeds
-from headrace.compute.replica.in_process.arrangement import Arrangement
+from headrace.compute.replica.feeds import CollectionFeed, Feeds
+from headrace.compute.replica.in_process.arrangement import TimedArrangement
 from headrace.compute.replica.peeks import (
+    AcceptedPeek,
     PeekRun,
     PeekStash,
-    PendingPeek,
     PendingPeeks,
     check_not_failed,
     check_size,
@@ -40,17 +40,17 @@ _PIECE = PieceLimits("a part of a peek", seconds=2.0, memory=1 << 30)
 
 
 @dataclass(slots=True, eq=False)
-class _Pending(PendingPeek):
+class _Pending(AcceptedPeek):
     """Pending peek. slices: the remaining work, once the peek's time is settled. worked: seconds so far."""
 
-    target: Arrangement | Feed = None  # type: ignore[assignment]
+    target: TimedArrangement | CollectionFeed = None  # type: ignore[assignment]
     run: PeekRun | None = None
     slices: Iterator[None] | None = None
     worked: float = 0.0
 
     def settled(self) -> bool:
         target, time = self.target, self.peek.time
-        lost = isinstance(target, Feed) and target.lost is not None
+        lost = isinstance(target, CollectionFeed) and target.lost is not None
         return (
             lost
             or target.upper.has_passed(time)
@@ -60,13 +60,13 @@ class _Pending(PendingPeek):
     def release(self) -> None:
         if self.run is not None:
             self.run.cancel()
-        PendingPeek.release(self)
+        AcceptedPeek.release(self)
 
 
-class InProcessPeeks(PendingPeeks[Arrangement, _Pending]):
+class InProcessPeeks(PendingPeeks[TimedArrangement, _Pending]):
     """Peeks at arrangements and at the feeds of collections."""
 
-    def __init__(self, around: RuntimeContext[Arrangement], stash: PeekStash, feeds: Feeds) -> None:
+    def __init__(self, around: RuntimeContext[TimedArrangement], stash: PeekStash, feeds: Feeds) -> None:
         super().__init__(around, stash)
         self._feeds = feeds
         self._ready: deque[_Pending] = deque()
@@ -90,9 +90,9 @@ class InProcessPeeks(PendingPeeks[Arrangement, _Pending]):
     @property
     def collections(self) -> set[Id]:
         """Collections that pending peeks wait for."""
-        return {p.peek.target.id for p in self._pending.values() if isinstance(p.target, Feed)}
+        return {p.peek.target.id for p in self._pending.values() if isinstance(p.target, CollectionFeed)}
 
-    def _ask_index(self, peek: Peek, index: Arrangement) -> None:
+    def _ask_index(self, peek: Peek, index: TimedArrangement) -> None:
         if index.upper.has_passed(peek.time) and peek.keys is not None and len(peek.keys) <= AT_ONCE:
             rows = self._read_now(peek, index)
             if rows is not None:
@@ -112,7 +112,7 @@ class InProcessPeeks(PendingPeeks[Arrangement, _Pending]):
         if not self._woken(pending):
             self._waiting.setdefault(peek.target.id, []).append(pending)
 
-    def _read_now(self, peek: Peek, index: Arrangement) -> Rows | None:
+    def _read_now(self, peek: Peek, index: TimedArrangement) -> Rows | None:
         """Answer a peek at once, unless that may take long or the result must be stashed."""
         assert peek.keys is not None
         rows: list[Counted] = []
@@ -184,13 +184,13 @@ class InProcessPeeks(PendingPeeks[Arrangement, _Pending]):
         check_not_failed(target.failed, peek.time)
         parts = (
             index_parts(target, peek)
-            if isinstance(target, Arrangement)
+            if isinstance(target, TimedArrangement)
             else collection_parts(target.store, peek)
         )
         return self._run(peek, target.schema, parts)
 
 
-def index_parts(index: Arrangement, peek: Peek) -> Iterator[Iterable[Counted]]:
+def index_parts(index: TimedArrangement, peek: Peek) -> Iterator[Iterable[Counted]]:
     """Yield an index's candidate rows for a peek: those of its keys, or all. Holds the index meanwhile."""
     if peek.keys is None:
         yield from index.scan(peek.time)

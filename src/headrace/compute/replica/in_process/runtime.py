@@ -19,14 +19,19 @@ from headrace.compute.protocol.dataflow import CollectionImport, Dataflow, Id, I
 from headrace.compute.protocol.responses import Status
 from headrace.compute.replica.building import DataflowBuild, PlanDecoder, RuntimeContext
 from headrace.compute.replica.exports import ExportWriter
-from headrace.compute.replica.feeds import Feed, Feeds, StoreWatcher
-from headrace.compute.replica.in_process.arrangement import Arrangement
+from headrace.compute.replica.feeds import CollectionFeed, Feeds, StoreWatcher
+from headrace.compute.replica.in_process.arrangement import TimedArrangement
 from headrace.compute.replica.in_process.dataflows import (
     ArrangementWriter,
     DataflowScheduler,
     RunningDataflow,
 )
-from headrace.compute.replica.in_process.inlets import FromCollection, FromIndex, Inlet, SharedArrangements
+from headrace.compute.replica.in_process.inlets import (
+    DataflowInlet,
+    FromCollection,
+    FromIndex,
+    SharedArrangements,
+)
 from headrace.compute.replica.in_process.peeks import InProcessPeeks
 from headrace.compute.replica.in_process.ticking import ChooseTicking, create_undivided_engine
 from headrace.compute.replica.runtime import ReachedFrontiers
@@ -151,12 +156,12 @@ PEEK_SLICE = 0.002
 """Seconds that a peek works before the dataflows have their turn."""
 
 
-class _Build(DataflowBuild[Arrangement, Inlet, RunningDataflow]):
+class _Build(DataflowBuild[TimedArrangement, DataflowInlet, RunningDataflow]):
     """Construction of a dataflow over arrangements. choose_engine: see `InProcessRuntime`."""
 
     def __init__(
         self,
-        around: RuntimeContext[Arrangement],
+        around: RuntimeContext[TimedArrangement],
         dataflow: Dataflow,
         feeds: Feeds,
         choose_engine: ChooseTicking | None,
@@ -165,17 +170,17 @@ class _Build(DataflowBuild[Arrangement, Inlet, RunningDataflow]):
         self._feeds = feeds
         self._choose_engine = choose_engine
 
-    def _feed(self, id: Id) -> Feed:
+    def _feed(self, id: Id) -> CollectionFeed:
         return self._feeds.feed(id)
 
-    def _import_collection(self, each: CollectionImport) -> Inlet:
+    def _import_collection(self, each: CollectionImport) -> DataflowInlet:
         return FromCollection(each.source, self._feeds.feed(each.id))
 
-    def _import_index(self, each: IndexImport, index: Arrangement) -> Inlet:
+    def _import_index(self, each: IndexImport, index: TimedArrangement) -> DataflowInlet:
         return FromIndex(each.source, index, self.as_of)
 
     def _index(self, export: IndexExport, schema: Schema, key: Sequence[str]) -> ArrangementWriter:
-        return ArrangementWriter(export.id, export.sink, Arrangement(schema, key, self.as_of))
+        return ArrangementWriter(export.id, export.sink, TimedArrangement(schema, key, self.as_of))
 
     def _run(self, flow: Flow | None, exports: Sequence[ExportWriter]) -> RunningDataflow:
         dataflow, timer, watch = self.dataflow, self.around.timer, self.around.watch
@@ -190,7 +195,7 @@ class _Build(DataflowBuild[Arrangement, Inlet, RunningDataflow]):
         return RunningDataflow(dataflow, flow, self.imports, exports, timer, watch, sharing.engine, sharing)
 
 
-class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
+class InProcessRuntime(RuntimeCore[TimedArrangement, RunningDataflow]):
     """Runtime on the in-process engine.
 
     collections: store that dataflows read and write; used by this thread only.

@@ -27,10 +27,16 @@ from headrace.compute.protocol.dataflow import (
 )
 from headrace.compute.replica.building import DataflowBuild, RuntimeContext
 from headrace.compute.replica.durable_exports import CollectionWriter
-from headrace.compute.replica.exports import ExportWriter, Failed, IndexWriter
-from headrace.compute.replica.feeds import DataflowRun, Feed, Feeds
+from headrace.compute.replica.exports import ExportWriter, FailedExport, IndexWriter
+from headrace.compute.replica.feeds import CollectionFeed, DataflowRun, Feeds
 from headrace.compute.replica.in_process.arrangement import Keying
-from headrace.compute.replica.spark.inputs import FromCollection, FromVersions, Import, Inputs, group_by_time
+from headrace.compute.replica.spark.inputs import (
+    FromVersions,
+    Inputs,
+    SparkCollectionInput,
+    SparkImport,
+    group_by_time,
+)
 from headrace.compute.replica.spark.state import (
     LastTickChanges,
     PassthroughState,
@@ -153,7 +159,9 @@ class SparkDataflow(DataflowRun):
             return True
         return self._follow(state, store, spark, failure)
 
-    def _follow(self, state: StoredState, store: Collections, spark: Session, failure: Failed | None) -> bool:
+    def _follow(
+        self, state: StoredState, store: Collections, spark: Session, failure: FailedExport | None
+    ) -> bool:
         bound = self._bound(store, failure)
         if self.upper < bound:
             assert self.upper.time is not None
@@ -175,7 +183,7 @@ class SparkDataflow(DataflowRun):
             return False
         return self.upper < self._bound(store, failure)
 
-    def _bound(self, store: Collections, failure: Failed | None) -> Frontier:
+    def _bound(self, store: Collections, failure: FailedExport | None) -> Frontier:
         bound = min(self._inputs.earliest_upper(store), self.dataflow.until)
         return bound if failure is None else min(bound, Frontier(failure.time))
 
@@ -247,7 +255,7 @@ class SparkDataflow(DataflowRun):
         self.fail(error)
         return False
 
-    def _fail_store(self, failure: Failed) -> None:
+    def _fail_store(self, failure: FailedExport) -> None:
         for versions in self.versions.values():
             versions.fail(failure)
 
@@ -294,7 +302,7 @@ class SparkIndex:
         return self.versions.upper
 
     @property
-    def failed(self) -> Failed | None:
+    def failed(self) -> FailedExport | None:
         """Failure that replaces the contents from a time on, if any."""
         return self.versions.failed
 
@@ -347,7 +355,7 @@ class LazyStore:
             self._store.close()
 
 
-class SparkBuild(DataflowBuild[SparkIndex, Import, SparkDataflow]):
+class SparkBuild(DataflowBuild[SparkIndex, SparkImport, SparkDataflow]):
     """Construction of a dataflow on Spark.
 
     folder: parent of the dataflows' folders. store: connection for the replica's thread.
@@ -369,13 +377,13 @@ class SparkBuild(DataflowBuild[SparkIndex, Import, SparkDataflow]):
         self._store.feeds.forget_other_feeds(set())
         return self._store.feeds.feed(id).schema
 
-    def _feed(self, id: Id) -> Feed:
+    def _feed(self, id: Id) -> CollectionFeed:
         return self._own_store.feeds.feed(id)
 
-    def _import_collection(self, each: CollectionImport) -> Import:
-        return FromCollection(each.source, self._schema(each.id), each.id)
+    def _import_collection(self, each: CollectionImport) -> SparkImport:
+        return SparkCollectionInput(each.source, self._schema(each.id), each.id)
 
-    def _import_index(self, each: IndexImport, index: SparkIndex) -> Import:
+    def _import_index(self, each: IndexImport, index: SparkIndex) -> SparkImport:
         return FromVersions(each.source, index.schema, index.versions, self.as_of)
 
     def _discard(self) -> None:

@@ -13,7 +13,7 @@ from headrace.compute.errors import SinceViolation
 from headrace.compute.frontier import START, Frontier, meet
 from headrace.compute.protocol.dataflow import Id
 from headrace.compute.protocol.responses import Counted, Update
-from headrace.compute.replica.exports import Failed
+from headrace.compute.replica.exports import FailedExport
 from headrace.compute.replica.feeds import check_not_back, weighted_rows
 from headrace.compute.replica.spark.versions import Versions
 from headrace.expr.types import Schema
@@ -47,7 +47,7 @@ class GoesOn(Enum):
     """The input was replaced, or the needed changes have been compacted."""
 
 
-class Import(ABC):
+class SparkImport(ABC):
     """Source of a flow with its input. Used by one thread at a time."""
 
     def __init__(self, source: str, schema: Schema) -> None:
@@ -71,7 +71,7 @@ class Import(ABC):
         """Return whether a later process can resume reading at `upper`. seen: the last read before that."""
 
     @property
-    def failed(self) -> Failed | None:
+    def failed(self) -> FailedExport | None:
         """Failure of the input, if any."""
         return None
 
@@ -84,7 +84,7 @@ class Import(ABC):
         return
 
 
-class FromCollection(Import):
+class SparkCollectionInput(SparkImport):
     def __init__(self, source: str, schema: Schema, id: Id) -> None:
         super().__init__(source, schema)
         self.id = id
@@ -124,7 +124,7 @@ class FromCollection(Import):
         return (count, weight) == (seen.rows, seen.weight)
 
 
-class FromVersions(Import):
+class FromVersions(SparkImport):
     """Input from an index in files.
 
     The index stays readable from the last computed time on; `at` is the first.
@@ -151,7 +151,7 @@ class FromVersions(Import):
         return GoesOn.NOT_YET if self.versions.upper < upper else GoesOn.YES
 
     @property
-    def failed(self) -> Failed | None:
+    def failed(self) -> FailedExport | None:
         return self.versions.failed
 
     def release_before(self, upper: Frontier) -> None:
@@ -177,7 +177,7 @@ class Inputs:
     seen: by source, the last non-empty read, by which the source is recognized after a restart.
     """
 
-    def __init__(self, imports: Sequence[Import]) -> None:
+    def __init__(self, imports: Sequence[SparkImport]) -> None:
         self.imports = tuple(imports)
         self.seen: dict[str, ReadSummary] = {}
 
@@ -190,7 +190,7 @@ class Inputs:
         return meet(one.upper(store) for one in self.imports)
 
     @property
-    def failed(self) -> Failed | None:
+    def failed(self) -> FailedExport | None:
         """Earliest failure among the inputs, if any."""
         failures = [one.failed for one in self.imports if one.failed is not None]
         return min(failures, key=lambda failure: failure.time, default=None)
@@ -267,7 +267,7 @@ def group_by_time(source: str, updates: Iterable[Update]) -> list[TimedChanges]:
 
 
 def _read(
-    one: Import, parts: Iterable[Sequence[Update]], bound: Frontier
+    one: SparkImport, parts: Iterable[Sequence[Update]], bound: Frontier
 ) -> tuple[list[TimedChanges], Frontier]:
     updates: list[Update] = []
     for part in parts:

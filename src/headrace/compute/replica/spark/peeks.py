@@ -21,8 +21,8 @@ from headrace.compute.replica.building import RuntimeContext, check_keys, check_
 from headrace.compute.replica.feeds import Feeds
 from headrace.compute.replica.peek_finishing import peek_finisher
 from headrace.compute.replica.peeks import (
+    AcceptedPeek,
     PeekStash,
-    PendingPeek,
     PendingPeeks,
     check_not_failed,
     check_size,
@@ -50,7 +50,7 @@ _RANGES = 8
 
 
 @dataclass(slots=True, eq=False)
-class _Pending(PendingPeek):
+class _Pending(AcceptedPeek):
     """Pending peek. index: None for a collection. A thread executes the peek unless it is `waiting`."""
 
     index: SparkIndex | None = None

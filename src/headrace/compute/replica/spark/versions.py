@@ -19,7 +19,7 @@ from typing import Any
 
 from headrace.compute.frontier import Frontier, meet
 from headrace.compute.protocol.responses import Counted, Row, Update
-from headrace.compute.replica.exports import Failed
+from headrace.compute.replica.exports import FailedExport
 from headrace.spark.external_ticks import Session
 from headrace.spark.versions.files import LAST_HASH, ChangeFile, Entry, Filing, hash_of, write_entries
 from headrace.spark.versions.partitioned_job import in_parts
@@ -60,7 +60,7 @@ class Versions:
         self.folder = folder
         self.key = tuple(key)
         self.upper = Frontier(as_of)
-        self.failed: Failed | None = None
+        self.failed: FailedExport | None = None
         self.merged_to = as_of
         self.restored = False
         self._durable = durable
@@ -136,7 +136,7 @@ class Versions:
         self._files = (*files[:begin], *made)
         self._merged += files[begin:]
 
-    def fail(self, failed: Failed) -> None:
+    def fail(self, failed: FailedExport) -> None:
         """Replace the contents from the failure's time on with its error."""
         self.failed = failed
         self.upper = Frontier(failed.time + 1)

@@ -40,7 +40,7 @@ from headrace.compute.protocol.responses import (
 from headrace.compute.protocol.rows import row_size
 from headrace.compute.replica.building import PlanDecoder
 from headrace.compute.replica.peek_finishing import PeekFinisher, peek_finisher
-from headrace.compute.replica.runtime import Answer, ReachedFrontiers, Runtime
+from headrace.compute.replica.runtime import Answer, ReachedFrontiers, ReplicaRuntime
 from headrace.compute.replica.workers.responses import MergedStash, ResponseMerger, choose_reading_worker
 from headrace.compute.replica.workers.shard import HostedDataflow, choose_workers
 from headrace.compute.replica.workers.worker_link import (
@@ -204,7 +204,7 @@ class _Speaker:
     speaking: set[int]
 
 
-class Workers(Runtime):
+class Workers(ReplicaRuntime):
     """Runtime on worker processes, which start with the runtime and end at `close`.
 
     number: number of workers. folder: for copies (`copies/`) and each worker's own files (`worker-0/`, ...).
