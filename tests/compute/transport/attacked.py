@@ -36,12 +36,11 @@ from headrace.compute.protocol.dataflow import (
 from headrace.compute.protocol.responses import PeekResponse, Rows
 from headrace.compute.replica.replica import Replica
 from headrace.compute.replica.runtime_factory import make_runtime
-from headrace.compute.transport.channels import STREAM, Limits
+from headrace.compute.transport.channels import STREAM, Limits, Wakeup
 from headrace.compute.transport.credentials import Security
 from headrace.compute.transport.handshake import Greeting
 from headrace.compute.transport.replica_link import ReplicaLink
 from headrace.compute.transport.replica_server import serve_replica
-from headrace.compute.transport.wakeup import Wakeup
 from headrace.expr.row_classes import schema_of
 from tests.compute.transport.fakes import PATIENCE, FakeController
 

@@ -26,11 +26,10 @@ from headrace.compute.protocol.commands import (
 )
 from headrace.compute.protocol.dataflow import Dataflow, IndexExport, Plan
 from headrace.compute.protocol.responses import Canceled, Counted, PeekResponse, Response, Rows
-from headrace.compute.transport.channels import STREAM, Limits
+from headrace.compute.transport.channels import STREAM, Limits, Wakeup
 from headrace.compute.transport.credentials import Security
 from headrace.compute.transport.replica_link import ReplicaLink
 from headrace.compute.transport.replica_server import serve_replica
-from headrace.compute.transport.wakeup import Wakeup
 
 DATAFLOW = Dataflow(
     Plan(b"plan"), (), (), (IndexExport("u1", "out"), IndexExport("silent", "out")), Frontier(0)

@@ -20,11 +20,10 @@ from headrace.compute.errors import (
 )
 from headrace.compute.protocol.commands import CreateTimely, Epoch, IndexTarget, Peek, TimelyConfig
 from headrace.compute.transport import channels, handshake
-from headrace.compute.transport.channels import Limits
+from headrace.compute.transport.channels import Limits, Wakeup
 from headrace.compute.transport.handshake import VERSION, Greeting, Welcome
 from headrace.compute.transport.replica_link import ReplicaLink
 from headrace.compute.transport.replica_server import ReplicaSession
-from headrace.compute.transport.wakeup import Wakeup
 from tests.compute.transport.fakes import (
     PATIENCE,
     FakeController,

@@ -11,10 +11,9 @@ from pathlib import Path
 from headrace.compute.replica.replica import Replica
 from headrace.compute.replica.runtime_factory import make_runtime
 from headrace.compute.replica.work_watch import DeathRecord, WorkWatch
-from headrace.compute.transport.channels import Limits
+from headrace.compute.transport.channels import Limits, Wakeup
 from headrace.compute.transport.credentials import Security
 from headrace.compute.transport.replica_server import serve_replica
-from headrace.compute.transport.wakeup import Wakeup
 from headrace.path_or_url import local_path
 from headrace.private_files import make_private_folder
 

@@ -1,4 +1,4 @@
-"""gRPC channels and servers with our settings: message sizes, keepalive, TLS.
+"""gRPC channels and servers with our settings: message sizes, keepalive, TLS, errors as statuses.
 
 The settings of both sides must agree: a server treats pings more frequent than it permits as abuse, and
 closes the connection.
@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import threading
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -26,6 +27,55 @@ from headrace.compute.protocol.responses import Problem
 from headrace.compute.transport.credentials import Security
 from headrace.compute.transport.local_addresses import host_of
 from headrace.errors import BadOption, HeadraceError, SourceLocation
+
+# --- wakeup of an event loop --------------------------------------------------------
+
+
+class Wakeup:
+    """Wakeup of an event loop from any thread, also before the loop listens; several rings count as one.
+
+    error: the error to end the process with, once `end_process` was called.
+    """
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        """Wake the loop."""
+        if self._loop is None or threading.get_ident() == self._thread:
+            self._rung.set()
+            return
+        # A closed loop has nothing left to do.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._rung.set)
+
+    def end_process(self, error: Exception) -> None:
+        """End the process with an error; only the first one counts."""
+        if self.error is None:
+            self.error = error
+        self.ring()
+
+    def attach_to_loop(self) -> None:
+        """Deliver rings to the running event loop from now on."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    async def wait_for_ring(self, seconds: float | None = None) -> None:
+        """Wait for a ring, for at most `seconds`, or without limit if None."""
+        if not self._rung.is_set():
+            if seconds is None:
+                await self._rung.wait()
+            else:
+                timer = asyncio.get_running_loop().call_later(seconds, self._rung.set)
+                try:
+                    await self._rung.wait()
+                finally:
+                    timer.cancel()
+        self._rung.clear()
+
 
 # --- limits of a connection ---------------------------------------------------------
 

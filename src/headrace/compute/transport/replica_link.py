@@ -17,11 +17,10 @@ from headrace.compute.protocol.responses import Response, StashToken
 from headrace.compute.protocol.serialization import STASH_TOKEN
 from headrace.compute.protocol.stages import ControllerStages
 from headrace.compute.transport import channels
-from headrace.compute.transport.channels import Limits, error_from_rpc, to_compute_error
+from headrace.compute.transport.channels import Limits, Wakeup, error_from_rpc, to_compute_error
 from headrace.compute.transport.credentials import Security
 from headrace.compute.transport.handshake import Greeting, Welcome, metadata_mapping, version_metadata
 from headrace.compute.transport.local_addresses import needs_lookup
-from headrace.compute.transport.wakeup import Wakeup
 
 _grpc: Any = grpc
 _aio: Any = _grpc.aio

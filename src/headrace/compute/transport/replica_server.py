@@ -23,10 +23,9 @@ from headrace.compute.protocol.responses import Counted, PeekResponse, Response
 from headrace.compute.protocol.row_batch import encode
 from headrace.compute.protocol.serialization import STASH_TOKEN
 from headrace.compute.transport import channels
-from headrace.compute.transport.channels import Limits, abort_call
+from headrace.compute.transport.channels import Limits, Wakeup, abort_call
 from headrace.compute.transport.credentials import Security
 from headrace.compute.transport.handshake import Greeting, Welcome, check_version, metadata_mapping
-from headrace.compute.transport.wakeup import Wakeup
 from headrace.errors import HeadraceError
 
 # --- session of one stream ----------------------------------------------------------
