@@ -18,7 +18,7 @@ from headrace.pipelines.delta_inputs import DeltaInputs
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.explanation import explain_pipeline
 from headrace.pipelines.run import planned
-from headrace.pipelines.versions import VersionWriter
+from headrace.pipelines.table_versions import TableVersions
 from tests.golden import assert_golden
 from tests.pipelines.project import SPEC, Project, changed, event, methods, rows_read, states
 from tests.pipelines.test_errors import GOLDEN, told
@@ -461,13 +461,13 @@ def test_changes_that_may_take_rows_back_are_computed_once(
     deltalake.write_deltalake(path, numbers((1, "a"), (2, "a"), (3, "a")))
     completed(project)
     plans: list[str] = []
-    real = VersionWriter.apply
+    real = TableVersions.apply
 
-    def apply(writer: VersionWriter, rows: Any) -> int:
+    def apply(writer: TableVersions, rows: Any) -> int:
         plans.append(rows._jdf.queryExecution().executedPlan().toString())
         return real(writer, rows)
 
-    monkeypatch.setattr(VersionWriter, "apply", apply)
+    monkeypatch.setattr(TableVersions, "apply", apply)
     before = project.spark.sparkContext._jsc.getPersistentRDDs().size()  # type: ignore[union-attr]
     deltalake.DeltaTable(path).delete("id = 2")
     completed(project)

@@ -16,8 +16,9 @@ from pyspark.sql.types import StructType
 
 from headrace.pipelines import catalog
 from headrace.pipelines.catalog import Catalog
-from headrace.pipelines.delta_delivery import DeltaPublisher, _is_comparable
+from headrace.pipelines.deliveries import DeltaPublisher, _is_comparable
 from headrace.pipelines.errors import BadDefinition
+from headrace.tables.delta import DeltaLakeTable
 from tests.pipelines.project import Project, event, states
 from tests.pipelines.test_delta import completed
 from tests.pipelines.test_inputs import HEAD, ids
@@ -137,7 +138,7 @@ def test_a_run_that_dies_around_a_delivery(project: Project, monkeypatch: pytest
     project.add("in", 1, ids(1, 2))
     completed(project)
     before = assert_delivered(project, "kept", Counter())
-    commit, write = Catalog.commit, DeltaPublisher._write
+    commit, append = Catalog.commit, DeltaLakeTable.append
 
     def dies_after(real: Any) -> Any:
         def done(*arguments: Any) -> None:
@@ -147,7 +148,7 @@ def test_a_run_that_dies_around_a_delivery(project: Project, monkeypatch: pytest
         return done
 
     for at, (kind, name, real) in enumerate(
-        [(Catalog, "commit", commit), (DeltaPublisher, "_write", write)], 2
+        [(Catalog, "commit", commit), (DeltaLakeTable, "append", append)], 2
     ):
         with monkeypatch.context() as patch:
             patch.setattr(kind, name, dies_after(real))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.pipelines import versions
+from headrace.pipelines import table_versions
 from headrace.pipelines.catalog import Catalog
 from headrace.pipelines.errors import CatalogDamaged
 from tests.golden import MESSAGES, assert_golden
@@ -432,7 +432,7 @@ def test_a_flow_that_was_away_goes_on_where_it_was(project: Project) -> None:
 
 
 def test_many_small_files_are_merged(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "MANY", 4)
+    monkeypatch.setattr(table_versions, "MANY", 4)
     project.write("a.py", HEAD + """
 @dp.table
 def events():

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.pipelines import small_changes
+from headrace.pipelines import weighted_rows
 from headrace.pipelines.catalog import Catalog
 from tests.pipelines.project import Project, dies
 from tests.pipelines.test_example import add_input, assert_right, copied
@@ -109,7 +109,7 @@ def test_a_run_that_ends_before_any_file_operation(
 ) -> None:
     draw = random.Random(seed)
     if seed % 2 == 0:
-        monkeypatch.setattr(small_changes, "FEW", 0)  # As if the changes were many: Spark applies them.
+        monkeypatch.setattr(weighted_rows, "FEW", 0)  # As if the changes were many: Spark applies them.
     project = Project.new(tmp_path / "project", spark, a_py=PYTHON, b_sql=SQL)
     rows: list[dict[str, Any]] = []
 

@@ -19,9 +19,9 @@ from headrace.pipelines.errors import QueryRefused
 from headrace.pipelines.graph import message_of
 from headrace.pipelines.policy import Policy
 from headrace.pipelines.run import RunReport, run_pipeline
-from headrace.pipelines.snapshots import can_be_grouped, kinds_in
 from headrace.pipelines.unreachable import words_of_source
 from headrace.pipelines.unversioned import place_of, without_secrets
+from headrace.pipelines.weighted_rows import can_be_grouped, kinds_in
 from tests.pipelines.project import Project, changed, event, methods, rows_read, states
 
 if TYPE_CHECKING:

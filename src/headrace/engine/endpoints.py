@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace import pull
+from headrace.atomic_files import subfolder_for
 from headrace.engine.change import Changes, unknown_sink
 from headrace.engine.queue import PerSource, limit_for
 from headrace.engine.source_intake import check_iterable, unknown_source
@@ -32,7 +33,6 @@ from headrace.expr.call_errors import check_function
 from headrace.expr.row_classes import to_user
 from headrace.expr.types import TIMESTAMP
 from headrace.io import Call, Feed, SinkTarget, Source, open_sink, open_source
-from headrace.io.delivery.atomic_files import subfolder_for
 from headrace.io.delivery.negative_rows import HeldBack
 from headrace.io.files.dead_letters import DeadLetters
 from headrace.io.pull.async_rows import rows_ahead

@@ -27,19 +27,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from uuid import uuid4
 
+from headrace.atomic_files import remove_empty, remove_folder, subfolder_for, sync_folder, write_file
 from headrace.errors import CheckpointDamaged, CheckpointInUse
-from headrace.io.delivery.atomic_files import (
-    move_folder,
-    remove_empty,
-    remove_folder,
-    subfolder_for,
-    sync_folder,
-    write_file,
-)
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.errors import CatalogDamaged, PipelineInUse
 from headrace.state.commit import read_checked, write_checked
 from headrace.state.lease import Lease
+from headrace.tables.version_folders import VersionFolders
 
 Position: TypeAlias = "int | str | dict[str, list[int]]"
 """How far an input was read: the version of a table, the files of a folder, the text of constants."""
@@ -90,6 +84,7 @@ class Catalog:
         self.storage = storage
         self._lease = lease
         self._folder = storage / "catalog"
+        self._runs = VersionFolders(self._folder)
         self._current, self.published, ahead = self._read()
         self.entries = self._unpublished(ahead)
         self._clean()
@@ -130,30 +125,24 @@ class Catalog:
         """Folder of the Delta table, or changelog, to which versions of a table are delivered."""
         return storage / delivery / _escaped(name)
 
-    def rows(self, name: TableName, version: int) -> Path:
-        """Folder of the rows of a version."""
-        return self._of("tables", name) / str(version)
+    def rows(self, name: TableName) -> VersionFolders:
+        """Rows of a table by version."""
+        return VersionFolders(self._of("tables", name))
 
-    def changes(self, name: TableName, version: int) -> Path:
-        """Folder of what changed from the version before; missing where that is not known."""
-        return self._of("changes", name) / str(version)
-
-    def state(self, name: TableName, generation: int) -> Path:
-        return self.state_folder(self.storage, name, generation)
+    def changes(self, name: TableName) -> VersionFolders:
+        """Changes of a table from the version before, with weights; missing where they are not known."""
+        return VersionFolders(self._of("changes", name))
 
     @staticmethod
-    def state_folder(storage: Path, name: TableName, generation: int) -> Path:
-        return storage / "state" / _escaped(name) / str(generation)
+    def states(storage: Path, name: TableName) -> VersionFolders:
+        """State of a table by generation."""
+        return VersionFolders(storage / "state" / _escaped(name))
 
     @staticmethod
     def last_entries(storage: Path) -> Mapping[TableName, TableEntry]:
         """Return the tables of a storage as the last run left them. Raises `CatalogDamaged`."""
         link = storage / "catalog" / _CURRENT
         return _entries_in(link / _FILE)[0] if link.is_symlink() else {}
-
-    def versions_there(self, name: TableName) -> list[int]:
-        """Return the versions whose rows are there, ascending."""
-        return sorted(int(folder.name) for folder in _numbered(self._of("tables", name)))
 
     def is_read(self, name: TableName) -> bool:
         """Return whether a table in the catalogue, perhaps of an earlier project, reads this one."""
@@ -163,8 +152,8 @@ class Catalog:
         """Return the next version of a table; what a run that died has left of it is removed."""
         entry = self.entries.get(name)
         version = entry.version + 1 if entry else 1
-        remove_folder(self.rows(name, version))
-        remove_folder(self.changes(name, version))
+        self.rows(name).remove(version)
+        self.changes(name).remove(version)
         return version
 
     def record(self, entries: Mapping[TableName, TableEntry]) -> None:
@@ -183,9 +172,8 @@ class Catalog:
 
         Raises `PipelineInUse` if another run has taken over.
         """
-        run = max([self._current, *self._runs()]) + 1
-        aside, final = self._folder / f".{run}.tmp", self._folder / str(run)
-        remove_folder(aside)
+        run = max(self._current, self._runs.latest() or 0) + 1
+        aside, final = self._runs.stage(run), self._runs.folder(run)
         aside.mkdir()
         ahead = {name: entry for name, entry in entries.items() if published.get(name) != entry}
         write_checked(aside / _FILE, _body(published, ahead), durable=True)
@@ -194,10 +182,11 @@ class Catalog:
                 continue
             link = aside / _escaped(name)
             link.parent.mkdir(exist_ok=True)
-            link.symlink_to(os.path.relpath(self.rows(name, entry.version), final / _escaped(name).parent))
-        move_folder(aside, final, durable=True)
+            rows = self.rows(name).folder(entry.version)
+            link.symlink_to(os.path.relpath(rows, final / _escaped(name).parent))
+        self._runs.publish(run, aside)
         self._check_lease()
-        self._link(run)
+        self._runs.point(self._folder / _CURRENT, run)
         self._current, self.published, self.entries = run, dict(published), dict(entries)
         (self._folder / _UNPUBLISHED).unlink(missing_ok=True)
         self._clean()
@@ -216,23 +205,13 @@ class Catalog:
 
     def forget_earlier(self) -> None:
         """Remove what only the catalogue before names. Readers of its tables lose their files."""
-        for run in self._runs():
-            if run != self._current:
-                remove_folder(self._folder / str(run))
+        self._runs.retain({self._current})
         self._clean()
 
     def forget_changes(self) -> None:
         """Remove the changes between versions, which no table has to read any more."""
         for name in self.entries:
             remove_folder(self._of("changes", name))
-
-    def _link(self, run: int) -> None:
-        """Make the catalogue of a run the one that readers find."""
-        link = self._folder / f".{_CURRENT}.tmp"
-        link.unlink(missing_ok=True)
-        link.symlink_to(str(run))
-        os.replace(link, self._folder / _CURRENT)
-        sync_folder(self._folder)
 
     def _check_lease(self) -> None:
         try:
@@ -251,15 +230,14 @@ class Catalog:
         if link.exists() and not link.is_symlink():
             raise _damaged(link, "it is not the link to the catalogue of a run.")
         if not link.is_symlink():
-            if not (runs := self._runs()):
+            if (last := self._runs.latest()) is None:
                 return 0, {}, {}
             # The first run died just before the link was there; or somebody has removed it.
-            self._link(runs[-1])
-        run = os.readlink(link)
-        if not run.isdigit():
-            raise _damaged(link, f"It links to {run!r}.")
-        file = self._folder / run / _FILE
-        return int(run), *_entries_in(file)
+            self._runs.point(link, last)
+        run = self._runs.linked(link)
+        if run is None:
+            raise _damaged(link, f"It links to {os.readlink(link)!r}.")
+        return run, *_entries_in(self._runs.folder(run) / _FILE)
 
     def _unpublished(self, ahead: Mapping[TableName, TableEntry]) -> dict[TableName, TableEntry]:
         file = self._folder / _UNPUBLISHED
@@ -267,33 +245,21 @@ class Catalog:
             return _entries_in(file)[0]
         return {**self.published, **ahead}
 
-    def _runs(self) -> list[int]:
-        return sorted(int(each.name) for each in self._folder.iterdir() if each.name.isdigit())
-
     def _clean(self) -> None:
         """Remove what neither the last catalogues nor a table's readers need."""
-        kept = [run for run in self._runs() if run <= self._current][-_KEPT:]
-        for run in self._runs():
-            if run not in kept:
-                remove_folder(self._folder / str(run))
+        self._runs.retain(kept := [run for run in self._runs.numbers() if run <= self._current][-_KEPT:])
         others = (run for run in kept if run != self._current)
         catalogues = [self.entries, self.published]
-        catalogues += (_entries_in(self._folder / str(run) / _FILE)[0] for run in others)
-        versions = {(name, entry.version) for catalogue in catalogues for name, entry in catalogue.items()}
+        catalogues += (_entries_in(self._runs.folder(run) / _FILE)[0] for run in others)
         needed = self._versions_to_read()
-        for name in self.entries:
-            for folder in _numbered(self._of("tables", name)):
-                # Rows for a sink stay until they are delivered.
-                if self.entries[name].layout != SINK and (name, int(folder.name)) not in versions:
-                    remove_folder(folder)
-            for folder in _numbered(self._of("changes", name)):
-                least = min(needed.get(key, 1 << 62) for key in name.keys)
-                if not least < int(folder.name) <= self.entries[name].version:
-                    remove_folder(folder)
-            for folder in _numbered(self._of("state", name)):
-                if int(folder.name) != self.entries[name].generation:
-                    remove_folder(folder)
-            remove_empty(self._of("state", name), self._of("changes", name))
+        for name, entry in self.entries.items():
+            if entry.layout != SINK:  # Rows for a sink stay until they are delivered.
+                self.rows(name).retain({of[name].version for of in catalogues if name in of})
+            least = min(needed.get(key, entry.version) for key in name.keys)
+            self.changes(name).retain(range(least + 1, entry.version + 1))
+            states = self.states(self.storage, name)
+            states.retain({entry.generation})
+            remove_empty(states.path, self.changes(name).path)
 
     def _versions_to_read(self) -> dict[str, int]:
         """Return the least version, by the key of a table, up to which one of its readers has read it."""
@@ -358,7 +324,3 @@ def _damaged(file: Path, why: str) -> CatalogDamaged:
 
 def _escaped(name: TableName) -> Path:
     return subfolder_for(subfolder_for(Path(), name.database), name.table)
-
-
-def _numbered(folder: Path) -> list[Path]:
-    return [each for each in folder.iterdir() if each.name.isdigit()] if folder.is_dir() else []

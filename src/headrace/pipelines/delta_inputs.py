@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headrace.io.delta.log import DataFile, DeltaLog, FileChanges, TableVersion
-from headrace.io.delta.protocol import CHANGE_TYPE, WEIGHTS
+from headrace.errors import UnreadableSource
 from headrace.pipelines.definitions import RESERVED
-from headrace.pipelines.delta_source import rows_of_version, spark_schema
+from headrace.pipelines.delta_source import delta_table, reporting_version, rows_of_version, spark_schema
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.graph import no_rows
 from headrace.pipelines.leaves import DeltaLeaf, rows_of_files
-from headrace.pipelines.versions import WEIGHT, summed, weighted
+from headrace.pipelines.weighted_rows import WEIGHT, consolidate, with_weight
 from headrace.queries.plan_details import java_class
 from headrace.spark.lowering.types import quoted
+from headrace.tables.versioned_table import (
+    CHANGE_TYPE,
+    CHANGE_WEIGHTS,
+    ChangedFiles,
+    DataFile,
+    TableVersion,
+    VersionedTable,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,32 +40,33 @@ _FILE, _KNOWN = f"{RESERVED}file", f"{RESERVED}known"
 class DeltaInputs:
     """The Delta tables of a run.
 
-    logs: of each, by path. pinned: the newest version of each when the run first looked, by path.
+    tables: each, by path. pinned: the newest version of each when the run first looked, by path.
     known: what changed between two.
     """
 
     spark: SparkSession
-    logs: dict[str, DeltaLog] = field(default_factory=dict[str, DeltaLog])
+    tables: dict[str, VersionedTable] = field(default_factory=dict[str, VersionedTable])
     pinned: dict[str, TableVersion] = field(default_factory=dict[str, TableVersion])
-    known: dict[tuple[str, int, int, bool], FileChanges | None] = field(
-        default_factory=dict[tuple[str, int, int, bool], "FileChanges | None"]
+    known: dict[tuple[str, int, int, bool], ChangedFiles | None] = field(
+        default_factory=dict[tuple[str, int, int, bool], "ChangedFiles | None"]
     )
 
     def version(self, leaf: DeltaLeaf) -> TableVersion:
         """Return the version that a run reads. Raises `UnreadableSource` and `PipelineError`."""
-        log, number = self._log(leaf), leaf.version
-        if number is not None:
-            return log.version(number)
+        if leaf.version is not None:
+            return version_of(self._table(leaf), leaf.version)
         if leaf.path not in self.pinned:
-            self.pinned[leaf.path] = log.version()
+            self.pinned[leaf.path] = version_of(self._table(leaf))
         return self.pinned[leaf.path]
 
-    def _log(self, leaf: DeltaLeaf) -> DeltaLog:
-        return self.logs.setdefault(leaf.path, DeltaLog(leaf.path))
+    def _table(self, leaf: DeltaLeaf) -> VersionedTable:
+        if leaf.path not in self.tables:
+            self.tables[leaf.path] = delta_table(leaf.path)
+        return self.tables[leaf.path]
 
     def whole(self, leaf: DeltaLeaf) -> DataFrame:
         """Return the rows of the version that a run reads."""
-        return rows_at(self._log(leaf), self.version(leaf).number, self._schema(leaf), self.spark)
+        return rows_at(self._table(leaf), self.version(leaf).number, self._schema(leaf), self.spark)
 
     def changes(self, leaf: DeltaLeaf, before: str) -> DataFrame | None:
         """Return what changed since a position, with weights; None if that is not known.
@@ -72,15 +81,17 @@ class DeltaInputs:
         if files.whole:
             numbers = ((TableVersion.parse(before).number, -1), (self.version(leaf).number, 1))
             old, new = (
-                weighted(_scanned(leaf.path, at, schema, self.spark), weight) for at, weight in numbers
+                with_weight(_scanned(leaf.path, at, schema, self.spark), weight) for at, weight in numbers
             )
-            return summed(old.unionByName(new))
-        added = weighted(_rows_of(files.added, schema, self.spark), 1)
+            return consolidate(old.unionByName(new))
+        added = with_weight(_rows_of(files.added, schema, self.spark), 1)
         if files.adds_only:
             return added
-        removed = weighted(_rows_of(files.removed, schema, self.spark), -1)
+        removed = with_weight(_rows_of(files.removed, schema, self.spark), -1)
         # A file that is written anew holds most rows of the old one.
-        return summed(added.unionByName(removed).unionByName(_rows_of_feed(files.feed, schema, self.spark)))
+        return consolidate(
+            added.unionByName(removed).unionByName(_rows_of_feed(files.feed, schema, self.spark))
+        )
 
     def _lost(self, leaf: DeltaLeaf, before: str) -> PipelineError:
         was, now = TableVersion.parse(before), self.version(leaf)
@@ -104,7 +115,7 @@ class DeltaInputs:
 
     def rows(self, leaf: DeltaLeaf) -> int | None:
         """Return the number of rows of the version that a run reads; None if the log does not tell."""
-        return self._log(leaf).rows(self.version(leaf).number)
+        return self._table(leaf).row_count(self.version(leaf).number)
 
     def rows_changed(self, leaf: DeltaLeaf, before: str) -> int | None:
         """Return how many rows changed since a position; None where only comparing rows tells."""
@@ -113,13 +124,13 @@ class DeltaInputs:
             return None
         return rows_of_files(file.path for file in (*files.added, *files.feed))
 
-    def _files(self, leaf: DeltaLeaf, before: str) -> FileChanges | None:
+    def _files(self, leaf: DeltaLeaf, before: str) -> ChangedFiles | None:
         was, now = TableVersion.parse(before), self.version(leaf)
         if not now.follows(was):
             return None
         key = (leaf.path, was.number, now.number, leaf.streaming)
         if key not in self.known:
-            self.known[key] = self._log(leaf).changes(was.number, now.number, wider=leaf.streaming)
+            self.known[key] = self._table(leaf).changed_files(was.number, now.number, wider=leaf.streaming)
         return self.known[key]
 
     def _schema(self, leaf: DeltaLeaf) -> StructType:
@@ -127,7 +138,7 @@ class DeltaInputs:
         from pyspark.sql.types import StructType
 
         analysed = StructType.fromJson(json.loads(leaf.node.schema().json()))
-        if spark_schema(self._log(leaf), self.version(leaf).number) != analysed:
+        if spark_schema(self._table(leaf), self.version(leaf).number) != analysed:
             raise PipelineError(
                 f"the columns of {leaf.path} changed while the pipeline was analysed", fix="run it again"
             )
@@ -136,11 +147,11 @@ class DeltaInputs:
 
 def how_changes_are_known(leaf: DeltaLeaf, before: str) -> str:
     """Say how the changes of an input since a position are known."""
-    was, log = TableVersion.parse(before), DeltaLog(leaf.path)
-    now = log.version()
+    was, table = TableVersion.parse(before), delta_table(leaf.path)
+    now = version_of(table)
     if was == now:
         return f"read up to its version {was.number}"
-    files = log.changes(was.number, now.number, wider=leaf.streaming) if now.follows(was) else None
+    files = table.changed_files(was.number, now.number, wider=leaf.streaming) if now.follows(was) else None
     if files is None:
         how = "whole: its log does not tell what changed"
     elif files.whole:
@@ -150,10 +161,26 @@ def how_changes_are_known(leaf: DeltaLeaf, before: str) -> str:
     return f"version {was.number} to {now.number}, {how}"
 
 
-def rows_at(log: DeltaLog, number: int, schema: StructType, spark: SparkSession) -> DataFrame:
+def version_of(table: VersionedTable, number: int | None = None) -> TableVersion:
+    """Return a version; None: the newest. Raises `UnreadableSource` if it is not there."""
+    with reporting_version(table, number):
+        return table.version(number)
+
+
+def rows_at(table: VersionedTable, number: int, schema: StructType, spark: SparkSession) -> DataFrame:
     """Return the rows of a version: as Spark reads its files, where these hold the rows as they are."""
-    files = log.files(number)
-    return _scanned(log.path, number, schema, spark) if files is None else _rows_of(files, schema, spark)
+    files = table.files(number)
+    if files is None:
+        return _scanned(table.location, number, schema, spark)
+    if not all(os.path.exists(file.path) for file in files):
+        raise UnreadableSource(
+            f"{table.location} has lost files of version {number}",
+            why="VACUUM removes the files of old versions.",
+            fix="read a newer version",
+            source=table.location,
+            path=table.location,
+        )
+    return _rows_of(files, schema, spark)
 
 
 def _scanned(path: str, number: int, schema: StructType, spark: SparkSession) -> DataFrame:
@@ -175,7 +202,9 @@ def _rows_of_feed(files: Sequence[DataFile], schema: StructType, spark: SparkSes
     from pyspark.sql.types import StructType
 
     rows = _rows_of(files, StructType([*schema.fields]).add(CHANGE_TYPE, "string"), spark)
-    weight = f.create_map(*(f.lit(each) for pair in WEIGHTS.items() for each in pair))[f.col(CHANGE_TYPE)]
+    weight = f.create_map(*(f.lit(each) for pair in CHANGE_WEIGHTS.items() for each in pair))[
+        f.col(CHANGE_TYPE)
+    ]
     return rows.withColumn(WEIGHT, weight.cast("long")).drop(CHANGE_TYPE)
 
 

@@ -94,6 +94,6 @@ def _position(leaf: Leaf, entry: TableEntry | None) -> str:
 def _state(table: Table, entry: TableEntry, storage: Path) -> str:
     if not entry.generation:
         return ""
-    state = TableState(Catalog.state_folder(storage, table.name, entry.generation))
+    state = TableState(Catalog.states(storage, table.name).folder(entry.generation))
     last = CommitLog(state.checkpoint).last()
     return f", {last.state_bytes:,} bytes of state" if last is not None else ", its state is missing"

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from headrace.atomic_files import subfolder_for
 from headrace.errors import HeadraceError, Step
-from headrace.io.delivery.atomic_files import subfolder_for
 from headrace.pipelines.catalog import SINK, TableEntry
 from headrace.pipelines.definitions import RESERVED, Dataset, Definitions, Kind, Query, TableName, places
 from headrace.pipelines.delta_source import with_delta_relations

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import BadUri
 from headrace.path_or_url import local_path
 from headrace.pipelines.definitions import TableName
-from headrace.pipelines.delta_source import DeltaTable, index_of_files, table_of_relation, table_of_stream
+from headrace.pipelines.delta_source import DeltaRelation, index_of_files, table_of_relation, table_of_stream
 from headrace.pipelines.input_files import FileMark, mark_of
 from headrace.pipelines.unversioned import (
     Identity,
@@ -305,7 +305,7 @@ def _table_leaf(node: Any, name: TableName) -> TableLeaf:
     return TableLeaf(node, streaming, key, key, name)
 
 
-def _delta(node: Any, table: DeltaTable) -> DeltaLeaf:
+def _delta(node: Any, table: DeltaRelation) -> DeltaLeaf:
     named = table.path if table.version is None else f"{table.path}, version {table.version}"
     key = f"{'stream of ' if node.isStreaming() else ''}Delta table {named}"
     return DeltaLeaf(node, node.isStreaming(), key, key, table.path, table.version)

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.errors import UnreadableSource
-from headrace.io.delivery.atomic_files import published_ticks
-from headrace.io.delta.log import DeltaLog
 from headrace.io.files.compaction import erase as erase_changelog
 from headrace.pipelines.catalog import Catalog, Position, TableEntry
 from headrace.pipelines.definitions import CHANGELOG, DELTA, TableName, name_of_text
+from headrace.pipelines.delta_inputs import version_of
+from headrace.pipelines.delta_source import delta_table
 from headrace.pipelines.errors import BadDefinition, UnknownDataset
 from headrace.pipelines.graph import Graph
 from headrace.pipelines.input_files import InputFiles
@@ -18,6 +18,7 @@ from headrace.pipelines.leaves import delta_path_of
 from headrace.pipelines.run import orphans_of, planned
 from headrace.pipelines.table_state import TableState
 from headrace.pipelines.update import DELIVERY
+from headrace.tables.version_folders import tick_folders
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,11 +63,11 @@ def erase(spec: PipelineSpec) -> list[str]:
         inputs.clean(catalog.files_read())
         for name, entry in catalog.entries.items():
             if entry.generation:
-                TableState(catalog.state(name, entry.generation)).erase(entry.tick)
+                TableState(catalog.states(spec.storage, name).folder(entry.generation)).erase(entry.tick)
             changelog, delta = (
                 catalog.delivery_folder(spec.storage, kind, name) for kind in (CHANGELOG, DELTA)
             )
-            if published_ticks(changelog):
+            if tick_folders(changelog).numbers():
                 erase_changelog(changelog)
             if delta.is_dir():
                 stays.append(f"{delta} is a Delta table: VACUUM it without retention")
@@ -97,7 +98,7 @@ def _has_moved_on(
     if path is None:
         return False
     try:
-        return position != str(DeltaLog(path).version())
+        return position != str(version_of(delta_table(path)))
     except UnreadableSource:
         return True  # What it holds now, nobody can say.
 

@@ -12,12 +12,12 @@ from headrace.errors import HeadraceError, Step, UnsupportedQuery
 from headrace.io.source import WEIGHT
 from headrace.pipelines.auto_cdc import TOMBSTONES
 from headrace.pipelines.definitions import Dataset, Kind, TableName
+from headrace.pipelines.deliveries import check_sink
 from headrace.pipelines.errors import BadDefinition, NotIncremental, Report, reporting
 from headrace.pipelines.event_order import why_refused
 from headrace.pipelines.graph import AnalysedQuery, Graph, Table
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, UnversionedLeaf
 from headrace.pipelines.policy import POLICY, Policy, parse_policy
-from headrace.pipelines.sinks import check_sink
 from headrace.pipelines.table_fingerprints import digest_of, parts_of
 from headrace.queries.current_time import reads_current_time
 from headrace.queries.plan_details import items, with_subqueries

@@ -1,4 +1,4 @@
-"""Runs of a pipeline: each table brought up to date within one cut, and published with all others."""
+"""Runs of a pipeline: tables brought up to date from one snapshot of the inputs, and published together."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pyspark.errors import PySparkException
 
 from headrace.errors import HeadraceError, SourceLocation
 from headrace.pipelines.catalog import Catalog, TableEntry
-from headrace.pipelines.cut import Cut
 from headrace.pipelines.definitions import SNAPSHOTS, Dataset, TableName
+from headrace.pipelines.deliveries import deliver
 from headrace.pipelines.delta_source import register_delta
 from headrace.pipelines.errors import BadDefinition, BadSpec, Report
 from headrace.pipelines.graph import Graph, Table, analysed, message_of, read_definitions
 from headrace.pipelines.plans import TablePlan, plan_tables
 from headrace.pipelines.policy import POLICY, Policy, parse_policy
-from headrace.pipelines.sinks import deliver
+from headrace.pipelines.run_snapshot import RunSnapshot
 from headrace.pipelines.spec import PipelineSpec, settings_of
 from headrace.pipelines.update import Updated, Updater
 from headrace.queries.plan_details import java_class
@@ -279,17 +279,17 @@ class _Run:
             self._report(Event(table.dataset, State.QUEUED if chosen else State.EXCLUDED))
         self._deliver(last=False)
         compared = frozenset(root for plan in self.plans.values() for root in plan.compared_files)
-        cut = Cut(self.catalog, self.graph, self.spark, dict(self.catalog.entries), compared)
+        snapshot = RunSnapshot(self.catalog, self.graph, self.spark, dict(self.catalog.entries), compared)
         try:
             for table in self.graph.tables:
                 if table.name in self.selected:
-                    self._update(table, cut)
+                    self._update(table, snapshot)
         finally:
-            cut.close()
-        published = self._to_publish(cut.entries)
+            snapshot.close()
+        published = self._to_publish(snapshot.entries)
         if published != self.catalog.published:
-            self.catalog.commit(published, cut.entries)
-        cut.inputs.clean(self.catalog.files_read())
+            self.catalog.commit(published, snapshot.entries)
+        snapshot.inputs.clean(self.catalog.files_read())
         self._deliver(last=True)
         return RunReport(self.events)
 
@@ -317,7 +317,7 @@ class _Run:
                 if last:
                     self._report(Event(table.dataset, State.FAILED, error=error))
 
-    def _update(self, table: Table, cut: Cut) -> None:
+    def _update(self, table: Table, snapshot: RunSnapshot) -> None:
         if table.failure is not None:
             self._report(Event(table.dataset, State.FAILED, error=table.failure))
             return
@@ -327,15 +327,15 @@ class _Run:
         self._report(Event(table.dataset, State.RUNNING))
         start = perf_counter()
         try:
-            updated = Updater(cut, self.plans[table.name], table.name in self.anew).run()
+            updated = Updater(snapshot, self.plans[table.name], table.name in self.anew).run()
         except Exception as error:
             self._report(Event(table.dataset, State.FAILED, error=error, seconds=perf_counter() - start))
             return
-        cut.check(leaf for query in table.queries for leaf in query.leaves)
-        before = cut.entries.get(table.name)
-        cut.entries[table.name] = updated.entry
+        snapshot.check(leaf for query in table.queries for leaf in query.leaves)
+        before = snapshot.entries.get(table.name)
+        snapshot.entries[table.name] = updated.entry
         if updated.entry != before:
-            self.catalog.record(cut.entries)
+            self.catalog.record(snapshot.entries)
         changed = before is None or before.version != updated.entry.version
         self._report(Event(table.dataset, State.COMPLETED, updated, changed, seconds=perf_counter() - start))
 

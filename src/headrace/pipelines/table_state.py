@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import CheckpointDamaged
-from headrace.io.delivery.atomic_files import published_ticks, remove_folder, tick_folder
 from headrace.io.files import changelog
 from headrace.pipelines.catalog import TableEntry
-from headrace.pipelines.cut import Positions
+from headrace.pipelines.run_snapshot import Positions
 from headrace.state.commit import CommitLog, read_checked, write_checked
 from headrace.state.erasure import erase
+from headrace.tables.version_folders import tick_folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,8 @@ class TableState:
 
     def forget_before(self, tick: int) -> None:
         """Remove what ticks before one have left, which is in versions of the table."""
-        for each in published_ticks(self.sink):
-            if each < tick:
-                remove_folder(self.sink / tick_folder(each))
+        ticks = tick_folders(self.sink)
+        ticks.retain([each for each in ticks.numbers() if each >= tick])
         for each in range(tick - 1, 0, -1):
             if not self._begun(each).exists():
                 break
@@ -61,7 +60,7 @@ class TableState:
         self.forget_before(tick)
         if self.last_tick == tick:
             # The sink expects the folder of its last tick; what was in it is in a version.
-            for file in (self.sink / tick_folder(tick)).glob("*"):
+            for file in tick_folders(self.sink).folder(tick).glob("*"):
                 _empty(file)
         erase(self.checkpoint)
 
@@ -80,7 +79,8 @@ class TableState:
 
     def ticks_after(self, tick: int) -> list[Path]:
         """Return the folders of later ticks that changed something."""
-        return [self.sink / tick_folder(each) for each in published_ticks(self.sink) if each > tick]
+        ticks = tick_folders(self.sink)
+        return [ticks.folder(each) for each in ticks.numbers() if each > tick]
 
 
 def _empty(file: Path) -> None:

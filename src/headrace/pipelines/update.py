@@ -5,33 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from signal import Signals
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from headrace.atomic_files import remove_folder
 from headrace.errors import CheckpointDamaged, FlowChanged, UnreadableSource
-from headrace.io.delivery.atomic_files import remove_folder
 from headrace.io.source import WEIGHT as SOURCE_WEIGHT
 from headrace.pipelines.catalog import Position, TableEntry
 from headrace.pipelines.costs import Costs
-from headrace.pipelines.cut import Cut, Positions
 from headrace.pipelines.definitions import RESERVED, Kind
+from headrace.pipelines.deliveries import stage
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.event_order import in_time_order
 from headrace.pipelines.graph import AnalysedQuery, Table, no_rows, settings
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, with_leaves
 from headrace.pipelines.plans import ANSWER, Method, TablePlan
-from headrace.pipelines.sinks import stage
+from headrace.pipelines.run_snapshot import Positions, RunSnapshot
 from headrace.pipelines.table_fingerprints import changes_between
 from headrace.pipelines.table_state import TableState
-from headrace.pipelines.versions import (
-    WEIGHT,
-    VersionWriter,
-    has_removals,
-    read_sink,
-    repeated,
-    weighted,
-)
+from headrace.pipelines.table_versions import TableVersions
+from headrace.pipelines.weighted_rows import WEIGHT, consolidate, expand, has_removals, with_weight
 from headrace.spark.lowering.types import quoted
 
 if TYPE_CHECKING:
@@ -65,9 +60,9 @@ class Updated:
 
 @dataclass(frozen=True, slots=True)
 class Updater:
-    """Brings a table up to date, within a cut. anew: forget its rows, or streams, and state."""
+    """Maintenance of one table from the snapshot of a run. anew: forget its rows, or streams, and state."""
 
-    cut: Cut
+    snapshot: RunSnapshot
     plan: TablePlan
     anew: bool
 
@@ -77,22 +72,19 @@ class Updater:
 
     @property
     def _before(self) -> TableEntry | None:
-        return self.cut.catalog.entries.get(self._table.name)
+        return self.snapshot.entries.get(self._table.name)
 
     @property
-    def _writer(self) -> VersionWriter:
-        name = self._table.name
-        is_read = bool(self.cut.graph.readers_of(name)) or self.cut.catalog.is_read(name)
-        is_read |= bool(self._table.dataset.delivery)
-        return VersionWriter(self.cut.catalog, self._table, self.cut.spark, is_read)
+    def _writer(self) -> TableVersions:
+        return self.snapshot.versions(self._table)
 
     def run(self) -> Updated:
         """Make the next version of the table, if anything changed. Raises the errors of its query."""
         start = perf_counter()
         try:
             if self.plan.method in (Method.STATELESS, Method.INCREMENTAL):
-                self.cut.keep(leaf for query in self._table.queries for leaf in query.leaves)
-            with settings(self.cut.spark, self._settings):
+                self.snapshot.keep(leaf for query in self._table.queries for leaf in query.leaves)
+            with settings(self.snapshot.spark, self._settings):
                 updated = _METHODS[self.plan.method](self)
         except (PipelineError, UnreadableSource) as error:
             if error.where:
@@ -111,7 +103,7 @@ class Updater:
 
     def _measured(self, updated: Updated, seconds: float) -> Updated:
         (query,) = self._table.queries
-        rows = self.cut.rows_of(query.leaves) if updated.whole else updated.rows_in
+        rows = self.snapshot.rows_of(query.leaves) if updated.whole else updated.rows_in
         costs = self._costs.after(seconds, rows, whole=updated.whole, estimated=updated.estimated)
         return replace(updated, entry=replace(updated.entry, costs=costs.to_entry()))
 
@@ -119,7 +111,7 @@ class Updater:
         """Return why the table is made from all rows though changes of its inputs are known; empty if not."""
         if not self.plan.chooses or not read:
             return ""
-        changes, rows = self.cut.rows_changed(query.leaves, read), self.cut.rows_of(query.leaves)
+        changes, rows = self.snapshot.rows_changed(query.leaves, read), self.snapshot.rows_of(query.leaves)
         return "" if changes is None or rows is None else self._costs.why_whole(changes, rows)
 
     def _entry(
@@ -137,11 +129,11 @@ class Updater:
         known.pop(DELIVERY, None)
         if self._table.dataset.delivery:
             # Its changes from there on are kept as for any table that reads it.
-            published = self.cut.catalog.published.get(self._table.name)
+            published = self.snapshot.catalog.published.get(self._table.name)
             known[DELIVERY] = {self._table.name.keys[0]: published.version if published else 0}
         return TableEntry(
             version,
-            self._writer.rows_of(version) if rows is None else rows,
+            self._writer.count(version) if rows is None else rows,
             self._table.schema.json(),
             self._table.layout,
             self.plan.fingerprint,
@@ -158,7 +150,7 @@ class Updater:
     def _hold_the_same(self, query: AnalysedQuery, read: Positions) -> bool:
         """Return whether the inputs are known to have the rows that they had at positions."""
         return self.plan.stable and all(
-            self.cut.holds_the_same(leaf, read.get(leaf.key)) for leaf in query.leaves
+            self.snapshot.holds_the_same(leaf, read.get(leaf.key)) for leaf in query.leaves
         )
 
     def _why_from_scratch(self, before: TableEntry | None) -> str:
@@ -173,14 +165,14 @@ class Updater:
 
     def _why_unknown(self, query: AnalysedQuery, read: Positions) -> str:
         """Return why it is not known what changed in the inputs since positions."""
-        unknown = (leaf for leaf in query.leaves if self.cut.changes(leaf, read.get(leaf.key)) is None)
-        return ", ".join(self.cut.why_unknown(leaf, read.get(leaf.key)) for leaf in unknown)
+        unknown = (leaf for leaf in query.leaves if self.snapshot.changes(leaf, read.get(leaf.key)) is None)
+        return ", ".join(self.snapshot.why_unknown(leaf, read.get(leaf.key)) for leaf in unknown)
 
     # -- by Spark, from the whole inputs --
 
     def recompute(self) -> Updated:
         (query,) = self._table.queries
-        now, before = self.cut.positions(query), self._before
+        now, before = self.snapshot.positions(query), self._before
         if before is not None and not self._why_from_scratch(before):
             read = before.positions.get(query.query.name, {})
             if self._is_current(now, read):
@@ -197,7 +189,7 @@ class Updater:
     def _whole(self, query: AnalysedQuery) -> dict[str, Callable[[], DataFrame]]:
         """Return all rows of the inputs as they are in this run."""
         return {
-            leaf.exact: partial(self.cut.whole, leaf)
+            leaf.exact: partial(self.snapshot.whole, leaf)
             for leaf in query.leaves
             if isinstance(leaf, (TableLeaf, FilesLeaf, DeltaLeaf))
         }
@@ -216,7 +208,7 @@ class Updater:
             if before and all(read.get(leaf.key) == now[leaf.key] for leaf in streams):
                 continue
             unread = {
-                leaf.exact: partial(self.cut.unread, leaf, read.get(leaf.key), self._table)
+                leaf.exact: partial(self.snapshot.unread, leaf, read.get(leaf.key), self._table)
                 for leaf in streams
             }
             read_on.append((streams, read))
@@ -229,18 +221,18 @@ class Updater:
             # A flow that is not in the project now, and returns, goes on where it was.
             gone = {} if before is None else {k: v for k, v in before.positions.items() if k not in positions}
             entry = self._entry(self._appended(before, rows), {**gone, **positions})
-        counts = [self.cut.rows_changed(streams, read) for streams, read in read_on]
+        counts = [self.snapshot.rows_changed(streams, read) for streams, read in read_on]
         return Updated(entry, Method.APPEND, None if None in counts else sum(filter(None, counts)))
 
     def _staged(self, positions: Mapping[str, Positions], rows: DataFrame | None) -> TableEntry:
         """Keep rows for a sink until the run is published."""
-        none = no_rows(self._table.schema, self.cut.spark)
-        version, count = stage(self.cut.catalog, self._table, none if rows is None else rows)
+        none = no_rows(self._table.schema, self.snapshot.spark)
+        version, count = stage(self.snapshot.catalog, self._table, none if rows is None else rows)
         return self._entry(version, positions, rows=count)
 
     def _appended(self, before: TableEntry | None, rows: DataFrame | None) -> int:
         schema, layout = self._table.schema, self._table.layout
-        none = no_rows(schema, self.cut.spark)
+        none = no_rows(schema, self.snapshot.spark)
         if before is None:
             return self._writer.replace(none if rows is None else rows)
         if before.schema != schema.json() or before.layout != layout:
@@ -251,7 +243,7 @@ class Updater:
         """Return how far inputs are read in this run; files that a stream has read stay read when they go."""
         found: dict[str, Position | None] = {}
         for leaf in query.leaves:
-            before, now = read.get(leaf.key), self.cut.position(leaf)
+            before, now = read.get(leaf.key), self.snapshot.position(leaf)
             both = leaf.streaming and isinstance(before, dict) and isinstance(now, dict)
             found[leaf.key] = {**before, **now} if both else now  # pyright: ignore[reportGeneralTypeIssues]
         return found
@@ -264,29 +256,29 @@ class Updater:
 
     def stateless(self) -> Updated:
         (query,) = self._table.queries
-        name, now, before = query.query.name, self.cut.positions(query), self._before
+        name, now, before = query.query.name, self.snapshot.positions(query), self._before
         from_scratch = self._why_from_scratch(before)
         read = before.positions.get(name, {}) if before is not None and not from_scratch else {}
         if before is not None and read and self._is_current(now, read):
             return Updated(before, self.plan.method, 0)
         estimated = self._why_whole(query, read)
-        changes = {leaf.exact: self.cut.changes(leaf, read.get(leaf.key)) for leaf in query.leaves}
+        changes = {leaf.exact: self.snapshot.changes(leaf, read.get(leaf.key)) for leaf in query.leaves}
         known = {key: rows for key, rows in changes.items() if rows is not None}
         if estimated or len(known) < len(changes):
             version = self._writer.replace(self._over(query, self._whole(query)))
-            made, rows = self._entry(version, {name: now}), self.cut.rows_changed(query.leaves, {})
+            made, rows = self._entry(version, {name: now}), self.snapshot.rows_changed(query.leaves, {})
             why = estimated or _FROM_ALL_ROWS + (from_scratch or self._why_unknown(query, read))
             return Updated(made, self.plan.method, rows, why, whole=True, estimated=bool(estimated))
         if before is not None and self._hold_the_same(query, read):
             return Updated(self._entry(before.version, {name: now}), self.plan.method, 0)
         version = self._applied(query, known, read)
-        changed = self.cut.rows_changed(query.leaves, read)
+        changed = self.snapshot.rows_changed(query.leaves, read)
         return Updated(self._entry(version, {name: now}), self.plan.method, changed)
 
     def _applied(self, query: AnalysedQuery, changes: Mapping[str, DataFrame], read: Positions) -> int:
         """Write what a query makes of changes of its inputs since positions."""
         # What may take rows back is looked at, and read for those that came and for those that went.
-        doubtful = [leaf for leaf in query.leaves if not self.cut.adds_only(leaf, read.get(leaf.key))]
+        doubtful = [leaf for leaf in query.leaves if not self.snapshot.adds_only(leaf, read.get(leaf.key))]
         kept = {leaf.exact: changes[leaf.exact].persist() for leaf in doubtful}
         try:
             back = any(map(has_removals, kept.values()))
@@ -298,7 +290,7 @@ class Updater:
     def _written(self, query: AnalysedQuery, changes: Mapping[str, DataFrame], *, takes_back: bool) -> int:
         def part(condition: str, copies: str) -> DataFrame:
             def rows_of(rows: DataFrame) -> DataFrame:
-                return repeated(rows.where(condition), copies)
+                return expand(rows.where(condition), copies)
 
             return self._over(query, {exact: partial(rows_of, rows) for exact, rows in changes.items()})
 
@@ -306,10 +298,10 @@ class Updater:
         if not takes_back:
             return self._writer.append(added)
         removed = part(f"{WEIGHT} < 0", f"-{WEIGHT}")
-        return self._writer.apply(weighted(added, 1).unionByName(weighted(removed, -1)))
+        return self._writer.apply(with_weight(added, 1).unionByName(with_weight(removed, -1)))
 
     def _over(self, query: AnalysedQuery, replaced: Mapping[str, Callable[[], DataFrame]]) -> DataFrame:
-        return with_leaves(query.plan, replaced, self.cut.graph.names, self.cut.spark)
+        return with_leaves(query.plan, replaced, self.snapshot.graph.names, self.snapshot.spark)
 
     # -- by changes, with state --
 
@@ -324,7 +316,7 @@ class Updater:
             return self._from_scratch(generation, now, why)
         if not before.generation:
             return self._from_scratch(generation, now, "it was made without state before")
-        state = TableState(self.cut.catalog.state(self._table.name, before.generation))
+        state = TableState(self._state_folder(before.generation))
         state.forget_before(before.tick)
         read = state.positions(before, name)
         if read is None:
@@ -337,7 +329,7 @@ class Updater:
             if changes is None:
                 return self._from_scratch(generation, now, self._why_unknown(query, read))
             if state.last_tick != before.tick and not all(
-                self.cut.adds_only(leaf, read.get(leaf.key))
+                self.snapshot.adds_only(leaf, read.get(leaf.key))
                 for leaf in query.leaves
                 if isinstance(leaf, FilesLeaf)
             ):
@@ -355,15 +347,19 @@ class Updater:
         made = self._entry(version, {name: now}, before.generation, state.last_tick)
         return Updated(made, Method.INCREMENTAL, changed)
 
+    def _state_folder(self, generation: int) -> Path:
+        catalog = self.snapshot.catalog
+        return catalog.states(catalog.storage, self._table.name).folder(generation)
+
     def _all_changes(self, read: Positions) -> dict[str, DataFrame] | None:
         assert self.plan.inputs is not None
         found: dict[str, DataFrame] = {}
         for source, leaf in self.plan.inputs.items():
             if leaf.streaming:
-                unread = self.cut.unread(leaf, read.get(leaf.key), self._table)
+                unread = self.snapshot.unread(leaf, read.get(leaf.key), self._table)
                 found[source] = self._in_order(leaf, unread)
                 continue
-            changes = self.cut.changes(leaf, read.get(leaf.key))
+            changes = self.snapshot.changes(leaf, read.get(leaf.key))
             if changes is None:
                 return None
             found[source] = changes.withColumnRenamed(WEIGHT, SOURCE_WEIGHT)
@@ -372,37 +368,37 @@ class Updater:
     def _in_order(self, leaf: Leaf, rows: DataFrame) -> DataFrame:
         """Return the rows of an input in the order in which the flow is to read them."""
         (query,) = self._table.queries
-        return in_time_order(rows, query, leaf, self.cut.spark) if leaf.streaming else rows
+        return in_time_order(rows, query, leaf, self.snapshot.spark) if leaf.streaming else rows
 
     def _from_scratch(self, generation: int, now: Positions, why: str = "") -> Updated:
         assert self.plan.inputs is not None
         (query,) = self._table.queries
         if self._before is not None and not self.anew:
             self._check_records_are_there(self._before.positions.get(query.query.name, {}))
-        state = TableState(self.cut.catalog.state(self._table.name, generation))
+        state = TableState(self._state_folder(generation))
         remove_folder(state.folder)
-        whole = {s: self._in_order(leaf, self.cut.whole(leaf)) for s, leaf in self.plan.inputs.items()}
+        whole = {s: self._in_order(leaf, self.snapshot.whole(leaf)) for s, leaf in self.plan.inputs.items()}
         changed = self._tick(state, whole, now, self._shards(query))
         ticks = state.ticks_after(0)
         if ticks:
-            rows = read_sink(ticks, self._table, self.cut.spark)
-            version = self._writer.replace_by_changes(rows)
+            rows = self._writer.read_ticks(ticks)
+            version = self._writer.replace(expand(consolidate(rows)))
         else:
-            version = self._writer.replace(no_rows(self._table.schema, self.cut.spark))
+            version = self._writer.replace(no_rows(self._table.schema, self.snapshot.spark))
         made = self._entry(version, {query.query.name: now}, generation, state.last_tick)
         return Updated(made, Method.INCREMENTAL, changed, _FROM_ALL_ROWS + why, whole=True)
 
     def _shards(self, query: AnalysedQuery) -> int:
         """Return the number of state shards: a task holds the rows of one in memory."""
-        rows = sum(self.cut.rows_changed([leaf], {}) or 0 for leaf in query.leaves)
-        return max(self.cut.spark.sparkContext.defaultParallelism, -(-rows // SHARD_ROWS))
+        rows = sum(self.snapshot.rows_changed([leaf], {}) or 0 for leaf in query.leaves)
+        return max(self.snapshot.spark.sparkContext.defaultParallelism, -(-rows // SHARD_ROWS))
 
     def _check_records_are_there(self, read: Positions) -> None:
         """Raise `PipelineError` if records that a table of records was made from are gone."""
         assert self.plan.inputs is not None
         for leaf in (each for each in self.plan.inputs.values() if each.streaming):
-            changes = self.cut.changes(leaf, read.get(leaf.key))
-            if changes is None or self.cut.takes_back(leaf, read.get(leaf.key), changes):
+            changes = self.snapshot.changes(leaf, read.get(leaf.key))
+            if changes is None or self.snapshot.takes_back(leaf, read.get(leaf.key), changes):
                 raise PipelineError(
                     f"{self._table.name} would be made anew, of fewer records than it was made from",
                     where=[self._table.dataset.location],
@@ -424,7 +420,7 @@ class Updater:
         tick = state.last_tick
         result = run(
             self.plan.flow,
-            self.cut.spark,
+            self.snapshot.spark,
             sources={name: Frame(frame, every_run=True) for name, frame in inputs.items()},
             sinks={ANSWER: Changelog(state.sink)},
             checkpoint=state.checkpoint,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from headrace.analysis.column_liveness import live_graph
+from headrace.atomic_files import subfolder_for
 from headrace.engine.endpoints import (
     as_read_by,
     as_sink,
@@ -32,7 +33,6 @@ from headrace.engine.run import RunResult
 from headrace.errors import BadInput, NotOnSpark
 from headrace.full_disk import telling_full_disk
 from headrace.graph.node import graph_of
-from headrace.io.delivery.atomic_files import subfolder_for
 from headrace.operators.source import Source as SourceOperator
 from headrace.path_or_url import local_path
 from headrace.spark.checkpoints.resume import Loops, SparkResumeBinding

@@ -24,7 +24,7 @@ from headrace.compute.collections.delta_rows import (
     updates_up_to,
     updates_with_hashes,
 )
-from headrace.compute.collections.delta_table import LAST_NUMBER, SCHEMA, CollectionFile, Table
+from headrace.compute.collections.delta_table import LAST_NUMBER, SCHEMA, CollectionFile, CollectionTable
 from headrace.compute.collections.refusals import (
     check_changes,
     check_expected,
@@ -76,7 +76,7 @@ class DeltaCollections(Collections):
 
     def __init__(self, path: str) -> None:
         self._lock = RLock()
-        self._table = Table(path)
+        self._table = CollectionTable(path)
         self._catalogue: tuple[list[CollectionFile], dict[Id, tuple[int, bytes]]] = [], {}
         self._seen = self._table.version
         self._pause = _SHORTEST

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from headrace.compute.collections.delta_table import SCHEMA, CollectionFile, Table
+from headrace.compute.collections.delta_table import SCHEMA, CollectionFile, CollectionTable
 from headrace.compute.collections.rows import Change, RowCodec, decode_row, hash_row_key
 from headrace.compute.collections.untyped_pyarrow import ArrowBatch, ArrowTable, compute, pa
 from headrace.compute.frontier import LAST_TIME
@@ -32,7 +32,7 @@ def updates_up_to(batch: ArrowBatch, file: CollectionFile, time: int) -> ArrowBa
     return batch if file.last <= time else batch.filter(compute.less_equal(batch.column("time"), time))
 
 
-def shared_hashes(table: Table, files: Iterable[CollectionFile], time: int) -> set[int]:
+def shared_hashes(table: CollectionTable, files: Iterable[CollectionFile], time: int) -> set[int]:
     """Return the hashes shared by more than one update up to a time."""
     chunks = [
         updates_up_to(batch, file, time).column("hash")
@@ -44,7 +44,7 @@ def shared_hashes(table: Table, files: Iterable[CollectionFile], time: int) -> s
 
 
 def updates_with_hashes(
-    table: Table, files: Iterable[CollectionFile], hashes: Iterable[int]
+    table: CollectionTable, files: Iterable[CollectionFile], hashes: Iterable[int]
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the weights and rows of updates with any of these hashes."""
     wanted = pa.array(list(hashes), pa.int64())
@@ -88,7 +88,9 @@ def _parts(count: int) -> Iterator[int]:
         count -= part
 
 
-def merge_tables(table: Table, number: int, files: Sequence[CollectionFile], codec: RowCodec) -> ArrowTable:
+def merge_tables(
+    table: CollectionTable, number: int, files: Sequence[CollectionFile], codec: RowCodec
+) -> ArrowTable:
     """Merge several files' updates into one table, with each row once, at the last time."""
     time = files[-1].last
     shared = shared_hashes(table, files, time)

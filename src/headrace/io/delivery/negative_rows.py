@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.atomic_files import move
 from headrace.expr.types import Schema
-from headrace.io.delivery.atomic_files import move
 from headrace.io.source import Row
 
 MAX_LISTED = 10

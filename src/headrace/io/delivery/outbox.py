@@ -21,9 +21,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
+from headrace.atomic_files import remove_folder
 from headrace.expr.dict_keys import with_representatives
 from headrace.expr.types import Schema
-from headrace.io.delivery.atomic_files import STAGING, remove_folder, tick_folder
 from headrace.io.delivery.negative_rows import HeldBack, HeldRows, consolidate_rows
 from headrace.io.delivery.table_keys import TableKey
 from headrace.io.files import changelog
@@ -37,6 +37,7 @@ from headrace.io.sink import (
     refuse_mid_run_start,
 )
 from headrace.io.source import Row, Rows
+from headrace.tables.version_folders import STAGING
 
 Batches: TypeAlias = Callable[[], Iterator[Rows]]
 
@@ -104,15 +105,12 @@ class Outbox:
         """Assemble a tick from parts staged by tasks. Idempotent."""
         changelog.assemble(self.folder, tick, names)
 
-    def _tick(self, tick: int) -> Path:
-        return self.folder / STAGING / tick_folder(tick)
-
     def holds(self, tick: int) -> bool:
-        return self._tick(tick).is_dir()
+        return changelog.assembled(self.folder, tick).is_dir()
 
     def parts(self, tick: int) -> list[Path]:
         """List the part files of a tick."""
-        return sorted(self._tick(tick).iterdir())
+        return sorted(changelog.assembled(self.folder, tick).iterdir())
 
     def batches(self, tick: int) -> Iterator[Rows]:
         """Yield the rows of a tick in batches."""
@@ -127,7 +125,7 @@ class Outbox:
 
     def drop(self, tick: int) -> None:
         """Delete a delivered tick."""
-        remove_folder(self._tick(tick))
+        remove_folder(changelog.assembled(self.folder, tick))
 
     def clear(self) -> None:
         """Delete all ticks."""

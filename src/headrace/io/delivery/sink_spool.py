@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from headrace.atomic_files import sync_folder, write_file
 from headrace.io.declared_types import refuse_untyped
-from headrace.io.delivery.atomic_files import sync_folder, write_file
 from headrace.io.delivery.negative_rows import HeldBack
 from headrace.io.sink import SinkRequest, Writer, held_back_of
 from headrace.io.source import Rows

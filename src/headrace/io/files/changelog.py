@@ -28,21 +28,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from headrace.atomic_files import FolderLock, remove_empty, remove_folder, sync_folder
 from headrace.errors import BadInput, SourceLocation
 from headrace.expr.call_errors import explains_calls
 from headrace.expr.types import Schema
 from headrace.io.declared_types import refuse_untyped
-from headrace.io.delivery.atomic_files import (
-    STAGING,
-    TICK,
-    move_folder,
-    published_ticks,
-    remove_empty,
-    remove_folder,
-    sync_folder,
-    tick_folder,
-)
-from headrace.io.delivery.folder_lock import FolderLock
 from headrace.io.delivery.guarantee import Guarantee
 from headrace.io.files.compaction import Compactor, aside, check_can_compact
 from headrace.io.sink import (
@@ -58,6 +48,7 @@ from headrace.io.sink import (
 )
 from headrace.io.source import WEIGHT, set_fields
 from headrace.path_or_url import local_path
+from headrace.tables.version_folders import STAGING, TICK, VersionFolders, tick_folders
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,8 +150,7 @@ def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, d
 
     Raises `FileNotFoundError` if a part is missing.
     """
-    staging = Path(path, STAGING)
-    folder = staging / tick_folder(tick)
+    staging, folder = Path(path, STAGING), assembled(path, tick)
     folder.mkdir(parents=True, exist_ok=True)
     wanted = set(names)
     present = set(os.listdir(folder))
@@ -174,16 +164,18 @@ def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, d
         sync_folder(staging)
 
 
+def assembled(path: str | os.PathLike[str], tick: int) -> Path:
+    """Return the folder of a tick that is not published."""
+    return tick_folders(Path(path, STAGING)).folder(tick)
+
+
 def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
     """Publish an assembled tick. Does nothing if the tick is already published or had no changes."""
-    assembled = Path(path, STAGING, tick_folder(tick))
-    if not assembled.is_dir():
-        return
-    target = Path(path, tick_folder(tick))
-    if target.is_dir():
-        remove_folder(assembled)
-    else:
-        move_folder(assembled, target, durable=durable)
+    folder, ticks = assembled(path, tick), tick_folders(path)
+    if ticks.folder(tick).is_dir():
+        remove_folder(folder)
+    elif folder.is_dir():
+        ticks.publish(tick, folder, durable=durable)
 
 
 def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
@@ -222,7 +214,7 @@ class ChangelogWriter(ReadableWriter):
                 sink=name,
                 path=str(self._path),
             )
-        refuse_later_ticks(name, self._path, max(published_ticks(self._path), default=0), tick)
+        refuse_later_ticks(name, self._path, tick_folders(self._path).latest() or 0, tick)
         recover(self._path, tick, durable=durable)
         if self._compact_after is not None:
             check_can_compact(self._lock)
@@ -244,7 +236,7 @@ class ChangelogWriter(ReadableWriter):
             self.assemble(tick, [part])
 
     def assemble(self, tick: int, names: Iterable[str]) -> None:
-        if Path(self._path, tick_folder(tick)).is_dir():
+        if tick_folders(self._path).folder(tick).is_dir():
             # Another run has begun to write there since. Its tick would be taken for this one, which is lost.
             refuse_later_ticks(self._request.name, self._path, tick, tick - 1)
         assemble(self._path, tick, names, durable=self._request.durable)
@@ -258,11 +250,11 @@ class ChangelogWriter(ReadableWriter):
             self._compactor.compact_if_due(tick)
 
     def contents(self) -> Contents | None:
-        ticks = published_ticks(self._path)
-        return Contents(max(ticks, default=0), self._rows(ticks)) if self._path.is_dir() else None
+        ticks = tick_folders(self._path)
+        return Contents(ticks.latest() or 0, self._rows(ticks)) if self._path.is_dir() else None
 
-    def _rows(self, ticks: Iterable[int]) -> Iterator[tuple[Any, ...]]:
-        for file in (f for tick in ticks for f in sorted(Path(self._path, tick_folder(tick)).iterdir())):
+    def _rows(self, ticks: VersionFolders) -> Iterator[tuple[Any, ...]]:
+        for file in (f for tick in ticks.numbers() for f in sorted(ticks.folder(tick).iterdir())):
             if file.name.startswith((".", "_")):
                 continue
             try:

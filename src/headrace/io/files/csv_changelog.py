@@ -15,6 +15,7 @@ from functools import singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from headrace.atomic_files import sync_file
 from headrace.errors import BadInput, HeadraceError, UnwritableSink
 from headrace.expr.functions import intervals
 from headrace.expr.types import (
@@ -32,7 +33,6 @@ from headrace.expr.types import (
     TimestampType,
     with_article,
 )
-from headrace.io.delivery.atomic_files import sync_file
 from headrace.io.files.changelog import Changelog, ChangelogWriter
 from headrace.io.files.csv_dialect import CsvDialect
 from headrace.io.files.csv_files import CsvFiles

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from headrace.io.delivery.atomic_files import STAGING, move, remove_empty, sync_file
+from headrace.atomic_files import move, remove_empty, sync_file
 from headrace.io.source import BadRecord
+from headrace.tables.version_folders import STAGING
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.io.delta import DeltaRows, check_delta
+from headrace.io.delta import DeltaRows, check_delta, versions_of
 from headrace.io.source import Feed
 from headrace.spark.sources.arrivals import Arrivals, Found, Positions
 from headrace.spark.sources.opening import OpenedSource, Opening, open_arrivals, open_on_spark
@@ -14,7 +14,7 @@ from headrace.spark.ticks.intake import Rows, Taken, read_file
 from headrace.spark.ticks.plan import Input
 
 if TYPE_CHECKING:
-    from headrace.io.delta.version_reader import DeltaVersions
+    from headrace.io.table_versions import TableVersions
 
 VERSION = "version"
 _WHOLE, _CHANGES = "whole", "changes"
@@ -30,7 +30,7 @@ class Versions:
 class VersionArrivals(Arrivals):
     """Versions of a table, at most `per_tick` in a tick: the first one whole, of later ones their changes."""
 
-    def __init__(self, versions: DeltaVersions, positions: Positions, per_tick: int | None) -> None:
+    def __init__(self, versions: TableVersions, positions: Positions, per_tick: int | None) -> None:
         self._versions = versions
         self._positions = positions
         self._per_tick = per_tick
@@ -71,19 +71,15 @@ class VersionArrivals(Arrivals):
 @open_on_spark.register
 def _(source: DeltaRows, opening: Opening) -> OpenedSource:
     check_delta(source, f"source {opening.name!r}", opening.operator.schema)
-    from headrace.io.delta.version_reader import DeltaVersions
-
     feed = Feed(opening.name, opening.operator.schema, append=opening.append)
     feed.refuse_weight_column()
-    versions = DeltaVersions(source, feed)
+    versions = versions_of(source, feed)
     per_tick = 1 if opening.operator.bounded else source.versions_per_tick
     return open_arrivals(opening, Versions(source), VersionArrivals(versions, opening.positions, per_tick))
 
 
 @read_file.register
 def _(reading: Versions, location: str, source: Input, taken: Taken) -> Rows:
-    from headrace.io.delta.version_reader import DeltaVersions
-
     what, _, version = location.partition(":")
-    versions = DeltaVersions(reading.table, Feed(source.name, source.schema, append=source.append))
+    versions = versions_of(reading.table, Feed(source.name, source.schema, append=source.append))
     return versions.rows(int(version)) if what == _WHOLE else versions.changes(int(version))

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from headrace.io.delivery.atomic_files import subfolder_for
+from headrace.atomic_files import subfolder_for
 from headrace.io.delivery.outbox import DeliveredSink, StagedSink
 from headrace.io.files import changelog, table_files
 from headrace.io.files.changelog import Changelog

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from headrace.atomic_files import subfolder_for
 from headrace.compute.collections.opening import open_collections
 from headrace.compute.collections.store import Collections
 from headrace.compute.frontier import Frontier
@@ -35,7 +36,6 @@ from headrace.compute.replica.spark.state import (
 from headrace.compute.replica.spark.versions import Hold, Versions
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
-from headrace.io.delivery.atomic_files import subfolder_for
 
 FORM = 1
 """Format version of a dataflow's folder."""

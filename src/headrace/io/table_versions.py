@@ -1,81 +1,44 @@
-"""Delta table reader: the rows of one version, then the changes of each later one."""
+"""Reader of versioned tables: the rows of one version, then the changes of each later one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import deltalake
 import pyarrow as pa
-from deltalake.exceptions import DeltaError
 
 from headrace.errors import UnreadableSource
 from headrace.expr.types import Field
 from headrace.io.change_data import DeltaChanges, build_decoder, record_schema
-from headrace.io.delta.protocol import FEED
 from headrace.io.files.parquet_rows import batch_records, check_columns
 from headrace.io.source import BadRecord, Batch, Feed, Reader
+from headrace.tables.versioned_table import VersionedTable
 
 _VERSION = "version"
 
 
-class VersionedTable(Protocol):
-    """Options of a Delta source that its reader needs; `DeltaRows` implements it."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def version(self) -> int | None: ...
-    @property
-    def versions_per_tick(self) -> int | None: ...
-    @property
-    def options(self) -> Mapping[str, str]: ...
-
-
 @dataclass(frozen=True, slots=True)
-class DeltaVersions:
-    """Versions of a Delta table, read on behalf of one source."""
+class TableVersions:
+    """Versions of a table, read on behalf of one source. start: the first to read; None: the newest."""
 
-    source: VersionedTable
+    table: VersionedTable
     feed: Feed
-
-    @contextmanager
-    def _reporting(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except (DeltaError, pa.ArrowException, OSError, ValueError) as error:
-            raise self._error(what, str(error)) from error
-
-    def _error(self, what: str, why: str, fix: str = "correct the path or the table") -> UnreadableSource:
-        path = self.source.path
-        return UnreadableSource(
-            f"source {self.feed.name!r}: the Delta table at {path} {what}",
-            why=why,
-            fix=fix,
-            source=self.feed.name,
-            path=path,
-        )
-
-    def _table(self, version: int | None = None) -> deltalake.DeltaTable:
-        return deltalake.DeltaTable(self.source.path, version, storage_options=dict(self.source.options))
+    start: int | None
 
     def newest(self) -> int:
-        with self._reporting("cannot be read"):
-            return self._table().version()
+        with self.table.reporting("cannot be read"):
+            return self.table.version().number
 
     def first(self) -> int:
         """Return the version to read in full."""
-        return self.newest() if self.source.version is None else self.source.version
+        return self.newest() if self.start is None else self.start
 
     def rows(self, version: int) -> list[tuple[Any, ...]]:
         """Read all rows of a version, weighted if the flow's source is a table."""
-        with self._reporting(f"has no readable version {version}"):
-            stream = pa.RecordBatchReader.from_stream(self._table(version).scan())
-            feed = replace(self.feed, append=True)
-            found = list(self._records(stream, version, feed))
+        with self.table.reporting(f"has no readable version {version}"):
+            found = list(self._records(self.table.scan(version), version, replace(self.feed, append=True)))
         return found if self.feed.append else [(*row, 1) for row in found]
 
     def changes(self, version: int) -> list[tuple[Any, ...]]:
@@ -91,16 +54,18 @@ class DeltaVersions:
             decode=build_decoder(shape, self.feed.schema),
             live=None,
         )
-        with self._reporting(f"has no readable changes of version {version}"):
-            table = self._table()
-            if table.metadata().configuration.get(FEED) != "true":
-                raise self._error(
+        with self.table.reporting(f"has no readable changes of version {version}"):
+            stream = self.table.feed(version)
+            if stream is None:
+                raise unreadable_table_error(
+                    self.feed.name,
+                    self.table.location,
                     "has no change data feed",
                     "without one, the changes from version to version are unknown",
-                    f"set the table's property {FEED} to true, or read it as a bounded source",
+                    "set the table's property delta.enableChangeDataFeed to true, "
+                    "or read it as a bounded source",
                 )
-            stream = table.load_cdf(starting_version=version, ending_version=version)
-            found = self._records(pa.RecordBatchReader.from_stream(stream), version, feed)
+            found = self._records(stream, version, feed)
             if not self.feed.append:
                 return [row for rows in found for row in rows]
             return [self._added(row, version) for rows in found for row in rows]
@@ -108,14 +73,16 @@ class DeltaVersions:
     def _added(self, row: tuple[Any, ...], version: int) -> tuple[Any, ...]:
         if row[-1] > 0:
             return row[:-1]
-        raise self._error(
+        raise unreadable_table_error(
+            self.feed.name,
+            self.table.location,
             f"retracts rows in version {version}",
             f"{row[:-1]!r} is deleted, and the flow's source is append-only",
             f'declare it as flow.table("{self.feed.name}", ...)',
         )
 
     def _records(self, stream: pa.RecordBatchReader, version: int, feed: Feed) -> Iterator[Any]:
-        location = Path(f"{self.source.path} (version {version})")
+        location = Path(f"{self.table.location} (version {version})")
         fields: list[Field] = [*feed.schema.fields]
         present = [f.name for f in check_columns(feed.name, location, fields, stream.schema)]
         before = 0
@@ -127,14 +94,26 @@ class DeltaVersions:
             before += batch.num_rows
 
 
-class DeltaReader(Reader):
-    """Reader of whole versions, stopping after `limit` rows or `versions_per_tick` versions."""
+def unreadable_table_error(
+    source: str, location: str, what: str, why: str, fix: str, _cause: Exception | None = None
+) -> UnreadableSource:
+    return UnreadableSource(
+        f"source {source!r}: the Delta table at {location} {what}",
+        why=why,
+        fix=fix or "correct the path or the table",
+        source=source,
+        path=location,
+    )
 
-    def __init__(self, source: VersionedTable, feed: Feed) -> None:
-        feed.refuse_weight_column()
-        self._versions = DeltaVersions(source, feed)
-        self._feed = feed
-        self._per_tick = source.versions_per_tick
+
+class VersionReader(Reader):
+    """Reader of whole versions, stopping after `limit` rows or `per_tick` versions."""
+
+    def __init__(self, versions: TableVersions, per_tick: int | None) -> None:
+        versions.feed.refuse_weight_column()
+        self._versions = versions
+        self._feed = versions.feed
+        self._per_tick = per_tick
         self._newest = self._versions.newest()
         self._in_tick = 0
 

@@ -1,35 +1,35 @@
-"""Immutable files of changes, sorted by key hash.
+"""Versions of a table as sums of changes at times, in immutable files sorted by key hash.
 
     <tick>-<attempt>-<first time>-<last time>-<changes>-<digest>.arrow    hash, time, weight, encoded row
 
-Tasks write one per tick; merging makes one of several. What counts is what the commit of the last tick
-names. Since they are sorted, a key is found by bisection, and tasks share a scan by ranges of hashes.
-Files are mapped into memory, and a file that was removed is still there for those who had opened it.
+The rows at a time are the sum of the changes up to it, so a version costs no more than its changes: there are
+too many times for a folder each. Tasks write one file per tick; merging makes one of several, and moves
+changes at times that no reader distinguishes to the last of these times. What counts is what the commit of
+the last tick names. Since files are sorted, a key is found by bisection, and tasks share a scan by ranges of
+hashes. Files are mapped into memory: one that was removed is still there for those who had opened it.
 """
 
 from __future__ import annotations
 
+import heapq
 import os
+import uuid
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
-from headrace.expr.dict_keys import nested_key, with_representatives
-from headrace.io.delivery.atomic_files import sync_file, sync_folder
-from headrace.io.delivery.guarantee import Guarantee
-from headrace.io.sink import PartsWriter, SinkRequest, SinkTarget, Writer, open_sink
-from headrace.spark.ticks.messages import Result
-from headrace.spark.ticks.plan import Output
-from headrace.spark.ticks.task_output import task_target, write_changes
+from headrace.atomic_files import sync_file
+from headrace.expr.dict_keys import nested_key
 from headrace.state.checkpoint_files import damaged
-from headrace.state.codec import key_encoder, value_encoder
+from headrace.state.codec import decode, key_encoder, value_encoder
 
 Entry: TypeAlias = tuple[int, bytes, int, int]
 """Key hash, encoded row, time, weight."""
@@ -38,18 +38,6 @@ _ENDING = ".arrow"
 _CHANGES_OF_A_BATCH = 65_536
 _FORM = pa.schema([("hash", pa.int64()), ("time", pa.int64()), ("weight", pa.int64()), ("row", pa.binary())])
 LAST_HASH = 2**63 - 1
-
-
-@dataclass(frozen=True)
-class ChangeFiles(SinkTarget):
-    """All changes of a timed run (`headrace.spark.external_ticks`), filed by key.
-
-    key: positions of the columns by which rows are filed; empty for the whole row.
-    """
-
-    guarantee: ClassVar[Guarantee] = Guarantee("exactly once", "the commit of a tick names its files")
-    path: str
-    key: tuple[int, ...]
 
 
 class Filing:
@@ -74,7 +62,7 @@ def hash_of(key: bytes) -> int:
     return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") >> 1
 
 
-# --- written ---------------------------------------------------------------------------------
+# -- written ------------------------------------------------------------------------------------------
 
 
 def write_entries(folder: Path, tick: int, attempt: str, entries: Iterable[Entry], *, durable: bool) -> str:
@@ -138,54 +126,7 @@ def consolidated_entries(changes: Iterable[Sequence[Any]], key: Sequence[int]) -
     return sorted((hashes[row], row, time, weight) for (row, time), weight in total.items() if weight)
 
 
-@write_changes.register
-def _(
-    target: ChangeFiles, output: Output, tick: int, attempt: str, rows: list[Any], durable: bool
-) -> Iterator[Result]:
-    folder = Path(target.path)
-    name = write_entries(
-        folder,
-        tick,
-        attempt,
-        consolidated_entries(with_representatives(rows, output.schema), target.key),
-        durable=durable,
-    )
-    if name:
-        yield Result("file", (output.name, name, ChangeFile(folder, name).count))
-
-
-@task_target.register
-def _(target: ChangeFiles, sink: str, folder: Path) -> object | None:
-    return target
-
-
-class _NamedByCommits(PartsWriter):
-    """Driver side of `ChangeFiles`, which has nothing to do: commits name the files."""
-
-    def __init__(self, folder: Path, durable: bool) -> None:
-        self._folder = folder
-        self._durable = durable
-
-    def recover(self, tick: int) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-
-    def prepare(self, tick: int, rows: list[tuple[Any, ...]]) -> None:
-        assert not rows, "tasks write the changes"
-
-    def assemble(self, tick: int, names: Iterable[str]) -> None:
-        if self._durable:
-            sync_folder(self._folder)
-
-    def publish(self, tick: int) -> None:
-        return
-
-
-@open_sink.register
-def _(sink: ChangeFiles, request: SinkRequest) -> Writer:
-    return _NamedByCommits(Path(sink.path), request.durable)
-
-
-# --- read ------------------------------------------------------------------------------------
+# -- read ---------------------------------------------------------------------------------------------
 
 
 class ChangeFile:
@@ -245,3 +186,65 @@ def _numbers(batch: pa.RecordBatch, column: int) -> Sequence[int]:
     array: Any = batch.column(column)
     numbers = memoryview(array.buffers()[1]).cast("q")
     return cast("Sequence[int]", numbers[array.offset : array.offset + len(array)])
+
+
+def sum_changes(
+    files: Iterable[ChangeFile], low: int, high: int, time: int
+) -> list[tuple[tuple[Any, ...], int]]:
+    """Sum the changes up to a time, for hashes from `low` to `high`. Returns rows with non-zero counts."""
+    total: Counter[bytes] = Counter()
+    for file in files:
+        if file.first <= time:
+            whole = file.last <= time
+            for _, row, at, weight in file.entries(low, high):
+                if whole or at <= time:
+                    total[row] += weight
+    rows: dict[tuple[Any, ...], int] = {}
+    for encoded, count in total.items():
+        if count:
+            row = decode(encoded)
+            rows[row] = rows.get(row, 0) + count
+    return [counted for counted in rows.items() if counted[1]]
+
+
+# -- merged -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """Task that merges several files into one and returns its name, or nothing if no changes are left.
+
+    There is one part.
+    """
+
+    folder: Path
+    names: tuple[str, ...]
+    least: int
+    tick: int
+    durable: bool
+
+    def __call__(self, part: int) -> Iterator[bytes]:
+        files = (ChangeFile(self.folder, name) for name in self.names)
+        entries = _advanced(heapq.merge(*(file.entries() for file in files)), self.least)
+        attempt = uuid.uuid4().hex[:12]
+        name = write_entries(self.folder, self.tick, attempt, entries, durable=self.durable)
+        if name:
+            yield name.encode()
+
+
+def _advanced(entries: Iterable[Entry], least: int) -> Iterator[Entry]:
+    """Consolidate sorted entries, moving times before `least` up to it."""
+    current: tuple[int, bytes] | None = None
+    weights: dict[int, int] = {}
+    for hashed, row, time, weight in entries:
+        if current != (hashed, row):
+            yield from _of_row(current, weights)
+            current, weights = (hashed, row), {}
+        at = max(time, least)
+        weights[at] = weights.get(at, 0) + weight
+    yield from _of_row(current, weights)
+
+
+def _of_row(of: tuple[int, bytes] | None, weights: dict[int, int]) -> Iterator[Entry]:
+    if of is not None:
+        yield from ((*of, time, weight) for time, weight in sorted(weights.items()) if weight)

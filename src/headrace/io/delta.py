@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
-from headrace.errors import BadInput
+from headrace.errors import BadInput, UnwritableSink
 from headrace.expr.types import FloatingType, ListType, MapType, Schema, StructType, holds_intervals
 from headrace.io.declared_types import refuse_untyped
 from headrace.io.delivery.guarantee import Guarantee
@@ -20,40 +21,17 @@ from headrace.io.delivery.table_keys import TableKey, validate_key
 from headrace.io.files.changelog import check_columns
 from headrace.io.sink import SinkRequest, Writer, column_names, open_sink
 from headrace.io.source import Feed, Reader, Source, open_source, set_fields
-from headrace.path_or_url import path_text, scheme_of, unsupported_scheme_error
+from headrace.path_or_url import path_text
 from headrace.requirements import require_package
 from headrace.source_location import SourceLocation
+
+if TYPE_CHECKING:
+    from headrace.io.table_versions import TableVersions
+    from headrace.tables.versioned_table import VersionedTable
 
 _GUARANTEE = Guarantee(
     "exactly once", "a version of the table holds the rows of a tick together with its number"
 )
-
-
-def require_deltalake(what: str) -> None:
-    """Raise `BadInput` if the package is missing. what: who needs it, as in "sink 'totals'"."""
-    require_package(what, "deltalake", "delta")
-
-
-def check_location(path: str, options: Mapping[str, str], what: str) -> None:
-    """Raise `BadUri` for a URI scheme that `deltalake` does not support, rather than in the first tick."""
-    if not scheme_of(path):
-        return
-    from deltalake.exceptions import DeltaError
-    from deltalake.fs import DeltaStorageHandler
-
-    try:
-        DeltaStorageHandler(path, dict(options))
-    except DeltaError as error:
-        if not str(error).startswith(("Unknown scheme", "Generic error: Unable to recognise URL")):
-            return  # For example a missing option, which reading or writing the table reports.
-        raise unsupported_scheme_error(
-            path,
-            what,
-            why=f"The deltalake package says: {str(error).partition('. Known')[0]}.",
-            fix="give a folder, or a URL that it knows, such as s3://BUCKET/TABLE, gs://... or abfss://...",
-        ) from error
-    except OSError:
-        return
 
 
 @dataclass(frozen=True, init=False)
@@ -162,7 +140,9 @@ class DeltaRows(Source):
 
 def check_delta(table: DeltaTable | DeltaChangelog | DeltaRows, what: str, schema: Schema) -> None:
     """Check a Delta table's package, location and column types. Raises `BadInput`, `BadUri`."""
-    require_deltalake(what)
+    require_package(what, "deltalake", "delta")
+    from headrace.tables.delta import check_location
+
     check_location(table.path, table.options, what)
     refuse_untyped(schema, f"{what}, a Delta table")
     for f in schema.fields:
@@ -188,31 +168,56 @@ def _comparable(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, .
     return validate_key(sink, schema, key)
 
 
+def _written(sink: DeltaTable | DeltaChangelog, name: str) -> VersionedTable:
+    from headrace.tables.delta import DeltaLakeTable
+
+    def error(what: str, why: str, _fix: str, _cause: Exception) -> UnwritableSink:
+        return UnwritableSink(
+            f"sink {name!r}: the Delta table at {sink.path} {what}",
+            why=why,
+            fix="correct the table, or give another path",
+            sink=name,
+            path=sink.path,
+        )
+
+    return DeltaLakeTable(sink.path, error, sink.options)
+
+
 @open_sink.register
 def _(sink: DeltaTable, request: SinkRequest) -> Writer:
     check_delta(sink, f"sink {request.name!r}", request.schema)
     key = _comparable(request.name, request.schema, sink.key)
     keys = TableKey(request.name, request.schema, key, request.sources)
-    from headrace.io.delta.delivery import TableDelivery
+    from headrace.io.table_delivery import MergeDelivery
+    from headrace.tables.delta import FEED
 
-    where: Any = (request.name, sink.path, sink.app, sink.options, request.schema)
-    return DeliveryWriter(request, TableDelivery(*where, keys=keys, feed=sink.feed), keys)
+    table, properties = _written(sink, request.name), {FEED: "true"} if sink.feed else None
+    delivery = MergeDelivery(request.name, table, sink.app, request.schema, properties, keys=keys)
+    return DeliveryWriter(request, delivery, keys)
 
 
 @open_sink.register
 def _(sink: DeltaChangelog, request: SinkRequest) -> Writer:
     check_delta(sink, f"sink {request.name!r}", request.schema)
     check_columns(request.name, request.schema)
-    from headrace.io.delta.delivery import ChangelogDelivery
+    from headrace.io.table_delivery import AppendDelivery
 
-    return DeliveryWriter(
-        request, ChangelogDelivery(request.name, sink.path, sink.app, sink.options, request.schema), None
-    )
+    delivery = AppendDelivery(request.name, _written(sink, request.name), sink.app, request.schema)
+    return DeliveryWriter(request, delivery, None)
+
+
+def versions_of(source: DeltaRows, feed: Feed) -> TableVersions:
+    """Return the versions that a source reads."""
+    from headrace.io.table_versions import TableVersions, unreadable_table_error
+    from headrace.tables.delta import DeltaLakeTable
+
+    error = partial(unreadable_table_error, feed.name, source.path)
+    return TableVersions(DeltaLakeTable(source.path, error, source.options), feed, source.version)
 
 
 @open_source.register
 def _(source: DeltaRows, feed: Feed) -> Reader:
     check_delta(source, f"source {feed.name!r}", feed.schema)
-    from headrace.io.delta.version_reader import DeltaReader
+    from headrace.io.table_versions import VersionReader
 
-    return DeltaReader(source, feed)
+    return VersionReader(versions_of(source, feed), source.versions_per_tick)

@@ -1,4 +1,4 @@
-"""The inputs of a run as it sees them: the same for all its tables, whatever arrives meanwhile."""
+"""The input versions that all tables of one run read, whatever arrives meanwhile."""
 
 from __future__ import annotations
 
@@ -23,18 +23,13 @@ from headrace.pipelines.leaves import (
     relation_of_files,
     rows_of_files,
 )
-from headrace.pipelines.snapshots import can_be_grouped
-from headrace.pipelines.versions import (
-    adds_only,
-    check_rows,
+from headrace.pipelines.table_versions import TableVersions, adds_only, rows_in
+from headrace.pipelines.weighted_rows import (
+    can_be_grouped,
     difference,
+    expand,
     has_removals,
-    read_changes,
-    read_rows,
-    repeated,
-    rows_in,
-    summed,
-    weighted,
+    with_weight,
 )
 from headrace.queries.plan_details import frame_of_plan
 
@@ -57,8 +52,8 @@ class FileChanges:
 
 
 @dataclass(slots=True)
-class Cut:
-    """The inputs of one run, the same for all its tables.
+class RunSnapshot:
+    """The input versions that all tables of one run read.
 
     entries: tables as far as the run has come. listings: the files of each input that is files.
     folders: what was in each folder when the run first looked. inputs: contents of these files.
@@ -91,6 +86,16 @@ class Cut:
             rows.unpersist()
         self.differences.clear()
 
+    def versions(self, table: Table) -> TableVersions:
+        """Return the versions of a table, as far as the run has come, and the writer of the next one."""
+        name = table.name
+        is_read = bool(self.graph.readers_of(name)) or self.catalog.is_read(name)
+        keeps_changes = is_read or bool(table.dataset.delivery)
+        return TableVersions(self.catalog, table, self.spark, self.entries.get(name), keeps_changes)
+
+    def _input(self, name: TableName) -> TableVersions:
+        return TableVersions(self.catalog, self.graph.table(name), self.spark, self._entry(name))
+
     def position(self, leaf: Leaf) -> Position | None:
         """Return how far an input goes in this run; None if that cannot be said.
 
@@ -101,7 +106,7 @@ class Cut:
                 return self._entry(leaf.name).version
             case FilesLeaf():
                 if leaf.exact not in self.listings:
-                    self.listings[leaf.exact] = self._files_of_the_cut(leaf)
+                    self.listings[leaf.exact] = self._files_of_the_run(leaf)
                 return self.listings[leaf.exact]
             case DeltaLeaf():
                 return str(self.delta.version(leaf))
@@ -110,7 +115,7 @@ class Cut:
             case _:
                 return None
 
-    def _files_of_the_cut(self, leaf: FilesLeaf) -> dict[str, list[int]]:
+    def _files_of_the_run(self, leaf: FilesLeaf) -> dict[str, list[int]]:
         """List the files of a leaf without those that came after the run first looked into their folders."""
         known: set[str] = set()
         for root in leaf.roots:
@@ -147,8 +152,7 @@ class Cut:
         """Return all rows of an input."""
         position = self.position(leaf)
         if isinstance(leaf, TableLeaf):
-            assert isinstance(position, int)
-            return self._rows(leaf.name, position)
+            return self._input(leaf.name).rows()
         if isinstance(leaf, FilesLeaf):
             assert isinstance(position, dict)
             return self._files(leaf, position)
@@ -160,7 +164,7 @@ class Cut:
         """Return what changed in an input since a position, with weights; None if that is not known."""
         now = self.position(leaf)
         if isinstance(leaf, TableLeaf) and isinstance(before, int) and isinstance(now, int):
-            return self._table_changes(leaf, before, now)
+            return self._input(leaf.name).changes(before)
         if isinstance(leaf, FilesLeaf) and isinstance(before, dict):
             found = self.file_changes(leaf, before)
             if leaf.streaming and any(
@@ -168,12 +172,12 @@ class Cut:
             ):
                 return None  # A stream has read what nobody has kept.
             if not found.gone:
-                return weighted(self._new_files(leaf, found.came), 1)
+                return with_weight(self._new_files(leaf, found.came), 1)
             return None if self._why_not_compared(leaf, found) else self._difference(leaf, found)[0]
         if isinstance(leaf, DeltaLeaf) and isinstance(before, str):
             return self.delta.changes(leaf, before)
         if isinstance(leaf, ConstantLeaf) and before == now:
-            return weighted(frame_of_plan(leaf.node, self.spark).limit(0), 1)
+            return with_weight(frame_of_plan(leaf.node, self.spark).limit(0), 1)
         return None
 
     def why_unknown(self, leaf: Leaf, before: Position | None) -> str:
@@ -263,7 +267,7 @@ class Cut:
                 why="What a streaming table holds stays.",
                 fix=f"make it a materialized view, or reread its inputs: --full-refresh {table.name}",
             )
-        return repeated(changes)
+        return expand(changes)
 
     def takes_back(self, leaf: Leaf, before: Position | None, changes: DataFrame) -> bool:
         """Return whether the changes of an input since a position take rows back."""
@@ -273,23 +277,10 @@ class Cut:
         """Return whether known changes since a position surely take nothing back, without computing them."""
         now = self.position(leaf)
         if isinstance(leaf, TableLeaf) and isinstance(before, int) and isinstance(now, int):
-            folders = [self.catalog.changes(leaf.name, at) for at in range(before + 1, now + 1)]
-            return all(map(adds_only, folders))
+            return all(map(adds_only, self._input(leaf.name).change_folders(before) or ()))
         if isinstance(leaf, DeltaLeaf) and isinstance(before, str):
             return self.delta.adds_only(leaf, before)
         return not isinstance(leaf, FilesLeaf) or not self.file_changes(leaf, before).gone
-
-    def _table_changes(self, leaf: TableLeaf, before: int, now: int) -> DataFrame | None:
-        folders = [self.catalog.changes(leaf.name, version) for version in range(before + 1, now + 1)]
-        if not all(folder.is_dir() for folder in folders) or before > now:
-            return None
-        table = self.graph.table(leaf.name)
-        frames = [read_changes(folder, table, self.spark) for folder in folders]
-        whole = weighted(no_rows(table.schema, self.spark), 1)
-        for frame in frames:
-            whole = whole.unionByName(frame)
-        # A row may have come in one version and gone in a later one.
-        return summed(whole) if len(frames) > 1 else whole
 
     def rows_changed(self, leaves: Iterable[Leaf], before: Positions) -> int | None:
         """Return how many rows of inputs have changed since positions, once an update has read them.
@@ -306,7 +297,7 @@ class Cut:
             case TableLeaf() if before is None:
                 return self._entry(leaf.name).rows
             case TableLeaf() if isinstance(before, int) and isinstance(now, int):
-                return sum(rows_in(self.catalog.changes(leaf.name, at)) for at in range(before + 1, now + 1))
+                return sum(map(rows_in, self._input(leaf.name).change_folders(before) or ()))
             case FilesLeaf() if leaf.exact in self.counting:
                 return _counted(self.counting.pop(leaf.exact))
             case FilesLeaf():
@@ -339,10 +330,6 @@ class Cut:
         """Return how many rows inputs have; None where only reading them tells."""
         inside = all(isinstance(leaf, (TableLeaf, DeltaLeaf)) for leaf in leaves)
         return self.rows_changed(leaves, {}) if inside else None
-
-    def _rows(self, name: TableName, version: int) -> DataFrame:
-        check_rows(self.catalog, self.graph.table(name), self._entry(name))
-        return read_rows(self.catalog.rows(name, version), self.graph.table(name), self.spark)
 
     def _files(self, leaf: FilesLeaf, paths: Any) -> DataFrame:
         if paths:
