@@ -11,8 +11,7 @@ import pytest
 from headrace.pipelines import costs, update
 from headrace.pipelines.catalog import Catalog
 from headrace.pipelines.costs import FACTOR, LEAST, MOST_ESTIMATED, Costs, Measured
-from headrace.pipelines.definitions import TableName
-from headrace.pipelines.policy import Policy
+from headrace.pipelines.definitions import Policy, TableName
 from headrace.state.commit import read_checked, write_checked
 from headrace.state.inspection import inspect
 from tests.pipelines.project import Project, event

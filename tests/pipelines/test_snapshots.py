@@ -14,13 +14,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql.types import StructType
 
 from headrace.pipelines.catalog import Catalog
-from headrace.pipelines.definitions import SNAPSHOTS, TableName
+from headrace.pipelines.definitions import SNAPSHOTS, Policy, TableName
 from headrace.pipelines.errors import QueryRefused
 from headrace.pipelines.graph import message_of
-from headrace.pipelines.policy import Policy
+from headrace.pipelines.relation_identity import place_of, without_secrets
 from headrace.pipelines.run import RunReport, run_pipeline
 from headrace.pipelines.unreachable import words_of_source
-from headrace.pipelines.unversioned import place_of, without_secrets
 from headrace.pipelines.weighted_rows import can_be_grouped, kinds_in
 from tests.pipelines.project import Project, changed, event, methods, rows_read, states
 

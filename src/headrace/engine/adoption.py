@@ -34,11 +34,10 @@ from headrace.engine.rebuild import (
 from headrace.errors import BadInput
 from headrace.expr.dict_keys import with_representatives
 from headrace.io import DeltaChangelog, DeltaTable, PostgresChangelog, PostgresTable, TickTime, WallClock
-from headrace.io.delivery.negative_rows import consolidate_rows
-from headrace.io.delivery.outbox import BATCH_ROWS
-from headrace.io.files.changelog import Changelog
-from headrace.io.files.csv_changelog import CsvChangelog
+from headrace.io.files.changelog import Changelog, CsvChangelog
 from headrace.io.files.table_files import TableFiles
+from headrace.io.keyed_tables import consolidate_rows
+from headrace.io.outbox import BATCH_ROWS
 from headrace.io.sink import ReadableWriter
 from headrace.io.source import WEIGHT
 from headrace.operators.source import TICK_TIME

@@ -14,19 +14,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.errors import BadInput, UnwritableSink
 from headrace.expr.types import FloatingType, ListType, MapType, Schema, StructType, holds_intervals
-from headrace.io.declared_types import refuse_untyped
-from headrace.io.delivery.guarantee import Guarantee
-from headrace.io.delivery.outbox import DeliveredSink, DeliveryWriter
-from headrace.io.delivery.table_keys import TableKey, validate_key
 from headrace.io.files.changelog import check_columns
+from headrace.io.keyed_tables import TableKey, validate_key
+from headrace.io.outbox import DeliveredSink, DeliveryWriter
 from headrace.io.sink import SinkRequest, Writer, column_names, open_sink
-from headrace.io.source import Feed, Reader, Source, open_source, set_fields
+from headrace.io.source import Feed, Guarantee, Reader, Source, open_source, refuse_untyped, set_fields
 from headrace.path_or_url import path_text
 from headrace.requirements import require_package
 from headrace.source_location import SourceLocation
 
 if TYPE_CHECKING:
-    from headrace.io.table_versions import TableVersions
+    from headrace.io.versioned_tables import TableVersions
     from headrace.tables.versioned_table import VersionedTable
 
 _GUARANTEE = Guarantee(
@@ -188,7 +186,7 @@ def _(sink: DeltaTable, request: SinkRequest) -> Writer:
     check_delta(sink, f"sink {request.name!r}", request.schema)
     key = _comparable(request.name, request.schema, sink.key)
     keys = TableKey(request.name, request.schema, key, request.sources)
-    from headrace.io.table_delivery import MergeDelivery
+    from headrace.io.versioned_tables import MergeDelivery
     from headrace.tables.delta import FEED
 
     table, properties = _written(sink, request.name), {FEED: "true"} if sink.feed else None
@@ -200,7 +198,7 @@ def _(sink: DeltaTable, request: SinkRequest) -> Writer:
 def _(sink: DeltaChangelog, request: SinkRequest) -> Writer:
     check_delta(sink, f"sink {request.name!r}", request.schema)
     check_columns(request.name, request.schema)
-    from headrace.io.table_delivery import AppendDelivery
+    from headrace.io.versioned_tables import AppendDelivery
 
     delivery = AppendDelivery(request.name, _written(sink, request.name), sink.app, request.schema)
     return DeliveryWriter(request, delivery, None)
@@ -208,7 +206,7 @@ def _(sink: DeltaChangelog, request: SinkRequest) -> Writer:
 
 def versions_of(source: DeltaRows, feed: Feed) -> TableVersions:
     """Return the versions that a source reads."""
-    from headrace.io.table_versions import TableVersions, unreadable_table_error
+    from headrace.io.versioned_tables import TableVersions, unreadable_table_error
     from headrace.tables.delta import DeltaLakeTable
 
     error = partial(unreadable_table_error, feed.name, source.path)
@@ -218,6 +216,6 @@ def versions_of(source: DeltaRows, feed: Feed) -> TableVersions:
 @open_source.register
 def _(source: DeltaRows, feed: Feed) -> Reader:
     check_delta(source, f"source {feed.name!r}", feed.schema)
-    from headrace.io.table_versions import VersionReader
+    from headrace.io.versioned_tables import VersionReader
 
     return VersionReader(versions_of(source, feed), source.versions_per_tick)

@@ -24,8 +24,8 @@ from typing import Any, ClassVar
 
 from headrace.errors import BadInput, SourceLocation
 from headrace.expr.types import Schema
-from headrace.io.delivery.guarantee import Guarantee
-from headrace.io.delivery.negative_rows import MAX_LISTED, HeldBack
+from headrace.io.keyed_tables import MAX_LISTED, HeldBack
+from headrace.io.source import Guarantee
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,29 @@
-"""What a pipeline does, as text: how each table is brought up to date, from what, and what it keeps."""
+"""Dry runs of a pipeline: how each table is maintained, as text, and findings for `headrace check`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from headrace.analysis.findings import Finding, Severity
 from headrace.pipelines.catalog import Catalog, TableEntry
-from headrace.pipelines.definitions import CHANGELOG, DELTA, Kind, TableName
+from headrace.pipelines.definitions import CHANGELOG, DELTA, Kind, Policy, TableName
 from headrace.pipelines.delta_inputs import how_changes_are_known
+from headrace.pipelines.errors import BadDefinition, NotIncremental, QueryRefused
 from headrace.pipelines.graph import Graph, Table
 from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, FilesLeaf, Leaf, TableLeaf
-from headrace.pipelines.plans import Method, TablePlan
+from headrace.pipelines.plans import Method, TablePlan, policy_of
+from headrace.pipelines.run import default_policy, planned
 from headrace.pipelines.table_state import TableState
 from headrace.state.commit import CommitLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.errors import HeadraceError
+    from headrace.pipelines.spec import PipelineSpec
+
 
 _METHOD_TEXTS = {
     Method.INCREMENTAL: "incremental: by the changes of its inputs",
@@ -97,3 +108,47 @@ def _state(table: Table, entry: TableEntry, storage: Path) -> str:
     state = TableState(Catalog.states(storage, table.name).folder(entry.generation))
     last = CommitLog(state.checkpoint).last()
     return f", {last.state_bytes:,} bytes of state" if last is not None else ", its state is missing"
+
+
+# --- findings -------------------------------------------------------------------------------------
+
+
+def findings_of_project(spec: PipelineSpec, spark: SparkSession) -> tuple[int, list[Finding]]:
+    """Return the number of tables that can be planned, and the findings. Raises `BadSpec`."""
+    errors: list[HeadraceError] = []
+    with planned(spec, spark, report=errors.append) as (_, plans):
+        warnings = [warning for plan in plans.values() for warning in _warnings(plan, default_policy(spec))]
+    found = [Finding(_severity(error), error) for error in _without_consequences(errors)]
+    return len(plans), found + [Finding(Severity.WARNING, warning) for warning in warnings]
+
+
+def _severity(error: HeadraceError) -> Severity:
+    """Return a warning for a query that only misses its data, which need not be where it is checked."""
+    missing = isinstance(error, QueryRefused) and (error.unreachable or "PATH_NOT_FOUND" in error.why)
+    return Severity.WARNING if missing else Severity.ERROR
+
+
+def _without_consequences(errors: list[HeadraceError]) -> list[HeadraceError]:
+    """Leave out queries that miss a table while definitions are wrong: it may be one that they define."""
+    if not any(isinstance(error, BadDefinition) for error in errors):
+        return errors
+    return [
+        error
+        for error in errors
+        if not (isinstance(error, QueryRefused) and "TABLE_OR_VIEW_NOT_FOUND" in error.why)
+    ]
+
+
+def _warnings(plan: TablePlan, default: Policy) -> Iterator[HeadraceError]:
+    """Warn of a table whose source cannot be reached, and of one that is recomputed against its policy."""
+    dataset = plan.table.dataset
+    if plan.table.failure is not None:
+        yield plan.table.failure
+    elif plan.method is Method.RECOMPUTE and plan.why and policy_of(dataset, default) is not Policy.FULL:
+        yield NotIncremental(
+            f"{dataset.name} is recomputed in every run: {plan.why}",
+            where=plan.where or [query.query.location for query in plan.table.queries],
+            why="Spark runs its query on all rows.",
+            fix="change the query, or accept that by the refresh policy 'full'",
+            dataset=str(dataset.name),
+        )

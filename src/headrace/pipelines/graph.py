@@ -26,13 +26,12 @@ from headrace.pipelines.definitions import RESERVED, Dataset, Definitions, Kind,
 from headrace.pipelines.delta_source import with_delta_relations
 from headrace.pipelines.errors import BadDefinition, QueryRefused, Report, reporting
 from headrace.pipelines.leaves import Leaf, TableLeaf, UnversionedLeaf, leaves_of, with_leaves
-from headrace.pipelines.python_files import import_python_file, name_parts
-from headrace.pipelines.session_guard import queries_only
+from headrace.pipelines.python_files import import_python_file, name_parts, queries_only
+from headrace.pipelines.relation_identity import without_secrets
 from headrace.pipelines.snapshots import columns_of_snapshot, is_kept, name_of_snapshot
 from headrace.pipelines.spec import PipelineSpec
 from headrace.pipelines.sql_files import read_sql_file
 from headrace.pipelines.unreachable import words_of_source
-from headrace.pipelines.unversioned import without_secrets
 from headrace.queries.plan_details import frame_of_plan
 from headrace.spark.lowering.types import quoted
 

@@ -19,7 +19,7 @@ from headrace.path_or_url import local_path
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.delta_source import DeltaRelation, index_of_files, table_of_relation, table_of_stream
 from headrace.pipelines.input_files import FileMark, mark_of
-from headrace.pipelines.unversioned import (
+from headrace.pipelines.relation_identity import (
     Identity,
     identity_of,
     place_of,

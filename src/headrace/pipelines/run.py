@@ -17,13 +17,12 @@ from pyspark.errors import PySparkException
 
 from headrace.errors import HeadraceError, SourceLocation
 from headrace.pipelines.catalog import Catalog, TableEntry
-from headrace.pipelines.definitions import SNAPSHOTS, Dataset, TableName
+from headrace.pipelines.definitions import POLICY, SNAPSHOTS, Dataset, Policy, TableName, parse_policy
 from headrace.pipelines.deliveries import deliver
 from headrace.pipelines.delta_source import register_delta
 from headrace.pipelines.errors import BadDefinition, BadSpec, Report
 from headrace.pipelines.graph import Graph, Table, analysed, message_of, read_definitions
 from headrace.pipelines.plans import TablePlan, plan_tables
-from headrace.pipelines.policy import POLICY, Policy, parse_policy
 from headrace.pipelines.run_snapshot import RunSnapshot
 from headrace.pipelines.spec import PipelineSpec, settings_of
 from headrace.pipelines.update import Updated, Updater

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from headrace.pipelines.definitions import RESERVED, SNAPSHOTS, TableName
 from headrace.pipelines.leaves import Leaf, UnversionedLeaf
-from headrace.pipelines.unversioned import digest
+from headrace.pipelines.relation_identity import digest
 from headrace.pipelines.weighted_rows import can_be_grouped, kinds_in
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ from headrace.pipelines.costs import Costs
 from headrace.pipelines.definitions import RESERVED, Kind
 from headrace.pipelines.deliveries import stage
 from headrace.pipelines.errors import PipelineError
-from headrace.pipelines.event_order import in_time_order
 from headrace.pipelines.graph import AnalysedQuery, Table, no_rows, settings
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, with_leaves
-from headrace.pipelines.plans import ANSWER, Method, TablePlan
+from headrace.pipelines.plans import ANSWER, Method, TablePlan, in_time_order
 from headrace.pipelines.run_snapshot import Positions, RunSnapshot
 from headrace.pipelines.table_fingerprints import changes_between
 from headrace.pipelines.table_state import TableState

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from headrace.atomic_files import sync_folder
 from headrace.expr.dict_keys import with_representatives
-from headrace.io.delivery.guarantee import Guarantee
 from headrace.io.sink import PartsWriter, SinkRequest, SinkTarget, Writer, open_sink
+from headrace.io.source import Guarantee
 from headrace.spark.ticks.errors import told, told_errors
 from headrace.spark.ticks.messages import Result
 from headrace.spark.ticks.plan import Output

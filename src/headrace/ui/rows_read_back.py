@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from headrace.expr.types import Schema
-from headrace.io.files.changelog import Changelog
-from headrace.io.files.csv_changelog import CsvChangelog
+from headrace.io.files.changelog import Changelog, CsvChangelog
 from headrace.io.files.csv_files import CsvFiles
 from headrace.io.files.table_files import TableFiles
 from headrace.io.in_process import Print

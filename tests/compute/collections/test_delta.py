@@ -13,8 +13,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from headrace.compute.collections.delta import DeltaCollections
-from headrace.compute.collections.delta_rows import FEW, choose_files_to_merge
-from headrace.compute.collections.delta_table import CollectionFile
+from headrace.compute.collections.delta_table import FEW, CollectionFile, choose_files_to_merge
 from headrace.compute.collections.store import Append
 from headrace.compute.errors import StoreDamaged, StoreUnavailable
 from headrace.compute.frontier import START, Frontier

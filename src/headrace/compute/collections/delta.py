@@ -15,7 +15,11 @@ from functools import partial
 from random import random
 from threading import RLock
 
-from headrace.compute.collections.delta_rows import (
+from headrace.compute.collections.delta_table import (
+    LAST_NUMBER,
+    SCHEMA,
+    CollectionFile,
+    CollectionTable,
     MultiplicitySums,
     changes_to_table,
     choose_files_to_merge,
@@ -24,7 +28,6 @@ from headrace.compute.collections.delta_rows import (
     updates_up_to,
     updates_with_hashes,
 )
-from headrace.compute.collections.delta_table import LAST_NUMBER, SCHEMA, CollectionFile, CollectionTable
 from headrace.compute.collections.refusals import (
     check_changes,
     check_expected,

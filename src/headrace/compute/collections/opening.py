@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from headrace.compute.collections.store import Collections
 from headrace.errors import BadInput, BadUri
-from headrace.io.postgres.server import without_password
+from headrace.io.postgres import without_password
 from headrace.path_or_url import local_path
 from headrace.requirements import require_package
 

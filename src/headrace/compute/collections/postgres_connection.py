@@ -20,7 +20,7 @@ from headrace.compute.collections.rows import damaged_store_error
 from headrace.compute.collections.sql_database import Stored, Transaction
 from headrace.compute.errors import ComputeError, StoreUnavailable
 from headrace.errors import BadInput
-from headrace.io.postgres.server import Server, server_message, sqlstate, ssl_context, without_password
+from headrace.io.postgres import Server, server_message, sqlstate, ssl_context, without_password
 
 _SCHEMA = re.compile(r"[?&]schema=(?P<name>[^&@#]*)(?=&|$)")
 

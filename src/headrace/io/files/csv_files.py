@@ -20,21 +20,19 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import BadInput, UnreadableSource
 from headrace.expr.call_errors import explains_calls
 from headrace.expr.types import BytesType, Field, StrType, with_article
-from headrace.io.declared_types import refuse_untyped
 from headrace.io.files.csv_dialect import CsvDialect, Malformed
-from headrace.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable
+from headrace.io.files.file_reader import Block, FileFormat, Record, near_miss, open_format, unreadable
 from headrace.io.files.file_source import OF_OTHER_READERS, Files
 from headrace.io.files.json_files import checked_weight
 from headrace.io.files.text_blocks import WHOLE, Part, Position, line_blocks, line_parts, open_bytes
 from headrace.io.files.text_values import Unfit, parser_of, shortened
-from headrace.io.files.widening import near_miss
-from headrace.io.source import WEIGHT, BadRecord, Feed, printable, set_fields
+from headrace.io.source import WEIGHT, BadRecord, Feed, printable, refuse_untyped, set_fields
 from headrace.near_names import nearest
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.io.files.csv_columns import CsvColumns
+    from headrace.io.files.text_columns import CsvColumns
 
 
 _OF_OTHER_READERS = {
@@ -121,7 +119,7 @@ class _Header:
     @cached_property
     def _columns(self) -> CsvColumns:
         # Not at the top, because small files need no Arrow, which is expensive to import.
-        from headrace.io.files.csv_columns import CsvColumns
+        from headrace.io.files.text_columns import CsvColumns
 
         return CsvColumns(self.dialect, self.width, self.fields, self.positions)
 

@@ -2,7 +2,7 @@
 
 The first character of a file decides between the two. Values are converted by
 `headrace.io.files.json_values`. Files are UTF-8; `.gz` is decompressed. An array is parsed as a whole, so
-prefer lines for large files; these are parsed by `headrace.io.files.json_columns` where that means the same.
+prefer lines for large files; these are parsed by `headrace.io.files.text_columns` where that means the same.
 """
 
 from __future__ import annotations
@@ -19,19 +19,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.expr.types import INT64, DataType, DecimalType, Field, holds_maps, parts_of
-from headrace.io.declared_types import refuse_untyped
-from headrace.io.files.file_reader import Block, FileFormat, Record, open_format, unreadable
+from headrace.io.files.file_reader import Block, FileFormat, Record, near_misses, open_format, unreadable
 from headrace.io.files.file_source import Files
 from headrace.io.files.json_values import object_decoder, object_of
 from headrace.io.files.text_blocks import BLOCK, WHOLE, Part, Position, line_blocks, line_parts, open_bytes
 from headrace.io.files.text_values import Unfit, shortened
-from headrace.io.files.widening import near_misses
-from headrace.io.source import WEIGHT, BadRecord, Feed
+from headrace.io.source import WEIGHT, BadRecord, Feed, refuse_untyped
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.io.files.json_columns import JsonColumns
+    from headrace.io.files.text_columns import JsonColumns
 
 
 @dataclass(frozen=True, init=False)
@@ -91,7 +89,7 @@ class JsonFormat(FileFormat):
     @cached_property
     def _columns(self) -> JsonColumns:
         # Not at the top, because small files need no Arrow, which is expensive to import.
-        from headrace.io.files.json_columns import JsonColumns
+        from headrace.io.files.text_columns import JsonColumns
 
         return JsonColumns(self.fields)
 

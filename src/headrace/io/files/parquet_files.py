@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.io.declared_types import refuse_untyped
 from headrace.io.files.file_reader import Block, FileFormat, open_format
 from headrace.io.files.file_source import Files
 from headrace.io.files.text_blocks import WHOLE, Part
-from headrace.io.source import Feed
+from headrace.io.source import Feed, refuse_untyped
 
 
 @dataclass(frozen=True, init=False)

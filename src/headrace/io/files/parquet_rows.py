@@ -35,12 +35,11 @@ from headrace.expr.types import (
     TimestampType,
 )
 from headrace.io.arrow import arrow_field, arrow_type, column_to_values, entries_of, is_valid
-from headrace.io.files.file_reader import Block, FileFormat, Record, unreadable
+from headrace.io.files.file_reader import Block, FileFormat, Record, Widened, near_miss, unreadable
 from headrace.io.files.json_files import checked_weight
 from headrace.io.files.parquet_pages import large_pages
 from headrace.io.files.text_blocks import WHOLE, Part, parts_from
 from headrace.io.files.text_values import Unfit, exact_decimal, shortened
-from headrace.io.files.widening import Widened, near_miss
 from headrace.io.source import BadRecord, Feed
 
 _ROWS = 1 << 16

@@ -31,10 +31,7 @@ from headrace.errors import BadInput
 from headrace.expr.call_errors import explains_calls
 from headrace.expr.dict_keys import with_representatives
 from headrace.expr.types import Schema
-from headrace.io.declared_types import refuse_untyped
-from headrace.io.delivery.guarantee import Guarantee
-from headrace.io.delivery.negative_rows import HeldBack
-from headrace.io.delivery.table_keys import Bucketing, TableKey, build_bucketing, duplicate_key_error
+from headrace.io.keyed_tables import Bucketing, HeldBack, TableKey, build_bucketing, duplicate_key_error
 from headrace.io.sink import (
     Contents,
     ReadableWriter,
@@ -48,7 +45,7 @@ from headrace.io.sink import (
     refuse_later_ticks,
     refuse_mid_run_start,
 )
-from headrace.io.source import set_fields
+from headrace.io.source import Guarantee, refuse_untyped, set_fields
 from headrace.path_or_url import local_path
 from headrace.tables.version_folders import STAGING, VersionFolders, share_files, tick_folders
 

@@ -29,8 +29,8 @@ from headrace.engine.run import RunResult
 from headrace.errors import BadInput
 from headrace.expr.types import INT64, Field, Schema
 from headrace.io.arrow import arrow_schema, rows_to_table, table_to_rows
+from headrace.io.files.file_reader import Widened, WideningLog
 from headrace.io.files.table_files import TableFiles
-from headrace.io.files.widening import Widened, WideningLog
 from headrace.io.source import WEIGHT, BadRecord
 from headrace.operators.source import Source
 from headrace.spark.batch.batch_plan import plan_batch

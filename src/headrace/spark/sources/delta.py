@@ -14,7 +14,7 @@ from headrace.spark.ticks.intake import Rows, Taken, read_file
 from headrace.spark.ticks.plan import Input
 
 if TYPE_CHECKING:
-    from headrace.io.table_versions import TableVersions
+    from headrace.io.versioned_tables import TableVersions
 
 VERSION = "version"
 _WHOLE, _CHANGES = "whole", "changes"

@@ -7,9 +7,10 @@ DataFrame; input that is complete in the first tick is a static one.
 from __future__ import annotations
 
 import os
+import re
 import zlib
-from collections.abc import Callable, Iterable, MutableMapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial, singledispatch
 from pathlib import Path
@@ -28,13 +29,7 @@ from headrace.operators.source import Source as SourceOperator
 from headrace.spark.local.session_properties import tasks_at_a_time
 from headrace.spark.lowering.types import null_within, quoted
 from headrace.spark.placing.native import Chain, apply_native_chain
-from headrace.spark.sources.arrivals import (
-    Arrivals,
-    BatchArrivals,
-    FileArrivals,
-    TimeArrivals,
-)
-from headrace.spark.sources.names import spark_name
+from headrace.spark.sources.arrivals import Arrivals, BatchArrivals, FileArrivals, TimeArrivals
 from headrace.spark.sources.tick_input import Located
 from headrace.spark.ticks.intake import Spooled
 from headrace.spark.ticks.plan import Input
@@ -45,6 +40,45 @@ if TYPE_CHECKING:
 
     from headrace.engine.engine import Engine
     from headrace.expr.types import Schema
+
+
+# --- names of streaming sources -------------------------------------------------------------------
+
+# Names let Spark add or remove sources of a query across restarts. Without them, it identifies sources by
+# position and rejects a different number of them. Spark requires names for all sources or none, and a user's
+# DataFrame has the name given by the user, if any. So a checkpoint has source names only if all of its
+# sources are Headrace's own.
+
+
+_SETTINGS = {
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    "spark.sql.streaming.offsetLog.formatVersion": "2",
+}
+
+
+@contextmanager
+def named_sources_enabled(spark: SparkSession, named: bool) -> Iterator[None]:
+    """Enable names for streaming sources and queries inside a block, and restore the setting afterwards."""
+    if not named:
+        yield
+        return
+    before = {key: spark.conf.get(key, None) for key in _SETTINGS}
+    for key, value in _SETTINGS.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, value)
+
+
+def spark_name(source: str) -> str:
+    """Return a name valid in Spark, unique for each source name."""
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", source)
+    return source if plain == source else f"{plain}_{zlib.crc32(source.encode()):08x}"
 
 
 _PART, _LEAST_PART = 1 << 24, 1 << 20
