@@ -14,7 +14,7 @@ import pytest
 
 from headrace.errors import UnreadableSource
 from headrace.pipelines import costs, leaves
-from headrace.pipelines.delta_inputs import DeltaInputs
+from headrace.pipelines.delta_inputs import DeltaInput, RunDeltaTables
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.explanation import explain_pipeline
 from headrace.pipelines.run import planned
@@ -485,15 +485,16 @@ def test_a_run_opens_each_version_once(project: Project, monkeypatch: pytest.Mon
         """)  # fmt: skip
     deltalake.write_deltalake(project.root / "in", numbers((1, "a")))
     with planned(project.spec, project.spark) as (graph, _):
-        inputs = DeltaInputs(project.spark)
+        tables = RunDeltaTables()
         real, opened = deltalake.DeltaTable, MagicMock()
         opened.side_effect = real
         monkeypatch.setattr(deltalake, "DeltaTable", opened)
         for leaf in (leaf for table in graph.tables for query in table.queries for leaf in query.leaves):
             assert isinstance(leaf, leaves.DeltaLeaf)
-            inputs.whole(leaf)
-            inputs.rows(leaf)
-            inputs.changes(leaf, str(inputs.version(leaf)))
+            read = DeltaInput(leaf, project.spark, tables)
+            read.whole()
+            read.rows_changed(None)
+            read.changes(read.position())
     assert opened.call_count == 1
 
 

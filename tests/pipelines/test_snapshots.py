@@ -16,10 +16,9 @@ from pyspark.sql.types import StructType
 from headrace.pipelines.catalog import Catalog
 from headrace.pipelines.definitions import SNAPSHOTS, Policy, TableName
 from headrace.pipelines.errors import QueryRefused
-from headrace.pipelines.graph import message_of
+from headrace.pipelines.query_errors import message_of, source_message
 from headrace.pipelines.relation_identity import place_of, without_secrets
 from headrace.pipelines.run import RunReport, run_pipeline
-from headrace.pipelines.unreachable import words_of_source
 from headrace.pipelines.weighted_rows import can_be_grouped, kinds_in
 from tests.pipelines.project import Project, changed, event, methods, rows_read, states
 
@@ -453,14 +452,14 @@ def test_errors_of_a_database_that_is_gone(
 ) -> None:
     jvm: Any = spark.sparkContext._jvm
     error = jvm.java.sql.SQLException(message, state)
-    said = words_of_source(FailedInJava(jvm.java.lang.RuntimeException(error)))
+    said = source_message(FailedInJava(jvm.java.lang.RuntimeException(error)))
     assert said == (f"java.sql.SQLException: {message}", unreachable)
 
 
 def test_a_url_that_is_none_is_not_unreachable(spark: SparkSession) -> None:
     jvm: Any = spark.sparkContext._jvm
-    assert words_of_source(FailedInJava(jvm.java.net.URISyntaxException("a b", "blank"))) == ("", False)
-    refused = words_of_source(FailedInJava(jvm.java.net.ConnectException("refused")))
+    assert source_message(FailedInJava(jvm.java.net.URISyntaxException("a b", "blank"))) == ("", False)
+    refused = source_message(FailedInJava(jvm.java.net.ConnectException("refused")))
     assert refused == ("java.net.ConnectException: refused", True)
 
 

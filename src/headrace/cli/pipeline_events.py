@@ -14,7 +14,7 @@ import typer
 
 from headrace.errors import HeadraceError
 from headrace.pipelines.definitions import TableName
-from headrace.pipelines.graph import message_of
+from headrace.pipelines.query_errors import message_of
 from headrace.pipelines.run import Event, Observer, RunReport, State
 
 _SKIPPED = "due to upstream failure(s)"

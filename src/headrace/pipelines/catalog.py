@@ -8,7 +8,7 @@
     <storage>/tables/<database>/<table>/<version>   the rows of a version
     <storage>/changes/<database>/<table>/<version>  what changed from the version before, with weights
     <storage>/state/<database>/<table>/<generation> state of an incremental table
-    <storage>/inputs                            contents of input files (`input_files`)
+    <storage>/inputs                            contents of input files (`input_contents`)
     <storage>/delta/<database>/<table>          Delta table to which versions are delivered
     <storage>/changelog/<database>/<table>      changelog to which versions are delivered
 
@@ -35,8 +35,11 @@ from headrace.state.commit import read_checked, write_checked
 from headrace.state.lease import Lease
 from headrace.tables.version_folders import VersionFolders
 
-Position: TypeAlias = "int | str | dict[str, list[int]]"
+Position: TypeAlias = int | str | dict[str, list[int]]
 """How far an input was read: the version of a table, the files of a folder, the text of constants."""
+
+Positions: TypeAlias = Mapping[str, Position | None]
+"""How far the inputs of a query are read, by their keys; None where that cannot be said."""
 
 _FILE = "catalog.json"
 SINK = "sink"

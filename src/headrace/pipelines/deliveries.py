@@ -33,7 +33,8 @@ from headrace.pipelines.definitions import CHANGELOG, DELTA, Kind
 from headrace.pipelines.delta_inputs import rows_at
 from headrace.pipelines.delta_source import delta_table
 from headrace.pipelines.errors import BadDefinition
-from headrace.pipelines.graph import Table, as_stored, message_of
+from headrace.pipelines.graph import Table, as_stored
+from headrace.pipelines.query_errors import message_of
 from headrace.pipelines.table_versions import TableVersions, adds_only, save
 from headrace.pipelines.weighted_rows import (
     WEIGHT,

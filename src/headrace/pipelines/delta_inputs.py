@@ -11,10 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import UnreadableSource
+from headrace.pipelines.catalog import Position
 from headrace.pipelines.definitions import RESERVED
 from headrace.pipelines.delta_source import delta_table, reporting_version, rows_of_version, spark_schema
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.graph import no_rows
+from headrace.pipelines.inputs import RunInput
 from headrace.pipelines.leaves import DeltaLeaf, rows_of_files
 from headrace.pipelines.weighted_rows import WEIGHT, consolidate, with_weight
 from headrace.queries.plan_details import java_class
@@ -37,14 +39,13 @@ _FILE, _KNOWN = f"{RESERVED}file", f"{RESERVED}known"
 
 
 @dataclass(slots=True)
-class DeltaInputs:
-    """The Delta tables of a run.
+class RunDeltaTables:
+    """All Delta tables that one run reads.
 
     tables: each, by path. pinned: the newest version of each when the run first looked, by path.
     known: what changed between two.
     """
 
-    spark: SparkSession
     tables: dict[str, VersionedTable] = field(default_factory=dict[str, VersionedTable])
     pinned: dict[str, TableVersion] = field(default_factory=dict[str, TableVersion])
     known: dict[tuple[str, int, int, bool], ChangedFiles | None] = field(
@@ -54,34 +55,63 @@ class DeltaInputs:
     def version(self, leaf: DeltaLeaf) -> TableVersion:
         """Return the version that a run reads. Raises `UnreadableSource` and `PipelineError`."""
         if leaf.version is not None:
-            return version_of(self._table(leaf), leaf.version)
+            return version_of(self.table(leaf), leaf.version)
         if leaf.path not in self.pinned:
-            self.pinned[leaf.path] = version_of(self._table(leaf))
+            self.pinned[leaf.path] = version_of(self.table(leaf))
         return self.pinned[leaf.path]
 
-    def _table(self, leaf: DeltaLeaf) -> VersionedTable:
+    def table(self, leaf: DeltaLeaf) -> VersionedTable:
         if leaf.path not in self.tables:
             self.tables[leaf.path] = delta_table(leaf.path)
         return self.tables[leaf.path]
 
-    def whole(self, leaf: DeltaLeaf) -> DataFrame:
-        """Return the rows of the version that a run reads."""
-        return rows_at(self._table(leaf), self.version(leaf).number, self._schema(leaf), self.spark)
+    def changed_files(self, leaf: DeltaLeaf, before: str) -> ChangedFiles | None:
+        was, now = TableVersion.parse(before), self.version(leaf)
+        if not now.follows(was):
+            return None
+        key = (leaf.path, was.number, now.number, leaf.streaming)
+        if key not in self.known:
+            self.known[key] = self.table(leaf).changed_files(was.number, now.number, wider=leaf.streaming)
+        return self.known[key]
 
-    def changes(self, leaf: DeltaLeaf, before: str) -> DataFrame | None:
+
+@dataclass(frozen=True, slots=True)
+class DeltaInput(RunInput[DeltaLeaf]):
+    """A Delta table. Positions are versions, with the id of the table."""
+
+    run: RunDeltaTables
+
+    @property
+    def _table(self) -> VersionedTable:
+        return self.run.table(self.leaf)
+
+    @property
+    def _number(self) -> int:
+        return self.run.version(self.leaf).number
+
+    def position(self) -> str:
+        return str(self.run.version(self.leaf))
+
+    def whole(self) -> DataFrame:
+        return rows_at(self._table, self._number, self._schema(), self.spark)
+
+    def changes(self, before: Position | None) -> DataFrame | None:
         """Return what changed since a position, with weights; None if that is not known.
 
         Raises `PipelineError` if it is not known of a stream, which reads no row twice.
         """
-        files, schema = self._files(leaf, before), self._schema(leaf)
-        if files is None and leaf.streaming:
-            raise self._lost(leaf, before)
+        if not isinstance(before, str):
+            return None
+        files, schema = self.run.changed_files(self.leaf, before), self._schema()
+        if files is None and self.leaf.streaming:
+            raise self._lost(before)
         if files is None:
             return None
         if files.whole:
-            numbers = ((TableVersion.parse(before).number, -1), (self.version(leaf).number, 1))
+            numbers = ((TableVersion.parse(before).number, -1), (self._number, 1))
             old, new = (
-                with_weight(_scanned(leaf.path, at, schema, self.spark), weight) for at, weight in numbers
+                with_weight(_scanned(self.leaf.path, at, schema, self.spark), weight)
+                for at, weight in numbers
             )
             return consolidate(old.unionByName(new))
         added = with_weight(_rows_of(files.added, schema, self.spark), 1)
@@ -93,14 +123,14 @@ class DeltaInputs:
             added.unionByName(removed).unionByName(_rows_of_feed(files.feed, schema, self.spark))
         )
 
-    def _lost(self, leaf: DeltaLeaf, before: str) -> PipelineError:
-        was, now = TableVersion.parse(before), self.version(leaf)
+    def _lost(self, before: str) -> PipelineError:
+        was, now = TableVersion.parse(before), self.run.version(self.leaf)
         if not now.follows(was):
-            what = f"{leaf.path} is not the Delta table whose version {was.number} a stream has read"
+            what = f"{self.leaf.path} is not the Delta table whose version {was.number} a stream has read"
             why = "It was replaced by another table or by an older copy."
         else:
             between = f"between version {was.number} and {now.number}"
-            what = f"the log of {leaf.path} no longer tells what changed {between}"
+            what = f"the log of {self.leaf.path} no longer tells what changed {between}"
             why = "Commits have left the log, VACUUM has removed files, or columns have changed or gone."
         return PipelineError(
             what,
@@ -108,39 +138,33 @@ class DeltaInputs:
             fix="reread it with --full-refresh and the table's name, or make it a materialized view",
         )
 
-    def adds_only(self, leaf: DeltaLeaf, before: str) -> bool:
-        """Return whether the log says of changes that are known that they only add rows."""
-        files = self._files(leaf, before)
+    def adds_only(self, before: Position | None) -> bool:
+        if not isinstance(before, str):
+            return True
+        files = self.run.changed_files(self.leaf, before)
         return files is not None and files.adds_only
 
-    def rows(self, leaf: DeltaLeaf) -> int | None:
-        """Return the number of rows of the version that a run reads; None if the log does not tell."""
-        return self._table(leaf).row_count(self.version(leaf).number)
+    def why_unknown(self, before: Position | None) -> str:
+        if before is None:
+            return f"{self.leaf.key} was not read before"
+        return f"the log of {self.leaf.path} does not tell what changed"
 
-    def rows_changed(self, leaf: DeltaLeaf, before: str) -> int | None:
-        """Return how many rows changed since a position; None where only comparing rows tells."""
-        files = self._files(leaf, before)
+    def rows_changed(self, before: Position | None) -> int | None:
+        if before is None:
+            return self._table.row_count(self._number)
+        files = self.run.changed_files(self.leaf, before) if isinstance(before, str) else None
         if files is None or files.whole or files.removed:
             return None
         return rows_of_files(file.path for file in (*files.added, *files.feed))
 
-    def _files(self, leaf: DeltaLeaf, before: str) -> ChangedFiles | None:
-        was, now = TableVersion.parse(before), self.version(leaf)
-        if not now.follows(was):
-            return None
-        key = (leaf.path, was.number, now.number, leaf.streaming)
-        if key not in self.known:
-            self.known[key] = self._table(leaf).changed_files(was.number, now.number, wider=leaf.streaming)
-        return self.known[key]
-
-    def _schema(self, leaf: DeltaLeaf) -> StructType:
+    def _schema(self) -> StructType:
         """Return the columns of an input. Raises `PipelineError` if they are not those of the query."""
         from pyspark.sql.types import StructType
 
-        analysed = StructType.fromJson(json.loads(leaf.node.schema().json()))
-        if spark_schema(self._table(leaf), self.version(leaf).number) != analysed:
+        analysed = StructType.fromJson(json.loads(self.leaf.node.schema().json()))
+        if spark_schema(self._table, self._number) != analysed:
             raise PipelineError(
-                f"the columns of {leaf.path} changed while the pipeline was analysed", fix="run it again"
+                f"the columns of {self.leaf.path} changed while the pipeline was analysed", fix="run it again"
             )
         return analysed
 

@@ -16,22 +16,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from headrace.atomic_files import subfolder_for
-from headrace.errors import HeadraceError, Step
+from headrace.errors import Step
 from headrace.pipelines.catalog import SINK, TableEntry
 from headrace.pipelines.definitions import RESERVED, Dataset, Definitions, Kind, Query, TableName, places
 from headrace.pipelines.delta_source import with_delta_relations
 from headrace.pipelines.errors import BadDefinition, QueryRefused, Report, reporting
 from headrace.pipelines.leaves import Leaf, TableLeaf, UnversionedLeaf, leaves_of, with_leaves
 from headrace.pipelines.python_files import import_python_file, name_parts, queries_only
-from headrace.pipelines.relation_identity import without_secrets
+from headrace.pipelines.query_errors import message_of, refusal_of
 from headrace.pipelines.snapshots import columns_of_snapshot, is_kept, name_of_snapshot
 from headrace.pipelines.spec import PipelineSpec
 from headrace.pipelines.sql_files import read_sql_file
-from headrace.pipelines.unreachable import words_of_source
 from headrace.queries.plan_details import frame_of_plan
 from headrace.spark.lowering.types import quoted
 
@@ -239,7 +237,7 @@ class _Analyser:
             except Exception as error:
                 missing = self._missing(error)
                 if missing is None:
-                    raise _refusal(query, error) from None
+                    raise refusal_of(query, error) from None
                 self._analyse_first(missing, query)
         if not hasattr(frame, "_jdf"):
             raise QueryRefused(
@@ -446,49 +444,3 @@ def settings(spark: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
     finally:
         for key, value in before.items():
             spark.conf.unset(key) if value is None else spark.conf.set(key, value)
-
-
-def message_of(error: Exception) -> str:
-    """Return what an error says, without secrets: one of Spark without its plans and stacks."""
-    return without_secrets(_message_of(error))
-
-
-def _message_of(error: Exception) -> str:
-    if isinstance(error, HeadraceError):
-        return str(error)
-    if isinstance(error, Py4JJavaError):
-        cause: Any = error.java_exception
-        while cause.getCause() is not None:
-            cause = cause.getCause()
-        return str(cause.toString()).partition("\n")[0]
-    if isinstance(error, PySparkException) and error.getCondition() == "PYTHON_DATA_SOURCE_ERROR":
-        last = (error.getMessageParameters() or {})["msg"].rstrip().rpartition("\n")[2]
-        return last.partition(": ")[2] or last
-    message = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n")[0].strip()
-    if isinstance(error, PySparkException) and message:
-        return message
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
-
-
-def _refusal(query: Query, error: Exception) -> HeadraceError:
-    if isinstance(error, HeadraceError):
-        return error
-    from headrace.pipelines.python_files import location_in
-
-    said, unreachable = words_of_source(error)
-    message, said = message_of(error), without_secrets(said)
-    if said not in message:
-        message = f"{message} {said}"
-    own = Path(query.location.file)
-    where = [query.location] if query.text is not None else [location_in(own, error)]
-    if where[0].line == 1:
-        where = [query.location]
-    fix = "run again when the source can be reached" if unreachable else "correct the query"
-    return QueryRefused(
-        f"the query of {query.target} cannot be analysed",
-        where=where,
-        why=message,
-        fix="create the folder, or correct its path" if "PATH_NOT_FOUND" in message else fix,
-        dataset=str(query.target),
-        unreachable=unreachable,
-    )

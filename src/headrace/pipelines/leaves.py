@@ -18,7 +18,7 @@ from headrace.errors import BadUri
 from headrace.path_or_url import local_path
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.delta_source import DeltaRelation, index_of_files, table_of_relation, table_of_stream
-from headrace.pipelines.input_files import FileMark, mark_of
+from headrace.pipelines.input_contents import FileMark, mark_of
 from headrace.pipelines.relation_identity import (
     Identity,
     identity_of,

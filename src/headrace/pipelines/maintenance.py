@@ -13,7 +13,7 @@ from headrace.pipelines.delta_inputs import version_of
 from headrace.pipelines.delta_source import delta_table
 from headrace.pipelines.errors import BadDefinition, UnknownDataset
 from headrace.pipelines.graph import Graph
-from headrace.pipelines.input_files import InputFiles
+from headrace.pipelines.input_contents import InputContents
 from headrace.pipelines.leaves import delta_path_of
 from headrace.pipelines.run import orphans_of, planned
 from headrace.pipelines.table_state import TableState
@@ -49,7 +49,7 @@ def erase(spec: PipelineSpec) -> list[str]:
     `PipelineInUse`, `CatalogDamaged` and `CheckpointDamaged`.
     """
     with Catalog.open(spec.storage) as catalog:
-        inputs = InputFiles.open(spec.storage)
+        inputs = InputContents.open(spec.storage)
         stays = [
             f"{name} has not read all changes of what it reads: run the pipeline, or drop the table"
             for name, entry in catalog.entries.items()
@@ -74,7 +74,7 @@ def erase(spec: PipelineSpec) -> list[str]:
         return stays
 
 
-def _is_behind(entry: TableEntry, catalog: Catalog, inputs: InputFiles) -> bool:
+def _is_behind(entry: TableEntry, catalog: Catalog, inputs: InputContents) -> bool:
     """Return whether a table was made from what its inputs no longer hold."""
     versions = {key: each.version for name, each in catalog.entries.items() for key in name.keys}
     return any(
@@ -86,7 +86,7 @@ def _is_behind(entry: TableEntry, catalog: Catalog, inputs: InputFiles) -> bool:
 
 
 def _has_moved_on(
-    key: str, position: Position | None, versions: Mapping[str, int], inputs: InputFiles
+    key: str, position: Position | None, versions: Mapping[str, int], inputs: InputContents
 ) -> bool:
     if isinstance(position, int):
         return position < versions.get(key, position)

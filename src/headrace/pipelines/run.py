@@ -21,8 +21,9 @@ from headrace.pipelines.definitions import POLICY, SNAPSHOTS, Dataset, Policy, T
 from headrace.pipelines.deliveries import deliver
 from headrace.pipelines.delta_source import register_delta
 from headrace.pipelines.errors import BadDefinition, BadSpec, Report
-from headrace.pipelines.graph import Graph, Table, analysed, message_of, read_definitions
+from headrace.pipelines.graph import Graph, Table, analysed, read_definitions
 from headrace.pipelines.plans import TablePlan, plan_tables
+from headrace.pipelines.query_errors import message_of
 from headrace.pipelines.run_snapshot import RunSnapshot
 from headrace.pipelines.spec import PipelineSpec, settings_of
 from headrace.pipelines.update import Updated, Updater
@@ -284,11 +285,11 @@ class _Run:
                 if table.name in self.selected:
                     self._update(table, snapshot)
         finally:
-            snapshot.close()
+            snapshot.files.close()
         published = self._to_publish(snapshot.entries)
         if published != self.catalog.published:
             self.catalog.commit(published, snapshot.entries)
-        snapshot.inputs.clean(self.catalog.files_read())
+        snapshot.files.contents.clean(self.catalog.files_read())
         self._deliver(last=True)
         return RunReport(self.events)
 

@@ -73,13 +73,18 @@ class TableVersions:
     def _changes_folder(self, version: int) -> Path:
         return self.catalog.changes(self.table.name).folder(version)
 
+    @property
+    def last(self) -> TableEntry:
+        """Entry of the last version, which must be there."""
+        assert self.entry is not None
+        return self.entry
+
     # -- read -------------------------------------------------------------------------------------------
 
     def rows(self) -> DataFrame:
         """Return the rows of the last version. Raises `CatalogDamaged` if files are missing."""
         self._check_rows()
-        assert self.entry is not None
-        return self._read(self.entry.version)
+        return self._read(self.last.version)
 
     def _read(self, version: int, files: Collection[Path] | None = None) -> DataFrame:
         """Return the rows of a version, or those in some of its files."""
@@ -114,9 +119,8 @@ class TableVersions:
 
     def change_folders(self, before: int) -> list[Path] | None:
         """Return the folders of what changed since a version; None if some are not kept."""
-        assert self.entry is not None
-        folders = [self._changes_folder(at) for at in range(before + 1, self.entry.version + 1)]
-        return folders if before <= self.entry.version and all(map(Path.is_dir, folders)) else None
+        folders = [self._changes_folder(at) for at in range(before + 1, self.last.version + 1)]
+        return folders if before <= self.last.version and all(map(Path.is_dir, folders)) else None
 
     def changes(self, before: int) -> DataFrame | None:
         """Return what changed since a version, with weights; None if that is not known."""

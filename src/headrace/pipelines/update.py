@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from headrace.atomic_files import remove_folder
 from headrace.errors import CheckpointDamaged, FlowChanged, UnreadableSource
 from headrace.io.source import WEIGHT as SOURCE_WEIGHT
-from headrace.pipelines.catalog import Position, TableEntry
+from headrace.pipelines.catalog import Position, Positions, TableEntry
 from headrace.pipelines.costs import Costs
 from headrace.pipelines.definitions import RESERVED, Kind
 from headrace.pipelines.deliveries import stage
@@ -21,7 +21,7 @@ from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.graph import AnalysedQuery, Table, no_rows, settings
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, with_leaves
 from headrace.pipelines.plans import ANSWER, Method, TablePlan, in_time_order
-from headrace.pipelines.run_snapshot import Positions, RunSnapshot
+from headrace.pipelines.run_snapshot import RunSnapshot
 from headrace.pipelines.table_fingerprints import changes_between
 from headrace.pipelines.table_state import TableState
 from headrace.pipelines.table_versions import TableVersions
@@ -149,7 +149,7 @@ class Updater:
     def _hold_the_same(self, query: AnalysedQuery, read: Positions) -> bool:
         """Return whether the inputs are known to have the rows that they had at positions."""
         return self.plan.stable and all(
-            self.snapshot.holds_the_same(leaf, read.get(leaf.key)) for leaf in query.leaves
+            self.snapshot.input(leaf).holds_the_same(read.get(leaf.key)) for leaf in query.leaves
         )
 
     def _why_from_scratch(self, before: TableEntry | None) -> str:
@@ -164,8 +164,10 @@ class Updater:
 
     def _why_unknown(self, query: AnalysedQuery, read: Positions) -> str:
         """Return why it is not known what changed in the inputs since positions."""
-        unknown = (leaf for leaf in query.leaves if self.snapshot.changes(leaf, read.get(leaf.key)) is None)
-        return ", ".join(self.snapshot.why_unknown(leaf, read.get(leaf.key)) for leaf in unknown)
+        unknown = (
+            leaf for leaf in query.leaves if self.snapshot.input(leaf).changes(read.get(leaf.key)) is None
+        )
+        return ", ".join(self.snapshot.input(leaf).why_unknown(read.get(leaf.key)) for leaf in unknown)
 
     # -- by Spark, from the whole inputs --
 
@@ -188,7 +190,7 @@ class Updater:
     def _whole(self, query: AnalysedQuery) -> dict[str, Callable[[], DataFrame]]:
         """Return all rows of the inputs as they are in this run."""
         return {
-            leaf.exact: partial(self.snapshot.whole, leaf)
+            leaf.exact: self.snapshot.input(leaf).whole
             for leaf in query.leaves
             if isinstance(leaf, (TableLeaf, FilesLeaf, DeltaLeaf))
         }
@@ -207,7 +209,7 @@ class Updater:
             if before and all(read.get(leaf.key) == now[leaf.key] for leaf in streams):
                 continue
             unread = {
-                leaf.exact: partial(self.snapshot.unread, leaf, read.get(leaf.key), self._table)
+                leaf.exact: partial(self.snapshot.input(leaf).unread, read.get(leaf.key), self._table)
                 for leaf in streams
             }
             read_on.append((streams, read))
@@ -242,7 +244,7 @@ class Updater:
         """Return how far inputs are read in this run; files that a stream has read stay read when they go."""
         found: dict[str, Position | None] = {}
         for leaf in query.leaves:
-            before, now = read.get(leaf.key), self.snapshot.position(leaf)
+            before, now = read.get(leaf.key), self.snapshot.input(leaf).position()
             both = leaf.streaming and isinstance(before, dict) and isinstance(now, dict)
             found[leaf.key] = {**before, **now} if both else now  # pyright: ignore[reportGeneralTypeIssues]
         return found
@@ -261,7 +263,7 @@ class Updater:
         if before is not None and read and self._is_current(now, read):
             return Updated(before, self.plan.method, 0)
         estimated = self._why_whole(query, read)
-        changes = {leaf.exact: self.snapshot.changes(leaf, read.get(leaf.key)) for leaf in query.leaves}
+        changes = {leaf.exact: self.snapshot.input(leaf).changes(read.get(leaf.key)) for leaf in query.leaves}
         known = {key: rows for key, rows in changes.items() if rows is not None}
         if estimated or len(known) < len(changes):
             version = self._writer.replace(self._over(query, self._whole(query)))
@@ -277,7 +279,9 @@ class Updater:
     def _applied(self, query: AnalysedQuery, changes: Mapping[str, DataFrame], read: Positions) -> int:
         """Write what a query makes of changes of its inputs since positions."""
         # What may take rows back is looked at, and read for those that came and for those that went.
-        doubtful = [leaf for leaf in query.leaves if not self.snapshot.adds_only(leaf, read.get(leaf.key))]
+        doubtful = [
+            leaf for leaf in query.leaves if not self.snapshot.input(leaf).adds_only(read.get(leaf.key))
+        ]
         kept = {leaf.exact: changes[leaf.exact].persist() for leaf in doubtful}
         try:
             back = any(map(has_removals, kept.values()))
@@ -328,7 +332,7 @@ class Updater:
             if changes is None:
                 return self._from_scratch(generation, now, self._why_unknown(query, read))
             if state.last_tick != before.tick and not all(
-                self.snapshot.adds_only(leaf, read.get(leaf.key))
+                self.snapshot.input(leaf).adds_only(read.get(leaf.key))
                 for leaf in query.leaves
                 if isinstance(leaf, FilesLeaf)
             ):
@@ -355,10 +359,10 @@ class Updater:
         found: dict[str, DataFrame] = {}
         for source, leaf in self.plan.inputs.items():
             if leaf.streaming:
-                unread = self.snapshot.unread(leaf, read.get(leaf.key), self._table)
+                unread = self.snapshot.input(leaf).unread(read.get(leaf.key), self._table)
                 found[source] = self._in_order(leaf, unread)
                 continue
-            changes = self.snapshot.changes(leaf, read.get(leaf.key))
+            changes = self.snapshot.input(leaf).changes(read.get(leaf.key))
             if changes is None:
                 return None
             found[source] = changes.withColumnRenamed(WEIGHT, SOURCE_WEIGHT)
@@ -376,7 +380,9 @@ class Updater:
             self._check_records_are_there(self._before.positions.get(query.query.name, {}))
         state = TableState(self._state_folder(generation))
         remove_folder(state.folder)
-        whole = {s: self._in_order(leaf, self.snapshot.whole(leaf)) for s, leaf in self.plan.inputs.items()}
+        whole = {
+            s: self._in_order(leaf, self.snapshot.input(leaf).whole()) for s, leaf in self.plan.inputs.items()
+        }
         changed = self._tick(state, whole, now, self._shards(query))
         ticks = state.ticks_after(0)
         if ticks:
@@ -396,8 +402,8 @@ class Updater:
         """Raise `PipelineError` if records that a table of records was made from are gone."""
         assert self.plan.inputs is not None
         for leaf in (each for each in self.plan.inputs.values() if each.streaming):
-            changes = self.snapshot.changes(leaf, read.get(leaf.key))
-            if changes is None or self.snapshot.takes_back(leaf, read.get(leaf.key), changes):
+            changes = self.snapshot.input(leaf).changes(read.get(leaf.key))
+            if changes is None or self.snapshot.input(leaf).takes_back(read.get(leaf.key), changes):
                 raise PipelineError(
                     f"{self._table.name} would be made anew, of fewer records than it was made from",
                     where=[self._table.dataset.location],

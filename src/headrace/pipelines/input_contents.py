@@ -45,14 +45,14 @@ class _Known:
 
 
 @dataclass(slots=True)
-class InputFiles:
+class InputContents:
     """The files of a storage's inputs. known: by path."""
 
     folder: Path
     known: dict[str, _Known] = field(default_factory=dict[str, _Known])
 
     @classmethod
-    def open(cls, storage: Path) -> InputFiles:
+    def open(cls, storage: Path) -> InputContents:
         folder = storage / "inputs"
         try:
             files = read_checked(folder / "known.json")["files"]
