@@ -4,8 +4,9 @@ A table is a sequence of numbered versions. A commit makes the next one, whole o
 changes, and can be read until its files are vacuumed. Each commit can carry transaction numbers of
 applications, by which a writer that was killed finds out whether its rows have arrived.
 
-**A new format** is one module with one subclass of `VersionedTable`. Sources and sinks of flows, inputs and
-deliveries of pipelines, and collections know tables by this interface alone.
+**A new format** is one module with one subclass of `VersionedTable`, held to `tests/tables/test_contract.py`.
+Readers and deliveries of flows (`headrace.io.versioned_tables`) and of pipelines know a table that was opened
+by this interface alone. Collections need commits at an exact version, which only `headrace.tables.delta` has.
 """
 
 from __future__ import annotations
