@@ -94,7 +94,7 @@ class PartsWriter(Writer):
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a sink holds. tick: its last published tick; 0 before the first.
+    """Contents of a sink. tick: its last published tick; 0 before the first.
 
     rows: changes that add up to its rows, weight last, as they are read. Raises `BadInput` for rows of
           another type than the sink's.

@@ -1,4 +1,4 @@
-"""The catalogue of a pipeline's tables, which outlasts its runs.
+"""Durable catalogue of a pipeline's tables: what the last run published, and how far any run has come.
 
     <storage>/catalog/current                   link to the catalogue of the last run that ended
     <storage>/catalog/unpublished.json          the tables of a run that has not ended, as far as it came
@@ -53,7 +53,7 @@ _KEPT = 2
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """A table in the catalogue.
+    """Catalogue record of a table's last version.
 
     version:     of its rows. rows: their number.
     schema:      JSON of its columns. layout: format of its files, and what they are partitioned by.
@@ -77,7 +77,7 @@ class TableEntry:
 
 
 class Catalog:
-    """The tables of a storage, for a run.
+    """Catalogue of a storage, opened by one run.
 
     published: as the last run that ended left them. entries: as far as any run has come. A run that died may
     have committed state that has read a version which it could not publish, so its versions are gone on with.
@@ -149,10 +149,10 @@ class Catalog:
 
     def is_read(self, name: TableName) -> bool:
         """Return whether a table in the catalogue, perhaps of an earlier project, reads this one."""
-        return not self._versions_to_read().keys().isdisjoint(name.keys)
+        return not self._oldest_versions_read().keys().isdisjoint(name.keys)
 
     def new_version(self, name: TableName) -> int:
-        """Return the next version of a table; what a run that died has left of it is removed."""
+        """Return the number of a table's next version, and remove what a run that died has left of it."""
         entry = self.entries.get(name)
         version = entry.version + 1 if entry else 1
         self.rows(name).remove(version)
@@ -160,7 +160,7 @@ class Catalog:
         return version
 
     def record(self, entries: Mapping[TableName, TableEntry]) -> None:
-        """Keep how far a run has come, before a table reads what it has made of another one."""
+        """Record the progress of a run, before one table reads what it has made of another."""
         self._check_lease()
         aside = self._folder / f".{_UNPUBLISHED}.tmp"
         write_checked(aside, {"after": self._current, **_body(entries)}, durable=True)
@@ -195,7 +195,7 @@ class Catalog:
         self._clean()
 
     def drop(self, names: Collection[TableName]) -> None:
-        """Remove tables, with all that is kept of them. Raises `PipelineInUse` like `commit`."""
+        """Remove tables with all that is kept of them. Raises `PipelineInUse` like `commit`."""
         published, entries = (
             {name: entry for name, entry in of.items() if name not in names}
             for of in (self.published, self.entries)
@@ -206,13 +206,13 @@ class Catalog:
                 remove_folder(self._of(kind, name))
                 remove_empty(self._of(kind, name).parent)
 
-    def forget_earlier(self) -> None:
-        """Remove what only the catalogue before names. Readers of its tables lose their files."""
+    def drop_earlier_catalogues(self) -> None:
+        """Remove the catalogue before, and versions that only it names, under their readers."""
         self._runs.retain({self._current})
         self._clean()
 
-    def forget_changes(self) -> None:
-        """Remove the changes between versions, which no table has to read any more."""
+    def drop_changes(self) -> None:
+        """Remove the changes between versions. No table may still have to read them."""
         for name in self.entries:
             remove_folder(self._of("changes", name))
 
@@ -249,12 +249,12 @@ class Catalog:
         return {**self.published, **ahead}
 
     def _clean(self) -> None:
-        """Remove what neither the last catalogues nor a table's readers need."""
+        """Remove versions, changes and states that neither the last catalogues nor readers need."""
         self._runs.retain(kept := [run for run in self._runs.numbers() if run <= self._current][-_KEPT:])
         others = (run for run in kept if run != self._current)
         catalogues = [self.entries, self.published]
         catalogues += (_entries_in(self._runs.folder(run) / _FILE)[0] for run in others)
-        needed = self._versions_to_read()
+        needed = self._oldest_versions_read()
         for name, entry in self.entries.items():
             if entry.layout != SINK:  # Rows for a sink stay until they are delivered.
                 self.rows(name).retain({of[name].version for of in catalogues if name in of})
@@ -264,8 +264,8 @@ class Catalog:
             states.retain({entry.generation})
             remove_empty(states.path, self.changes(name).path)
 
-    def _versions_to_read(self) -> dict[str, int]:
-        """Return the least version, by the key of a table, up to which one of its readers has read it."""
+    def _oldest_versions_read(self) -> dict[str, int]:
+        """Return the oldest version of each table, by its key, that one of its readers has read up to."""
         least: dict[str, int] = {}
         for entry in self.entries.values():
             for positions in entry.positions.values():

@@ -1,4 +1,4 @@
-"""What the files of a pipeline define: datasets, and the queries that fill them."""
+"""Definitions in the files of a pipeline: datasets, and the queries that fill them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ POLICY = "headrace.refresh_policy"
 
 
 class Policy(Enum):
-    """What may become of a materialized view at a refresh (docs/reference/pipelines.md)."""
+    """Refresh policy of a materialized view (docs/reference/pipelines.md)."""
 
     INCREMENTAL_STRICT = "incremental_strict"
     INCREMENTAL = "incremental"
@@ -123,7 +123,7 @@ class Dataset:
 
     @property
     def title(self) -> str:
-        """What users are shown."""
+        """Name shown to users."""
         return f"{self.kind.value} of {self.input}" if self.input else str(self.name)
 
 
@@ -147,12 +147,12 @@ class Query:
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def places(dataset: Dataset, queries: Iterable[Query]) -> list[SourceLocation]:
+def definition_lines(dataset: Dataset, queries: Iterable[Query]) -> list[SourceLocation]:
     """Return the lines that define a dataset and its queries, each once."""
     return list(dict.fromkeys([dataset.location, *(query.location for query in queries)]))
 
 
-def name_of_text(text: str, database: str) -> TableName:
+def parse_table_name(text: str, database: str) -> TableName:
     """Return the table that a name on the command line means. database: of a name without one."""
     *before, table = (part.strip("`") for part in text.split("."))
     if len(before) > 1 and before[0].lower() == CATALOG:
@@ -212,7 +212,7 @@ class Definitions:
 
     def find(self, text: str) -> Dataset:
         """Return the dataset of a name on the command line. Raises `UnknownDataset`."""
-        found = self.datasets.get(name_of_text(text, self.database).folded)
+        found = self.datasets.get(parse_table_name(text, self.database).folded)
         if found is None or not found.kind.is_stored:
             known = ", ".join(sorted(str(d.name) for d in self.datasets.values() if d.kind.is_stored))
             raise UnknownDataset(
@@ -251,7 +251,7 @@ class Definitions:
         if not queries or (len(queries) > 1 and not several):
             raise BadDefinition(
                 f"{dataset.kind.value} {dataset.name} has {len(queries) or 'no'} queries",
-                where=places(dataset, queries),
+                where=definition_lines(dataset, queries),
                 fix="give a streaming table or sink one flow at least, a view exactly one query",
                 dataset=str(dataset.name),
             )
@@ -260,7 +260,7 @@ class Definitions:
             raise BadDefinition(
                 f"{dataset.kind.value} {dataset.name} has an AUTO CDC flow and "
                 + ("another one" if len(queries) > 1 else "is no streaming table"),
-                where=places(dataset, queries),
+                where=definition_lines(dataset, queries),
                 fix="give the AUTO CDC flow a streaming table of its own",
                 dataset=str(dataset.name),
             )

@@ -33,7 +33,7 @@ from headrace.pipelines.definitions import CHANGELOG, DELTA, Kind
 from headrace.pipelines.delta_inputs import rows_at
 from headrace.pipelines.delta_source import delta_table
 from headrace.pipelines.errors import BadDefinition
-from headrace.pipelines.graph import Table, as_stored
+from headrace.pipelines.graph import Table, stored_schema
 from headrace.pipelines.query_errors import message_of
 from headrace.pipelines.table_versions import TableVersions, adds_only, save
 from headrace.pipelines.weighted_rows import (
@@ -101,12 +101,12 @@ def stage(catalog: Catalog, table: Table, rows: DataFrame) -> tuple[int, int]:
 
 
 def deliver(catalog: Catalog, table: Table, spark: SparkSession) -> None:
-    """Hand on what was published and not delivered: rows for a sink, or a version of a table."""
+    """Deliver what was published and not delivered yet: rows for a sink, or a version of a table."""
     entry = catalog.published.get(table.name)
     delivery = table.dataset.delivery
     versions = TableVersions(catalog, table, spark, entry)
     # A version of an earlier project is passed over; the next one is delivered.
-    if delivery and entry is not None and versions.has_the_form(entry):
+    if delivery and entry is not None and versions.has_project_layout(entry):
         folder = catalog.delivery_folder(catalog.storage, delivery, table.name)
         if delivery == DELTA:
             DeltaPublisher(versions, str(folder)).publish(entry.version)
@@ -122,7 +122,7 @@ def deliver(catalog: Catalog, table: Table, spark: SparkSession) -> None:
 
 
 def _deliver_rows(versions: TableVersions, folder: Path, version: int) -> None:
-    """Give a sink the rows that are staged for it."""
+    """Deliver the rows staged for a sink."""
     dataset = versions.table.dataset
     if dataset.format in FILES:
         _move_files(folder, Path(local_path(dataset.properties["path"], "sink")), version)
@@ -177,29 +177,29 @@ class ChangelogPublisher:
     folder: Path
 
     def publish(self, version: int) -> None:
-        """Add what changed from the last tick to the last version, unless it is there."""
+        """Append a tick with the changes since the last one, unless it is there."""
         ticks = tick_folders(self.folder)
-        if ticks.numbers() and not self._has_the_form():
+        if ticks.numbers() and not self._has_same_layout():
             remove_folder(self.folder)
         last = ticks.latest() or 0
         if last < version:
             rows = self._changes(last).withColumnRenamed(WEIGHT, CHANGELOG_WEIGHT)
             save(rows.write.format("parquet"), ticks.folder(version))
 
-    def _has_the_form(self) -> bool:
+    def _has_same_layout(self) -> bool:
         """Return whether the changelog has the columns of the table."""
         there = self.versions.spark.read.parquet(f"file:{self.folder}").drop(TICK, CHANGELOG_WEIGHT)
-        return as_stored(there.schema) == as_stored(self.versions.table.schema)
+        return stored_schema(there.schema) == stored_schema(self.versions.table.schema)
 
     def _changes(self, last: int) -> DataFrame:
         known = self.versions.changes(last) if last else None
         if known is not None:
             return consolidate(known)
         rows = with_weight(self.versions.rows(), 1)
-        return consolidate(rows.unionByName(self._taken_back()) if last else rows)
+        return consolidate(rows.unionByName(self._retractions()) if last else rows)
 
-    def _taken_back(self) -> DataFrame:
-        """Return the rows that the changelog adds up to, as changes that take them back."""
+    def _retractions(self) -> DataFrame:
+        """Return changes that retract all rows that the changelog adds up to."""
         there = self.versions.spark.read.parquet(f"file:{self.folder}").drop(TICK)
         return there.withColumn(CHANGELOG_WEIGHT, -there[CHANGELOG_WEIGHT]).withColumnRenamed(
             CHANGELOG_WEIGHT, WEIGHT
@@ -235,7 +235,7 @@ def check_delta(table: Table) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    """Return what an error says, without the trace that those of `deltalake` have."""
+    """Return the message of an error, without the trace that `deltalake` appends."""
     return message_of(error).partition("\n")[0]
 
 
@@ -248,7 +248,7 @@ def _arrow_schema(fields: Sequence[Any]) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
-    made: Any = to_arrow_schema(as_stored(StructType([*fields])), timezone="UTC")
+    made: Any = to_arrow_schema(stored_schema(StructType([*fields])), timezone="UTC")
     return made
 
 
@@ -296,7 +296,7 @@ class DeltaPublisher:
         """Add the rows of a sink that are staged in a folder, unless they came last."""
         with self._reporting():
             # Versions are counted anew where the storage is restored from a backup, and so tell nothing.
-            number = _number_of(staged)
+            number = _batch_number(staged)
             if self._delivered() != number:
                 with self._batches(rows) as batches:
                     self._delta.append(batches, {self._app: number})
@@ -334,7 +334,7 @@ class DeltaPublisher:
 
     def _changed(self, version: int, delivered: int | None) -> Path | None:
         """Return a folder of what changed since the last delivery; None if all rows are to be replaced."""
-        if not self._has_the_form():
+        if not self._has_same_layout():
             return None
         folder = self.versions.catalog.changes(self._table.name).folder(version)
         known = folder.is_dir() and delivered == version - 1
@@ -348,7 +348,7 @@ class DeltaPublisher:
             return None
         return folder
 
-    def _has_the_form(self) -> bool:
+    def _has_same_layout(self) -> bool:
         """Return whether the Delta table is there, with the columns and partitions of the table."""
         delta = self._delta
         if not delta.exists():
@@ -374,7 +374,7 @@ class DeltaPublisher:
 
     @contextmanager
     def _batches(self, rows: DataFrame) -> Iterator[pa.RecordBatchReader]:
-        """Provide rows as a stream that holds a batch at a time, by way of files."""
+        """Stream rows in batches, by way of files, so that one batch is in memory at a time."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -392,8 +392,8 @@ class DeltaPublisher:
             remove_folder(folder)
 
 
-def _number_of(staged: Path) -> int:
-    """Return a number that no other rows have: Spark puts an id of the job into the names of its files."""
+def _batch_number(staged: Path) -> int:
+    """Return a number unique to a batch of staged files: Spark puts an id of the job into their names."""
     names = sorted(str(file.relative_to(staged)) for file in staged.rglob("*.parquet"))
     return int.from_bytes(blake2b("\n".join(names).encode(), digest_size=8).digest()) >> 1
 

@@ -1,4 +1,4 @@
-"""Delta tables as inputs of a run: the versions that it reads, their rows, and what changed between two."""
+"""Delta tables as inputs of a run: pinned versions, their rows, and the changes between two."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.pipelines.catalog import Position
 from headrace.pipelines.definitions import RESERVED
 from headrace.pipelines.delta_source import delta_table, reporting_version, rows_of_version, spark_schema
 from headrace.pipelines.errors import PipelineError
-from headrace.pipelines.graph import no_rows
+from headrace.pipelines.graph import empty_frame
 from headrace.pipelines.inputs import RunInput
 from headrace.pipelines.leaves import DeltaLeaf, rows_of_files
 from headrace.pipelines.weighted_rows import WEIGHT, consolidate, with_weight
@@ -55,9 +55,9 @@ class RunDeltaTables:
     def version(self, leaf: DeltaLeaf) -> TableVersion:
         """Return the version that a run reads. Raises `UnreadableSource` and `PipelineError`."""
         if leaf.version is not None:
-            return version_of(self.table(leaf), leaf.version)
+            return read_version(self.table(leaf), leaf.version)
         if leaf.path not in self.pinned:
-            self.pinned[leaf.path] = version_of(self.table(leaf))
+            self.pinned[leaf.path] = read_version(self.table(leaf))
         return self.pinned[leaf.path]
 
     def table(self, leaf: DeltaLeaf) -> VersionedTable:
@@ -110,7 +110,7 @@ class DeltaInput(RunInput[DeltaLeaf]):
         if files.whole:
             numbers = ((TableVersion.parse(before).number, -1), (self._number, 1))
             old, new = (
-                with_weight(_scanned(self.leaf.path, at, schema, self.spark), weight)
+                with_weight(_scan_in_one_task(self.leaf.path, at, schema, self.spark), weight)
                 for at, weight in numbers
             )
             return consolidate(old.unionByName(new))
@@ -120,7 +120,7 @@ class DeltaInput(RunInput[DeltaLeaf]):
         removed = with_weight(_rows_of(files.removed, schema, self.spark), -1)
         # A file that is written anew holds most rows of the old one.
         return consolidate(
-            added.unionByName(removed).unionByName(_rows_of_feed(files.feed, schema, self.spark))
+            added.unionByName(removed).unionByName(_read_feed_files(files.feed, schema, self.spark))
         )
 
     def _lost(self, before: str) -> PipelineError:
@@ -169,10 +169,10 @@ class DeltaInput(RunInput[DeltaLeaf]):
         return analysed
 
 
-def how_changes_are_known(leaf: DeltaLeaf, before: str) -> str:
-    """Say how the changes of an input since a position are known."""
+def describe_known_changes(leaf: DeltaLeaf, before: str) -> str:
+    """Describe for users how the changes of an input since a position are found."""
     was, table = TableVersion.parse(before), delta_table(leaf.path)
-    now = version_of(table)
+    now = read_version(table)
     if was == now:
         return f"read up to its version {was.number}"
     files = table.changed_files(was.number, now.number, wider=leaf.streaming) if now.follows(was) else None
@@ -185,7 +185,7 @@ def how_changes_are_known(leaf: DeltaLeaf, before: str) -> str:
     return f"version {was.number} to {now.number}, {how}"
 
 
-def version_of(table: VersionedTable, number: int | None = None) -> TableVersion:
+def read_version(table: VersionedTable, number: int | None = None) -> TableVersion:
     """Return a version; None: the newest. Raises `UnreadableSource` if it is not there."""
     with reporting_version(table, number):
         return table.version(number)
@@ -195,7 +195,7 @@ def rows_at(table: VersionedTable, number: int, schema: StructType, spark: Spark
     """Return the rows of a version: as Spark reads its files, where these hold the rows as they are."""
     files = table.files(number)
     if files is None:
-        return _scanned(table.location, number, schema, spark)
+        return _scan_in_one_task(table.location, number, schema, spark)
     if not all(os.path.exists(file.path) for file in files):
         raise UnreadableSource(
             f"{table.location} has lost files of version {number}",
@@ -207,8 +207,8 @@ def rows_at(table: VersionedTable, number: int, schema: StructType, spark: Spark
     return _rows_of(files, schema, spark)
 
 
-def _scanned(path: str, number: int, schema: StructType, spark: SparkSession) -> DataFrame:
-    """Return the rows of a version as `deltalake` reads them, in one task."""
+def _scan_in_one_task(path: str, number: int, schema: StructType, spark: SparkSession) -> DataFrame:
+    """Scan a version with `deltalake`, in one task."""
     one: Any = spark.range(0, 1, 1, 1)
     return one.mapInArrow(partial(_rows_in_task, path, number, schema), schema)
 
@@ -220,8 +220,8 @@ def _rows_in_task(
         yield from rows_of_version(path, number, schema)
 
 
-def _rows_of_feed(files: Sequence[DataFile], schema: StructType, spark: SparkSession) -> DataFrame:
-    """Return the changes in files of a change data feed."""
+def _read_feed_files(files: Sequence[DataFile], schema: StructType, spark: SparkSession) -> DataFrame:
+    """Read files of a change data feed as weighted rows."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
@@ -233,12 +233,12 @@ def _rows_of_feed(files: Sequence[DataFile], schema: StructType, spark: SparkSes
 
 
 def _rows_of(files: Sequence[DataFile], schema: StructType, spark: SparkSession) -> DataFrame:
-    """Return the rows of some files, with the values of the partitions that they are in."""
+    """Read data files, adding the columns of their partitions."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
     if not files:
-        return no_rows(schema, spark)
+        return empty_frame(schema, spark)
     outside = [name for name, _ in files[0].partition]
     held = StructType([each for each in schema.fields if each.name not in outside])
     # Only what is listed: names are no patterns, and folders of partitions no columns.
@@ -251,7 +251,7 @@ def _rows_of(files: Sequence[DataFile], schema: StructType, spark: SparkSession)
         (
             path(f"file:{file.path}").toUri().toString(),
             True,
-            *(_with_zone(dict(file.partition)[name], schema[name].dataType) for name in outside),
+            *(_with_utc_offset(dict(file.partition)[name], schema[name].dataType) for name in outside),
         )
         for file in files
     ]
@@ -269,8 +269,8 @@ def _rows_of(files: Sequence[DataFile], schema: StructType, spark: SparkSession)
     return joined.select(*(typed.get(name, f.col(quoted(name))) for name in schema.names))
 
 
-def _with_zone(text: str | None, type: DataType) -> str | None:
-    """Return the value of a partition as any session reads it: logs have times in UTC and do not say so."""
+def _with_utc_offset(text: str | None, type: DataType) -> str | None:
+    """Return a partition's value with its time zone: logs have times in UTC, without saying so."""
     from pyspark.sql.types import TimestampType
 
     if text is None or not isinstance(type, TimestampType):

@@ -1,4 +1,4 @@
-"""The data source "delta" of a project's session, where Spark has none: tables are read by `deltalake`.
+"""Spark data source "delta" for sessions that have none, backed by `deltalake`.
 
 Spark analyses queries by it. In their plans a relation of Parquet files takes its place, which names the
 table and holds no file yet; a run puts the rows of a version, or what changed, there.
@@ -45,7 +45,7 @@ _RATES = frozenset({"maxfilespertrigger", "maxbytespertrigger"})
 
 @dataclass(frozen=True, slots=True)
 class DeltaRelation:
-    """A Delta table that a query reads. version: the one that it names; None: the newest of a run."""
+    """Delta table named in a query. version: None for the newest of a run."""
 
     path: str
     version: int | None
@@ -73,7 +73,7 @@ class DeltaRelation:
 
 
 def register_delta(spark: SparkSession, root: Path) -> None:
-    """Let a session read Delta tables, unless it has a reader of its own. root: where paths start from."""
+    """Register the data source, unless the session has one. root: folder that relative paths start from."""
     datasources = java_class(spark, "org.apache.spark.sql.execution.datasources.DataSource")
     try:
         datasources.lookupDataSource(DELTA, java_session(spark).sessionState().conf())
@@ -93,7 +93,7 @@ def delta_table(path: str) -> VersionedTable:
 
 
 def reporting_version(table: VersionedTable, number: int | None) -> AbstractContextManager[None]:
-    """Report a version, or with None a table, that is not there."""
+    """Report a missing version, or a missing table for None."""
     if number is None:
         return table.reporting("is no Delta table", "correct the path")
     return table.reporting(f"has no version {number}", "give a version that is there, or none for the newest")
@@ -151,16 +151,16 @@ def spark_schema(table: VersionedTable, number: int | None) -> StructType:
     from pyspark.sql.types import StructType
 
     with reporting_version(table, number):
-        return StructType.fromJson(_without_notes(json.loads(table.schema_json(number))))
+        return StructType.fromJson(_without_metadata(json.loads(table.schema_json(number))))
 
 
-def _without_notes(node: Any) -> Any:
+def _without_metadata(node: Any) -> Any:
     """Return the JSON of a type without the metadata of its fields; null may be in each."""
     if isinstance(node, list):
-        return [_without_notes(each) for each in node]  # pyright: ignore[reportUnknownVariableType]
+        return [_without_metadata(each) for each in node]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(node, dict):
         return node
-    plain: dict[str, Any] = {key: _without_notes(value) for key, value in node.items()}  # pyright: ignore[reportUnknownVariableType]
+    plain: dict[str, Any] = {key: _without_metadata(value) for key, value in node.items()}  # pyright: ignore[reportUnknownVariableType]
     plain |= {"metadata": {}} if "metadata" in plain else {}
     return plain | {key: True for key in ("nullable", "containsNull", "valueContainsNull") if key in plain}
 
@@ -169,7 +169,7 @@ def _without_notes(node: Any) -> Any:
 
 
 def with_delta_relations(frame: DataFrame, spark: SparkSession) -> DataFrame:
-    """Return a query in which relations of files stand for the Delta tables that it reads in a batch."""
+    """Replace the Delta tables that a query reads in a batch by relations of files."""
     plan: Any = frame._jdf.queryExecution().analyzed()  # pyright: ignore
     leaves = (leaf for each in with_subqueries(plan) for leaf in items(each.collectLeaves()))
     if all(leaf.nodeName() != "DataSourceV2Relation" for leaf in leaves):
@@ -185,8 +185,8 @@ def with_delta_relations(frame: DataFrame, spark: SparkSession) -> DataFrame:
     return frame_of_plan(PlanCopier(spark, relations=files).plan(plan), spark)
 
 
-def with_delta_names(plan: Any, spark: SparkSession, datasets: Container[TableName]) -> Any:
-    """Return a parsed query that reads Delta tables where it has their paths, as in delta.`in/orders`.
+def resolve_delta_paths(plan: Any, spark: SparkSession, datasets: Container[TableName]) -> Any:
+    """Resolve paths of Delta tables in a parsed query, as in delta.`in/orders`.
 
     datasets: folded names that are no paths. Spark itself allows this for formats of its own only.
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.analysis.findings import Finding, Severity
 from headrace.pipelines.catalog import Catalog, TableEntry
 from headrace.pipelines.definitions import CHANGELOG, DELTA, Kind, Policy, TableName
-from headrace.pipelines.delta_inputs import how_changes_are_known
+from headrace.pipelines.delta_inputs import describe_known_changes
 from headrace.pipelines.errors import BadDefinition, NotIncremental, QueryRefused
 from headrace.pipelines.graph import Graph, Table
 from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, FilesLeaf, Leaf, TableLeaf
@@ -99,7 +99,7 @@ def _position(leaf: Leaf, entry: TableEntry | None) -> str:
     if not isinstance(leaf, DeltaLeaf) or leaf.version is not None or entry is None:
         return ""
     read = [each[leaf.key] for each in entry.positions.values() if leaf.key in each]
-    return f", {how_changes_are_known(leaf, str(read[0]))}" if read else ""
+    return f", {describe_known_changes(leaf, str(read[0]))}" if read else ""
 
 
 def _state(table: Table, entry: TableEntry, storage: Path) -> str:

@@ -1,4 +1,4 @@
-"""Files as inputs of a run: what came and went since a position, and the rows that differ."""
+"""Files as inputs of a run: files added and removed since a position, and the rows that differ."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipelines.catalog import Position
-from headrace.pipelines.graph import Table, no_rows
+from headrace.pipelines.graph import Table, empty_frame
 from headrace.pipelines.input_contents import FileMark, InputContents
 from headrace.pipelines.inputs import RunInput
 from headrace.pipelines.leaves import FilesLeaf, files_there, relation_of_files, rows_of_files
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """Files of an input that came since a position, and those that went, each with the mark of its content.
+    """Files of an input added and removed since a position, the latter with the marks of their contents.
 
     A file that has another content is among both. A file that has another name only is in neither.
     """
 
-    came: frozenset[str]
-    gone: frozenset[tuple[str, int, int]]
+    added: frozenset[str]
+    removed: frozenset[tuple[str, int, int]]
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class FileInput(RunInput[FilesLeaf]):
         return listings[leaf.exact]
 
     def _list(self) -> dict[str, list[int]]:
-        """List the files, without those that came after the run first looked into their folders."""
+        """List the files, without those that added after the run first looked into their folders."""
         known: set[str] = set()
         for root in self.leaf.roots:
             folder = root if os.path.isdir(root) else os.path.dirname(root)
@@ -91,7 +91,7 @@ class FileInput(RunInput[FilesLeaf]):
             self.files.contents.keep(self.position())
 
     def check(self) -> None:
-        """Look at the files once more, after they were read: what has changed is not compared."""
+        """Check the files again after reading. Contents that changed meanwhile are never compared."""
         if not self.leaf.streaming and self.leaf.exact in self.files.listings:
             self.files.contents.check(self.files.listings[self.leaf.exact])
 
@@ -104,8 +104,8 @@ class FileInput(RunInput[FilesLeaf]):
         found = self.file_changes(before)
         if self.leaf.streaming and any(self.position().get(path) != mark for path, mark in before.items()):
             return None  # A stream has read what nobody has kept.
-        if not found.gone:
-            return with_weight(self._new_rows(found.came), 1)
+        if not found.removed:
+            return with_weight(self._new_rows(found.added), 1)
         return None if self._why_not_compared(found) else self._difference(found)[0]
 
     def why_unknown(self, before: Position | None) -> str:
@@ -113,54 +113,58 @@ class FileInput(RunInput[FilesLeaf]):
             return f"{self.leaf.key} {'was not read before' if before is None else 'has changed'}"
         return self._why_not_compared(self.file_changes(before))
 
-    def holds_the_same(self, before: Position | None) -> bool:
+    def is_unchanged(self, before: Position | None) -> bool:
         if not isinstance(before, dict):
             return False
         found = self.file_changes(before)
         known = self.files.differences.get((self.leaf.exact, found))
-        return not (found.came or found.gone) or (known is not None and not known[1])
+        return not (found.added or found.removed) or (known is not None and not known[1])
 
     def adds_only(self, before: Position | None) -> bool:
-        return not self.file_changes(before).gone
+        return not self.file_changes(before).removed
 
     def rows_changed(self, before: Position | None) -> int | None:
         if self.leaf.exact in self.files.counting:
-            return _counted(self.files.counting.pop(self.leaf.exact))
+            return _observed_rows(self.files.counting.pop(self.leaf.exact))
         found = self.file_changes(before)
-        if found.gone:
+        if found.removed:
             _, count = self.files.differences.get((self.leaf.exact, found), (None, None))
             return count
-        return rows_of_files(found.came) if self.leaf.knows_its_rows or not found.came else None
+        return rows_of_files(found.added) if self.leaf.knows_its_rows or not found.added else None
 
     def unread(self, before: Position | None, table: Table) -> DataFrame:
-        return self._new_rows(self.file_changes(before).came, count=before is not None)
+        return self._new_rows(self.file_changes(before).added, count=before is not None)
 
     def file_changes(self, before: Position | None) -> FileChanges:
-        """Return the files that came, went or changed since a position; all came without one."""
+        """Return the files added and removed since a position; without one, all were added."""
         now = self.position()
         was = before if isinstance(before, dict) else {}
         if self.leaf.streaming:
             return FileChanges(frozenset(now.keys() - was), frozenset())
-        came = {path for path, mark in now.items() if was.get(path) != mark}
-        gone = {path for path, mark in was.items() if now.get(path) != mark}
+        added = {path for path, mark in now.items() if was.get(path) != mark}
+        removed = {path for path, mark in was.items() if now.get(path) != mark}
         # What sees the name of a file has other rows under another one.
         moved = (
             {}
             if self.leaf.incomparable
-            else {(os.path.dirname(path), self.files.contents.digest(path, now[path])): path for path in came}
+            else {
+                (os.path.dirname(path), self.files.contents.digest(path, now[path])): path for path in added
+            }
         )
-        for path in sorted(gone):
+        for path in sorted(removed):
             digest = self.files.contents.digest(path, was[path])
             at = moved.pop((os.path.dirname(path), digest), None) if digest else None
             if at is not None:
-                came.remove(at)
-                gone.remove(path)
-        return FileChanges(frozenset(came), frozenset((path, was[path][0], was[path][1]) for path in gone))
+                added.remove(at)
+                removed.remove(path)
+        return FileChanges(
+            frozenset(added), frozenset((path, was[path][0], was[path][1]) for path in removed)
+        )
 
     def _why_not_compared(self, found: FileChanges) -> str:
-        """Return why the files that went cannot be compared with those that came; empty if they can."""
-        for path, *mark in sorted(found.gone):
-            what = f"{path} {'has changed' if path in found.came else 'is gone'}"
+        """Return why removed files cannot be compared with added ones; empty if they can."""
+        for path, *mark in sorted(found.removed):
+            what = f"{path} {'has changed' if path in found.added else 'is gone'}"
             if self.leaf.incomparable:
                 return f"{what}, and {self.leaf.incomparable}"
             if self.files.contents.kept(path, mark) is None:
@@ -170,22 +174,22 @@ class FileInput(RunInput[FilesLeaf]):
         return ""
 
     def _difference(self, found: FileChanges) -> tuple[DataFrame, int]:
-        """Return what files that came have else than those that went, and how many rows that is."""
+        """Return the changes from the removed files to the added ones, and their number."""
         key = self.leaf.exact, found
         if key not in self.files.differences:
-            kept = {path: self.files.contents.kept(path, mark) for path, *mark in found.gone}
+            kept = {path: self.files.contents.kept(path, mark) for path, *mark in found.removed}
             root = next(iter(self.leaf.roots))
             held = relation_of_files(
                 self.leaf, sorted(map(str, kept.values())), self.spark, self.files.contents.base(root)
             )
-            old, new = frame_of_plan(held, self.spark), self._rows_of(found.came)
+            old, new = frame_of_plan(held, self.spark), self._rows_of(found.added)
             rows = difference(old, new).persist()
             self.files.differences[key] = rows, rows.count()
         rows, count = self.files.differences[key]
         return rows.select("*"), count  # Readers may persist and release theirs.
 
     def _new_rows(self, paths: Collection[str], *, count: bool = True) -> DataFrame:
-        """Return the rows of files that came. count: those of files that do not tell how many they are."""
+        """Return the rows of added files. count: count them while they are read, if the files do not tell."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
@@ -201,11 +205,11 @@ class FileInput(RunInput[FilesLeaf]):
         if paths:
             return frame_of_plan(relation_of_files(self.leaf, sorted(paths), self.spark), self.spark)
         schema = frame_of_plan(self.leaf.node, self.spark).schema
-        return no_rows(schema, self.spark)
+        return empty_frame(schema, self.spark)
 
 
-def _counted(counting: Observation) -> int | None:
-    """Return the rows that were counted; None if Spark has not read them, since none was wanted."""
+def _observed_rows(counting: Observation) -> int | None:
+    """Return the observed number of rows; None if Spark did not read them."""
     made: Any = counting._jo  # pyright: ignore[reportPrivateUsage]
     if not made.future().isCompleted():
         return None  # `get` would wait for it.

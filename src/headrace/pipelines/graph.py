@@ -1,4 +1,4 @@
-"""The graph of a pipeline: its queries analysed by Spark, in the order of what they read.
+"""Graph of a pipeline: queries analysed by Spark, in the order in which they read each other.
 
 A query is analysed when its datasets are known. Which these are, Spark tells: a query that reads a dataset
 that is not there yet fails with the name of it, this one is analysed first, and the query again. What is
@@ -21,7 +21,15 @@ from pyspark.errors import PySparkException
 from headrace.atomic_files import subfolder_for
 from headrace.errors import Step
 from headrace.pipelines.catalog import SINK, TableEntry
-from headrace.pipelines.definitions import RESERVED, Dataset, Definitions, Kind, Query, TableName, places
+from headrace.pipelines.definitions import (
+    RESERVED,
+    Dataset,
+    Definitions,
+    Kind,
+    Query,
+    TableName,
+    definition_lines,
+)
 from headrace.pipelines.delta_source import with_delta_relations
 from headrace.pipelines.errors import BadDefinition, QueryRefused, Report, reporting
 from headrace.pipelines.leaves import Leaf, TableLeaf, UnversionedLeaf, leaves_of, with_leaves
@@ -53,7 +61,7 @@ class AnalysedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A dataset of the graph that is stored.
+    """Stored dataset of the graph, with its analysed queries.
 
     schema:  its columns, those it is partitioned by last.
     failure: why it cannot be brought up to date in this run; it has no queries then.
@@ -235,7 +243,7 @@ class _Analyser:
                     frame = query.frame()
                 break
             except Exception as error:
-                missing = self._missing(error)
+                missing = self._missing_dataset(error)
                 if missing is None:
                     raise refusal_of(query, error) from None
                 self._analyse_first(missing, query)
@@ -246,7 +254,7 @@ class _Analyser:
                 fix="return the DataFrame",
                 dataset=str(query.target),
             )
-        return self._over_snapshots(self._analysed(query, with_delta_relations(frame, self.spark)))
+        return self._read_from_snapshots(self._analysed(query, with_delta_relations(frame, self.spark)))
 
     def _analysed(self, query: Query, frame: DataFrame) -> AnalysedQuery:
         without_leaves = AnalysedQuery(query, frame, ())
@@ -254,7 +262,7 @@ class _Analyser:
             without_leaves, leaves=tuple(leaves_of(without_leaves.plan, self._names(), self.spark))
         )
 
-    def _over_snapshots(self, query: AnalysedQuery) -> AnalysedQuery:
+    def _read_from_snapshots(self, query: AnalysedQuery) -> AnalysedQuery:
         """Return a query that reads kept snapshots of what cannot be asked for its changes."""
         kept = {leaf.exact: self._snapshot(leaf, query.query) for leaf in query.leaves if is_kept(leaf)}
         if not kept:
@@ -270,14 +278,14 @@ class _Analyser:
             frame = frame_of_plan(leaf.node, self.spark)
             own = Query(name.table, name, lambda: frame, query.location, settings=query.settings)
             dataset = Dataset(name, Kind.SNAPSHOT, query.location, input=leaf.key)
-            columns = as_stored(columns_of_snapshot(frame.schema))
+            columns = stored_schema(columns_of_snapshot(frame.schema))
             table = Table(dataset, (AnalysedQuery(own, frame, (leaf,)),), columns)
             self._create_database(name.database)
             self._create_empty(table)
             self.tables[name], self.snapshots[leaf.exact] = table, name
         return self.snapshots[leaf.exact]
 
-    def _missing(self, error: Exception) -> TableName | None:
+    def _missing_dataset(self, error: Exception) -> TableName | None:
         """Return the dataset that a query has not found; None for another error."""
         from pyspark.errors import AnalysisException
 
@@ -348,8 +356,8 @@ class _Analyser:
         self.created.append(name)
 
 
-def as_stored(schema: StructType) -> StructType:
-    """Return columns as files have them: null may be in each."""
+def stored_schema(schema: StructType) -> StructType:
+    """Return columns as files store them: all nullable."""
     from pyspark.sql.types import StructType
 
     text = schema.json()
@@ -358,9 +366,9 @@ def as_stored(schema: StructType) -> StructType:
     return StructType.fromJson(json.loads(text))
 
 
-def no_rows(schema: StructType, spark: SparkSession) -> DataFrame:
-    """Return a frame without rows, of columns as files have them."""
-    return spark.createDataFrame(spark.sparkContext.emptyRDD(), as_stored(schema))
+def empty_frame(schema: StructType, spark: SparkSession) -> DataFrame:
+    """Return a frame without rows."""
+    return spark.createDataFrame(spark.sparkContext.emptyRDD(), stored_schema(schema))
 
 
 def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
@@ -370,15 +378,15 @@ def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
     declared: Any = dataset.schema
     if isinstance(declared, str):
         declared = StructType.fromDDL(declared)
-    whole: StructType = declared if declared is not None else _made(queries[0])
+    whole: StructType = declared if declared is not None else _columns_of_query(queries[0])
     names = {field.name for field in whole.fields}
     for each in queries:
-        other = {field.name for field in _made(each).fields}
+        other = {field.name for field in _columns_of_query(each).fields}
         if other != names:
             difference = ", ".join(sorted(names ^ other))
             raise BadDefinition(
                 f"the columns of {dataset.name} are not those of its query: {difference}",
-                where=places(dataset, [each.query]),
+                where=definition_lines(dataset, [each.query]),
                 fix="select exactly the columns of the table",
                 dataset=str(dataset.name),
             )
@@ -394,7 +402,7 @@ def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
         if each.dataType.simpleString() in ("void", "array<void>"):
             raise BadDefinition(
                 f"column {each.name!r} of {dataset.name} has no type",
-                where=places(dataset, [query.query for query in queries]),
+                where=definition_lines(dataset, [query.query for query in queries]),
                 fix=f"cast it: CAST(NULL AS STRING) AS {each.name}",
                 dataset=str(dataset.name),
             )
@@ -408,7 +416,7 @@ def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
     if len({name.lower() for name in whole.fieldNames()}) < len(whole.fields):
         raise BadDefinition(
             f"{dataset.name} has two columns of one name: {', '.join(whole.fieldNames())}",
-            where=places(dataset, [each.query for each in queries]),
+            where=definition_lines(dataset, [each.query for each in queries]),
             fix="name one of them otherwise; names have no case",
             dataset=str(dataset.name),
         )
@@ -416,17 +424,17 @@ def _schema(dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> StructType:
         if column.lower().startswith(RESERVED):
             raise BadDefinition(
                 f"{dataset.name} has a column {column!r}",
-                where=places(dataset, [each.query for each in queries]),
+                where=definition_lines(dataset, [each.query for each in queries]),
                 why=f"Names that begin with {RESERVED} are for what a run adds itself.",
                 fix="name it otherwise",
                 dataset=str(dataset.name),
             )
     last = [whole[column] for column in dataset.partitioned_by]
     first = [each for each in whole.fields if each.name not in dataset.partitioned_by]
-    return as_stored(StructType([*first, *last]))
+    return stored_schema(StructType([*first, *last]))
 
 
-def _made(analysed: AnalysedQuery) -> StructType:
+def _columns_of_query(analysed: AnalysedQuery) -> StructType:
     """Return the columns that a query brings to its table."""
     query = analysed.query
     frame = analysed.frame
@@ -435,7 +443,7 @@ def _made(analysed: AnalysedQuery) -> StructType:
 
 @contextmanager
 def settings(spark: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
-    """Set what a query is to be analysed and run with, and set it back."""
+    """Apply a query's session settings for the block."""
     before = {key: spark.conf.get(key, None) for key in given}
     try:
         for key, value in given.items():

@@ -1,4 +1,4 @@
-"""Contents of the input files that a pipeline has read, so that a file that changed can be compared.
+"""Kept contents of the input files that a pipeline has read, to compare changed files with.
 
     <storage>/inputs/known.json                       what each file holds, and when that was seen
     <storage>/inputs/of/<folder>/<size>-<time>/<name> content of a file, as it was read

@@ -13,7 +13,7 @@ from headrace.pipelines.catalog import Position
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.graph import Table
 from headrace.pipelines.leaves import ConstantLeaf, Leaf, TableLeaf
-from headrace.pipelines.table_versions import TableVersions, adds_only, rows_in
+from headrace.pipelines.table_versions import TableVersions, adds_only, count_rows
 from headrace.pipelines.weighted_rows import expand, has_removals, with_weight
 from headrace.queries.plan_details import frame_of_plan
 
@@ -53,7 +53,7 @@ class RunInput(ABC, Generic[L]):
         """Return why it is not known what changed since a position."""
         return f"{self.leaf.key} {'was not read before' if before is None else 'has changed'}"
 
-    def holds_the_same(self, before: Position | None) -> bool:
+    def is_unchanged(self, before: Position | None) -> bool:
         """Return whether it is known to have the rows that it had at a position."""
         return before is not None and before == self.position()
 
@@ -64,7 +64,7 @@ class RunInput(ABC, Generic[L]):
         """
         return None
 
-    def takes_back(self, before: Position | None, changes: DataFrame) -> bool:
+    def has_retractions(self, before: Position | None, changes: DataFrame) -> bool:
         """Return whether the changes since a position take rows back."""
         return not self.adds_only(before) and has_removals(changes)
 
@@ -76,7 +76,7 @@ class RunInput(ABC, Generic[L]):
         if before is None:
             return self.whole()
         changes = self.changes(before)
-        if changes is None or self.takes_back(before, changes):
+        if changes is None or self.has_retractions(before, changes):
             raise PipelineError(
                 f"{self.leaf.key} has taken rows back, which a stream into {table.name} has read",
                 where=[table.dataset.location],
@@ -114,7 +114,7 @@ class TableInput(RunInput[TableLeaf]):
             return self.versions.last.rows
         if not isinstance(before, int):
             return None
-        return sum(map(rows_in, self.versions.change_folders(before) or ()))
+        return sum(map(count_rows, self.versions.change_folders(before) or ()))
 
 
 @dataclass(frozen=True, slots=True)

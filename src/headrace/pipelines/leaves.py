@@ -1,4 +1,4 @@
-"""What the queries of a pipeline read: tables of the pipeline, files, constants, and anything else.
+"""Leaves of queries: the tables of the pipeline, files, Delta tables and constants that they read.
 
 The leaves of an analysed plan say it. A leaf can be replaced by other rows of the same columns: by one
 version of a table, or by some of the files of a folder, which Spark reads with the options of the query.
@@ -116,7 +116,7 @@ class ConstantLeaf(Leaf):
 
 @dataclass(frozen=True, slots=True)
 class UnversionedLeaf(Leaf):
-    """What cannot be asked for its changes, such as a table of another database.
+    """Relation that cannot be asked for its changes, such as a table of another database.
 
     identity: None where it is not a relation that can be read, and kept, on its own.
     """

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from headrace.errors import UnreadableSource
 from headrace.io.files.compaction import erase as erase_changelog
 from headrace.pipelines.catalog import Catalog, Position, TableEntry
-from headrace.pipelines.definitions import CHANGELOG, DELTA, TableName, name_of_text
-from headrace.pipelines.delta_inputs import version_of
+from headrace.pipelines.definitions import CHANGELOG, DELTA, TableName, parse_table_name
+from headrace.pipelines.delta_inputs import read_version
 from headrace.pipelines.delta_source import delta_table
 from headrace.pipelines.errors import BadDefinition, UnknownDataset
 from headrace.pipelines.graph import Graph
@@ -57,9 +57,9 @@ def erase(spec: PipelineSpec) -> list[str]:
         ]
         if catalog.published != catalog.entries:
             stays.append("a run has not published all that it made: run the pipeline")
-        catalog.forget_earlier()
+        catalog.drop_earlier_catalogues()
         if not stays:
-            catalog.forget_changes()
+            catalog.drop_changes()
         inputs.clean(catalog.files_read())
         for name, entry in catalog.entries.items():
             if entry.generation:
@@ -98,13 +98,13 @@ def _has_moved_on(
     if path is None:
         return False
     try:
-        return position != str(version_of(delta_table(path)))
+        return position != str(read_version(delta_table(path)))
     except UnreadableSource:
         return True  # What it holds now, nobody can say.
 
 
 def _found(text: str, orphans: Sequence[TableName], graph: Graph) -> TableName:
-    name = name_of_text(text, graph.definitions.database)
+    name = parse_table_name(text, graph.definitions.database)
     if name in orphans:
         return name
     for table in graph.tables:

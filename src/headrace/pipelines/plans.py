@@ -1,4 +1,4 @@
-"""How each table of a pipeline is brought up to date: decided before anything runs."""
+"""Maintenance plans: how each table of a pipeline is kept up to date, decided before anything runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.pipelines.deliveries import check_sink
 from headrace.pipelines.errors import BadDefinition, NotIncremental, Report, reporting
 from headrace.pipelines.graph import AnalysedQuery, Graph, Table
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, relation_like
-from headrace.pipelines.table_fingerprints import digest_of, parts_of
+from headrace.pipelines.table_fingerprints import fingerprint_of, fingerprint_parts
 from headrace.queries.current_time import reads_current_time
 from headrace.queries.plan_copier import PlanCopier
 from headrace.queries.plan_details import frame_of_plan, items, java_class, with_subqueries
@@ -120,7 +120,7 @@ ANSWER = "rows"
 
 
 class Method(Enum):
-    """How a table is brought up to date. The value is what is shown.
+    """Method by which a table is kept up to date. The value is shown to users.
 
     INCREMENTAL: a flow with state gets the changes of its inputs.
     STATELESS:   Spark runs the query on the rows that came and on those that went: its rows are computed one
@@ -137,7 +137,7 @@ class Method(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """The plan of a table.
+    """Maintenance plan of a table.
 
     why:     of what cannot be incremental; empty if it is, or is not meant to be.
     flow:    of an incremental table, over `inputs`: its leaves by the names of the flow's sources.
@@ -204,8 +204,8 @@ def _plan(
             fix="leave the property out",
             dataset=str(table.name),
         )
-    parts = parts_of(table, names, spark)
-    return replace(_planned(table, policy, digest_of(parts), spark), parts=parts)
+    parts = fingerprint_parts(table, names, spark)
+    return replace(_planned(table, policy, fingerprint_of(parts), spark), parts=parts)
 
 
 def _planned(table: Table, policy: Policy, fingerprint: str, spark: SparkSession) -> TablePlan:
@@ -221,7 +221,7 @@ def _planned(table: Table, policy: Policy, fingerprint: str, spark: SparkSession
     chooses = policy is Policy.AUTO
     if stable and _is_linear(query):
         return TablePlan(table, Method.STATELESS, fingerprint, stable, chooses=chooses)
-    inputs = _named(query.leaves)
+    inputs = _name_inputs(query.leaves)
     try:
         _check_can_change(table, query, spark)
         flow = _flow_of(table, query, inputs)
@@ -275,7 +275,7 @@ def _plan_of_streams(table: Table, fingerprint: str, stable: bool, spark: SparkS
             raise _refused_stream(query, f"a column is called {name!r}, as one of changes is")
     if refused := why_refused(query, states, spark):
         raise _refused_stream(query, *refused)
-    inputs = _named(query.leaves)
+    inputs = _name_inputs(query.leaves)
     try:
         flow = _flow_of(table, query, inputs, closes=True)
     except HeadraceError as error:
@@ -311,7 +311,7 @@ def _refused_stream(query: AnalysedQuery, why: str, fix: str = "") -> BadDefinit
     )
 
 
-def _named(leaves: tuple[Leaf, ...]) -> dict[str, Leaf]:
+def _name_inputs(leaves: tuple[Leaf, ...]) -> dict[str, Leaf]:
     """Name the leaves of a query, which it reads in the same order each time."""
     named: dict[str, Leaf] = {}
     for leaf in leaves:

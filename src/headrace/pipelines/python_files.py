@@ -1,4 +1,4 @@
-"""Definitions in Python files: what `pyspark.pipelines` registers while a file is imported.
+"""Definitions in Python files, as `pyspark.pipelines` registers them while a file is imported.
 
 Files only define datasets: calls that change the session, or read rows, are refused meanwhile, as
 `pyspark.pipelines` does for Spark Connect only.

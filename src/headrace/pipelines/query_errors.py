@@ -29,7 +29,7 @@ _NO_DRIVER = "No suitable driver"
 
 
 def message_of(error: Exception) -> str:
-    """Return what an error says, without secrets: one of Spark without its plans and stacks."""
+    """Return the message of an error without secrets, plans and stacks."""
     return without_secrets(_message_of(error))
 
 
@@ -76,7 +76,7 @@ def refusal_of(query: Query, error: Exception) -> HeadraceError:
 
 
 def source_message(error: Exception) -> tuple[str, bool]:
-    """Return what a source of a query said, empty if none did, and whether it could not be reached."""
+    """Return the message of a query's source, empty if it gave none, and whether it was unavailable."""
     if isinstance(error, (ConnectionError, TimeoutError)):
         return f"{type(error).__name__}: {error}", True
     for cause in _causes(error):

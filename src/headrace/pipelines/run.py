@@ -57,7 +57,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A table has come to a state. seconds: that the update took."""
+    """Change of a table's state in a run. seconds: duration of the update."""
 
     dataset: Dataset
     state: State
@@ -88,7 +88,7 @@ Observer: TypeAlias = Callable[[Event], object]
 
 @dataclass(frozen=True, slots=True)
 class RunReport(Shown):
-    """What a run did: the last event of each table.
+    """Outcome of a run: the last event of each table.
 
     orphans: tables of the storage that the project does not define. errors: of files, statements and tables
     that were left out, if the run was to go on without them.
@@ -114,7 +114,7 @@ def planned(
 
     Raises `BadSpec`, and without a `report` `BadDefinition`, `QueryRefused`, and `NotIncremental`.
     """
-    with _session_of(spec, spark) as session, _inside(spec.root, session):
+    with _session_of(spec, spark) as session, _working_folder(spec.root, session):
         definitions = read_definitions(spec, session, report)
         with (
             TemporaryDirectory(prefix="headrace-empty-") as empty,
@@ -166,8 +166,8 @@ def _set(session: SparkSession, key: str, value: str, spec: PipelineSpec) -> Non
 
 
 @contextmanager
-def _inside(folder: Path, spark: SparkSession) -> Generator[None]:
-    """Make a folder the one that relative paths start from, in this process and in Spark."""
+def _working_folder(folder: Path, spark: SparkSession) -> Generator[None]:
+    """Set the working folder, of this process and of Spark, for the block."""
     hadoop = java_class(spark, "org.apache.hadoop.fs")
     configuration = spark.sparkContext._jsc.hadoopConfiguration()  # pyright: ignore
     files: Any = hadoop.FileSystem.get(hadoop.Path("file:/").toUri(), configuration)
@@ -204,7 +204,7 @@ def run_pipeline(
     errors: list[HeadraceError] = []
     report = errors.append if skip_invalid else None
     with Catalog.open(spec.storage) as catalog, planned(spec, spark, policy, report) as (graph, plans):
-        graph = _with_plans(graph, plans)
+        graph = _plannable_part(graph, plans)
         selected, anew = _selected(graph, selection or Selection())
         session = SparkSession.getActiveSession()
         assert session is not None
@@ -214,7 +214,7 @@ def run_pipeline(
         return replace(done, orphans=orphans, errors=errors)
 
 
-def _with_plans(graph: Graph, plans: Mapping[TableName, TablePlan]) -> Graph:
+def _plannable_part(graph: Graph, plans: Mapping[TableName, TablePlan]) -> Graph:
     """Return a graph without the tables that cannot be planned, and those that read them."""
     kept: dict[TableName, Table] = {}
     for table in graph.tables:
@@ -309,7 +309,7 @@ class _Run:
         return published
 
     def _deliver(self, *, last: bool) -> None:
-        """Deliver what is published; what cannot be delivered now is so by the next run."""
+        """Deliver what is published. The next run retries what fails."""
         for table in self.graph.tables:
             try:
                 deliver(self.catalog, table, self.spark)

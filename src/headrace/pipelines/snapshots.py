@@ -1,4 +1,4 @@
-"""Kept snapshots: hidden tables of a pipeline, of the rows of inputs that cannot be asked for their changes.
+"""Kept snapshots: hidden tables with the rows of inputs that cannot be asked for their changes.
 
 A run reads such an input once, when it recomputes the snapshot. What reads it gets the difference to the
 snapshot before, and all tables of the run see the same rows.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import SourceLocation
 from headrace.pipelines.auto_cdc import AutoCdc
 from headrace.pipelines.definitions import DELTA, Dataset, Definitions, Kind, Query, TableName
-from headrace.pipelines.delta_source import with_delta_names
+from headrace.pipelines.delta_source import resolve_delta_paths
 from headrace.pipelines.errors import BadDefinition, Report, reporting
 from headrace.queries.plan_details import frame_of_plan, items, java_class, java_session, pairs
 from headrace.queries.query_positions import QueryText
@@ -165,7 +165,7 @@ def _frame_of(
     parsed = java_session(spark).sessionState().sqlParser().parsePlan(text)
     query = query_of(parsed)
     if DELTA in text.lower():
-        query = with_delta_names(query, spark, definitions.datasets)
+        query = resolve_delta_paths(query, spark, definitions.datasets)
     return frame_of_plan(query, spark)
 
 

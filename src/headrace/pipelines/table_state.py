@@ -1,4 +1,4 @@
-"""State of an incremental table, which may be ahead of what was published."""
+"""State of an incremental table, which may be ahead of the published version."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class TableState:
         return self.folder / f"tick-{tick}.json"
 
     def begin(self, positions: Positions) -> None:
-        """Keep how far the next tick will have read the inputs."""
+        """Record the positions of the inputs after the next tick."""
         self.folder.mkdir(parents=True, exist_ok=True)
         aside = self.folder / ".tick.tmp"
         write_checked(aside, {"positions": dict(positions)}, durable=True)
         aside.replace(self._begun(self.last_tick + 1))
 
     def forget_before(self, tick: int) -> None:
-        """Remove what ticks before one have left, which is in versions of the table."""
+        """Remove the changes and positions of earlier ticks, which are in versions of the table."""
         ticks = tick_folders(self.sink)
         ticks.retain([each for each in ticks.numbers() if each >= tick])
         for each in range(tick - 1, 0, -1):
@@ -55,7 +55,7 @@ class TableState:
             self._begun(each).unlink()
 
     def erase(self, tick: int) -> None:
-        """Remove all values that the state does not hold. tick: up to which its changes are in versions."""
+        """Remove deleted values from disk. tick: the last one whose changes are in a version."""
         self.forget_before(tick)
         if self.last_tick == tick:
             # The sink expects the folder of its last tick; what was in it is in a version.

@@ -1,4 +1,4 @@
-"""Versions of a pipeline's table: any one read, what changed between two, and the next one written.
+"""Versions of a pipeline's table: reading the last one and the changes since others, writing the next.
 
 The rows of a version, and what changed from the one before, are folders of files (`VersionFolders`). The next
 version is made beside the last one and shares the files that stay; the catalogue then names it.
@@ -27,7 +27,7 @@ from headrace.pipelines import weighted_rows
 from headrace.pipelines.catalog import Catalog, TableEntry
 from headrace.pipelines.definitions import RESERVED
 from headrace.pipelines.errors import CatalogDamaged, PipelineError
-from headrace.pipelines.graph import Table, as_stored, no_rows
+from headrace.pipelines.graph import Table, empty_frame, stored_schema
 from headrace.pipelines.weighted_rows import (
     WEIGHT,
     can_be_grouped,
@@ -88,9 +88,9 @@ class TableVersions:
 
     def _read(self, version: int, files: Collection[Path] | None = None) -> DataFrame:
         """Return the rows of a version, or those in some of its files."""
-        schema, folder = as_stored(self.table.schema), self._rows_folder(version)
+        schema, folder = stored_schema(self.table.schema), self._rows_folder(version)
         if not (data_files(folder) if files is None else files):
-            return no_rows(schema, self.spark)
+            return empty_frame(schema, self.spark)
         reader = self.spark.read.schema(schema).format(self.table.dataset.format)
         reader = reader.option("basePath", f"file:{folder}")
         return reader.load([f"file:{each}" for each in ([folder] if files is None else files)])
@@ -100,7 +100,7 @@ class TableVersions:
         if self.entry is None or not self.entry.layout.startswith("parquet"):
             return
         folder = self._rows_folder(self.entry.version)
-        if rows_in(folder) != self.entry.rows:
+        if count_rows(folder) != self.entry.rows:
             raise CatalogDamaged(
                 f"{self.table.name} has lost rows: {folder} should hold {self.entry.rows:,}",
                 fix="restore the storage from a backup, or recompute the table: "
@@ -108,14 +108,14 @@ class TableVersions:
                 file=str(folder),
             )
 
-    def has_the_form(self, entry: TableEntry) -> bool:
+    def has_project_layout(self, entry: TableEntry) -> bool:
         """Return whether a version has the columns and files that the table has in the project."""
         return entry.schema == self.table.schema.json() and entry.layout == self.table.layout
 
     @property
     def _comparable(self) -> TableEntry | None:
         """The last version, if its rows have the same columns and files."""
-        return self.entry if self.entry is not None and self.has_the_form(self.entry) else None
+        return self.entry if self.entry is not None and self.has_project_layout(self.entry) else None
 
     def change_folders(self, before: int) -> list[Path] | None:
         """Return the folders of what changed since a version; None if some are not kept."""
@@ -127,7 +127,7 @@ class TableVersions:
         folders = self.change_folders(before)
         if folders is None:
             return None
-        whole = with_weight(no_rows(self.table.schema, self.spark), 1)
+        whole = with_weight(empty_frame(self.table.schema, self.spark), 1)
         for folder in folders:
             whole = whole.unionByName(self.read_changes(folder))
         # A row may have come in one version and gone in a later one.
@@ -137,7 +137,7 @@ class TableVersions:
         """Return the rows of a folder of changes, with their weights and the types of the table."""
         from pyspark.sql import functions as f
 
-        schema = as_stored(self.table.schema).add(WEIGHT, "long")
+        schema = stored_schema(self.table.schema).add(WEIGHT, "long")
         found = self.spark.read.schema(schema).parquet(f"file:{folder}")
         return found.withColumn(WEIGHT, f.coalesce(WEIGHT, f.lit(1).cast("long")))
 
@@ -160,7 +160,7 @@ class TableVersions:
     def replace(self, rows: DataFrame) -> int:
         """Write a version of exactly these rows; return its number, the old one if nothing differs."""
         before, version = self._comparable, self.catalog.new_version(self.table.name)
-        self._write(self._ordered(rows), self._rows_folder(version))
+        self._write(self._conform(rows), self._rows_folder(version))
         if before is None or not can_be_grouped(self.table.schema):
             return version
         try:
@@ -170,7 +170,7 @@ class TableVersions:
         if self.keeps_changes or self._count(version) == before.rows:
             folder = self._changes_folder(version)
             self._write(difference(self._read(before.version), self._read(version)), folder, "parquet")
-            if not rows_in(folder):
+            if not count_rows(folder):
                 remove_folder(folder)
                 remove_folder(self._rows_folder(version))
                 return before.version
@@ -180,7 +180,7 @@ class TableVersions:
         """Write a version with more rows; return its number, the old one if there are none."""
         before, version = self._comparable, self.catalog.new_version(self.table.name)
         folder = self._rows_folder(version)
-        self._write(self._ordered(rows), folder)
+        self._write(self._conform(rows), folder)
         if before is None:
             return version
         if not self._has_rows(folder):
@@ -188,7 +188,7 @@ class TableVersions:
             return before.version
         self._check_rows()
         if self.keeps_changes:
-            self._keep_added(version)
+            self._keep_as_changes(version)
         self._take_over(before.version, folder)
         return version
 
@@ -198,15 +198,15 @@ class TableVersions:
         Raises `PipelineError` for other differences between the rows before and these.
         """
         assert self.entry is not None
-        was, version = self._extended(self.entry), self.catalog.new_version(self.table.name)
+        was, version = self._with_new_columns(self.entry), self.catalog.new_version(self.table.name)
         added = self._changes_folder(version)
-        self._write(with_weight(self._ordered(rows), 1), added, "parquet")
+        self._write(with_weight(self._conform(rows), 1), added, "parquet")
         whole = was.unionByName(self.read_changes(added).drop(WEIGHT))
-        self._write(self._ordered(whole), self._rows_folder(version))
+        self._write(self._conform(whole), self._rows_folder(version))
         return version
 
-    def _extended(self, before: TableEntry) -> DataFrame:
-        """Return the rows before, with nulls in columns that are new."""
+    def _with_new_columns(self, before: TableEntry) -> DataFrame:
+        """Return the rows of the last version, with nulls in columns that are new."""
         from pyspark.sql import functions as f
         from pyspark.sql.types import StructType
 
@@ -221,7 +221,7 @@ class TableVersions:
                 why="What a streaming table holds stays; columns may be added and left out.",
                 fix=f"undo the change, or reread its inputs: --full-refresh {self.table.name}",
             )
-        held = self.spark.read.schema(as_stored(schema)).format(self.table.dataset.format)
+        held = self.spark.read.schema(stored_schema(schema)).format(self.table.dataset.format)
         rows = held.load(f"file:{self._rows_folder(before.version)}")
         columns = [
             f.col(quoted(each.name))
@@ -231,8 +231,8 @@ class TableVersions:
         ]
         return rows.select(*columns)
 
-    def _keep_added(self, version: int) -> None:
-        """Keep the rows of a version, so far only those added, as its changes."""
+    def _keep_as_changes(self, version: int) -> None:
+        """Keep the rows of a version, which are only the added ones so far, as its changes."""
         rows, changed = self._rows_folder(version), self._changes_folder(version)
         if self.table.layout == "parquet":
             share_files(data_files(rows), rows, changed)
@@ -243,7 +243,7 @@ class TableVersions:
         """Write a version with the changes in ticks of a changelog; return its number, as `append` does."""
         few = weighted_rows
         columns = few.comparable_schema(self.table.schema) if self.table.layout == "parquet" else None
-        if columns is None or sum(map(rows_in, ticks)) > few.FEW or self._comparable is None:
+        if columns is None or sum(map(count_rows, ticks)) > few.FEW or self._comparable is None:
             return self.apply(self.read_ticks(ticks))
         changes, before = few.read_ticks(ticks, columns), self._comparable
         if not len(changes):
@@ -282,7 +282,7 @@ class TableVersions:
         folder, made = self._rows_folder(version), self.read_changes(self._changes_folder(version))
         anew = self._files_of(before.version, made.where(f"{WEIGHT} < 0"))
         was = with_weight(self._read(before.version, anew), 1)
-        self._write(self._ordered(expand(consolidate(was.unionByName(made)))), folder)
+        self._write(self._conform(expand(consolidate(was.unionByName(made)))), folder)
         self._take_over(before.version, folder, without=anew)
 
     def _files_of(self, version: int, rows: DataFrame) -> frozenset[Path]:
@@ -302,12 +302,12 @@ class TableVersions:
         before, version = self._comparable, self.catalog.new_version(self.table.name)
         assert before is not None
         changed, rows = self._changes_folder(version), self._rows_folder(version)
-        self._write(consolidate(self._ordered(changes, WEIGHT)), changed, "parquet")
-        if not rows_in(changed):
+        self._write(consolidate(self._conform(changes, WEIGHT)), changed, "parquet")
+        if not count_rows(changed):
             remove_folder(changed)
             return before.version
         if adds_only(changed):
-            self._write(self._ordered(expand(self.read_changes(changed))), rows)
+            self._write(self._conform(expand(self.read_changes(changed))), rows)
             self._take_over(before.version, rows)
         else:
             self._rewrite(before, version)
@@ -324,16 +324,16 @@ class TableVersions:
     def _count(self, version: int) -> int:
         folder = self._rows_folder(version)
         if self.table.dataset.format == "parquet":
-            return rows_in(folder)
+            return count_rows(folder)
         return self._read(version).count() if data_files(folder) else 0
 
     def _has_rows(self, folder: Path) -> bool:
         if self.table.dataset.format == "parquet":
-            return rows_in(folder) > 0
+            return count_rows(folder) > 0
         return any(file.stat().st_size for file in data_files(folder))
 
-    def _ordered(self, rows: DataFrame, *further: str) -> DataFrame:
-        """Return rows with the columns of the table, in its order and of its types, and further ones."""
+    def _conform(self, rows: DataFrame, *further: str) -> DataFrame:
+        """Conform rows to the columns of the table, in its order and of its types."""
         from pyspark.sql import functions as f
 
         found = {field.name: field.dataType for field in rows.schema.fields}
@@ -357,7 +357,7 @@ class TableVersions:
             share_files(kept, held, folder)
             return
         merged = folder.with_name(f".{folder.name}.merged")
-        rows = self.spark.read.schema(as_stored(self.table.schema)).parquet(
+        rows = self.spark.read.schema(stored_schema(self.table.schema)).parquet(
             *(f"file:{file}" for file in small)
         )
         parts = 1 + sum(file.stat().st_size for file in small) // _LARGE
@@ -375,7 +375,7 @@ class TableVersions:
 
 
 def save(writer: DataFrameWriter, folder: Path) -> None:
-    """Write a folder of files that is there as a whole or not at all, without the marks that Spark leaves."""
+    """Write a folder of files atomically, without the marker files of Spark."""
     staged = stage_beside(folder)
     writer.save(f"file:{staged}")
     _publish(staged, folder)
@@ -400,7 +400,7 @@ def _publish(staged: Path, folder: Path) -> None:
 
 
 def adds_only(folder: Path) -> bool:
-    """Return whether a folder of changes takes no row back."""
+    """Return whether a folder of changes has no retractions."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -410,7 +410,7 @@ def adds_only(folder: Path) -> bool:
     return all(compute.min(each).as_py() > 0 for each in weights if len(each))
 
 
-def rows_in(folder: Path) -> int:
+def count_rows(folder: Path) -> int:
     """Return the number of rows in a folder of Parquet files."""
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""Bringing one table up to date: by the changes of its inputs, or by Spark from the whole of them."""
+"""Update of one table: by the changes of its inputs, or by Spark from all their rows."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from headrace.pipelines.costs import Costs
 from headrace.pipelines.definitions import RESERVED, Kind
 from headrace.pipelines.deliveries import stage
 from headrace.pipelines.errors import PipelineError
-from headrace.pipelines.graph import AnalysedQuery, Table, no_rows, settings
+from headrace.pipelines.graph import AnalysedQuery, Table, empty_frame, settings
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, with_leaves
 from headrace.pipelines.plans import ANSWER, Method, TablePlan, in_time_order
 from headrace.pipelines.run_snapshot import RunSnapshot
-from headrace.pipelines.table_fingerprints import changes_between
+from headrace.pipelines.table_fingerprints import describe_changes
 from headrace.pipelines.table_state import TableState
 from headrace.pipelines.table_versions import TableVersions
 from headrace.pipelines.weighted_rows import WEIGHT, consolidate, expand, has_removals, with_weight
@@ -42,7 +42,7 @@ DELIVERY = f"{RESERVED}delivery"
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """What an update did.
+    """Outcome of an update.
 
     rows_in: rows of changes and streams that were read; None where that is not known, as of whole inputs that
              Spark has read. whole: whether it was made from all rows, and `why` says why.
@@ -94,7 +94,7 @@ class Updater:
 
     @property
     def _costs(self) -> Costs:
-        """What the last updates took, of the query as it is."""
+        """Measured costs of the last updates of the query as it is."""
         before = self._before
         if before is None or before.fingerprint != self.plan.fingerprint:
             return Costs()
@@ -146,20 +146,20 @@ class Updater:
         """Return whether the inputs are those that the table was made from."""
         return self.plan.stable and None not in positions.values() and dict(positions) == dict(before)
 
-    def _hold_the_same(self, query: AnalysedQuery, read: Positions) -> bool:
+    def _inputs_unchanged(self, query: AnalysedQuery, read: Positions) -> bool:
         """Return whether the inputs are known to have the rows that they had at positions."""
         return self.plan.stable and all(
-            self.snapshot.input(leaf).holds_the_same(read.get(leaf.key)) for leaf in query.leaves
+            self.snapshot.input(leaf).is_unchanged(read.get(leaf.key)) for leaf in query.leaves
         )
 
     def _why_from_scratch(self, before: TableEntry | None) -> str:
-        """Return why nothing of the version before can be gone on with; empty if it can."""
+        """Return why the last version cannot be continued; empty if it can."""
         if before is None:
             return "first run"
         if self.anew:
             return "--full-refresh"
         if before.fingerprint != self.plan.fingerprint:
-            return changes_between(before.parts, self.plan.parts)
+            return describe_changes(before.parts, self.plan.parts)
         return ""
 
     def _why_unknown(self, query: AnalysedQuery, read: Positions) -> str:
@@ -178,16 +178,16 @@ class Updater:
             read = before.positions.get(query.query.name, {})
             if self._is_current(now, read):
                 return Updated(before, Method.RECOMPUTE, 0, self.plan.why)
-            if self._hold_the_same(query, read):
+            if self._inputs_unchanged(query, read):
                 return Updated(
                     self._entry(before.version, {query.query.name: now}), Method.RECOMPUTE, 0, self.plan.why
                 )
-        rows = self._over(query, self._whole(query))
+        rows = self._run_query(query, self._whole_inputs(query))
         version = self._writer.replace(rows)
         entry = self._entry(version, {query.query.name: now})
         return Updated(entry, Method.RECOMPUTE, None, self.plan.why, whole=True)
 
-    def _whole(self, query: AnalysedQuery) -> dict[str, Callable[[], DataFrame]]:
+    def _whole_inputs(self, query: AnalysedQuery) -> dict[str, Callable[[], DataFrame]]:
         """Return all rows of the inputs as they are in this run."""
         return {
             leaf.exact: self.snapshot.input(leaf).whole
@@ -204,7 +204,7 @@ class Updater:
         rows: DataFrame | None = None
         for query in self._table.queries:
             read = before.positions.get(query.query.name, {}) if before else {}
-            positions[query.query.name] = now = self._furthest(query, read)
+            positions[query.query.name] = now = self._next_positions(query, read)
             streams = [leaf for leaf in query.leaves if leaf.streaming]
             if before and all(read.get(leaf.key) == now[leaf.key] for leaf in streams):
                 continue
@@ -213,34 +213,34 @@ class Updater:
                 for leaf in streams
             }
             read_on.append((streams, read))
-            frame = self._over(query, {**self._whole(query), **unread})
+            frame = self._run_query(query, {**self._whole_inputs(query), **unread})
             frame = frame.select(*map(quoted, self._table.schema.fieldNames()))
             rows = frame if rows is None else rows.unionByName(frame)
         if self._table.dataset.kind is Kind.SINK:
-            entry = self._staged(positions, rows)
+            entry = self._stage_for_sink(positions, rows)
         else:
             # A flow that is not in the project now, and returns, goes on where it was.
             gone = {} if before is None else {k: v for k, v in before.positions.items() if k not in positions}
-            entry = self._entry(self._appended(before, rows), {**gone, **positions})
+            entry = self._entry(self._append_rows(before, rows), {**gone, **positions})
         counts = [self.snapshot.rows_changed(streams, read) for streams, read in read_on]
         return Updated(entry, Method.APPEND, None if None in counts else sum(filter(None, counts)))
 
-    def _staged(self, positions: Mapping[str, Positions], rows: DataFrame | None) -> TableEntry:
+    def _stage_for_sink(self, positions: Mapping[str, Positions], rows: DataFrame | None) -> TableEntry:
         """Keep rows for a sink until the run is published."""
-        none = no_rows(self._table.schema, self.snapshot.spark)
+        none = empty_frame(self._table.schema, self.snapshot.spark)
         version, count = stage(self.snapshot.catalog, self._table, none if rows is None else rows)
         return self._entry(version, positions, rows=count)
 
-    def _appended(self, before: TableEntry | None, rows: DataFrame | None) -> int:
+    def _append_rows(self, before: TableEntry | None, rows: DataFrame | None) -> int:
         schema, layout = self._table.schema, self._table.layout
-        none = no_rows(schema, self.snapshot.spark)
+        none = empty_frame(schema, self.snapshot.spark)
         if before is None:
             return self._writer.replace(none if rows is None else rows)
         if before.schema != schema.json() or before.layout != layout:
             return self._writer.extend(none if rows is None else rows)
         return before.version if rows is None else self._writer.append(rows)
 
-    def _furthest(self, query: AnalysedQuery, read: Positions) -> dict[str, Position | None]:
+    def _next_positions(self, query: AnalysedQuery, read: Positions) -> dict[str, Position | None]:
         """Return how far inputs are read in this run; files that a stream has read stay read when they go."""
         found: dict[str, Position | None] = {}
         for leaf in query.leaves:
@@ -266,18 +266,18 @@ class Updater:
         changes = {leaf.exact: self.snapshot.input(leaf).changes(read.get(leaf.key)) for leaf in query.leaves}
         known = {key: rows for key, rows in changes.items() if rows is not None}
         if estimated or len(known) < len(changes):
-            version = self._writer.replace(self._over(query, self._whole(query)))
+            version = self._writer.replace(self._run_query(query, self._whole_inputs(query)))
             made, rows = self._entry(version, {name: now}), self.snapshot.rows_changed(query.leaves, {})
             why = estimated or _FROM_ALL_ROWS + (from_scratch or self._why_unknown(query, read))
             return Updated(made, self.plan.method, rows, why, whole=True, estimated=bool(estimated))
-        if before is not None and self._hold_the_same(query, read):
+        if before is not None and self._inputs_unchanged(query, read):
             return Updated(self._entry(before.version, {name: now}), self.plan.method, 0)
-        version = self._applied(query, known, read)
+        version = self._apply_changes(query, known, read)
         changed = self.snapshot.rows_changed(query.leaves, read)
         return Updated(self._entry(version, {name: now}), self.plan.method, changed)
 
-    def _applied(self, query: AnalysedQuery, changes: Mapping[str, DataFrame], read: Positions) -> int:
-        """Write what a query makes of changes of its inputs since positions."""
+    def _apply_changes(self, query: AnalysedQuery, changes: Mapping[str, DataFrame], read: Positions) -> int:
+        """Write the changes that a query makes of the changes of its inputs."""
         # What may take rows back is looked at, and read for those that came and for those that went.
         doubtful = [
             leaf for leaf in query.leaves if not self.snapshot.input(leaf).adds_only(read.get(leaf.key))
@@ -285,25 +285,27 @@ class Updater:
         kept = {leaf.exact: changes[leaf.exact].persist() for leaf in doubtful}
         try:
             back = any(map(has_removals, kept.values()))
-            return self._written(query, {**changes, **kept}, takes_back=back)
+            return self._write_changes(query, {**changes, **kept}, has_retractions=back)
         finally:
             for rows in kept.values():
                 rows.unpersist()
 
-    def _written(self, query: AnalysedQuery, changes: Mapping[str, DataFrame], *, takes_back: bool) -> int:
+    def _write_changes(
+        self, query: AnalysedQuery, changes: Mapping[str, DataFrame], *, has_retractions: bool
+    ) -> int:
         def part(condition: str, copies: str) -> DataFrame:
             def rows_of(rows: DataFrame) -> DataFrame:
                 return expand(rows.where(condition), copies)
 
-            return self._over(query, {exact: partial(rows_of, rows) for exact, rows in changes.items()})
+            return self._run_query(query, {exact: partial(rows_of, rows) for exact, rows in changes.items()})
 
         added = part(f"{WEIGHT} > 0", WEIGHT)
-        if not takes_back:
+        if not has_retractions:
             return self._writer.append(added)
         removed = part(f"{WEIGHT} < 0", f"-{WEIGHT}")
         return self._writer.apply(with_weight(added, 1).unionByName(with_weight(removed, -1)))
 
-    def _over(self, query: AnalysedQuery, replaced: Mapping[str, Callable[[], DataFrame]]) -> DataFrame:
+    def _run_query(self, query: AnalysedQuery, replaced: Mapping[str, Callable[[], DataFrame]]) -> DataFrame:
         return with_leaves(query.plan, replaced, self.snapshot.graph.names, self.snapshot.spark)
 
     # -- by changes, with state --
@@ -311,7 +313,7 @@ class Updater:
     def incremental(self) -> Updated:
         (query,) = self._table.queries
         before, name = self._before, query.query.name
-        now = self._furthest(query, before.positions.get(name, {}) if before and not self.anew else {})
+        now = self._next_positions(query, before.positions.get(name, {}) if before and not self.anew else {})
         if before is None:
             return self._from_scratch(1, now, "first run")
         generation = before.generation + 1
@@ -338,7 +340,7 @@ class Updater:
             ):
                 # Nobody has looked whether the files stayed the same while the run that died has read them.
                 return self._from_scratch(generation, now, "the run before died, and files have changed")
-            if not self._hold_the_same(query, read):
+            if not self._inputs_unchanged(query, read):
                 try:
                     changed = self._tick(state, changes, now)
                 except (FlowChanged, CheckpointDamaged) as error:
@@ -389,7 +391,7 @@ class Updater:
             rows = self._writer.read_ticks(ticks)
             version = self._writer.replace(expand(consolidate(rows)))
         else:
-            version = self._writer.replace(no_rows(self._table.schema, self.snapshot.spark))
+            version = self._writer.replace(empty_frame(self._table.schema, self.snapshot.spark))
         made = self._entry(version, {query.query.name: now}, generation, state.last_tick)
         return Updated(made, Method.INCREMENTAL, changed, _FROM_ALL_ROWS + why, whole=True)
 
@@ -403,7 +405,7 @@ class Updater:
         assert self.plan.inputs is not None
         for leaf in (each for each in self.plan.inputs.values() if each.streaming):
             changes = self.snapshot.input(leaf).changes(read.get(leaf.key))
-            if changes is None or self.snapshot.input(leaf).takes_back(read.get(leaf.key), changes):
+            if changes is None or self.snapshot.input(leaf).has_retractions(read.get(leaf.key), changes):
                 raise PipelineError(
                     f"{self._table.name} would be made anew, of fewer records than it was made from",
                     where=[self._table.dataset.location],

@@ -29,7 +29,7 @@ FEW = 20_000
 
 
 def with_weight(rows: DataFrame, weight: int) -> DataFrame:
-    """Return rows as changes of a weight."""
+    """Return rows as changes of one weight."""
     from pyspark.sql import functions as f
 
     return rows.withColumn(WEIGHT, f.lit(weight).cast("long"))
@@ -69,7 +69,7 @@ def expand(rows: DataFrame, copies: str = WEIGHT) -> DataFrame:
 
 
 def has_removals(changes: DataFrame) -> bool:
-    """Return whether changes take rows back, by computing them."""
+    """Return whether changes have retractions, by computing them."""
     return not changes.where(f"{WEIGHT} < 0").isEmpty()
 
 
@@ -150,7 +150,7 @@ def with_maps(column: Column, kind: DataType) -> Column:
 
 
 def _with_each_map(column: Column, kind: DataType, of_map: Callable[[Column, MapType], Column]) -> Column:
-    """Return a value in which something else is in the place of each map that is not within another one."""
+    """Replace each outermost map in a value."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import ArrayType, MapType, StructType
 
@@ -186,7 +186,7 @@ def comparable_schema(schema: StructType) -> pa.Schema | None:
 
 
 def read_ticks(ticks: Iterable[Path], columns: pa.Schema) -> pa.Table:
-    """Return what ticks of a changelog come to, with a column `weight`."""
+    """Read ticks of a changelog, consolidated."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -159,7 +159,7 @@ def erase(folder: str | os.PathLike[str]) -> Compacted:
 
 
 class Compactor:
-    """Compaction of a changelog by the run that writes it, once in a number of ticks.
+    """Compaction of a changelog by the run that writes it, every few ticks.
 
     keep: number of the latest ticks that stay as they are.
     """

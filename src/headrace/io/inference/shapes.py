@@ -65,7 +65,7 @@ def kind_of_text(text: str) -> str:
 
 @dataclass(slots=True)
 class TextColumn:
-    """What the texts of a column have in common. words: null words among them."""
+    """Shape of a column of texts. words: null words among them."""
 
     kinds: set[str] = field(default_factory=set[str])
     words: set[str] = field(default_factory=set[str])
