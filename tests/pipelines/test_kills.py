@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.pipelines import weighted_rows
-from headrace.pipelines.catalog import Catalog
+from headrace.pipelines.catalog import PipelineCatalog
 from tests.pipelines.project import Project, dies
 from tests.pipelines.test_example import add_input, assert_right, copied
 
@@ -179,7 +179,7 @@ def test_what_a_dead_run_has_left_is_published_when_it_is_refreshed(
     before = {name: project.rows(name) for name in tables}
     project.add("in", 2, [{"id": 2, "v": 2, "at": 2}])
     with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
-        patch.setattr(Catalog, "commit", dies)
+        patch.setattr(PipelineCatalog, "commit", dies)
         project.run()
     project.add("other", 2, [{"id": 5}])
     project.run("other")

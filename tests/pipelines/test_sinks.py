@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.pipelines.catalog import Catalog
+from headrace.pipelines.catalog import PipelineCatalog
 from tests.pipelines.project import Project, dies, states
 from tests.pipelines.test_inputs import HEAD, ids
 
@@ -73,7 +73,7 @@ def test_sinks_get_each_row_once(
     # A run that dies before it is published, and one that dies while it delivers.
     for number, place in ((2, "commit"), (3, "_link")):
         with monkeypatch.context() as patch:
-            patch.setattr(Catalog, place, dies)
+            patch.setattr(PipelineCatalog, place, dies)
             project.add("in", number, ids(number))
             with pytest.raises(KeyboardInterrupt):
                 project.run()

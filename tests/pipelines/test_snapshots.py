@@ -13,7 +13,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql.types import StructType
 
-from headrace.pipelines.catalog import Catalog
+from headrace.pipelines.catalog import PipelineCatalog
 from headrace.pipelines.definitions import SNAPSHOTS, Policy, TableName
 from headrace.pipelines.errors import QueryRefused
 from headrace.pipelines.query_errors import message_of, source_message
@@ -377,7 +377,7 @@ def adults():
     assert {name: str(amount) for name, amount in project.rows("revenue")} == {"ann": "10.00", "bob": "2.00"}
     assert rows_read(report, "revenue") == 3
     assert project.rows("adults") == Counter([("ann",), ("eve",)])
-    stored = Catalog.last_entries(project.root / "storage")
+    stored = PipelineCatalog.last_entries(project.root / "storage")
     assert not any("geheim" in f"{name} {entry}" for name, entry in stored.items())
 
 

@@ -24,7 +24,7 @@ from headrace.requirements import require_package
 from headrace.source_location import SourceLocation
 
 if TYPE_CHECKING:
-    from headrace.io.versioned_tables import TableVersions
+    from headrace.io.versioned_tables import SourceVersions
     from headrace.tables.versioned_table import VersionedTable
 
 _GUARANTEE = Guarantee(
@@ -204,13 +204,13 @@ def _(sink: DeltaChangelog, request: SinkRequest) -> Writer:
     return DeliveryWriter(request, delivery, None)
 
 
-def versions_of(source: DeltaRows, feed: Feed) -> TableVersions:
+def versions_of(source: DeltaRows, feed: Feed) -> SourceVersions:
     """Return the versions that a source reads."""
-    from headrace.io.versioned_tables import TableVersions, unreadable_table_error
+    from headrace.io.versioned_tables import SourceVersions, unreadable_table_error
     from headrace.tables.delta import DeltaLakeTable
 
     error = partial(unreadable_table_error, feed.name, source.path)
-    return TableVersions(DeltaLakeTable(source.path, error, source.options), feed, source.version)
+    return SourceVersions(DeltaLakeTable(source.path, error, source.options), feed, source.version)
 
 
 @open_source.register

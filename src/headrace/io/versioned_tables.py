@@ -32,7 +32,7 @@ _VERSION = "version"
 
 
 @dataclass(frozen=True, slots=True)
-class TableVersions:
+class SourceVersions:
     """Versions of a table, read on behalf of one source. start: the first to read; None: the newest."""
 
     table: VersionedTable
@@ -121,7 +121,7 @@ def unreadable_table_error(
 class VersionReader(Reader):
     """Reader of whole versions, stopping after `limit` rows or `per_tick` versions."""
 
-    def __init__(self, versions: TableVersions, per_tick: int | None) -> None:
+    def __init__(self, versions: SourceVersions, per_tick: int | None) -> None:
         versions.feed.refuse_weight_column()
         self._versions = versions
         self._feed = versions.feed
@@ -166,7 +166,7 @@ class VersionReader(Reader):
 _compute: Any = pc  # generated at import time, unseen by type checkers
 
 
-class TableDelivery(Delivery):
+class VersionedTableDelivery(Delivery):
     """Base class of deliveries to a versioned table: its columns, and the tick number in its log.
 
     app: application under which the log has the ticks. properties: of a table that is created.
@@ -276,7 +276,7 @@ class TableDelivery(Delivery):
         """Return the action that creates the tick's version, and the rows held back after it."""
 
 
-class AppendDelivery(TableDelivery):
+class AppendDelivery(VersionedTableDelivery):
     """Delivery of a changelog: appends every change, with weight and tick."""
 
     def columns(self) -> Schema:
@@ -299,7 +299,7 @@ class AppendDelivery(TableDelivery):
         return append, []
 
 
-class MergeDelivery(TableDelivery):
+class MergeDelivery(VersionedTableDelivery):
     """Delivery of a table: merges rows by key. It first compares existing rows of the tick's keys."""
 
     def __init__(self, *where: Any, keys: TableKey) -> None:

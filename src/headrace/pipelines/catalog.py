@@ -76,7 +76,7 @@ class TableEntry:
     parts: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-class Catalog:
+class PipelineCatalog:
     """Catalogue of a storage, opened by one run.
 
     published: as the last run that ended left them. entries: as far as any run has come. A run that died may
@@ -94,7 +94,7 @@ class Catalog:
 
     @classmethod
     @contextmanager
-    def open(cls, storage: Path) -> Iterator[Catalog]:
+    def open(cls, storage: Path) -> Iterator[PipelineCatalog]:
         """Open the catalogue of a storage for a run. Raises `PipelineInUse` and `CatalogDamaged`."""
         folder = storage / "catalog"
         folder.mkdir(parents=True, exist_ok=True)

@@ -86,7 +86,7 @@ class TableName:
         return TableName(self.database.lower(), self.table.lower())
 
 
-class Kind(Enum):
+class DatasetKind(Enum):
     """Kind of a dataset. The value is what messages call it."""
 
     MATERIALIZED_VIEW = "materialized view"
@@ -97,7 +97,7 @@ class Kind(Enum):
 
     @property
     def is_stored(self) -> bool:
-        return self is not Kind.TEMPORARY_VIEW
+        return self is not DatasetKind.TEMPORARY_VIEW
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Dataset:
     """
 
     name: TableName
-    kind: Kind
+    kind: DatasetKind
     location: SourceLocation
     schema: StructType | str | None = None
     partitioned_by: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ class Dataset:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class QueryDefinition:
     """A query whose rows go to a dataset.
 
     name:     of the flow; that of its dataset where it has no other.
@@ -147,7 +147,7 @@ class Query:
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def definition_lines(dataset: Dataset, queries: Iterable[Query]) -> list[SourceLocation]:
+def definition_lines(dataset: Dataset, queries: Iterable[QueryDefinition]) -> list[SourceLocation]:
     """Return the lines that define a dataset and its queries, each once."""
     return list(dict.fromkeys([dataset.location, *(query.location for query in queries)]))
 
@@ -166,7 +166,9 @@ class Definitions:
 
     database: str
     datasets: dict[TableName, Dataset] = field(default_factory=dict[TableName, Dataset])
-    queries: dict[TableName, list[Query]] = field(default_factory=dict[TableName, list[Query]])
+    queries: dict[TableName, list[QueryDefinition]] = field(
+        default_factory=dict[TableName, list[QueryDefinition]]
+    )
 
     def add_dataset(self, dataset: Dataset) -> None:
         """Add a dataset. Raises `BadDefinition` if there is one of this name, in whatever case."""
@@ -180,11 +182,11 @@ class Definitions:
                 fix="give one of them another name",
                 dataset=str(dataset.name),
             )
-        if dataset.kind is not Kind.SINK and dataset.format in (DELTA, CHANGELOG):
+        if dataset.kind is not DatasetKind.SINK and dataset.format in (DELTA, CHANGELOG):
             dataset = replace(dataset, format="parquet", delivery=dataset.format)
         self.datasets[dataset.name.folded] = dataset
 
-    def add_query(self, query: Query) -> None:
+    def add_query(self, query: QueryDefinition) -> None:
         """Add a query. Raises `BadDefinition` for a second one of its name."""
         others = self.queries.setdefault(query.target.folded, [])
         for other in others:
@@ -240,14 +242,14 @@ class Definitions:
     def checked(self, name: TableName) -> Dataset:
         """Return a dataset by its folded name. Raises `BadDefinition` if it has not the right queries."""
         dataset, queries = self.datasets[name], self.queries.get(name, [])
-        if dataset.format not in _FORMATS and dataset.kind is not Kind.SINK:
+        if dataset.format not in _FORMATS and dataset.kind is not DatasetKind.SINK:
             raise BadDefinition(
                 f"{dataset.name} has the format {dataset.format!r}",
                 where=[dataset.location],
                 fix=f"one of: {', '.join((*_FORMATS, DELTA))}",
                 dataset=str(dataset.name),
             )
-        several = dataset.kind in (Kind.STREAMING_TABLE, Kind.SINK)
+        several = dataset.kind in (DatasetKind.STREAMING_TABLE, DatasetKind.SINK)
         if not queries or (len(queries) > 1 and not several):
             raise BadDefinition(
                 f"{dataset.kind.value} {dataset.name} has {len(queries) or 'no'} queries",
@@ -256,7 +258,7 @@ class Definitions:
                 dataset=str(dataset.name),
             )
         records = [query for query in queries if query.cdc is not None]
-        if records and (len(queries) > 1 or dataset.kind is not Kind.STREAMING_TABLE):
+        if records and (len(queries) > 1 or dataset.kind is not DatasetKind.STREAMING_TABLE):
             raise BadDefinition(
                 f"{dataset.kind.value} {dataset.name} has an AUTO CDC flow and "
                 + ("another one" if len(queries) > 1 else "is no streaming table"),

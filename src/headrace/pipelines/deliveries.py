@@ -28,12 +28,12 @@ from headrace.atomic_files import remove_folder, sync_folder
 from headrace.errors import BadInput, HeadraceError, UnwritableSink
 from headrace.io.source import WEIGHT as CHANGELOG_WEIGHT
 from headrace.path_or_url import local_path
-from headrace.pipelines.catalog import Catalog
-from headrace.pipelines.definitions import CHANGELOG, DELTA, Kind
+from headrace.pipelines.catalog import PipelineCatalog
+from headrace.pipelines.definitions import CHANGELOG, DELTA, DatasetKind
 from headrace.pipelines.delta_inputs import rows_at
 from headrace.pipelines.delta_source import delta_table
 from headrace.pipelines.errors import BadDefinition
-from headrace.pipelines.graph import Table, stored_schema
+from headrace.pipelines.graph import StoredTable, stored_schema
 from headrace.pipelines.query_errors import message_of
 from headrace.pipelines.table_versions import TableVersions, adds_only, save
 from headrace.pipelines.weighted_rows import (
@@ -61,14 +61,18 @@ FILES = frozenset({"parquet", "json", "csv", "orc", "text"})
 CONSOLE = "console"
 
 
-def check_sink(table: Table) -> None:
+def check_sink(table: StoredTable) -> None:
     """Raise `BadDefinition` for a table or sink that cannot be delivered."""
     dataset = table.dataset
     if DELTA in (dataset.format, dataset.delivery):
         check_delta(table)
     if dataset.delivery == CHANGELOG:
         check_changelog(table)
-    if dataset.format in (*FILES, DELTA) and dataset.kind is Kind.SINK and "path" not in dataset.properties:
+    if (
+        dataset.format in (*FILES, DELTA)
+        and dataset.kind is DatasetKind.SINK
+        and "path" not in dataset.properties
+    ):
         raise BadDefinition(
             f"sink {dataset.name.table!r} has no path",
             where=[dataset.location],
@@ -77,7 +81,7 @@ def check_sink(table: Table) -> None:
         )
 
 
-def stage(catalog: Catalog, table: Table, rows: DataFrame) -> tuple[int, int]:
+def stage(catalog: PipelineCatalog, table: StoredTable, rows: DataFrame) -> tuple[int, int]:
     """Write rows for a sink beside the tables; return the number of the version and how many they are.
 
     Without rows that is the version before.
@@ -100,7 +104,7 @@ def stage(catalog: Catalog, table: Table, rows: DataFrame) -> tuple[int, int]:
         rows.unpersist()
 
 
-def deliver(catalog: Catalog, table: Table, spark: SparkSession) -> None:
+def deliver(catalog: PipelineCatalog, table: StoredTable, spark: SparkSession) -> None:
     """Deliver what was published and not delivered yet: rows for a sink, or a version of a table."""
     entry = catalog.published.get(table.name)
     delivery = table.dataset.delivery
@@ -112,7 +116,7 @@ def deliver(catalog: Catalog, table: Table, spark: SparkSession) -> None:
             DeltaPublisher(versions, str(folder)).publish(entry.version)
         else:
             ChangelogPublisher(versions, folder).publish(entry.version)
-    if table.dataset.kind is not Kind.SINK:
+    if table.dataset.kind is not DatasetKind.SINK:
         return
     staged = catalog.rows(table.name)
     for version in staged.numbers():
@@ -153,7 +157,7 @@ def _move_files(folder: Path, target: Path, version: int) -> None:
 # -- changelogs --------------------------------------------------------------------------------------
 
 
-def check_changelog(table: Table) -> None:
+def check_changelog(table: StoredTable) -> None:
     """Raise `BadDefinition` for a table whose changes cannot be known."""
     dataset = table.dataset
     taken = {CHANGELOG_WEIGHT, TICK} & {name.lower() for name in table.schema.names}
@@ -209,7 +213,7 @@ class ChangelogPublisher:
 # -- Delta tables -------------------------------------------------------------------------------------
 
 
-def check_delta(table: Table) -> None:
+def check_delta(table: StoredTable) -> None:
     """Raise `BadDefinition` or `BadUri` for what cannot be delivered to a Delta table."""
     dataset = table.dataset
     try:
@@ -239,7 +243,7 @@ def _first_line(error: Exception) -> str:
     return message_of(error).partition("\n")[0]
 
 
-def _bad(table: Table, what: str, why: str, fix: str) -> BadDefinition:
+def _bad(table: StoredTable, what: str, why: str, fix: str) -> BadDefinition:
     dataset = table.dataset
     return BadDefinition(what, where=[dataset.location], why=why, fix=fix, dataset=str(dataset.name))
 
@@ -260,7 +264,7 @@ class DeltaPublisher:
     path: str
 
     @property
-    def _table(self) -> Table:
+    def _table(self) -> StoredTable:
         return self.versions.table
 
     @contextmanager

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.analysis.findings import Finding, Severity
-from headrace.pipelines.catalog import Catalog, TableEntry
-from headrace.pipelines.definitions import CHANGELOG, DELTA, Kind, Policy, TableName
+from headrace.pipelines.catalog import PipelineCatalog, TableEntry
+from headrace.pipelines.definitions import CHANGELOG, DELTA, DatasetKind, Policy, TableName
 from headrace.pipelines.delta_inputs import describe_known_changes
 from headrace.pipelines.errors import BadDefinition, NotIncremental, QueryRefused
-from headrace.pipelines.graph import Graph, Table
+from headrace.pipelines.graph import Graph, StoredTable
 from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, FilesLeaf, Leaf, TableLeaf
 from headrace.pipelines.plans import Method, TablePlan, policy_of
 from headrace.pipelines.run import default_policy, planned
@@ -39,7 +39,7 @@ _SNAPSHOT = "read once in each run; what reads it gets the difference to the run
 
 def explain_pipeline(graph: Graph, plans: Mapping[TableName, TablePlan], storage: Path) -> str:
     """Explain the tables of a pipeline, in the order in which they are brought up to date."""
-    known = Catalog.last_entries(storage)
+    known = PipelineCatalog.last_entries(storage)
     blocks = [
         "\n".join(_lines(table, graph, plans[table.name], known.get(table.name), storage))
         for table in graph.tables
@@ -48,9 +48,9 @@ def explain_pipeline(graph: Graph, plans: Mapping[TableName, TablePlan], storage
 
 
 def _lines(
-    table: Table, graph: Graph, plan: TablePlan, entry: TableEntry | None, storage: Path
+    table: StoredTable, graph: Graph, plan: TablePlan, entry: TableEntry | None, storage: Path
 ) -> Iterator[str]:
-    kept = table.dataset.kind is Kind.SNAPSHOT
+    kept = table.dataset.kind is DatasetKind.SNAPSHOT
     kind = "" if kept else f"   {table.dataset.kind.value}"
     yield f"{table.dataset.title}{kind}   {table.dataset.location}"
     if table.failure is None:
@@ -64,7 +64,7 @@ def _lines(
     for leaf in {leaf.key: leaf for query in table.queries for leaf in query.leaves}.values():
         yield f"  reads {_input(leaf, graph)}{_position(leaf, entry)}"
     if table.dataset.delivery:
-        folder = Catalog.delivery_folder(storage, table.dataset.delivery, table.name)
+        folder = PipelineCatalog.delivery_folder(storage, table.dataset.delivery, table.name)
         yield f"  delivered to {_DELIVERIES[table.dataset.delivery]} {folder}"
     if entry is None:
         yield "  not there yet"
@@ -102,10 +102,10 @@ def _position(leaf: Leaf, entry: TableEntry | None) -> str:
     return f", {describe_known_changes(leaf, str(read[0]))}" if read else ""
 
 
-def _state(table: Table, entry: TableEntry, storage: Path) -> str:
+def _state(table: StoredTable, entry: TableEntry, storage: Path) -> str:
     if not entry.generation:
         return ""
-    state = TableState(Catalog.states(storage, table.name).folder(entry.generation))
+    state = TableState(PipelineCatalog.states(storage, table.name).folder(entry.generation))
     last = CommitLog(state.checkpoint).last()
     return f", {last.state_bytes:,} bytes of state" if last is not None else ", its state is missing"
 

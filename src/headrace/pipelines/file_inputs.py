@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace.pipelines.catalog import Position
-from headrace.pipelines.graph import Table, empty_frame
+from headrace.pipelines.graph import StoredTable, empty_frame
 from headrace.pipelines.input_contents import FileMark, InputContents
 from headrace.pipelines.inputs import RunInput
 from headrace.pipelines.leaves import FilesLeaf, files_there, relation_of_files, rows_of_files
@@ -132,7 +132,7 @@ class FileInput(RunInput[FilesLeaf]):
             return count
         return rows_of_files(found.added) if self.leaf.knows_its_rows or not found.added else None
 
-    def unread(self, before: Position | None, table: Table) -> DataFrame:
+    def unread(self, before: Position | None, table: StoredTable) -> DataFrame:
         return self._new_rows(self.file_changes(before).added, count=before is not None)
 
     def file_changes(self, before: Position | None) -> FileChanges:

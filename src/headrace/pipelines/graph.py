@@ -24,9 +24,9 @@ from headrace.pipelines.catalog import SINK, TableEntry
 from headrace.pipelines.definitions import (
     RESERVED,
     Dataset,
+    DatasetKind,
     Definitions,
-    Kind,
-    Query,
+    QueryDefinition,
     TableName,
     definition_lines,
 )
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 class AnalysedQuery:
     """A query with its plan. leaves: the relations that it reads, those of temporary views included."""
 
-    query: Query
+    query: QueryDefinition
     frame: DataFrame
     leaves: tuple[Leaf, ...]
 
@@ -60,7 +60,7 @@ class AnalysedQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class StoredTable:
     """Stored dataset of the graph, with its analysed queries.
 
     schema:  its columns, those it is partitioned by last.
@@ -79,7 +79,7 @@ class Table:
     @property
     def layout(self) -> str:
         """Format of its files, and what they are partitioned by; of a sink, that it is one."""
-        if self.dataset.kind is Kind.SINK:
+        if self.dataset.kind is DatasetKind.SINK:
             return SINK
         return " ".join((self.dataset.format, *map(quoted, self.dataset.partitioned_by)))
 
@@ -95,19 +95,19 @@ class Graph:
     """Stored tables, each after those that it reads. names: of all datasets, by their folded names."""
 
     definitions: Definitions
-    tables: tuple[Table, ...]
+    tables: tuple[StoredTable, ...]
     names: Mapping[TableName, TableName]
 
-    def table(self, name: TableName) -> Table:
+    def table(self, name: TableName) -> StoredTable:
         return next(table for table in self.tables if table.name == name)
 
-    def readers_of(self, name: TableName) -> list[Table]:
+    def readers_of(self, name: TableName) -> list[StoredTable]:
         return [table for table in self.tables if name in table.reads]
 
     def snapshots_of(self, names: Set[TableName]) -> frozenset[TableName]:
         """Return the kept snapshots that some tables read."""
         read = (name for table in self.tables if table.name in names for name in table.reads)
-        return frozenset(name for name in read if self.table(name).dataset.kind is Kind.SNAPSHOT)
+        return frozenset(name for name in read if self.table(name).dataset.kind is DatasetKind.SNAPSHOT)
 
 
 def read_definitions(spec: PipelineSpec, spark: SparkSession, report: Report | None = None) -> Definitions:
@@ -152,7 +152,7 @@ class _Analyser:
     empty: Path
     entries: Mapping[TableName, TableEntry]
     report: Report | None = None
-    tables: dict[TableName, Table] = field(default_factory=dict[TableName, Table])
+    tables: dict[TableName, StoredTable] = field(default_factory=dict[TableName, StoredTable])
     done: set[TableName] = field(default_factory=set[TableName])
     path: list[TableName] = field(default_factory=list[TableName])
     created: list[TableName] = field(default_factory=list[TableName])
@@ -197,7 +197,7 @@ class _Analyser:
         if dataset.kind.is_stored:
             table = self._table(dataset)
             self.tables[name] = table
-            if dataset.kind is not Kind.SINK:
+            if dataset.kind is not DatasetKind.SINK:
                 self._create_empty(table)
         elif not self._create_view(dataset):
             return
@@ -223,7 +223,7 @@ class _Analyser:
         self._check_kinds(dataset, queries)
         return queries
 
-    def _table(self, dataset: Dataset) -> Table:
+    def _table(self, dataset: Dataset) -> StoredTable:
         """Return a stored table: as the last run left it, if a source cannot be reached."""
         from pyspark.sql.types import StructType
 
@@ -233,10 +233,10 @@ class _Analyser:
             entry = self.entries.get(dataset.name)
             if entry is None or not refused.unreachable:
                 raise
-            return Table(dataset, (), StructType.fromJson(json.loads(entry.schema)), refused)
-        return Table(dataset, queries, _schema(dataset, queries))
+            return StoredTable(dataset, (), StructType.fromJson(json.loads(entry.schema)), refused)
+        return StoredTable(dataset, queries, _schema(dataset, queries))
 
-    def _query(self, query: Query) -> AnalysedQuery:
+    def _query(self, query: QueryDefinition) -> AnalysedQuery:
         while True:
             try:
                 with settings(self.spark, query.settings), queries_only():
@@ -256,7 +256,7 @@ class _Analyser:
             )
         return self._read_from_snapshots(self._analysed(query, with_delta_relations(frame, self.spark)))
 
-    def _analysed(self, query: Query, frame: DataFrame) -> AnalysedQuery:
+    def _analysed(self, query: QueryDefinition, frame: DataFrame) -> AnalysedQuery:
         without_leaves = AnalysedQuery(query, frame, ())
         return replace(
             without_leaves, leaves=tuple(leaves_of(without_leaves.plan, self._names(), self.spark))
@@ -271,15 +271,15 @@ class _Analyser:
         frame = with_leaves(query.plan, read, self._names(), self.spark, streams=True)
         return self._analysed(query.query, frame)
 
-    def _snapshot(self, leaf: UnversionedLeaf, query: Query) -> TableName:
+    def _snapshot(self, leaf: UnversionedLeaf, query: QueryDefinition) -> TableName:
         """Return the kept snapshot of an input, one for all that read it. query: that read it first."""
         if leaf.exact not in self.snapshots:
             name = name_of_snapshot(leaf, self.tables)
             frame = frame_of_plan(leaf.node, self.spark)
-            own = Query(name.table, name, lambda: frame, query.location, settings=query.settings)
-            dataset = Dataset(name, Kind.SNAPSHOT, query.location, input=leaf.key)
+            own = QueryDefinition(name.table, name, lambda: frame, query.location, settings=query.settings)
+            dataset = Dataset(name, DatasetKind.SNAPSHOT, query.location, input=leaf.key)
             columns = stored_schema(columns_of_snapshot(frame.schema))
-            table = Table(dataset, (AnalysedQuery(own, frame, (leaf,)),), columns)
+            table = StoredTable(dataset, (AnalysedQuery(own, frame, (leaf,)),), columns)
             self._create_database(name.database)
             self._create_empty(table)
             self.tables[name], self.snapshots[leaf.exact] = table, name
@@ -298,7 +298,7 @@ class _Analyser:
         name = TableName(before[-1] if before else self.definitions.database, table).folded
         return name if name in self.definitions.datasets and name not in self.done else None
 
-    def _analyse_first(self, missing: TableName, query: Query) -> None:
+    def _analyse_first(self, missing: TableName, query: QueryDefinition) -> None:
         if missing in self.path:
             cycle = [self.definitions.datasets[each] for each in self.path[self.path.index(missing) :]]
             raise BadDefinition(
@@ -312,12 +312,12 @@ class _Analyser:
     def _check_kinds(self, dataset: Dataset, queries: tuple[AnalysedQuery, ...]) -> None:
         for each in queries:
             streaming: bool = each.frame.isStreaming
-            if dataset.kind in (Kind.STREAMING_TABLE, Kind.SINK) and not streaming:
+            if dataset.kind in (DatasetKind.STREAMING_TABLE, DatasetKind.SINK) and not streaming:
                 what, fix = (
                     "reads no stream",
                     "spark.readStream, STREAM(table); or make it a materialized view",
                 )
-            elif dataset.kind is Kind.MATERIALIZED_VIEW and streaming:
+            elif dataset.kind is DatasetKind.MATERIALIZED_VIEW and streaming:
                 what, fix = "reads a stream", "spark.read, or make it a streaming table: @dp.table"
             else:
                 continue
@@ -328,7 +328,7 @@ class _Analyser:
                 dataset=str(dataset.name),
             )
 
-    def _create_empty(self, table: Table) -> None:
+    def _create_empty(self, table: StoredTable) -> None:
         name = table.name
         try:
             self._create(table)
@@ -341,7 +341,7 @@ class _Analyser:
                 dataset=str(name),
             ) from None
 
-    def _create(self, table: Table) -> None:
+    def _create(self, table: StoredTable) -> None:
         name = table.name
         if self.spark.catalog.tableExists(name.quoted):
             raise BadDefinition(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from headrace.pipelines.catalog import Position
 from headrace.pipelines.errors import PipelineError
-from headrace.pipelines.graph import Table
+from headrace.pipelines.graph import StoredTable
 from headrace.pipelines.leaves import ConstantLeaf, Leaf, TableLeaf
 from headrace.pipelines.table_versions import TableVersions, adds_only, count_rows
 from headrace.pipelines.weighted_rows import expand, has_removals, with_weight
@@ -68,7 +68,7 @@ class RunInput(ABC, Generic[L]):
         """Return whether the changes since a position take rows back."""
         return not self.adds_only(before) and has_removals(changes)
 
-    def unread(self, before: Position | None, table: Table) -> DataFrame:
+    def unread(self, before: Position | None, table: StoredTable) -> DataFrame:
         """Return the rows that a stream into `table` has not read since a position; all without one.
 
         Raises `PipelineError` if rows that it has read were taken back.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import UnreadableSource
 from headrace.io.files.compaction import erase as erase_changelog
-from headrace.pipelines.catalog import Catalog, Position, TableEntry
+from headrace.pipelines.catalog import PipelineCatalog, Position, TableEntry
 from headrace.pipelines.definitions import CHANGELOG, DELTA, TableName, parse_table_name
 from headrace.pipelines.delta_inputs import read_version
 from headrace.pipelines.delta_source import delta_table
@@ -34,7 +34,7 @@ def drop(spec: PipelineSpec, spark: SparkSession, names: Sequence[str], *, orpha
     Raises `UnknownDataset` and, for a table that the project defines, `BadDefinition`; nothing is removed
     then. Raises the errors of `planned`, and `PipelineInUse`.
     """
-    with Catalog.open(spec.storage) as catalog, planned(spec, spark) as (graph, _):
+    with PipelineCatalog.open(spec.storage) as catalog, planned(spec, spark) as (graph, _):
         found = orphans_of(catalog, graph)
         wanted = {_found(text, found, graph) for text in names} | set(found if orphans else ())
         if wanted:
@@ -48,7 +48,7 @@ def erase(spec: PipelineSpec) -> list[str]:
     Changes, and earlier contents of input files, stay where a table has not read what came after. Raises
     `PipelineInUse`, `CatalogDamaged` and `CheckpointDamaged`.
     """
-    with Catalog.open(spec.storage) as catalog:
+    with PipelineCatalog.open(spec.storage) as catalog:
         inputs = InputContents.open(spec.storage)
         stays = [
             f"{name} has not read all changes of what it reads: run the pipeline, or drop the table"
@@ -74,7 +74,7 @@ def erase(spec: PipelineSpec) -> list[str]:
         return stays
 
 
-def _is_behind(entry: TableEntry, catalog: Catalog, inputs: InputContents) -> bool:
+def _is_behind(entry: TableEntry, catalog: PipelineCatalog, inputs: InputContents) -> bool:
     """Return whether a table was made from what its inputs no longer hold."""
     versions = {key: each.version for name, each in catalog.entries.items() for key in name.keys}
     return any(

@@ -11,10 +11,10 @@ from headrace.analysis import analyse
 from headrace.errors import HeadraceError, Step, UnsupportedQuery
 from headrace.io.source import WEIGHT
 from headrace.pipelines.auto_cdc import TOMBSTONES
-from headrace.pipelines.definitions import POLICY, Dataset, Kind, Policy, TableName, parse_policy
+from headrace.pipelines.definitions import POLICY, Dataset, DatasetKind, Policy, TableName, parse_policy
 from headrace.pipelines.deliveries import check_sink
 from headrace.pipelines.errors import BadDefinition, NotIncremental, Report, reporting
-from headrace.pipelines.graph import AnalysedQuery, Graph, Table
+from headrace.pipelines.graph import AnalysedQuery, Graph, StoredTable
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, UnversionedLeaf, relation_like
 from headrace.pipelines.table_fingerprints import fingerprint_of, fingerprint_parts
 from headrace.queries.current_time import reads_current_time
@@ -146,7 +146,7 @@ class TablePlan:
     parts: of what the fingerprint is made.
     """
 
-    table: Table
+    table: StoredTable
     method: Method
     fingerprint: str
     stable: bool
@@ -191,7 +191,7 @@ def policy_of(dataset: Dataset, default: Policy) -> Policy:
 
 
 def _plan(
-    table: Table, policy: Policy, names: Mapping[TableName, TableName], spark: SparkSession
+    table: StoredTable, policy: Policy, names: Mapping[TableName, TableName], spark: SparkSession
 ) -> TablePlan:
     if table.failure is not None:
         return TablePlan(table, Method.RECOMPUTE, "", True, table.failure.what)
@@ -208,12 +208,12 @@ def _plan(
     return replace(_planned(table, policy, fingerprint_of(parts), spark), parts=parts)
 
 
-def _planned(table: Table, policy: Policy, fingerprint: str, spark: SparkSession) -> TablePlan:
+def _planned(table: StoredTable, policy: Policy, fingerprint: str, spark: SparkSession) -> TablePlan:
     stable = all(_is_stable(query, spark) for query in table.queries)
     check_sink(table)
-    if table.dataset.kind in (Kind.STREAMING_TABLE, Kind.SINK):
+    if table.dataset.kind in (DatasetKind.STREAMING_TABLE, DatasetKind.SINK):
         return _plan_of_streams(table, fingerprint, stable, spark)
-    if table.dataset.kind is Kind.SNAPSHOT:
+    if table.dataset.kind is DatasetKind.SNAPSHOT:
         return TablePlan(table, Method.RECOMPUTE, fingerprint, stable)
     (query,) = table.queries
     if policy is Policy.FULL:
@@ -258,7 +258,7 @@ def _is_linear(query: AnalysedQuery) -> bool:
     )
 
 
-def _plan_of_streams(table: Table, fingerprint: str, stable: bool, spark: SparkSession) -> TablePlan:
+def _plan_of_streams(table: StoredTable, fingerprint: str, stable: bool, spark: SparkSession) -> TablePlan:
     """Plan a streaming table. Raises `BadDefinition` for streams that cannot be run."""
     records = any(query.query.cdc for query in table.queries)
     states = [state for query in table.queries for state in _nodes_with_state(query)]
@@ -266,7 +266,7 @@ def _plan_of_streams(table: Table, fingerprint: str, stable: bool, spark: SparkS
     if state is None and not records:
         return TablePlan(table, Method.APPEND, fingerprint, stable)
     query = table.queries[0]
-    if table.dataset.kind is Kind.SINK:
+    if table.dataset.kind is DatasetKind.SINK:
         raise _refused_stream(query, f"{state or 'AUTO CDC'} keeps state, and a sink has none")
     if len(table.queries) > 1:
         raise _refused_stream(query, f"{state} keeps state, and there are several flows")
@@ -286,7 +286,9 @@ def _plan_of_streams(table: Table, fingerprint: str, stable: bool, spark: SparkS
     return TablePlan(table, Method.INCREMENTAL, fingerprint, stable, "", (), flow, inputs)
 
 
-def _flow_of(table: Table, query: AnalysedQuery, inputs: Mapping[str, Leaf], *, closes: bool = False) -> Flow:
+def _flow_of(
+    table: StoredTable, query: AnalysedQuery, inputs: Mapping[str, Leaf], *, closes: bool = False
+) -> Flow:
     cdc, location = query.query.cdc, query.query.location
     tombstones = table.dataset.properties.get(TOMBSTONES)
     return flow_over_leaves(
@@ -324,7 +326,7 @@ def _name_inputs(leaves: tuple[Leaf, ...]) -> dict[str, Leaf]:
     return named
 
 
-def _check_can_change(table: Table, query: AnalysedQuery, spark: SparkSession) -> None:
+def _check_can_change(table: StoredTable, query: AnalysedQuery, spark: SparkSession) -> None:
     """Raise `UnsupportedQuery` for inputs without changes, and for what is not computed as Spark would."""
     for leaf in query.leaves:
         if isinstance(leaf, UnversionedLeaf):

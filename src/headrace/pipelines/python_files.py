@@ -19,7 +19,7 @@ from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTa
 
 from headrace.errors import HeadraceError, SourceLocation
 from headrace.pipelines.auto_cdc import AutoCdc
-from headrace.pipelines.definitions import Dataset, Definitions, Kind, Query
+from headrace.pipelines.definitions import Dataset, DatasetKind, Definitions, QueryDefinition
 from headrace.pipelines.errors import BadDefinition
 from headrace.queries.plan_details import items, java_session
 
@@ -132,10 +132,10 @@ def _refusing(refuse: Callable[[str, str], NoReturn], name: str, what: str) -> C
     return refused
 
 
-_KINDS: Mapping[type[Output], Kind] = {
-    MaterializedView: Kind.MATERIALIZED_VIEW,
-    StreamingTable: Kind.STREAMING_TABLE,
-    TemporaryView: Kind.TEMPORARY_VIEW,
+_KINDS: Mapping[type[Output], DatasetKind] = {
+    MaterializedView: DatasetKind.MATERIALIZED_VIEW,
+    StreamingTable: DatasetKind.STREAMING_TABLE,
+    TemporaryView: DatasetKind.TEMPORARY_VIEW,
 }
 
 
@@ -197,7 +197,9 @@ class _Registry(GraphElementRegistry):
         location = _location(output.source_code_location)
         if isinstance(output, Sink):
             name = self._definitions.name([output.name], location)
-            sink = Dataset(name, Kind.SINK, location, None, (), output.format.lower(), dict(output.options))
+            sink = Dataset(
+                name, DatasetKind.SINK, location, None, (), output.format.lower(), dict(output.options)
+            )
             self._definitions.add_dataset(sink)
             return
         name = self._definitions.name(self._parts(output.name), location)
@@ -221,7 +223,7 @@ class _Registry(GraphElementRegistry):
         location = _location(flow.source_code_location)
         target = self._definitions.name(self._parts(flow.target), location)
         self._definitions.add_query(
-            Query(flow.name, target, flow.func, location, settings=dict(flow.spark_conf))
+            QueryDefinition(flow.name, target, flow.func, location, settings=dict(flow.spark_conf))
         )
 
     def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
@@ -241,7 +243,7 @@ class _Registry(GraphElementRegistry):
         name = target.table if flow.name in (None, flow.target) else flow.name
         records = partial(cdc.records, self._spark)
         self._definitions.add_query(
-            Query(name or target.table, target, records, location, None, cdc, dict(flow.spark_conf))
+            QueryDefinition(name or target.table, target, records, location, None, cdc, dict(flow.spark_conf))
         )
 
     def _columns(self, columns: Iterable[Column]) -> tuple[str, ...]:

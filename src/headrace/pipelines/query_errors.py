@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from headrace.errors import HeadraceError
-from headrace.pipelines.definitions import Query
+from headrace.pipelines.definitions import QueryDefinition
 from headrace.pipelines.errors import QueryRefused
 from headrace.pipelines.relation_identity import without_secrets
 
@@ -50,7 +50,7 @@ def _message_of(error: Exception) -> str:
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
-def refusal_of(query: Query, error: Exception) -> HeadraceError:
+def refusal_of(query: QueryDefinition, error: Exception) -> HeadraceError:
     """Return the error of a query that could not be analysed."""
     if isinstance(error, HeadraceError):
         return error

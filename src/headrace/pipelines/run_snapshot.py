@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headrace.pipelines.catalog import Catalog, Position, Positions, TableEntry
+from headrace.pipelines.catalog import PipelineCatalog, Position, Positions, TableEntry
 from headrace.pipelines.definitions import TableName
 from headrace.pipelines.delta_inputs import DeltaInput, RunDeltaTables
 from headrace.pipelines.errors import QueryRefused
 from headrace.pipelines.file_inputs import FileInput, RunFiles
-from headrace.pipelines.graph import AnalysedQuery, Graph, Table
+from headrace.pipelines.graph import AnalysedQuery, Graph, StoredTable
 from headrace.pipelines.input_contents import InputContents
 from headrace.pipelines.inputs import ConstantInput, RunInput, TableInput, UnversionedInput
 from headrace.pipelines.leaves import ConstantLeaf, DeltaLeaf, FilesLeaf, Leaf, TableLeaf
@@ -29,7 +29,7 @@ class RunSnapshot:
     compared: folders and files that a table reads by their changes.
     """
 
-    catalog: Catalog
+    catalog: PipelineCatalog
     graph: Graph
     spark: SparkSession
     entries: dict[TableName, TableEntry]
@@ -41,7 +41,7 @@ class RunSnapshot:
         self.files = RunFiles(InputContents.open(self.catalog.storage), self.compared)
         self.delta = RunDeltaTables()
 
-    def versions(self, table: Table) -> TableVersions:
+    def versions(self, table: StoredTable) -> TableVersions:
         """Return the versions of a table, as far as the run has come, and the writer of the next one."""
         name = table.name
         is_read = bool(self.graph.readers_of(name)) or self.catalog.is_read(name)

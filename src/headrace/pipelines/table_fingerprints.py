@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.analysis.canonical_data import to_canonical_data
 from headrace.pipelines.auto_cdc import TOMBSTONES
 from headrace.pipelines.definitions import TableName
-from headrace.pipelines.graph import AnalysedQuery, Table
+from headrace.pipelines.graph import AnalysedQuery, StoredTable
 from headrace.pipelines.leaves import text_of
 from headrace.queries.plan_details import items, java_class, with_subqueries
 from headrace.queries.session_settings import ANSI, ASSUMED, TIME_ZONE
@@ -42,7 +42,7 @@ _SENTENCES = {
 
 
 def fingerprint_parts(
-    table: Table, names: Mapping[TableName, TableName], spark: SparkSession
+    table: StoredTable, names: Mapping[TableName, TableName], spark: SparkSession
 ) -> dict[str, str]:
     """Return everything that determines how a table's rows are computed, in named parts."""
     import pyspark
@@ -185,7 +185,7 @@ def _code_of(function: Any) -> str:
     return json.dumps([to_canonical_data(function), read], sort_keys=True)
 
 
-def _records(table: Table, query: AnalysedQuery) -> Iterator[str]:
+def _records(table: StoredTable, query: AnalysedQuery) -> Iterator[str]:
     """Yield the specification of AUTO CDC."""
     cdc = query.query.cdc
     if cdc is None:

@@ -24,10 +24,10 @@ from headrace.atomic_files import (
 from headrace.io.source import WEIGHT as SINK_WEIGHT
 from headrace.path_or_url import local_path
 from headrace.pipelines import weighted_rows
-from headrace.pipelines.catalog import Catalog, TableEntry
+from headrace.pipelines.catalog import PipelineCatalog, TableEntry
 from headrace.pipelines.definitions import RESERVED
 from headrace.pipelines.errors import CatalogDamaged, PipelineError
-from headrace.pipelines.graph import Table, empty_frame, stored_schema
+from headrace.pipelines.graph import StoredTable, empty_frame, stored_schema
 from headrace.pipelines.weighted_rows import (
     WEIGHT,
     can_be_grouped,
@@ -61,8 +61,8 @@ class TableVersions:
     keeps_changes: whether somebody reads the changes of the next version.
     """
 
-    catalog: Catalog
-    table: Table
+    catalog: PipelineCatalog
+    table: StoredTable
     spark: SparkSession
     entry: TableEntry | None
     keeps_changes: bool = False

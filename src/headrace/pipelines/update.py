@@ -15,10 +15,10 @@ from headrace.errors import CheckpointDamaged, FlowChanged, UnreadableSource
 from headrace.io.source import WEIGHT as SOURCE_WEIGHT
 from headrace.pipelines.catalog import Position, Positions, TableEntry
 from headrace.pipelines.costs import Costs
-from headrace.pipelines.definitions import RESERVED, Kind
+from headrace.pipelines.definitions import RESERVED, DatasetKind
 from headrace.pipelines.deliveries import stage
 from headrace.pipelines.errors import PipelineError
-from headrace.pipelines.graph import AnalysedQuery, Table, empty_frame, settings
+from headrace.pipelines.graph import AnalysedQuery, StoredTable, empty_frame, settings
 from headrace.pipelines.leaves import DeltaLeaf, FilesLeaf, Leaf, TableLeaf, with_leaves
 from headrace.pipelines.plans import ANSWER, Method, TablePlan, in_time_order
 from headrace.pipelines.run_snapshot import RunSnapshot
@@ -66,7 +66,7 @@ class Updater:
     anew: bool
 
     @property
-    def _table(self) -> Table:
+    def _table(self) -> StoredTable:
         return self.plan.table
 
     @property
@@ -216,7 +216,7 @@ class Updater:
             frame = self._run_query(query, {**self._whole_inputs(query), **unread})
             frame = frame.select(*map(quoted, self._table.schema.fieldNames()))
             rows = frame if rows is None else rows.unionByName(frame)
-        if self._table.dataset.kind is Kind.SINK:
+        if self._table.dataset.kind is DatasetKind.SINK:
             entry = self._stage_for_sink(positions, rows)
         else:
             # A flow that is not in the project now, and returns, goes on where it was.

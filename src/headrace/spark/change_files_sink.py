@@ -81,11 +81,11 @@ def _(sink: ChangeFiles, request: SinkRequest) -> Writer:
     return _NamedByCommits(Path(sink.path), request.durable)
 
 
-Part: TypeAlias = Callable[[int], Iterator[bytes]]
+PartTask: TypeAlias = Callable[[int], Iterator[bytes]]
 """Function that computes a part from its number. It is sent to tasks and so must be picklable."""
 
 
-def in_parts(spark: SparkSession, parts: int, make: Part, group: str) -> list[bytes]:
+def in_parts(spark: SparkSession, parts: int, make: PartTask, group: str) -> list[bytes]:
     """Run tasks for parts 0 to `parts` - 1 and return their results in any order.
 
     group: of the job: `spark.sparkContext.cancelJobGroup(group)` ends it. Raises the errors of ours that a

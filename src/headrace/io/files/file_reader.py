@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from headrace.errors import UnreadableSource
 from headrace.expr.types import INT64, Field, Schema, StructType
 from headrace.io.files.file_source import Files, Listing, UnreadFile, UnreadFiles
-from headrace.io.files.text_blocks import WHOLE, Part
+from headrace.io.files.text_blocks import WHOLE, FilePart
 from headrace.io.files.text_values import Unfit
 from headrace.io.source import DONE, WEIGHT, BadRecord, Batch, Feed, Reader, open_source, printable
 
@@ -153,17 +153,17 @@ class FileFormat(ABC):
         self._bytes_read = self._refused = 0
 
     @abstractmethod
-    def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
+    def blocks(self, path: Path, part: FilePart = WHOLE) -> Iterator[Block]:
         """Yield the records of a part of a file. Records are to be taken before the next block is.
 
         Raises `UnreadableSource` for a file of another format; errors that `reported` turns into it pass.
         """
 
     @abstractmethod
-    def parts(self, path: Path, size: int) -> list[Part]:
+    def parts(self, path: Path, size: int) -> list[FilePart]:
         """Divide a file into parts of about `size` bytes, each of which `blocks` can read by itself."""
 
-    def count(self, path: Path, part: Part = WHOLE) -> int | None:
+    def count(self, path: Path, part: FilePart = WHOLE) -> int | None:
         """Return the number of records in a part of a file, or None if only reading it would tell.
 
         Raises like `blocks`.
@@ -246,7 +246,7 @@ def add_records(batch: Batch, records: Iterable[Record], feed: Feed, *, set_asid
     return count
 
 
-def read_rows(file_format: FileFormat, path: Path, part: Part = WHOLE, *, set_aside: bool) -> Batch:
+def read_rows(file_format: FileFormat, path: Path, part: FilePart = WHOLE, *, set_aside: bool) -> Batch:
     """Read a part of a file into rows.
 
     set_aside: return unreadable rows; otherwise they raise `BadRow`. Raises `UnreadableSource`.
@@ -259,7 +259,7 @@ def read_rows(file_format: FileFormat, path: Path, part: Part = WHOLE, *, set_as
 
 
 def read_columns(
-    file_format: FileFormat, path: Path, part: Part = WHOLE, *, set_aside: bool
+    file_format: FileFormat, path: Path, part: FilePart = WHOLE, *, set_aside: bool
 ) -> tuple[pa.Table, list[BadRecord]]:
     """Read a part of a file into columns of the live fields and the weight, like `read_rows`."""
     import pyarrow as pa

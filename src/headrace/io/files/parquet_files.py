@@ -15,7 +15,7 @@ from pathlib import Path
 
 from headrace.io.files.file_reader import Block, FileFormat, open_format
 from headrace.io.files.file_source import Files
-from headrace.io.files.text_blocks import WHOLE, Part
+from headrace.io.files.text_blocks import WHOLE, FilePart
 from headrace.io.source import Feed, refuse_untyped
 
 
@@ -25,18 +25,18 @@ class ParquetFiles(Files):
 
 
 class ParquetFormat(FileFormat):
-    def blocks(self, path: Path, part: Part = WHOLE) -> Iterator[Block]:
+    def blocks(self, path: Path, part: FilePart = WHOLE) -> Iterator[Block]:
         # Not at the top, because Arrow is expensive to import, and tasks that read JSON do not need it.
         from headrace.io.files.parquet_rows import blocks
 
         return blocks(self, path, part)
 
-    def parts(self, path: Path, size: int) -> list[Part]:
+    def parts(self, path: Path, size: int) -> list[FilePart]:
         from headrace.io.files.parquet_rows import parts
 
         return parts(path, size)
 
-    def count(self, path: Path, part: Part = WHOLE) -> int | None:
+    def count(self, path: Path, part: FilePart = WHOLE) -> int | None:
         from headrace.io.files.parquet_rows import count
 
         return count(path, part)

@@ -45,13 +45,11 @@ from headrace.io.sink import (
     refuse_later_ticks,
     refuse_mid_run_start,
 )
-from headrace.io.source import Guarantee, refuse_untyped, set_fields
+from headrace.io.source import Guarantee, Row, refuse_untyped, set_fields
 from headrace.path_or_url import local_path
 from headrace.tables.version_folders import STAGING, VersionFolders, share_files, tick_folders
 
 CURRENT = "current"
-Row = tuple[Any, ...]
-Rows = Sequence[Row]
 
 
 def erase_earlier(path: str | os.PathLike[str]) -> int:
@@ -147,7 +145,7 @@ def stage(
     target: TableFiles,
     tick: int,
     name: str,
-    changes: Rows,
+    changes: Sequence[Row],
     schema: Schema,
     *,
     durable: bool = True,
@@ -186,7 +184,7 @@ def stage(
 _FIX = "give a key that is unique, or none to keep all rows"
 
 
-def _changed(base: Path, bucket: int, changes: Rows, schema: Schema) -> tuple[list[Row], list[Row]]:
+def _changed(base: Path, bucket: int, changes: Sequence[Row], schema: Schema) -> tuple[list[Row], list[Row]]:
     """Apply changes to a bucket of a version. Returns its rows and its held-back rows, weight last."""
     from headrace.io.arrow import read_part
 
@@ -198,7 +196,7 @@ def _changed(base: Path, bucket: int, changes: Rows, schema: Schema) -> tuple[li
 
 
 def _held_of_changed_keys(
-    by: Bucketing, base: Path, buckets: Mapping[int, Rows], schema: Schema
+    by: Bucketing, base: Path, buckets: Mapping[int, Sequence[Row]], schema: Schema
 ) -> list[Row]:
     """List held-back rows of the keys changed by a tick, weight last."""
     changed = {by.key(row) for part in buckets.values() for row in part}
@@ -210,7 +208,9 @@ def _held_beside(staged: Path) -> Path:
     return staged.with_suffix(".held")
 
 
-def apply_changes(rows: Rows, changes: Rows) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+def apply_changes(
+    rows: Sequence[Row], changes: Sequence[Row]
+) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Apply changes to rows, keeping their order. Returns the rows and the held-back rows, weight last."""
     counts: dict[tuple[Any, ...], int] = defaultdict(int)
     for row in rows:
@@ -221,7 +221,7 @@ def apply_changes(rows: Rows, changes: Rows) -> tuple[list[tuple[Any, ...]], lis
     return shown, [(*row, count) for row, count in counts.items() if count < 0]
 
 
-def _two_of_a_key(by: Bucketing, rows: Rows) -> tuple[Row, Row] | None:
+def _two_of_a_key(by: Bucketing, rows: Sequence[Row]) -> tuple[Row, Row] | None:
     seen: dict[Row, Row] = {}
     for row in rows:
         key = by.key(row)

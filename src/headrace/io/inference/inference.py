@@ -41,7 +41,7 @@ from headrace.io.files.text_blocks import line_blocks, open_bytes
 from headrace.io.files.text_values import Unfit, unicode_text
 from headrace.io.inference.shapes import (
     NULL_WORDS,
-    Columns,
+    ColumnShapes,
     Shape,
     TextColumn,
     kind_of_text,
@@ -220,7 +220,7 @@ class Inference:
 
     name: str
     uri: str
-    columns: Columns
+    columns: ColumnShapes
     files: int
     rows: int
     partial: bool
@@ -349,7 +349,7 @@ def _infer_csv(name: str, path: str, paths: list[Path], rows: int) -> Inference:
     return Inference(
         name,
         _csv_uri(path, dialect),
-        Columns.of(shapes),
+        ColumnShapes.of(shapes),
         len(paths),
         tables.rows,
         partial,
@@ -434,7 +434,7 @@ def _from_shapes(
                 raise unreadable(name, path, "its values are nested too deeply") from error
         if partial:
             break
-    return Inference(name, uri, Columns.of(found or {}), len(paths), rows, partial)
+    return Inference(name, uri, ColumnShapes.of(found or {}), len(paths), rows, partial)
 
 
 _READERS = {"csv": _infer_csv, "json": _infer_json, "parquet": _infer_parquet}

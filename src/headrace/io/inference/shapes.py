@@ -209,14 +209,14 @@ def _wider(a: DataType, b: DataType) -> DataType | None:
 
 
 @dataclass(slots=True)
-class Columns:
+class ColumnShapes:
     """Columns that a row class can declare. left_out: the others, with the reason."""
 
     fields: list[Field] = field(default_factory=list[Field])
     left_out: dict[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
-    def of(cls, shapes: Mapping[str, Shape]) -> Columns:
+    def of(cls, shapes: Mapping[str, Shape]) -> ColumnShapes:
         found = cls()
         found.fields = found._declare(shapes, "")
         return found

@@ -22,7 +22,7 @@ from headrace.io import Source
 from headrace.io.change_data import ChangeData, refuse_rows_only
 from headrace.io.files.file_reader import open_format
 from headrace.io.files.file_source import Files, Listing, UnreadFile
-from headrace.io.files.text_blocks import WHOLE, Part
+from headrace.io.files.text_blocks import WHOLE, FilePart
 from headrace.io.source import WEIGHT, Feed
 from headrace.io.wall_clock import TickTime
 from headrace.operators.source import Source as SourceOperator
@@ -239,14 +239,14 @@ def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> 
 
 def _division(
     reading: Files | ChangeData, opening: Opening
-) -> tuple[Callable[[UnreadFile], list[Part]], Callable[[UnreadFile, Part], int | None]]:
+) -> tuple[Callable[[UnreadFile], list[FilePart]], Callable[[UnreadFile, FilePart], int | None]]:
     """Return what divides a file into parts, and what counts the rows of a part."""
     if not isinstance(reading, Files):
         return lambda file: [WHOLE], lambda file, part: None
     file_format = open_format(reading, Feed(opening.name, opening.operator.schema, append=opening.append))
     tasks = tasks_at_a_time(opening.spark)
 
-    def parts(file: UnreadFile) -> list[Part]:
+    def parts(file: UnreadFile) -> list[FilePart]:
         # What cannot be read here, a task will name.
         with suppress(OSError, EOFError, zlib.error, UnreadableSource):
             # Two for each task, so that tasks end at about the same time.
@@ -363,10 +363,10 @@ def _never_null(column: Any, source: str, name: str) -> Any:
 # --- the union ----------------------------------------------------------------------------
 
 
-Shape: TypeAlias = "dict[str, Any]"
+UnionShape: TypeAlias = "dict[str, Any]"
 
 
-def union_columns(opened: Iterable[OpenedSource]) -> Shape:
+def union_columns(opened: Iterable[OpenedSource]) -> UnionShape:
     """Extra columns of the union, one per source read by Spark, with their types."""
     return {
         f"row_{tag}": source.frame.schema[f"row_{tag}"].dataType
@@ -375,7 +375,7 @@ def union_columns(opened: Iterable[OpenedSource]) -> Shape:
     }
 
 
-def union_of(frames: Iterable[DataFrame], shape: Shape) -> DataFrame | None:
+def union_of(frames: Iterable[DataFrame], shape: UnionShape) -> DataFrame | None:
     """Return the union of the frames of all sources, or None without any."""
     from pyspark.sql import functions as f
 

@@ -33,7 +33,7 @@ from headrace.compute.replica.spark.state import (
     StoredState,
     passthrough_sources,
 )
-from headrace.compute.replica.spark.versions import Hold, Versions
+from headrace.compute.replica.spark.versions import VersionHold, Versions
 from headrace.expr.types import Schema
 from headrace.flow.flow import Flow
 
@@ -50,7 +50,7 @@ class SparkIndex:
     keying: Keying
     key: tuple[int, ...]
     since: Frontier
-    own: Hold
+    own: VersionHold
 
     @property
     def key_width(self) -> int:
@@ -67,7 +67,7 @@ class SparkIndex:
         """Failure that replaces the contents from a time on, if any."""
         return self.versions.failed
 
-    def hold(self, time: int) -> Hold:
+    def hold(self, time: int) -> VersionHold:
         """Keep the index readable from `time` on."""
         return self.versions.hold(time)
 
@@ -80,14 +80,14 @@ class SparkIndex:
 class ResumableCollectionWriter(CollectionWriter):
     """Export to a collection that a later process resumes from the last compaction."""
 
-    hold: Hold | None = None
+    hold: VersionHold | None = None
 
     def allow_compaction(self, since: Frontier) -> None:
         if self.hold is not None:
             move_hold(self.hold, since)
 
 
-def move_hold(hold: Hold, since: Frontier) -> None:
+def move_hold(hold: VersionHold, since: Frontier) -> None:
     """Move a hold to `since`."""
     if since.time is None:
         hold.release()

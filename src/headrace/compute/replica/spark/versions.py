@@ -30,7 +30,7 @@ _GROWTH = 4
 """A file joins a merge unless it has more than this multiple of the younger files' changes."""
 
 
-class Hold:
+class VersionHold:
     """Read hold that keeps versions readable from `time` on, until moved forward or released."""
 
     def __init__(self, versions: Versions, time: int) -> None:
@@ -65,7 +65,7 @@ class Versions:
         self._unwanted: dict[str, Path] = {}
         self._files: tuple[ChangeFile, ...] = ()
         self._merged: list[ChangeFile] = []
-        self._holds: set[Hold] = set()
+        self._holds: set[VersionHold] = set()
         self._lock = threading.Lock()
 
     # -- written by one thread --------------------------------------------------------------
@@ -197,13 +197,13 @@ class Versions:
         with self._lock:
             return meet(Frontier(hold.time) for hold in self._holds)
 
-    def hold(self, time: int) -> Hold:
+    def hold(self, time: int) -> VersionHold:
         """Keep the versions readable from `time` on, which must be held already, or be the beginning."""
-        hold = Hold(self, time)
+        hold = VersionHold(self, time)
         with self._lock:
             self._holds.add(hold)
         return hold
 
-    def release_hold(self, hold: Hold) -> None:
+    def release_hold(self, hold: VersionHold) -> None:
         with self._lock:
             self._holds.discard(hold)
