@@ -209,7 +209,7 @@ def versions_of(source: DeltaRows, feed: Feed) -> SourceVersions:
     from headrace.io.versioned_tables import SourceVersions, unreadable_table_error
     from headrace.tables.delta import DeltaLakeTable
 
-    error = partial(unreadable_table_error, feed.name, source.path)
+    error = partial(unreadable_table_error, feed.name, DeltaLakeTable.kind, source.path)
     return SourceVersions(DeltaLakeTable(source.path, error, source.options), feed, source.version)
 
 

@@ -71,11 +71,11 @@ class SourceVersions:
             if stream is None:
                 raise unreadable_table_error(
                     self.feed.name,
+                    self.table.kind,
                     self.table.location,
                     "has no change data feed",
                     "without one, the changes from version to version are unknown",
-                    "set the table's property delta.enableChangeDataFeed to true, "
-                    "or read it as a bounded source",
+                    f"set {self.table.feed_setting}, or read it as a bounded source",
                 )
             found = self._records(stream, version, feed)
             if not self.feed.append:
@@ -87,6 +87,7 @@ class SourceVersions:
             return row[:-1]
         raise unreadable_table_error(
             self.feed.name,
+            self.table.kind,
             self.table.location,
             f"retracts rows in version {version}",
             f"{row[:-1]!r} is deleted, and the flow's source is append-only",
@@ -107,10 +108,10 @@ class SourceVersions:
 
 
 def unreadable_table_error(
-    source: str, location: str, what: str, why: str, fix: str, _cause: Exception | None = None
+    source: str, kind: str, location: str, what: str, why: str, fix: str, _cause: Exception | None = None
 ) -> UnreadableSource:
     return UnreadableSource(
-        f"source {source!r}: the Delta table at {location} {what}",
+        f"source {source!r}: the {kind} at {location} {what}",
         why=why,
         fix=fix or "correct the path or the table",
         source=source,
@@ -208,7 +209,7 @@ class VersionedTableDelivery(Delivery):
     def _check(self, wanted: pa.Schema, found: pa.Schema) -> None:
         if dict(self._table.stored_types(wanted)) != dict(self._table.stored_types(found)):
             raise UnwritableSink(
-                f"sink {self._sink!r}: the Delta table at {self.destination} has other columns",
+                f"sink {self._sink!r}: the {self._table.kind} at {self.destination} has other columns",
                 why=f"it has {', '.join(f'{f.name}: {f.type}' for f in found)}; "
                 f"the sink has {', '.join(f'{f.name}: {f.type}' for f in wanted)}",
                 fix="give another path, or select the table's columns before the sink",

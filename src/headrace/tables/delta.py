@@ -75,6 +75,8 @@ def check_location(path: str, options: Mapping[str, str], what: str) -> None:
 class DeltaLakeTable(VersionedTable):
     """A Delta table. keeps_opened: keep each version that was opened, rather than open it again."""
 
+    kind: ClassVar[str] = "Delta table"
+    feed_setting: ClassVar[str] = f"the table's property {FEED} to true"
     errors: ClassVar[tuple[type[Exception], ...]] = (DeltaError, pa.ArrowException, OSError, ValueError)
 
     def __init__(

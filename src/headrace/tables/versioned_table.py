@@ -104,7 +104,11 @@ class VersionedTable(ABC):
     `reporting`, which makes errors of them that name the source, sink or store.
     """
 
+    kind: ClassVar[str]
+    """What messages call it, such as "Delta table"."""
     errors: ClassVar[tuple[type[Exception], ...]]
+    feed_setting: ClassVar[str]
+    """What turns its change feed on, as in "set ..."."""
 
     def __init__(self, location: str, error: ErrorFactory, options: Mapping[str, str] | None = None) -> None:
         self.location = location
