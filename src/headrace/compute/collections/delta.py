@@ -18,12 +18,14 @@ from threading import RLock
 from headrace.compute.collections.delta_table import (
     LAST_NUMBER,
     SCHEMA,
+    ArrowTable,
     CollectionFile,
     CollectionTable,
     MultiplicitySums,
     changes_to_table,
     choose_files_to_merge,
     merge_tables,
+    pa,
     shared_hashes,
     updates_up_to,
     updates_with_hashes,
@@ -48,7 +50,6 @@ from headrace.compute.collections.rows import (
     split_into_chunks,
 )
 from headrace.compute.collections.store import Append, Bounds, Collections
-from headrace.compute.collections.untyped_pyarrow import ArrowTable, pa
 from headrace.compute.frontier import START, Frontier
 from headrace.compute.protocol.dataflow import Id
 from headrace.compute.protocol.responses import Counted, Row, Update

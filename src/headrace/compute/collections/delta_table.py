@@ -14,17 +14,24 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
+import pyarrow  # pyright: ignore[reportMissingTypeStubs]
+import pyarrow.compute  # pyright: ignore[reportMissingTypeStubs]
 from deltalake.exceptions import DeltaError
 
 from headrace.compute.collections.rows import Change, RowCodec, damaged_store_error, decode_row, hash_row_key
-from headrace.compute.collections.untyped_pyarrow import ArrowBatch, ArrowTable, compute, pa
 from headrace.compute.errors import StoreUnavailable
 from headrace.compute.frontier import LAST_TIME, Frontier
 from headrace.compute.protocol.responses import Row
 from headrace.errors import HeadraceError
 from headrace.tables.delta import DeltaLakeTable
+
+# pyarrow has no type stubs: the type checker sees its modules as `Any`.
+ArrowTable: TypeAlias = Any
+ArrowBatch: TypeAlias = Any
+pa: Any = pyarrow
+compute: Any = pyarrow.compute  # pyright: ignore[reportUnknownMemberType]
 
 LAYOUT = "collections of Headrace, layout 1"
 SCHEMA: Any = pa.schema(
