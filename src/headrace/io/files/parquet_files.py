@@ -3,7 +3,7 @@
 Extra columns are ignored. A column may have any type that converts without loss: narrower or unsigned
 integers and floats, integers for floats (up to 2**53) and decimals, other timestamp units and zones (no zone
 means UTC; fractions of a microsecond are dropped), other decimal precisions if the digits fit, dictionaries,
-large and view types. A log line tells of widened columns (`headrace.io.files.widening`). Anything else is an
+large and view types. A log line tells of widened columns (`io.files.file_reader`). Anything else is an
 error naming the file and column; as in Spark's own reader, a date is not a timestamp.
 """
 
